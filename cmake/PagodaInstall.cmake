@@ -1,0 +1,27 @@
+# `cmake --install` gives headers, libraries, the command and a CMake package: find_package(pagoda).
+include(CMakePackageConfigHelpers)
+
+set(pagoda_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pagoda)
+install(
+  TARGETS pagoda_kernels pagoda_engine pagoda_actors pagoda_io pagoda_pagoda
+  EXPORT pagodaTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+foreach(folder kernels engine actors io pagoda)
+  install(
+    DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pagoda
+    FILES_MATCHING
+    PATTERN "*.hpp")
+endforeach()
+install(
+  EXPORT pagodaTargets
+  NAMESPACE pagoda::
+  DESTINATION ${pagoda_package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pagodaConfig.cmake.in ${PROJECT_BINARY_DIR}/pagodaConfig.cmake
+                              INSTALL_DESTINATION ${pagoda_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pagodaConfig.cmake ${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake DESTINATION ${pagoda_package_dir})
+if(TARGET pagoda_command)
+  install(TARGETS pagoda_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

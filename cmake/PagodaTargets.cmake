@@ -1,0 +1,51 @@
+# One static library per folder, and one test program per folder of tests/.
+
+# Warnings, sanitizers and invariant checks for our own code.
+function(pagoda_compile_options target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                           -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast>)
+  if(PAGODA_WERROR)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  endif()
+  if(PAGODA_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PAGODA_SANITIZE}
+                                             -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+    target_link_options(${target} PUBLIC -fsanitize=${PAGODA_SANITIZE})
+  endif()
+endfunction()
+
+# pagoda_library(NAME): library pagoda_NAME (alias pagoda::NAME) from every .cpp below the current folder.
+function(pagoda_library name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  add_library(pagoda_${name} STATIC ${sources})
+  add_library(pagoda::${name} ALIAS pagoda_${name})
+  set_target_properties(pagoda_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(pagoda_${name} PUBLIC cxx_std_20)
+  target_include_directories(pagoda_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                                   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pagoda>)
+  if(PAGODA_CHECK_INVARIANTS OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+    target_compile_definitions(pagoda_${name} PRIVATE PAGODA_CHECK_INVARIANTS=1)
+  endif()
+  pagoda_compile_options(pagoda_${name})
+endfunction()
+
+# pagoda_test(FOLDER LIBS...): program pagoda_FOLDER_test from every *_test.cpp below tests/FOLDER; helpers are the
+# other .cpp files there and in tests/support.
+function(pagoda_test folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp"
+       "${CMAKE_CURRENT_SOURCE_DIR}/support/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer)/")
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp")
+  if(NOT tests)
+    return()
+  endif()
+  set(target pagoda_${folder}_test)
+  add_executable(${target} ${sources})
+  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(
+    ${target} PRIVATE PAGODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PAGODA_SHARED_DIR="${PROJECT_SOURCE_DIR}/../shared"
+                      PAGODA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  pagoda_compile_options(${target})
+  gtest_discover_tests(${target} TEST_PREFIX "${folder}." PROPERTIES TIMEOUT 600 DISCOVERY_TIMEOUT 60)
+endfunction()

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/request/sampling_params.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// One generate request as a client states it, before it is validated and tokenized. Exactly one of prompt and
+/// prompt_token_ids is set.
+struct GenerateRequest {
+  std::optional<std::string> prompt;
+  std::optional<std::vector<std::int64_t>> prompt_token_ids;
+  SamplingParams sampling;
+  bool stream = true;              ///< false: no deltas, only the terminal event
+  bool add_special_tokens = true;  ///< let the tokenizer's post-processor add its tokens (BOS)
+  std::int64_t priority = 0;       ///< lower first
+  std::string user;                ///< tenant, for fair scheduling
+  std::string cache_salt;          ///< separates prefix-cache entries of clients that must not share
+};
+
+}  // namespace pagoda

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+enum class FinishReason : std::uint8_t { stop, length, abort };
+
+constexpr std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::abort: return "abort";
+  }
+  return "abort";
+}
+
+/// One candidate of a logprobs entry. `token` is the token's text alone (bytes that are no UTF-8 are replaced).
+struct TokenLogprob {
+  TokenId token_id = 0;
+  float logprob = 0;
+  std::string token;
+};
+
+/// Log-probabilities at one position, of the model's distribution before temperature and truncation.
+struct LogprobEntry {
+  TokenId token_id = 0;
+  float logprob = 0;
+  std::int32_t rank = 0;  ///< 1 = the most likely token
+  std::string token;
+  std::vector<TokenLogprob> top;  ///< the k best, best first
+};
+
+/// New text and tokens of one sequence. Text is always whole UTF-8 characters.
+struct SequenceDelta {
+  std::int32_t index = 0;
+  std::string text;
+  TokenIds token_ids;
+  std::vector<LogprobEntry> logprobs;  ///< one per token id when logprobs were asked
+};
+
+/// The end of one sequence, with everything it produced.
+struct SequenceResult {
+  std::int32_t index = 0;
+  std::string text;
+  TokenIds token_ids;
+  FinishReason finish_reason = FinishReason::abort;
+  std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
+  double cumulative_logprob = 0;
+  std::optional<std::vector<LogprobEntry>> logprobs;
+};
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< prompt tokens whose KV came from the prefix cache
+};
+
+struct Timing {
+  double queue_ms = 0;  ///< arrival to first step
+  double ttft_ms = 0;   ///< arrival to first token
+  double total_ms = 0;  ///< arrival to this event
+};
+
+/// The end of a request, with every sequence it returns.
+struct RequestResult {
+  std::vector<SequenceResult> outputs;
+  std::optional<std::vector<std::optional<LogprobEntry>>> prompt_logprobs;  ///< first entry is empty
+  Usage usage;
+  Timing timing;
+};
+
+/// What one step gave one request. `done` and `error` are terminal: exactly one of them ends each request, and nothing
+/// follows it.
+struct RequestOutput {
+  RequestId request_id = 0;
+  std::uint64_t tag = 0;  ///< chosen by the sink's owner at submission, echoed here
+  std::vector<SequenceDelta> deltas;
+  std::optional<RequestResult> done;
+  std::optional<Error> error;
+};
+
+/// One message per sink and step.
+struct OutputBatch {
+  std::vector<RequestOutput> outputs;
+};
+
+}  // namespace pagoda

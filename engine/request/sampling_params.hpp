@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+/// When beam search may stop before every beam is done (vLLM's and transformers' meaning).
+enum class EarlyStopping : std::uint8_t { no, yes, never };
+
+/// How tokens are chosen. Names, defaults and meanings are vLLM's; docs of each field in PROTOCOL order.
+struct SamplingParams {
+  std::int64_t max_tokens = 16;
+  std::int64_t min_tokens = 0;
+  double temperature = 1.0;  ///< 0 = greedy
+  double top_p = 1.0;        ///< (0, 1]
+  std::int64_t top_k = -1;   ///< -1 or 0 = all
+  double min_p = 0.0;        ///< [0, 1]
+  std::int64_t n = 1;
+  std::optional<std::int64_t> best_of;  ///< absent = n
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stop;
+  std::vector<std::int64_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool include_stop_str_in_output = false;
+  double presence_penalty = 0.0;    ///< [-2, 2]
+  double frequency_penalty = 0.0;   ///< [-2, 2]
+  double repetition_penalty = 1.0;  ///< (0, 2]
+  std::vector<std::pair<std::int64_t, double>> logit_bias;  ///< (token id, bias in [-100, 100])
+  std::optional<std::int64_t> logprobs;                     ///< top-k beside the sampled token's
+  std::optional<std::int64_t> prompt_logprobs;
+  bool skip_special_tokens = true;
+  bool use_beam_search = false;
+  double length_penalty = 1.0;
+  EarlyStopping early_stopping = EarlyStopping::no;
+
+  bool greedy() const { return temperature == 0.0; }
+};
+
+/// Upper limits of the fields above. A config can lower them.
+struct SamplingLimits {
+  std::int64_t max_sequences = 64;     ///< n and best_of
+  std::int64_t max_logprobs = 20;      ///< logprobs and prompt_logprobs
+  std::size_t max_stop_strings = 64;
+  std::size_t max_stop_string_bytes = 1024;
+  std::size_t max_stop_token_ids = 1024;
+  std::size_t max_logit_bias = 1024;
+};
+
+/// The one validator. Checks every field against its range, the limits and the vocabulary, and every combination.
+/// Returns the first problem as invalid_request with `param` = the field's wire name.
+Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size);
+
+}  // namespace pagoda

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace pagoda {
+
+using TokenId = std::int32_t;
+using TokenIds = std::vector<TokenId>;
+/// An immutable token list that travels between actors without a copy.
+using SharedTokens = std::shared_ptr<const TokenIds>;
+
+using RequestId = std::uint64_t;   ///< given by the request router; also the id of the request's sequence group
+using SequenceId = std::uint64_t;  ///< given by the scheduler; unique for the life of the engine
+using StepId = std::uint64_t;      ///< 1, 2, 3, ... in the order in which steps are planned; 0 = no step
+using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. blocks - 1
+using RowId = std::int32_t;        ///< a worker's persistent batch row, 0 .. max_num_seqs - 1
+
+/// Microseconds on the engine's monotonic clock. Pure cores receive it, they never read it.
+using TimeUs = std::int64_t;
+
+}  // namespace pagoda

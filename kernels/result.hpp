@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace pagoda {
+
+/// What kind of failure an Error is. The first block are the wire codes of the JSON-lines protocol; the second block are
+/// failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest).
+enum class ErrorCode : std::uint8_t {
+  invalid_json,
+  invalid_request,
+  unknown_op,
+  duplicate_id,
+  unknown_id,
+  context_too_long,
+  queue_full,
+  line_too_long,
+  unauthorized,
+  shutting_down,
+  internal,
+
+  bad_config,     ///< a flag, a config key or a config.json the user must correct
+  bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config
+  io_failed,      ///< the operating system refused (no such file, no permission, address in use)
+  out_of_memory,  ///< an allocation did not fit; the message says how much was asked and what to lower
+  unsupported,    ///< a valid wish that this build or this machine cannot fulfil
+};
+
+/// The code as it is written on the wire and in logs, for example "invalid_request".
+std::string_view to_string(ErrorCode code);
+
+/// An expected failure: a value, never an exception.
+struct Error {
+  ErrorCode code = ErrorCode::internal;
+  std::string message;      ///< one line that names what is wrong
+  std::string param;        ///< the field, flag or key that is wrong; empty when there is none
+  int retry_after_ms = -1;  ///< for queue_full: when to try again; -1 = not said
+};
+
+template <class T>
+using Result = tl::expected<T, Error>;
+using Status = Result<void>;
+
+inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::string param = {}) {
+  return tl::unexpected<Error>(Error{code, std::move(message), std::move(param), -1});
+}
+
+inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+
+namespace detail {
+[[noreturn]] void assertion_failed(const char* condition, const char* file, int line, std::string_view message);
+}
+
+}  // namespace pagoda
+
+/// A broken invariant of our own: stays on in every build, prints and aborts. Never for bad input.
+#define PAGODA_ASSERT(condition, message)                                                    \
+  do {                                                                                       \
+    if (!(condition)) ::pagoda::detail::assertion_failed(#condition, __FILE__, __LINE__, message); \
+  } while (false)
