@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/scheduling/plan.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::memory {
+
+struct BlockSpaceConfig {
+  std::int32_t block_size = 16;  ///< token slots per block
+  std::int32_t num_device_blocks = 0;
+  std::int32_t num_host_blocks = 0;
+  double watermark = 0.01;       ///< share of the device blocks kept free when groups are admitted
+  bool enable_prefix_caching = true;
+  std::int32_t sliding_window = 0;  ///< tokens; 0 = none
+};
+
+struct PlannedStep {
+  StepPlan plan;
+  CachePlan cache_plan;
+};
+
+/// Decides who gets KV memory in a step: block tables, reference counts, copy-on-write, prefix cache, swap maps.
+/// A deterministic state machine without actors, clocks or randomness. Not thread-safe: one owner.
+class BlockSpaceManager {
+ public:
+  explicit BlockSpaceManager(const BlockSpaceConfig& config);
+  ~BlockSpaceManager();
+  BlockSpaceManager(const BlockSpaceManager&) = delete;
+  BlockSpaceManager& operator=(const BlockSpaceManager&) = delete;
+
+  /// Applies one PlanStep. Steps must come in increasing order.
+  PlannedStep plan(const PlanStep& request);
+
+  MemoryStats stats() const;
+
+  /// Every memory invariant of docs/architecture.md; the first that is broken, or nothing.
+  std::optional<std::string> check_invariants() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::memory

@@ -1,0 +1,165 @@
+#pragma once
+
+/// The messages of one step between scheduler, block manager and cache engines (docs/architecture.md, messages 3 to 5).
+/// Lists of lists are flattened (a group's sequences are a range of one shared vector) so that a plan of 256 rows costs
+/// a handful of allocations.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// A range of a flattened vector.
+struct Range {
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+};
+
+enum class PreemptionMode : std::uint8_t { recompute, swap };
+
+/// What a sequence needs in the step: its KV must cover `num_computed_tokens + num_new_tokens + num_lookahead_slots`
+/// tokens afterwards.
+struct SequenceNeed {
+  SequenceId sequence = 0;
+  std::int32_t num_computed_tokens = 0;  ///< tokens whose KV is computed or will be by a step already in flight
+  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step
+  std::int32_t num_lookahead_slots = 0;  ///< further slots to reserve beyond the new tokens
+};
+
+/// A group that runs now. Candidates come in priority order; victims are taken from the back.
+struct RunningCandidate {
+  RequestId group = 0;
+  Range sequences;  ///< of PlanStep::needs
+  PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
+};
+
+/// A swapped-out group that wants to come back, and to run in this step.
+struct SwapInCandidate {
+  RequestId group = 0;
+  Range sequences;  ///< of PlanStep::needs
+};
+
+/// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and after
+/// a recompute preemption also what it had generated.
+struct AdmissionCandidate {
+  RequestId group = 0;
+  SequenceId sequence = 0;
+  SharedTokens tokens;
+  std::uint64_t adapter = 0;        ///< 0 = the base model
+  std::string cache_salt;
+  std::int32_t num_rows = 1;        ///< batch rows that the group will need at once (n of a parallel group)
+  bool may_chunk = false;           ///< it may start with a part of its tokens when the budget does not hold them all
+  bool use_prefix_cache = true;     ///< false: every token must be computed (prompt_logprobs)
+};
+
+/// The child shares every block of the parent from now on.
+struct Fork {
+  SequenceId parent = 0;
+  SequenceId child = 0;
+};
+
+/// A token sampled since the last plan; appended to what the block manager knows of the sequence, in order. Needed to
+/// hash blocks of generated tokens.
+struct SampledToken {
+  SequenceId sequence = 0;
+  TokenId token = 0;
+};
+
+/// The KV of the first `num_computed_tokens` tokens of the sequence has really been computed: every step that wrote it
+/// has succeeded. Full blocks below become shareable.
+struct SequenceProgress {
+  SequenceId sequence = 0;
+  std::int32_t num_computed_tokens = 0;
+};
+
+/// Message 3, scheduler -> block manager. Applied in the order of the fields. After `progress`, `forks` and `releases`
+/// the block manager serves running, then swapped, then waiting candidates in their order under the budget.
+struct PlanStep {
+  StepId step = 0;
+  StepId last_completed_step = 0;  ///< every step up to here has passed on the device
+  std::int32_t token_budget = 0;   ///< tokens that the step may run in all
+  std::int32_t row_budget = 0;     ///< batch rows that may be taken in all, by all running sequences
+  std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
+  bool admit = true;               ///< false: no swap-ins and no admissions in this step
+
+  std::vector<SampledToken> sampled;
+  std::vector<SequenceProgress> progress;
+  std::vector<Fork> forks;
+  std::vector<SequenceId> releases;  ///< finished or aborted sequences: forget them, in whatever state they are
+  std::vector<RunningCandidate> running;
+  std::vector<SwapInCandidate> swapped;
+  std::vector<AdmissionCandidate> waiting;
+  std::vector<SequenceNeed> needs;   ///< ranges of running and swapped candidates
+};
+
+/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool.
+enum class AllocStatus : std::uint8_t { ok, later, never };
+
+enum class RunningOutcome : std::uint8_t {
+  scheduled,             ///< runs in this step
+  skipped,               ///< keeps its blocks but does not run (token budget used up)
+  preempted_recompute,   ///< its blocks are gone; it must be admitted again with all its tokens
+  preempted_swap,        ///< its blocks are in the host pool after this step's CachePlan
+  never,                 ///< alone in the engine and still too large: its blocks are gone
+};
+
+struct AdmissionOutcome {
+  AllocStatus status = AllocStatus::later;
+  std::int32_t num_cached_tokens = 0;  ///< tokens served by the prefix cache; computing starts behind them
+  std::int32_t num_new_tokens = 0;     ///< tokens to run in this step
+};
+
+/// A part of a sequence's block table that changed: blocks [first_block, first_block + blocks.count).
+struct TableDelta {
+  SequenceId sequence = 0;
+  std::int32_t first_block = 0;  ///< logical index in the table; entries from here on are replaced
+  Range blocks;                  ///< of StepPlan::blocks
+};
+
+struct MemoryStats {
+  std::int32_t device_blocks_total = 0;
+  std::int32_t device_blocks_free = 0;    ///< holds nothing
+  std::int32_t device_blocks_cached = 0;  ///< owned by nobody, but content kept for the prefix cache: can be evicted
+  std::int32_t host_blocks_total = 0;
+  std::int32_t host_blocks_free = 0;
+  std::int64_t prefix_cache_queries = 0;  ///< tokens asked for
+  std::int64_t prefix_cache_hits = 0;     ///< tokens found
+  std::int64_t allocated_slots = 0;       ///< token slots in blocks that sequences own
+  std::int64_t used_slots = 0;            ///< of them, slots that hold or will hold a token of a scheduled step
+};
+
+/// Message 5, block manager -> scheduler.
+struct StepPlan {
+  StepId step = 0;
+  std::vector<RunningOutcome> running;    ///< parallel to PlanStep::running
+  std::vector<AllocStatus> swapped;       ///< parallel to PlanStep::swapped
+  std::vector<AdmissionOutcome> waiting;  ///< parallel to PlanStep::waiting
+  std::vector<TableDelta> table_deltas;   ///< of every sequence that runs in this step and whose table changed
+  std::vector<BlockId> blocks;
+  bool has_cache_plan = false;            ///< workers must wait for CacheReady of this step
+  MemoryStats memory;
+};
+
+/// One block moved between pools or within the device pool. `last_touched_step`: the last step that reads or writes
+/// either block; the operation must wait for it (0 = none in flight).
+struct BlockMove {
+  BlockId from = 0;
+  BlockId to = 0;
+  StepId last_touched_step = 0;
+};
+
+/// Message 4, block manager -> cache engines. Executed in this order: swap_out, swap_in, copies. Everything finishes
+/// before the compute of `step` starts.
+struct CachePlan {
+  StepId step = 0;
+  std::vector<BlockMove> swap_out;  ///< device -> host
+  std::vector<BlockMove> swap_in;   ///< host -> device
+  std::vector<BlockMove> copies;    ///< device -> device (copy-on-write)
+
+  bool empty() const { return swap_out.empty() && swap_in.empty() && copies.empty(); }
+};
+
+}  // namespace pagoda
