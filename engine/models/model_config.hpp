@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/types.hpp"
+#include "kernels/dtype.hpp"
+
+namespace pagoda::models {
+
+/// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads the
+/// fields that its architecture knows.
+struct ModelConfig {
+  std::string architecture;  ///< architectures[0], for example "LlamaForCausalLM"
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+  double norm_eps = 1e-5;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  std::string hidden_act = "silu";
+  std::int32_t sliding_window = 0;  ///< tokens; 0 = none
+  DType checkpoint_dtype = DType::f32;  ///< torch_dtype
+  std::optional<TokenId> bos_token_id;
+  std::vector<TokenId> eos_token_ids;  ///< generation_config.json wins over config.json
+};
+
+}  // namespace pagoda::models
