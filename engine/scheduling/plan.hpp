@@ -33,6 +33,7 @@ struct SequenceNeed {
 struct RunningCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
+  std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
 };
 
@@ -40,6 +41,7 @@ struct RunningCandidate {
 struct SwapInCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
+  std::int32_t num_rows = 0;  ///< as in RunningCandidate
 };
 
 /// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and after
@@ -55,7 +57,8 @@ struct AdmissionCandidate {
   bool use_prefix_cache = true;     ///< false: every token must be computed (prompt_logprobs)
 };
 
-/// The child shares every block of the parent from now on.
+/// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
+/// was known to have before this plan: forks come before `sampled`, so each of the two gets its own next token there.
 struct Fork {
   SequenceId parent = 0;
   SequenceId child = 0;
@@ -75,7 +78,9 @@ struct SequenceProgress {
   std::int32_t num_computed_tokens = 0;
 };
 
-/// Message 3, scheduler -> block manager. Applied in the order of the fields. After `progress`, `forks` and `releases`
+/// Message 3, scheduler -> block manager. Applied in the order of the fields. Sequences
+/// unknown to the block manager in `forks` (as parent), `sampled`, `progress` and `releases` are passed over: they were
+/// preempted by recompute or released. A step's results are reported before its sequences are admitted again. Then
 /// the block manager serves running, then swapped, then waiting candidates in their order under the budget.
 struct PlanStep {
   StepId step = 0;
@@ -85,9 +90,9 @@ struct PlanStep {
   std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
   bool admit = true;               ///< false: no swap-ins and no admissions in this step
 
+  std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
   std::vector<SequenceProgress> progress;
-  std::vector<Fork> forks;
   std::vector<SequenceId> releases;  ///< finished or aborted sequences: forget them, in whatever state they are
   std::vector<RunningCandidate> running;
   std::vector<SwapInCandidate> swapped;
