@@ -14,9 +14,12 @@ namespace pagoda::memory {
 /// Token counts in blocks, for one block size and one sliding window.
 ///
 /// Sliding window: a query at position p sees the positions (p - window, p]. A table keeps its logical indices:
-/// position p always lies in logical block p / block_size. Blocks that no later query can see are given back, and their
-/// entries keep a stale (but valid) id, so kernels must mask by the window. A sequence that decodes one token a step
-/// owns at most ceil(window / block_size) + 1 blocks; a step of n tokens needs room for window + n - 1 tokens.
+/// position p always lies in logical block p / block_size. Blocks that no query can see any more are given back to the
+/// pool, which hands out first what came in last, so the oldest block becomes the newest and the table wraps. Their
+/// entries keep a stale (but valid) id: kernels must mask by the window. Blocks in the prefix cache stay findable as
+/// usual, they are never overwritten while they are. A sequence that decodes one token a step, with up to two steps in
+/// flight, owns at most ceil(window / block_size) + 1 blocks; a step of n tokens needs room for window + n - 1 tokens,
+/// and for what the steps in flight run.
 struct BlockLayout {
   std::int32_t block_size = 16;
   std::int32_t sliding_window = 0;  ///< 0 = none

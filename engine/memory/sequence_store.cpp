@@ -196,14 +196,15 @@ std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
   return missing;
 }
 
-void SequenceStore::drop_invisible(Sequence& sequence, std::int32_t num_computed_tokens) {
+void SequenceStore::drop_invisible(Sequence& sequence) {
   if (config_.sliding_window == 0) return;
-  const std::int32_t first_visible = layout_.first_visible_block(num_computed_tokens);
-  PAGODA_ASSERT(first_visible >= sequence.table.first_owned(), "a sequence went back behind its sliding window");
+  // Counted from what is computed for sure: a fork or the repetition of a failed step may start there.
+  const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
   while (sequence.table.first_owned() < first_visible && sequence.table.num_owned() > 0) {
     const BlockId block = sequence.table.drop_first();
     if (sequence.on_host) {
       release_host(group(sequence.group), block);
+      sequence.table.replace(sequence.table.first_owned() - 1, 0);  // stale entries are ids of the device pool
     } else {
       release_device(block, sequence.last_run);
     }

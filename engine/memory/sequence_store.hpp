@@ -101,8 +101,8 @@ class SequenceStore {
   /// Blocks that have to be fetched so that the group can write what it needs: behind its tables, and in place of
   /// blocks that it may not write. Exact.
   std::int32_t count_missing(std::span<const Growth> rows);
-  /// Gives back the blocks that no query from `num_computed_tokens` on can see.
-  void drop_invisible(Sequence& sequence, std::int32_t num_computed_tokens);
+  /// Gives back the blocks that have left the sliding window for good: no step that may still be planned sees them.
+  void drop_invisible(Sequence& sequence);
   /// Makes everything writable that the sequence needs, by new blocks and copy-on-write, and marks it as run.
   void grow(Sequence& sequence, const SequenceNeed& need);
   void set_reserved(Sequence& sequence, std::int32_t num_blocks);

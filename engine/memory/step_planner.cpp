@@ -76,11 +76,12 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   const RunningCandidate& candidate = request_.running[index];
   collect_rows(candidate.sequences);
   if (num_new_tokens(rows_) > tokens_left_) return RunningOutcome::skipped;
-  for (const Growth& row : rows_) store_.drop_invisible(*row.sequence, row.need->num_computed_tokens);
+  for (const Growth& row : rows_) store_.drop_invisible(*row.sequence);
   const std::int32_t missing = store_.count_missing(rows_);
   if (missing > store_.device().num_available()) {
     Group& group = store_.group(candidate.group);
     if (store_.count_owned(group) + missing > store_.device().size()) {
+      if (waits_for_its_window()) return RunningOutcome::skipped;
       store_.forget(group);
       return RunningOutcome::never;
     }
@@ -88,6 +89,12 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   }
   run_rows();
   return RunningOutcome::scheduled;
+}
+
+bool StepPlanner::waits_for_its_window() const {
+  return store_.layout().sliding_window > 0 && std::ranges::any_of(rows_, [](const Growth& row) {
+           return row.sequence->num_computed_tokens < row.need->num_computed_tokens;
+         });
 }
 
 bool StepPlanner::make_room(std::size_t index, std::int32_t num_blocks) {
@@ -124,7 +131,7 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   collect_rows(candidate.sequences);
   for (const Growth& row : rows_) {
     PAGODA_ASSERT(row.sequence->on_host, "only a swapped-out group can be swapped in");
-    store_.drop_invisible(*row.sequence, row.need->num_computed_tokens);
+    store_.drop_invisible(*row.sequence);
   }
   const std::int32_t num_rows = std::max(candidate.num_rows, candidate.sequences.count);
   const std::int32_t num_blocks = group.num_host_blocks + store_.count_missing(rows_);

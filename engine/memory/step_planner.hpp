@@ -32,6 +32,8 @@ class StepPlanner {
  private:
   void serve_running();
   RunningOutcome serve(std::size_t index);
+  /// Blocks will leave the sliding window when the steps in flight are reported.
+  bool waits_for_its_window() const;
   /// Preempts groups behind `index`, from the back, until `num_blocks` are available. False when that is not enough.
   bool make_room(std::size_t index, std::int32_t num_blocks);
   RunningOutcome preempt(const RunningCandidate& victim);

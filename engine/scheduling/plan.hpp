@@ -33,8 +33,8 @@ struct SequenceNeed {
 struct RunningCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
-  std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
+  std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
 };
 
 /// A swapped-out group that wants to come back, and to run in this step.
@@ -72,16 +72,19 @@ struct SampledToken {
 };
 
 /// The KV of the first `num_computed_tokens` tokens of the sequence has really been computed: every step that wrote it
-/// has succeeded. Full blocks below become shareable.
+/// has succeeded. Full blocks below become shareable, and blocks that have left the sliding window are given back.
 struct SequenceProgress {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
 };
 
-/// Message 3, scheduler -> block manager. Applied in the order of the fields. Sequences
-/// unknown to the block manager in `forks` (as parent), `sampled`, `progress` and `releases` are passed over: they were
-/// preempted by recompute or released. A step's results are reported before its sequences are admitted again. Then
-/// the block manager serves running, then swapped, then waiting candidates in their order under the budget.
+/// Message 3, scheduler -> block manager. Applied in the order of the fields: what happened since the last plan, then
+/// running, swapped and waiting candidates in their order under the budgets. Sequences that the block manager does not
+/// know are passed over in `forks` (as parent), `sampled`, `progress` and `releases`: they were preempted by recompute,
+/// or released. All results of a sequence are reported before it is admitted again, or in the same plan.
+///
+/// Sequences that hold blocks and are in none of the lists keep them; their rows are to be taken off `row_budget`.
+/// Only as many waiting groups should be offered as could start: the answer has an entry for each.
 struct PlanStep {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
