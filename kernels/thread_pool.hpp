@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 namespace pagoda::kernels {
 
@@ -17,14 +18,26 @@ class ThreadPool {
 
   int num_threads() const;
 
-  /// Calls body(task) once for each task in [0, num_tasks), on any thread, in any order; returns when all have returned.
+  /// Calls body(task) or body(task, thread) once for each task in [0, num_tasks), on any thread, in any order; returns
+  /// when all have returned. `thread` is in [0, num_threads()): no two tasks that run at once have the same one, so it
+  /// can index scratch memory. The body must not throw.
   template <class Body>
   void parallel_for(std::int64_t num_tasks, const Body& body) {
-    run(num_tasks, [](const void* context, std::int64_t task) { (*static_cast<const Body*>(context))(task); }, &body);
+    run(
+        num_tasks,
+        [](const void* context, std::int64_t task, int thread) {
+          const auto& call = *static_cast<const Body*>(context);
+          if constexpr (std::is_invocable_v<const Body&, std::int64_t, int>) {
+            call(task, thread);
+          } else {
+            call(task);
+          }
+        },
+        &body);
   }
 
  private:
-  using Task = void (*)(const void* context, std::int64_t task);
+  using Task = void (*)(const void* context, std::int64_t task, int thread);
   void run(std::int64_t num_tasks, Task task, const void* context);
 
   struct State;
