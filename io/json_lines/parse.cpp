@@ -34,8 +34,9 @@ void read_sampling(FieldReader& fields, SamplingParams& params) {
   fields.read("early_stopping", params.early_stopping);
 }
 
-GenerateRequest read_generate(FieldReader& fields) {
-  GenerateRequest request;
+GenerateRequest read_generate(FieldReader& fields, GenerateRequest request) {
+  request.prompt.reset();
+  request.prompt_token_ids.reset();
   fields.read("prompt", request.prompt);
   fields.read("prompt_token_ids", request.prompt_token_ids);
   fields.read("stream", request.stream);
@@ -87,7 +88,7 @@ Parsed read_message(std::string_view op, const json& object) {
   auto id = read_id(object, fields, op == "generate" || op == "cancel");
   ClientMessage message;
   if (op == "generate") {
-    auto request = std::make_shared<const GenerateRequest>(read_generate(fields));
+    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, {}));
     message = GenerateOp{id.value_or(""), std::move(request)};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
@@ -136,17 +137,18 @@ Parsed parse_line(std::string_view line) {
   return read_message(op->get_ref<const std::string&>(), *object);
 }
 
-Result<GenerateRequest> parse_generate_object(std::string_view line) {
+tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line,
+                                                                const GenerateRequest& defaults) {
   const auto object = read_object(line);
-  if (!object) return fail(object.error());
+  if (!object) return tl::unexpected(RefusedLine{{}, object.error()});
   FieldReader fields(*object);
-  read_id(*object, fields, false);
+  auto id = read_id(*object, fields, false);
   std::string op = "generate";
   fields.read("op", op);
   if (op != "generate") fields.refuse("op", "op must be generate here");
-  auto request = read_generate(fields);
-  if (auto status = fields.finish(); !status) return fail(std::move(status.error()));
-  return request;
+  auto request = read_generate(fields, defaults);
+  if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
+  return GenerateObject{std::move(id), std::move(request)};
 }
 
 }  // namespace pagoda::json_lines

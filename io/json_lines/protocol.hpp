@@ -69,8 +69,13 @@ struct RefusedLine {
 /// invalid_request (param names the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line);
 
-/// As parse_line for a `generate` object whose `id` may be absent (a line of a prompt file).
-Result<GenerateRequest> parse_generate_object(std::string_view line);
+/// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has the
+/// value of `defaults` (whose prompt is not looked at).
+struct GenerateObject {
+  ClientId id;
+  GenerateRequest request;
+};
+tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults);
 
 // Events. Each appends one whole line, with its line end.
 
