@@ -73,15 +73,16 @@ struct Drained {
 
 // -- router <-> tokenizer --------------------------------------------------------------------------------------------
 
-/// Private: a submitted prompt on its way through the tokenizer.
+/// Private: a submitted prompt on its way through the tokenizer; answered with TokenizeReply.
 struct EncodePrompt {
-  RequestId request = 0;
   std::shared_ptr<const GenerateRequest> generate;
 };
-struct PromptEncoded {
-  RequestId request = 0;
-  Result<TokenIds> token_ids;
+/// Private: a sink has ended; its requests are aborted.
+struct SinkGone {
+  caf::actor_addr sink;
 };
+/// Private: the time of a Drain is over.
+struct DrainTimeout {};
 
 // -- router -> scheduler and output processor --------------------------------------------------------------------------
 
@@ -116,78 +117,11 @@ struct StepEnqueued {
   std::shared_ptr<kernels::Event> event;
 };
 
-// -- scheduler's own ----------------------------------------------------------------------------------------------------
 
-/// Supervisor -> scheduler: the workers are new and know no rows; every running group must be recomputed.
-struct WorkersReplaced {
-  std::int64_t generation = 0;
+/// Private, to the supervisor: one of its actors has ended.
+struct ChildGone {
+  caf::actor_addr child;
 };
 
 }  // namespace pagoda::actors
 
-/// Every message type, registered once. They travel inside one process (pointers to immutable data), never over a network.
-CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)
-CAF_ADD_TYPE_ID(pagoda, (pagoda::OutputBatch))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::PlanStep))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepPlan))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::CachePlan))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::ExecuteStep))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepResult))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepOutputs))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StopHit))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::EngineStats))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::ModelInfo))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SubmitRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SubmitReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CancelRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CancelReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::GetStats))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::GetModelInfo))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::TokenizeRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::TokenizeReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DetokenizeRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DetokenizeReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::Drain))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::Drained))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::EncodePrompt))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::PromptEncoded))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::AddGroup))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::OpenOutput))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::AbortGroup))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::RequestClosed))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CacheReady))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::StepEnqueued))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::WorkersReplaced))
-CAF_END_TYPE_ID_BLOCK(pagoda)
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::OutputBatch)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::PlanStep)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepPlan)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::CachePlan)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ExecuteStep)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepResult)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepOutputs)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StopHit)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::EngineStats)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ModelInfo)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SubmitRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SubmitReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CancelRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CancelReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::GetStats)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::GetModelInfo)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::TokenizeRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::TokenizeReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DetokenizeRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DetokenizeReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::Drain)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::Drained)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::EncodePrompt)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::PromptEncoded)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::AddGroup)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::OpenOutput)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::AbortGroup)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::RequestClosed)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CacheReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::StepEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::WorkersReplaced)

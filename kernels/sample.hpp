@@ -30,12 +30,12 @@ struct SampleRow {
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
   float repetition_penalty = 1.0F;
-  std::span<const std::int32_t> prompt_tokens;  ///< only read when a penalty is set
-  std::span<const std::int32_t> output_tokens;  ///< only read when a penalty is set
+  std::span<const std::int32_t> prompt_tokens{};  ///< only read when a penalty is set
+  std::span<const std::int32_t> output_tokens{};  ///< only read when a penalty is set
 
-  std::span<const std::int32_t> banned_tokens;  ///< logit = -inf (eos and stop ids before min_tokens)
-  std::span<const std::int32_t> bias_tokens;
-  std::span<const float> bias_values;  ///< parallel to bias_tokens
+  std::span<const std::int32_t> banned_tokens{};  ///< logit = -inf (eos and stop ids before min_tokens)
+  std::span<const std::int32_t> bias_tokens{};
+  std::span<const float> bias_values{};  ///< parallel to bias_tokens
 };
 
 /// The draw of one row. Log-probabilities are natural logs.
@@ -50,7 +50,7 @@ struct SampleParams {
   const float* logits = nullptr;  ///< [num_logit_rows, vocab]; not modified
   std::int64_t num_logit_rows = 0;
   std::int64_t vocab = 0;
-  std::span<const SampleRow> rows;
+  std::span<const SampleRow> rows{};
   SampleOutput* outputs = nullptr;     ///< [rows]
   std::int32_t* top_tokens = nullptr;  ///< [rows, max_top]; may be null when max_top is 0
   float* top_logprobs = nullptr;       ///< [rows, max_top]

@@ -33,14 +33,13 @@ struct RequestSpec {
 using SharedSpec = std::shared_ptr<const RequestSpec>;
 
 /// A sequence enters a worker's persistent batch. The worker keeps the row's tokens from here on: `tokens_so_far` are
-/// those generated before (after a preemption); later ones it samples itself.
+/// those generated before (by a preempted or forked sequence); later ones it samples itself.
 struct NewRow {
   RowId row = 0;
   SequenceId sequence = 0;
   std::int32_t sequence_index = 0;  ///< 0 .. n - 1 within the request
   SharedSpec spec;
   TokenIds tokens_so_far;
-  RowId copy_tokens_from = -1;  ///< >= 0: a fork; the generated tokens are those of this row instead
 };
 
 /// A change of a row's block table: entries from first_block on are replaced.

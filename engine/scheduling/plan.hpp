@@ -34,12 +34,14 @@ struct RunningCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
+  std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
 };
 
 /// A swapped-out group that wants to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
+  std::int32_t num_rows = 0;  ///< as in RunningCandidate
 };
 
 /// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and after
@@ -55,7 +57,8 @@ struct AdmissionCandidate {
   bool use_prefix_cache = true;     ///< false: every token must be computed (prompt_logprobs)
 };
 
-/// The child shares every block of the parent from now on.
+/// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
+/// was known to have before this plan: forks come before `sampled`, so each of the two gets its own next token there.
 struct Fork {
   SequenceId parent = 0;
   SequenceId child = 0;
@@ -70,14 +73,19 @@ struct SampledToken {
 };
 
 /// The KV of the first `num_computed_tokens` tokens of the sequence has really been computed: every step that wrote it
-/// has succeeded. Full blocks below become shareable.
+/// has succeeded. Full blocks below become shareable, and blocks that have left the sliding window are given back.
 struct SequenceProgress {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
 };
 
-/// Message 3, scheduler -> block manager. Applied in the order of the fields. After `progress`, `forks` and `releases`
-/// the block manager serves running, then swapped, then waiting candidates in their order under the budget.
+/// Message 3, scheduler -> block manager. Applied in the order of the fields: what happened since the last plan, then
+/// running, swapped and waiting candidates in their order under the budgets. Sequences that the block manager does not
+/// know are passed over in `forks` (as parent), `sampled`, `progress` and `releases`: they were preempted by recompute,
+/// or released. All results of a sequence are reported before it is admitted again, or in the same plan.
+///
+/// Sequences that hold blocks and are in none of the lists keep them; their rows are to be taken off `row_budget`.
+/// Only as many waiting groups should be offered as could start: the answer has an entry for each.
 struct PlanStep {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
@@ -86,9 +94,9 @@ struct PlanStep {
   std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
   bool admit = true;               ///< false: no swap-ins and no admissions in this step
 
+  std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
   std::vector<SequenceProgress> progress;
-  std::vector<Fork> forks;
   std::vector<SequenceId> releases;  ///< forget them, in whatever state they are; unknown ids are ignored
   std::vector<RunningCandidate> running;
   std::vector<SwapInCandidate> swapped;

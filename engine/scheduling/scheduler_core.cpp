@@ -100,8 +100,8 @@ std::optional<PlanStep> SchedulerCore::next_plan() {
   plan.step = next_step_;
   plan.last_completed_step = last_completed_step_;
   plan.token_budget = config_.max_num_batched_tokens;
-  plan.row_budget = config_.max_num_seqs - rows_reserved_;
-  std::int32_t rows = plan.row_budget;
+  plan.row_budget = std::numeric_limits<std::int32_t>::max();
+  std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && admission_wanted();
   const std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);

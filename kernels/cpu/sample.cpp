@@ -146,6 +146,8 @@ RowError RowSampler::penalise(const SampleRow& row) {
     x = x > 0.0F ? x / row.repetition_penalty : x * row.repetition_penalty;
     x -= row.frequency_penalty * static_cast<float>(output_counts_[token]);
     if (output_counts_[token] > 0) x -= row.presence_penalty;
+    // A tiny repetition penalty must not turn a finite logit into the +inf that marks a broken row.
+    if (x == kInf && processed_[token] < kInf) x = std::numeric_limits<float>::max();
     processed_[token] = x;
     output_counts_[token] = 0;
     seen_[token] = 0;

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::memory {
+
+constexpr BlockId kNoBlock = -1;
+
+/// The blocks of one pool (device or host). The discipline of references: each entry that a block table owns is one
+/// reference. A block without an owner is either free, or kept by the prefix cache for its content.
+class BlockPool {
+ public:
+  explicit BlockPool(std::int32_t num_blocks) : blocks_(static_cast<std::size_t>(num_blocks)) {
+    free_.reserve(blocks_.size());
+    for (BlockId id = num_blocks - 1; id >= 0; --id) free_.push_back(id);
+  }
+  ~BlockPool() { PAGODA_ASSERT(num_owned_ == 0, "a block was leaked: it still has owners when its pool goes"); }
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  std::int32_t size() const { return static_cast<std::int32_t>(blocks_.size()); }
+  std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
+  std::int32_t num_owned() const { return num_owned_; }
+  std::int32_t num_owners(BlockId id) const { return at(id).num_owners; }
+  const std::vector<BlockId>& free_list() const { return free_; }
+
+  /// A free block with one owner. There must be one.
+  BlockId allocate() {
+    PAGODA_ASSERT(!free_.empty(), "allocating from a pool without free blocks");
+    const BlockId id = free_.back();
+    free_.pop_back();
+    at(id).is_free = false;
+    adopt(id);
+    return id;
+  }
+
+  /// The first owner of a block that was kept without one.
+  void adopt(BlockId id) {
+    PAGODA_ASSERT(at(id).num_owners == 0 && !at(id).is_free, "only a kept block can be adopted");
+    at(id).num_owners = 1;
+    ++num_owned_;
+  }
+
+  void share(BlockId id) {
+    PAGODA_ASSERT(at(id).num_owners > 0, "only an owned block can be shared");
+    ++at(id).num_owners;
+  }
+
+  /// One owner less. True when that was the last one: the caller keeps the block, or gives it to put_free().
+  bool release(BlockId id) {
+    PAGODA_ASSERT(at(id).num_owners > 0, "releasing a block that nobody owns");
+    if (--at(id).num_owners > 0) return false;
+    --num_owned_;
+    return true;
+  }
+
+  void put_free(BlockId id) {
+    PAGODA_ASSERT(at(id).num_owners == 0 && !at(id).is_free, "only a block without owner can become free, once");
+    at(id).is_free = true;
+    free_.push_back(id);
+  }
+
+  /// The last step known to have read or written the block. Steps of its present owners are added when they let go.
+  StepId last_touched(BlockId id) const { return at(id).last_touched; }
+  void touch(BlockId id, StepId step) { at(id).last_touched = std::max(at(id).last_touched, step); }
+
+ private:
+  struct Block {
+    std::int32_t num_owners = 0;
+    bool is_free = true;
+    StepId last_touched = 0;
+  };
+
+  Block& at(BlockId id) { return blocks_[static_cast<std::size_t>(id)]; }
+  const Block& at(BlockId id) const { return blocks_[static_cast<std::size_t>(id)]; }
+
+  std::vector<Block> blocks_;
+  std::vector<BlockId> free_;  ///< a stack: the block freed last is warm and goes out first
+  std::int32_t num_owned_ = 0;
+};
+
+}  // namespace pagoda::memory

@@ -1,0 +1,77 @@
+#include "engine/memory/block_space_manager.hpp"
+
+#include "engine/memory/invariants.hpp"
+#include "engine/memory/sequence_store.hpp"
+#include "engine/memory/step_planner.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::memory {
+
+struct BlockSpaceManager::State {
+  explicit State(const BlockSpaceConfig& config) : store(config) {}
+
+  SequenceStore store;
+  StepId last_step = 0;
+  std::int64_t prefix_cache_queries = 0;
+  std::int64_t prefix_cache_hits = 0;
+};
+
+BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
+  PAGODA_ASSERT(config.block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
+                "block sizes and counts are positive");
+  PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0 && config.sliding_window >= 0,
+                "the watermark is a share of the pool, the sliding window a number of tokens");
+}
+
+BlockSpaceManager::~BlockSpaceManager() = default;
+
+PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
+  PAGODA_ASSERT(request.step > state_->last_step, "steps are planned in increasing order");
+  PAGODA_ASSERT(request.last_completed_step < request.step, "a step cannot have passed before it is planned");
+  state_->last_step = request.step;
+  SequenceStore& store = state_->store;
+  PlannedStep result;
+  result.plan.step = request.step;
+  result.cache_plan.step = request.step;
+
+  store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
+  for (const Fork& fork : request.forks) store.fork(fork);
+  for (const SampledToken& sampled : request.sampled) store.append(sampled);
+  for (const SequenceProgress& progress : request.progress) store.confirm(progress);
+  for (const SequenceId sequence : request.releases) store.release(sequence);
+  StepPlanner planner(store, request, result);
+  planner.run();
+  store.end_step();
+
+  state_->prefix_cache_queries += planner.prefix_tokens_asked();
+  state_->prefix_cache_hits += planner.prefix_tokens_found();
+  result.plan.has_cache_plan = !result.cache_plan.empty();
+  result.plan.memory = stats();
+#ifdef PAGODA_CHECK_INVARIANTS
+  const std::optional<std::string> broken = check_invariants();
+  PAGODA_ASSERT(!broken, *broken);
+#endif
+  return result;
+}
+
+MemoryStats BlockSpaceManager::stats() const {
+  const DeviceBlocks& device = state_->store.device();
+  const BlockPool& host = state_->store.host();
+  MemoryStats stats;
+  stats.device_blocks_total = device.size();
+  stats.device_blocks_free = device.num_free();
+  stats.device_blocks_cached = device.num_evictable();
+  stats.host_blocks_total = host.size();
+  stats.host_blocks_free = host.num_free();
+  stats.prefix_cache_queries = state_->prefix_cache_queries;
+  stats.prefix_cache_hits = state_->prefix_cache_hits;
+  stats.allocated_slots = std::int64_t{device.pool().num_owned()} * state_->store.config().block_size;
+  stats.used_slots = device.used_slots();
+  return stats;
+}
+
+std::optional<std::string> BlockSpaceManager::check_invariants() const {
+  return find_broken_invariant(state_->store);
+}
+
+}  // namespace pagoda::memory

@@ -1,0 +1,51 @@
+#include "engine/memory/device_blocks.hpp"
+
+namespace pagoda::memory {
+
+DeviceBlocks::DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size)
+    : pool_(num_blocks),
+      cache_(num_blocks, block_size),
+      evictor_(num_blocks),
+      block_size_(block_size),
+      filled_(static_cast<std::size_t>(num_blocks), 0) {}
+
+BlockId DeviceBlocks::allocate() {
+  if (pool_.num_free() > 0) return pool_.allocate();
+  const BlockId block = evictor_.pop();
+  cache_.erase(block);
+  pool_.adopt(block);
+  return block;
+}
+
+void DeviceBlocks::share(BlockId block) {
+  if (!evictor_.contains(block)) return pool_.share(block);
+  evictor_.remove(block);
+  pool_.adopt(block);
+  fill(block, block_size_);
+}
+
+void DeviceBlocks::release(BlockId block, StepId last_run, StepId now) {
+  pool_.touch(block, last_run);
+  if (!pool_.release(block)) return;
+  used_slots_ -= filled_[static_cast<std::size_t>(block)];
+  filled_[static_cast<std::size_t>(block)] = 0;
+  if (cache_.contains(block)) {
+    evictor_.add(block, now, cache_.prefix_blocks(block));
+  } else {
+    pool_.put_free(block);
+  }
+}
+
+bool DeviceBlocks::make_findable(BlockId block, const BlockHash& hash, const BlockHash& parent,
+                                 std::span<const TokenId> tokens, std::int32_t prefix_blocks) {
+  return !cache_.contains(block) && cache_.insert(block, hash, parent, tokens, prefix_blocks);
+}
+
+void DeviceBlocks::fill(BlockId block, std::int32_t num_slots) {
+  std::int32_t& filled = filled_[static_cast<std::size_t>(block)];
+  if (num_slots <= filled) return;
+  used_slots_ += num_slots - filled;
+  filled = num_slots;
+}
+
+}  // namespace pagoda::memory

@@ -1,0 +1,172 @@
+#include "engine/memory/invariants.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace pagoda::memory {
+
+namespace {
+
+using Counts = std::vector<std::int32_t>;
+using Broken = std::optional<std::string>;
+
+Counts count_owners(const SequenceStore& store, bool on_host) {
+  Counts owners(static_cast<std::size_t>(on_host ? store.host().size() : store.device().size()), 0);
+  for (const auto& [id, sequence] : store.sequences()) {
+    if (sequence.on_host != on_host) continue;
+    for (const BlockId block : sequence.table.owned()) ++owners[static_cast<std::size_t>(block)];
+  }
+  return owners;
+}
+
+Broken check_references(const BlockPool& pool, const Counts& owners, const std::string& name) {
+  std::int32_t num_owned = 0;
+  for (BlockId block = 0; block < pool.size(); ++block) {
+    const std::int32_t counted = owners[static_cast<std::size_t>(block)];
+    if (pool.num_owners(block) != counted)
+      return name + " block " + std::to_string(block) + " has " + std::to_string(pool.num_owners(block)) +
+             " references but " + std::to_string(counted) + " table entries own it";
+    num_owned += counted > 0;
+  }
+  if (num_owned != pool.num_owned()) return name + " pool miscounts its owned blocks";
+  std::set<BlockId> seen;
+  for (const BlockId block : pool.free_list()) {
+    if (!seen.insert(block).second) return name + " block " + std::to_string(block) + " is twice in the free list";
+    if (owners[static_cast<std::size_t>(block)] > 0)
+      return name + " block " + std::to_string(block) + " is free and owned";
+  }
+  return std::nullopt;
+}
+
+/// Every block is exactly one of free, evictable and owned; only cached blocks are kept without an owner.
+Broken check_states(const SequenceStore& store, const Counts& device_owners) {
+  const DeviceBlocks& device = store.device();
+  std::vector<bool> is_free(device_owners.size(), false);
+  for (const BlockId block : device.pool().free_list()) is_free[static_cast<std::size_t>(block)] = true;
+  std::int32_t num_cached = 0;
+  for (BlockId block = 0; block < device.size(); ++block) {
+    const auto index = static_cast<std::size_t>(block);
+    const std::string name = "device block " + std::to_string(block);
+    const bool is_owned = device_owners[index] > 0;
+    if (is_free[index] + is_owned + device.is_evictable(block) != 1)
+      return name + " is not exactly one of free, evictable and owned";
+    if (device.is_evictable(block) && !device.cache().contains(block)) return name + " is evictable but not cached";
+    if (is_free[index] && device.cache().contains(block)) return name + " is free but can be found by its hash";
+    num_cached += device.cache().contains(block);
+  }
+  if (num_cached != device.cache().size()) return "the prefix cache miscounts its blocks";
+  if (store.host().num_free() + store.host().num_owned() != store.host().size())
+    return "a host block is neither free nor owned";
+  return std::nullopt;
+}
+
+Broken check_cache(const SequenceStore& store) {
+  const PrefixCache& cache = store.device().cache();
+  for (BlockId block = 0; block < store.device().size(); ++block) {
+    if (!cache.contains(block)) continue;
+    const BlockHash hash = chain_hash(store.config().prefix_hash_key, cache.parent(block), cache.tokens(block));
+    if (hash != cache.hash(block)) return "cached block " + std::to_string(block) + " has another hash than its tokens";
+    if (cache.find(hash, cache.parent(block), cache.tokens(block)) != block)
+      return "cached block " + std::to_string(block) + " is not found by its hash";
+  }
+  return std::nullopt;
+}
+
+/// The hash chain of the sequence's own tokens, against the chain it carries and the cached blocks in its table.
+Broken check_chain(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
+  if (!store.config().enable_prefix_caching) return std::nullopt;
+  const std::int32_t size = store.layout().block_size;
+  if (sequence.num_hashed_blocks * size > std::min(sequence.num_computed_tokens, sequence.num_known_tokens()))
+    return name + " has shared a block that is not computed";
+  BlockHash parent = sequence.root;
+  for (std::int32_t i = 0; i < sequence.num_hashed_blocks; ++i) {
+    TokenIds tokens;
+    for (std::int32_t k = 0; k < size; ++k) tokens.push_back(sequence.token(i * size + k));
+    const BlockHash hash = chain_hash(store.config().prefix_hash_key, parent, tokens);
+    const PrefixCache& cache = store.device().cache();
+    const bool is_cached = i >= sequence.table.first_owned() && !sequence.on_host && cache.contains(sequence.table[i]);
+    if (is_cached && cache.hash(sequence.table[i]) != hash)
+      return name + " holds a cached block of another prefix at " + std::to_string(i);
+    parent = hash;
+  }
+  if (parent != sequence.hash) return name + " carries another hash than its tokens have";
+  return std::nullopt;
+}
+
+Broken check_sequences(const SequenceStore& store) {
+  std::int32_t num_reserved = 0;
+  for (const auto& [id, sequence] : store.sequences()) {
+    const std::string name = "sequence " + std::to_string(id);
+    num_reserved += sequence.reserved_blocks;
+    if (sequence.id != id) return name + " is filed under a wrong id";
+    if (sequence.num_computed_tokens > sequence.num_scheduled_tokens)
+      return name + " has more tokens computed than were planned";
+    if (sequence.table.size() < store.layout().blocks_for(sequence.num_scheduled_tokens))
+      return name + " has tokens without a block";
+    const std::set<BlockId> distinct(sequence.table.owned().begin(), sequence.table.owned().end());
+    if (std::ssize(distinct) != sequence.table.num_owned()) return name + " holds a block twice";
+    if (Broken broken = check_chain(store, sequence, name)) return broken;
+  }
+  if (num_reserved != store.num_reserved()) return "the reserved blocks are miscounted";
+  return std::nullopt;
+}
+
+/// Each sequence is in exactly one group, each group on one side, and no host block belongs to two groups.
+Broken check_groups(const SequenceStore& store) {
+  std::set<const Sequence*> grouped;
+  std::set<BlockId> host_blocks;
+  for (const auto& [id, group] : store.groups()) {
+    const std::string name = "group " + std::to_string(id);
+    if (group.sequences.empty()) return name + " has no sequence";
+    std::set<BlockId> own;
+    for (const Sequence* sequence : group.sequences) {
+      if (sequence->group != id || !grouped.insert(sequence).second) return name + " lists a sequence of another group";
+      if (sequence->on_host != group.sequences.front()->on_host) return name + " is half swapped out";
+      if (sequence->on_host) own.insert(sequence->table.owned().begin(), sequence->table.owned().end());
+    }
+    if (std::ssize(own) != group.num_host_blocks) return name + " miscounts its host blocks";
+    for (const BlockId block : own)
+      if (!host_blocks.insert(block).second) return name + " shares a host block with another group";
+  }
+  if (grouped.size() != store.sequences().size()) return "a sequence is in no group";
+  return std::nullopt;
+}
+
+/// Slots are counted once per block, by the owner that fills most of it.
+Broken check_slots(const SequenceStore& store) {
+  std::map<BlockId, std::int32_t> filled;
+  for (const auto& [id, sequence] : store.sequences()) {
+    if (sequence.on_host) continue;
+    for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
+      const std::int32_t slots = sequence.num_scheduled_tokens - i * store.layout().block_size;
+      std::int32_t& most = filled[sequence.table[i]];
+      most = std::max(most, std::clamp(slots, 0, store.layout().block_size));
+    }
+  }
+  std::int64_t used = 0;
+  for (const auto& [block, slots] : filled) {
+    if (store.device().filled_slots(block) != slots)
+      return "device block " + std::to_string(block) + " has " + std::to_string(slots) + " slots filled, not " +
+             std::to_string(store.device().filled_slots(block));
+    used += slots;
+  }
+  if (used != store.device().used_slots()) return "the used slots are miscounted";
+  return std::nullopt;
+}
+
+}  // namespace
+
+Broken find_broken_invariant(const SequenceStore& store) {
+  const Counts device_owners = count_owners(store, false);
+  if (Broken broken = check_references(store.device().pool(), device_owners, "device")) return broken;
+  if (Broken broken = check_references(store.host(), count_owners(store, true), "host")) return broken;
+  if (Broken broken = check_states(store, device_owners)) return broken;
+  if (Broken broken = check_cache(store)) return broken;
+  if (Broken broken = check_groups(store)) return broken;
+  if (Broken broken = check_sequences(store)) return broken;
+  return check_slots(store);
+}
+
+}  // namespace pagoda::memory

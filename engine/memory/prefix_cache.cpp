@@ -1,0 +1,54 @@
+#include "engine/memory/prefix_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::memory {
+
+PrefixCache::PrefixCache(std::int32_t num_blocks, std::int32_t block_size)
+    : block_size_(block_size),
+      entries_(static_cast<std::size_t>(num_blocks)),
+      buckets_(std::bit_ceil(std::max<std::size_t>(entries_.size(), 1)), kNoBlock),
+      tokens_(entries_.size() * static_cast<std::size_t>(block_size)) {}
+
+std::span<const TokenId> PrefixCache::tokens(BlockId block) const {
+  const auto size = static_cast<std::size_t>(block_size_);
+  return {tokens_.data() + static_cast<std::size_t>(block) * size, size};
+}
+
+BlockId PrefixCache::find_hash(const BlockHash& hash) const {
+  BlockId block = buckets_[bucket(hash)];
+  while (block != kNoBlock && at(block).hash != hash) block = at(block).next;
+  return block;
+}
+
+BlockId PrefixCache::find(const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens) const {
+  const BlockId block = find_hash(hash);
+  if (block == kNoBlock || at(block).parent != parent) return kNoBlock;
+  return std::ranges::equal(this->tokens(block), tokens) ? block : kNoBlock;
+}
+
+bool PrefixCache::insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
+                         std::int32_t prefix_blocks) {
+  PAGODA_ASSERT(!contains(block) && prefix_blocks > 0, "a block has one place in the prefix cache");
+  PAGODA_ASSERT(std::ssize(tokens) == block_size_, "only full blocks are shared");
+  if (find_hash(hash) != kNoBlock) return false;
+  at(block) = Entry{hash, parent, prefix_blocks, buckets_[bucket(hash)]};
+  buckets_[bucket(hash)] = block;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block) * block_size_);
+  ++size_;
+  return true;
+}
+
+void PrefixCache::erase(BlockId block) {
+  PAGODA_ASSERT(contains(block), "the block is not in the prefix cache");
+  BlockId* link = &buckets_[bucket(at(block).hash)];
+  while (*link != block) link = &at(*link).next;
+  *link = at(block).next;
+  at(block) = Entry{};
+  --size_;
+}
+
+}  // namespace pagoda::memory

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/memory/block_hash.hpp"
+#include "engine/memory/block_pool.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::memory {
+
+/// Finds full, computed blocks by the hash of their prefix. Knows nothing of owners. O(1) operations; all memory is
+/// taken at construction (a block has at most one entry, a hash at most one block).
+class PrefixCache {
+ public:
+  PrefixCache(std::int32_t num_blocks, std::int32_t block_size);
+
+  /// The block that holds `tokens` behind `parent`, or kNoBlock. The hash alone is not believed.
+  BlockId find(const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens) const;
+
+  /// Makes a block findable. False, and nothing happens, when the hash is taken already: the first block of equal
+  /// content stays the one that is shared. `prefix_blocks`: blocks up to and with this one.
+  bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
+              std::int32_t prefix_blocks);
+  void erase(BlockId block);
+
+  bool contains(BlockId block) const { return at(block).prefix_blocks > 0; }
+  std::int32_t prefix_blocks(BlockId block) const { return at(block).prefix_blocks; }
+  const BlockHash& hash(BlockId block) const { return at(block).hash; }
+  const BlockHash& parent(BlockId block) const { return at(block).parent; }
+  std::span<const TokenId> tokens(BlockId block) const;
+  std::int32_t size() const { return size_; }
+
+ private:
+  struct Entry {
+    BlockHash hash;
+    BlockHash parent;
+    std::int32_t prefix_blocks = 0;  ///< 0 = the block is not in the cache
+    BlockId next = kNoBlock;         ///< in its bucket
+  };
+
+  Entry& at(BlockId block) { return entries_[static_cast<std::size_t>(block)]; }
+  const Entry& at(BlockId block) const { return entries_[static_cast<std::size_t>(block)]; }
+  std::size_t bucket(const BlockHash& hash) const { return hash.low & (buckets_.size() - 1); }
+  BlockId find_hash(const BlockHash& hash) const;
+
+  std::int32_t block_size_;
+  std::int32_t size_ = 0;
+  std::vector<Entry> entries_;    ///< by block
+  std::vector<BlockId> buckets_;  ///< first block of each chain; a power of two
+  std::vector<TokenId> tokens_;   ///< [num_blocks, block_size]
+};
+
+}  // namespace pagoda::memory

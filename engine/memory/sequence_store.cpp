@@ -1,0 +1,301 @@
+#include "engine/memory/sequence_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::memory {
+
+SequenceStore::SequenceStore(const BlockSpaceConfig& config)
+    : config_(config),
+      layout_{config.block_size, config.sliding_window},
+      caches_(config.enable_prefix_caching),
+      device_(config.num_device_blocks, config.block_size),
+      host_(config.num_host_blocks),
+      leaving_device_(static_cast<std::size_t>(config.num_device_blocks), 0),
+      leaving_host_(static_cast<std::size_t>(config.num_host_blocks), 0),
+      moved_to_(static_cast<std::size_t>(std::max(config.num_device_blocks, config.num_host_blocks)), kNoBlock) {}
+
+SequenceStore::~SequenceStore() {
+  while (!groups_.empty()) forget(groups_.begin()->second);
+}
+
+void SequenceStore::begin_step(StepId step, StepId last_completed_step, CachePlan* cache_plan) {
+  step_ = step;
+  last_completed_step_ = last_completed_step;
+  cache_plan_ = cache_plan;
+}
+
+void SequenceStore::end_step() {
+  for (const auto& [block, last_run] : copy_sources_) release_device(block, last_run);
+  copy_sources_.clear();
+  for (const BlockMove& move : cache_plan_->swap_out) {
+    device_.touch(move.from, step_);
+    host_.touch(move.to, step_);
+  }
+  for (const BlockMove& move : cache_plan_->swap_in) {
+    host_.touch(move.from, step_);
+    device_.touch(move.to, step_);
+  }
+  for (const BlockMove& move : cache_plan_->copies) {
+    device_.touch(move.from, step_);
+    device_.touch(move.to, step_);
+  }
+  cache_plan_ = nullptr;
+}
+
+StepId SequenceStore::stamp(StepId first, StepId second, StepId third) const {
+  const StepId last = std::max({first, second, third});
+  return last <= last_completed_step_ ? 0 : last;
+}
+
+Sequence* SequenceStore::find(SequenceId id) {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
+Sequence& SequenceStore::get(SequenceId id) {
+  Sequence* sequence = find(id);
+  PAGODA_ASSERT(sequence != nullptr, "the scheduler asks for a sequence that holds no memory");
+  return *sequence;
+}
+
+Group& SequenceStore::group(RequestId id) {
+  const auto found = groups_.find(id);
+  PAGODA_ASSERT(found != groups_.end(), "the scheduler asks for a group that holds no memory");
+  return found->second;
+}
+
+void SequenceStore::fork(const Fork& fork) {
+  const Sequence* parent = find(fork.parent);
+  if (parent == nullptr) return;
+  const auto [entry, is_new] = sequences_.try_emplace(fork.child, *parent);
+  PAGODA_ASSERT(is_new, "the child of a fork holds memory already");
+  Sequence& child = entry->second;
+  child.id = fork.child;
+  child.table.mark_all_changed();
+  child.reserved_blocks = 0;
+  // The parent's step may have computed a token that the child does not have.
+  child.num_computed_tokens = std::min(child.num_computed_tokens, child.num_known_tokens());
+  for (const BlockId block : child.table.owned()) {
+    if (child.on_host) {
+      host_.share(block);
+    } else {
+      device_.share(block);
+    }
+  }
+  group(child.group).sequences.push_back(&child);
+}
+
+void SequenceStore::append(const SampledToken& sampled) {
+  if (!caches_) return;
+  if (Sequence* sequence = find(sampled.sequence)) sequence->sampled.push_back(sampled.token);
+}
+
+void SequenceStore::confirm(const SequenceProgress& progress) {
+  Sequence* sequence = find(progress.sequence);
+  if (sequence == nullptr) return;
+  PAGODA_ASSERT(progress.num_computed_tokens <= sequence->num_scheduled_tokens,
+                "progress reports tokens that no step was planned for");
+  sequence->num_computed_tokens = std::max(sequence->num_computed_tokens, progress.num_computed_tokens);
+  offer_full_blocks(*sequence);
+}
+
+std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, std::int32_t index) {
+  const auto size = static_cast<std::size_t>(config_.block_size);
+  const std::size_t first = static_cast<std::size_t>(index) * size;
+  if (first + size <= sequence.prompt->size()) return std::span(*sequence.prompt).subspan(first, size);
+  scratch_tokens_.clear();
+  for (std::size_t i = first; i < first + size; ++i)
+    scratch_tokens_.push_back(sequence.token(static_cast<std::int32_t>(i)));
+  return scratch_tokens_;
+}
+
+void SequenceStore::offer_full_blocks(Sequence& sequence) {
+  if (!caches_ || sequence.on_host) return;
+  const std::int32_t num_full =
+      std::min(sequence.num_computed_tokens, sequence.num_known_tokens()) / config_.block_size;
+  for (std::int32_t i = sequence.num_hashed_blocks; i < num_full; ++i) {
+    const std::span<const TokenId> tokens = block_tokens(sequence, i);
+    const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
+    if (i >= sequence.table.first_owned()) device_.make_findable(sequence.table[i], hash, sequence.hash, tokens, i + 1);
+    sequence.hash = hash;
+    sequence.num_hashed_blocks = i + 1;
+  }
+}
+
+void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) const {
+  hit.blocks.clear();
+  hit.root = caches_ ? root_hash(config_.prefix_hash_key, candidate.cache_salt, candidate.adapter) : BlockHash{};
+  hit.hash = hit.root;
+  if (!caches_ || !candidate.use_prefix_cache) return;
+  const std::span<const TokenId> tokens(*candidate.tokens);
+  const auto size = static_cast<std::size_t>(config_.block_size);
+  for (std::size_t end = size; end < tokens.size(); end += size) {
+    const std::span<const TokenId> block = tokens.subspan(end - size, size);
+    const BlockHash hash = chain_hash(config_.prefix_hash_key, hit.hash, block);
+    const BlockId found = device_.cache().find(hash, hit.hash, block);
+    if (found == kNoBlock) return;
+    hit.blocks.push_back(found);
+    hit.hash = hash;
+  }
+}
+
+Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const PrefixHit& hit) {
+  const auto [entry, is_new] = sequences_.try_emplace(candidate.sequence);
+  PAGODA_ASSERT(is_new, "a waiting sequence holds memory already");
+  Sequence& sequence = entry->second;
+  sequence.id = candidate.sequence;
+  sequence.group = candidate.group;
+  sequence.prompt = candidate.tokens;
+  sequence.root = hit.root;
+  sequence.hash = hit.hash;
+  sequence.num_hashed_blocks = static_cast<std::int32_t>(hit.blocks.size());
+  sequence.num_computed_tokens = sequence.num_hashed_blocks * config_.block_size;
+  sequence.num_scheduled_tokens = sequence.num_computed_tokens;
+  const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
+  for (const BlockId block : hit.blocks) {
+    sequence.table.push_back(block);
+    if (sequence.table.size() <= first_visible) {
+      sequence.table.drop_first();
+    } else {
+      device_.share(block);
+    }
+  }
+  Group& group = groups_[candidate.group];
+  PAGODA_ASSERT(group.sequences.empty() || !group.sequences.front()->on_host, "the group is swapped out");
+  group.sequences.push_back(&sequence);
+  return sequence;
+}
+
+bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const {
+  if (sequence.on_host) return host_.num_owners(block) - num_leaving == 1;
+  return device_.pool().num_owners(block) - num_leaving == 1 && !device_.cache().contains(block);
+}
+
+std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
+  const auto leaving = [&](const Growth& row, std::int32_t index) -> std::int32_t& {
+    const auto block = static_cast<std::size_t>(row.sequence->table[index]);
+    return row.sequence->on_host ? leaving_host_[block] : leaving_device_[block];
+  };
+  std::int32_t missing = 0;
+  for (const Growth& row : rows) {
+    const BlockTable& table = row.sequence->table;
+    const std::int32_t end = end_block(*row.need);
+    missing += std::max(0, end - table.size());
+    for (std::int32_t i = first_block(*row.need); i < std::min(end, table.size()); ++i) {
+      if (is_writable(*row.sequence, table[i], leaving(row, i))) continue;
+      ++missing;
+      ++leaving(row, i);
+    }
+  }
+  for (const Growth& row : rows)
+    for (std::int32_t i = first_block(*row.need); i < std::min(end_block(*row.need), row.sequence->table.size()); ++i)
+      leaving(row, i) = 0;
+  return missing;
+}
+
+void SequenceStore::drop_invisible(Sequence& sequence) {
+  if (config_.sliding_window == 0) return;
+  // Counted from what is computed for sure: a fork or the repetition of a failed step may start there.
+  const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
+  while (sequence.table.first_owned() < first_visible && sequence.table.num_owned() > 0) {
+    const BlockId block = sequence.table.drop_first();
+    if (sequence.on_host) {
+      release_host(group(sequence.group), block);
+      sequence.table.replace(sequence.table.first_owned() - 1, 0);  // stale entries are ids of the device pool
+    } else {
+      release_device(block, sequence.last_run);
+    }
+  }
+}
+
+void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
+  const std::int32_t end = layout_.blocks_for(sequence.num_scheduled_tokens);
+  for (std::int32_t i = std::max(first_block, sequence.table.first_owned()); i < end; ++i)
+    device_.fill(sequence.table[i],
+                 std::min(config_.block_size, sequence.num_scheduled_tokens - i * config_.block_size));
+}
+
+void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
+  const std::int32_t num_scheduled = need.num_computed_tokens + need.num_new_tokens;
+  const std::int32_t first = first_block(need);
+  const std::int32_t end = end_block(need);
+  const std::int32_t present = std::min(end, sequence.table.size());
+  PAGODA_ASSERT(first >= sequence.table.first_owned() && first <= sequence.table.size(),
+                "the sequence would write behind a gap in its table");
+  for (std::int32_t i = first; i < present; ++i) {
+    const BlockId old = sequence.table[i];
+    if (device_.is_writable(old)) continue;
+    const BlockId fresh = device_.allocate();
+    if (i * config_.block_size < need.num_computed_tokens) {
+      const StepId last =
+          stamp(device_.pool().last_touched(old), device_.pool().last_touched(fresh), sequence.last_run);
+      cache_plan_->copies.push_back(BlockMove{old, fresh, last});
+    }
+    sequence.table.replace(i, fresh);
+    if (device_.cache().contains(old)) {
+      copy_sources_.emplace_back(old, sequence.last_run);
+    } else {
+      release_device(old, sequence.last_run);
+    }
+  }
+  while (sequence.table.size() < end) sequence.table.push_back(device_.allocate());
+  sequence.num_scheduled_tokens = std::max(sequence.num_scheduled_tokens, num_scheduled);
+  fill(sequence, first);
+  set_reserved(sequence, std::max(0, sequence.reserved_blocks - (end - present)));
+  sequence.last_run = step_;
+}
+
+void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {
+  num_reserved_ += num_blocks - sequence.reserved_blocks;
+  sequence.reserved_blocks = num_blocks;
+}
+
+void SequenceStore::release_host(Group& group, BlockId block) {
+  if (!host_.release(block)) return;
+  host_.put_free(block);
+  --group.num_host_blocks;
+}
+
+void SequenceStore::release_table(Sequence& sequence) {
+  // From the back, so that the blocks freed last (and used first) are the head of the sequence.
+  while (sequence.table.num_owned() > 0) {
+    const BlockId block = sequence.table.pop_back();
+    if (sequence.on_host) {
+      release_host(group(sequence.group), block);
+    } else {
+      release_device(block, sequence.last_run);
+    }
+  }
+  set_reserved(sequence, 0);
+}
+
+void SequenceStore::remove(Sequence& sequence) {
+  release_table(sequence);
+  const auto entry = groups_.find(sequence.group);
+  std::erase(entry->second.sequences, &sequence);
+  if (entry->second.sequences.empty()) groups_.erase(entry);
+  sequences_.erase(sequence.id);
+}
+
+void SequenceStore::release(SequenceId id) {
+  if (Sequence* sequence = find(id)) remove(*sequence);
+}
+
+void SequenceStore::forget(Group& group) {
+  for (std::size_t left = group.sequences.size(); left > 0; --left) remove(*group.sequences[left - 1]);
+}
+
+std::int32_t SequenceStore::count_owned(const Group& group) {
+  std::int32_t count = 0;
+  for (const Sequence* sequence : group.sequences)
+    for (const BlockId block : sequence->table.owned())
+      count += leaving_device_[static_cast<std::size_t>(block)]++ == 0;
+  for (const Sequence* sequence : group.sequences)
+    for (const BlockId block : sequence->table.owned()) leaving_device_[static_cast<std::size_t>(block)] = 0;
+  return count;
+}
+
+}  // namespace pagoda::memory

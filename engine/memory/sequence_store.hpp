@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/memory/block_hash.hpp"
+#include "engine/memory/block_pool.hpp"
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/memory/block_table.hpp"
+#include "engine/memory/device_blocks.hpp"
+#include "engine/scheduling/plan.hpp"
+
+namespace pagoda::memory {
+
+/// A sequence that holds blocks, on the device or (swapped out) on the host.
+struct Sequence {
+  SequenceId id = 0;
+  RequestId group = 0;
+  bool on_host = false;
+  BlockTable table;
+
+  SharedTokens prompt;                    ///< the tokens it was admitted with
+  TokenIds sampled;                       ///< the tokens behind them; not kept when there is no prefix cache
+  std::int32_t num_scheduled_tokens = 0;  ///< tokens whose KV is computed, or will be by a planned step
+  std::int32_t num_computed_tokens = 0;   ///< tokens whose KV was computed by steps that succeeded
+  StepId last_run = 0;                    ///< the last step that it runs in
+
+  std::int32_t num_hashed_blocks = 0;  ///< full blocks that were offered to the prefix cache
+  BlockHash hash;                      ///< of the last of them; of the root when there is none
+  BlockHash root;                      ///< the parent of its first block
+
+  std::int32_t reserved_blocks = 0;  ///< blocks that its prompt will still need and that no admission may take
+
+  std::int32_t num_known_tokens() const { return static_cast<std::int32_t>(prompt->size() + sampled.size()); }
+  TokenId token(std::int32_t position) const {
+    const auto index = static_cast<std::size_t>(position);
+    return index < prompt->size() ? (*prompt)[index] : sampled[index - prompt->size()];
+  }
+};
+
+struct Group {
+  std::vector<Sequence*> sequences;  ///< all on the device, or all on the host
+  std::int32_t num_host_blocks = 0;  ///< distinct host blocks of a swapped-out group
+};
+
+/// The blocks of a prompt that the prefix cache holds: blocks [0, blocks.size()) and the hash of the last.
+struct PrefixHit {
+  std::vector<BlockId> blocks;
+  BlockHash root;
+  BlockHash hash;
+};
+
+/// One row of a group that wants to run.
+struct Growth {
+  Sequence* sequence = nullptr;
+  const SequenceNeed* need = nullptr;
+};
+
+/// Who holds which block: sequences, their tables, both pools. Carries out what StepPlanner decides; each operation
+/// keeps every memory invariant. Blocks to fetch must be available, the caller has counted them.
+class SequenceStore {
+ public:
+  explicit SequenceStore(const BlockSpaceConfig& config);
+  ~SequenceStore();
+  SequenceStore(const SequenceStore&) = delete;
+  SequenceStore& operator=(const SequenceStore&) = delete;
+
+  /// Opens the planning of a step: the time of the LRU order and of the hazard stamps.
+  void begin_step(StepId step, StepId last_completed_step, CachePlan* cache_plan);
+  /// Closes it: the blocks of the step's cache operations count as touched by it.
+  void end_step();
+
+  const BlockSpaceConfig& config() const { return config_; }
+  const BlockLayout& layout() const { return layout_; }
+  const DeviceBlocks& device() const { return device_; }
+  const BlockPool& host() const { return host_; }
+  const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
+  const std::unordered_map<RequestId, Group>& groups() const { return groups_; }
+  /// Device blocks that prompts in progress will still need.
+  std::int32_t num_reserved() const { return num_reserved_; }
+
+  Sequence* find(SequenceId id);
+  Sequence& get(SequenceId id);  ///< must be there
+  Group& group(RequestId id);    ///< must be there
+
+  // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
+  void fork(const Fork& fork);
+  void append(const SampledToken& sampled);
+  void confirm(const SequenceProgress& progress);
+  void release(SequenceId id);
+
+  // --- admission
+  /// Looks up all full blocks before the last token, which is always computed.
+  void find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) const;
+  Sequence& admit(const AdmissionCandidate& candidate, const PrefixHit& hit);
+
+  // --- growth in a step
+  /// Blocks that have to be fetched so that the group can write what it needs: behind its tables, and in place of
+  /// blocks that it may not write. Exact.
+  std::int32_t count_missing(std::span<const Growth> rows);
+  /// Gives back the blocks that have left the sliding window for good: no step that may still be planned sees them.
+  void drop_invisible(Sequence& sequence);
+  /// Makes everything writable that the sequence needs, by new blocks and copy-on-write, and marks it as run.
+  void grow(Sequence& sequence, const SequenceNeed& need);
+  void set_reserved(Sequence& sequence, std::int32_t num_blocks);
+
+  // --- preemption
+  std::int32_t count_owned(const Group& group);
+  void forget(Group& group);
+  /// False when the host pool is too full; then the group stays as it is, but for its lookahead slots.
+  bool swap_out(Group& group);
+  void swap_in(Group& group);
+
+ private:
+  /// last_touched_step of an operation over two blocks and what the mover itself last ran in.
+  StepId stamp(StepId first, StepId second, StepId third) const;
+  void release_device(BlockId block, StepId last_run) { device_.release(block, last_run, step_); }
+  void release_host(Group& group, BlockId block);
+  void release_table(Sequence& sequence);
+  void remove(Sequence& sequence);
+  void offer_full_blocks(Sequence& sequence);
+  /// Logical blocks [first, end) that the row writes or reserves.
+  std::int32_t first_block(const SequenceNeed& need) const { return need.num_computed_tokens / config_.block_size; }
+  std::int32_t end_block(const SequenceNeed& need) const {
+    return layout_.blocks_for(need.num_computed_tokens + need.num_new_tokens + need.num_lookahead_slots);
+  }
+  bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;
+  std::span<const TokenId> block_tokens(const Sequence& sequence, std::int32_t index);
+  void fill(const Sequence& sequence, std::int32_t first_block);
+
+  BlockSpaceConfig config_;
+  BlockLayout layout_;
+  bool caches_;
+  DeviceBlocks device_;
+  BlockPool host_;
+  std::unordered_map<SequenceId, Sequence> sequences_;
+  std::unordered_map<RequestId, Group> groups_;
+  std::int32_t num_reserved_ = 0;
+
+  StepId step_ = 0;
+  StepId last_completed_step_ = 0;
+  CachePlan* cache_plan_ = nullptr;
+  /// Cached blocks that lost their owner while they are the source of a copy in this step: kept until its plan is done,
+  /// for a swap-in into them would run before the copy.
+  std::vector<std::pair<BlockId, StepId>> copy_sources_;
+
+  TokenIds scratch_tokens_;
+  std::vector<std::int32_t> leaving_device_;  ///< count_missing: owners that will copy away; zero between calls
+  std::vector<std::int32_t> leaving_host_;
+  std::vector<BlockId> moved_to_;  ///< swaps, by source block: where it goes; kNoBlock between calls
+};
+
+}  // namespace pagoda::memory

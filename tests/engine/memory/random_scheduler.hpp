@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "tests/support/fake_device.hpp"
+
+namespace pagoda::test {
+
+/// A scheduler that does anything the contract of PlanStep allows, at random, and knows nothing of blocks: its model is
+/// a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly those tokens.
+class RandomScheduler {
+ public:
+  explicit RandomScheduler(std::uint64_t seed);
+
+  /// Plans and checks so many steps, then ends everything. What went wrong, or nothing.
+  std::optional<std::string> run(int num_steps);
+
+  /// Candidates, forks, tokens, reports and releases sent in all.
+  std::int64_t num_commands() const { return num_commands_; }
+  std::string description() const;
+
+  struct Coverage {
+    std::int64_t admissions = 0, cached_admissions = 0, chunks = 0, forks = 0, copies = 0, recomputes = 0,
+                 swap_outs = 0, swap_ins = 0, shared_swaps = 0, nevers = 0, failures = 0, stamps = 0;
+  };
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  enum class Place : std::uint8_t { waiting, running, swapped, gone };
+
+  struct Tokens {
+    SequenceId id = 0;
+    RequestId group = 0;
+    Place place = Place::waiting;
+    TokenIds tokens;               ///< with those that a step in flight will sample
+    std::int32_t num_known = 0;    ///< tokens sampled by completed steps, and the prompt
+    std::int32_t num_told = 0;     ///< of them, those that the block manager was told
+    std::int32_t num_planned = 0;  ///< tokens run by planned steps
+    std::int32_t num_flights = 0;  ///< rows in flight
+    std::string salt;
+    std::uint64_t adapter = 0;
+    bool is_doomed = false;  ///< its group ran in a step that will fail
+  };
+
+  struct Flight {
+    SequenceId sequence = 0;
+    std::int32_t num_planned = 0;
+    bool samples = false;
+    bool fails = false;
+  };
+  struct StepInFlight {
+    StepId step = 0;
+    std::vector<Flight> rows;
+  };
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool chance(int percent) { return pick(1, 100) <= percent; }
+  void fail(const std::string& what);
+
+  TokenId random_token() { return pick(0, 2); }
+  void add_request();
+  void complete_oldest(PlanStep& request);
+  void end_group(RequestId group, PlanStep& request);
+  void end_some(PlanStep& request);
+  void fork_some(PlanStep& request);
+  SequenceNeed need_for(const Tokens& sequence);
+  std::vector<RequestId> groups_at(Place place) const;
+  Range add_needs(RequestId group, Place place, PlanStep& request);
+  void offer_candidates(PlanStep& request);
+
+  void take_answer(const PlanStep& request, const memory::PlannedStep& planned);
+  void take_running(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
+  void take_waiting(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
+  void check_order(const PlanStep& request, const StepPlan& plan);
+  void check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows);
+  void run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows);
+  void set_back(RequestId group);
+  void count(const memory::PlannedStep& planned);
+  void plan_step(bool drain);
+  void check_at_rest();
+
+  std::mt19937_64 random_;
+  memory::BlockSpaceConfig config_;
+  int depth_ = 1;
+  Timing timing_ = Timing::random;
+  std::optional<memory::BlockSpaceManager> manager_;
+  std::optional<FakeDevice> device_;
+
+  std::vector<TokenIds> stems_;  ///< beginnings that prompts share
+  std::map<SequenceId, Tokens> sequences_;
+  std::vector<RequestId> doomed_;  ///< groups to end, a step of theirs has failed
+  std::deque<StepInFlight> in_flight_;
+  StepId step_ = 0;
+  StepId last_completed_ = 0;
+  std::uint64_t next_id_ = 1;
+  std::int64_t num_commands_ = 0;
+  Coverage coverage_;
+  std::optional<std::string> error_;
+};
+
+}  // namespace pagoda::test

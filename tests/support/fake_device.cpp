@@ -1,0 +1,173 @@
+#include "tests/support/fake_device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pagoda::test {
+
+namespace {
+
+constexpr Mark kGarbage = 0xdeadU;
+
+Mark mix(Mark value) {
+  value ^= value >> 31;
+  value *= 0x9e3779b97f4a7c15U;
+  value ^= value >> 29;
+  value *= 0xbf58476d1ce4e5b9U;
+  return value ^ value >> 32;
+}
+
+}  // namespace
+
+Mark root_mark(std::string_view salt, std::uint64_t adapter) {
+  Mark mark = mix(adapter + 1);
+  for (const char c : salt) mark = mix(mark + static_cast<unsigned char>(c));
+  return mark;
+}
+
+Mark next_mark(Mark previous, TokenId token) {
+  return mix(previous * 31 + static_cast<std::uint32_t>(token) + 7);
+}
+
+FakeDevice::FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed)
+    : config_(config),
+      timing_(timing),
+      random_(seed),
+      device_(static_cast<std::size_t>(config.num_device_blocks),
+              std::vector<Mark>(static_cast<std::size_t>(config.block_size), 0)),
+      host_(static_cast<std::size_t>(config.num_host_blocks),
+            std::vector<Mark>(static_cast<std::size_t>(config.block_size), 0)) {}
+
+void FakeDevice::fail(std::string what) {
+  if (!error_) error_ = std::move(what);
+}
+
+void FakeDevice::check_moves(const CachePlan& plan) {
+  std::set<BlockId> out_to, in_from, in_to, copy_to;
+  const auto check = [&](const BlockMove& move, bool is_new) {
+    const std::string name = "the move " + std::to_string(move.from) + " -> " + std::to_string(move.to);
+    if (!is_new) fail(name + " of step " + std::to_string(plan.step) + " is not one to one");
+    if (move.last_touched_step >= plan.step) fail(name + " waits for the step that waits for it");
+  };
+  // Two groups may share a cached block; when both go out it moves to two places.
+  for (const BlockMove& move : plan.swap_out) check(move, out_to.insert(move.to).second);
+  for (const BlockMove& move : plan.swap_in)
+    check(move, static_cast<bool>(in_from.insert(move.from).second & in_to.insert(move.to).second));
+  for (const BlockMove& move : plan.copies) check(move, copy_to.insert(move.to).second && !in_to.contains(move.to));
+}
+
+void FakeDevice::apply_delta(const TableDelta& delta, const StepPlan& plan) {
+  std::vector<BlockId>& table = tables_[delta.sequence];
+  if (delta.first_block > std::ssize(table))
+    return fail("the delta of sequence " + std::to_string(delta.sequence) + " leaves a gap in its table");
+  table.resize(static_cast<std::size_t>(delta.first_block));
+  const auto first = plan.blocks.begin() + delta.blocks.first;
+  table.insert(table.end(), first, first + delta.blocks.count);
+  for (const BlockId block : table)
+    if (block < 0 || block >= config_.num_device_blocks) fail("a table holds an id outside the pool");
+}
+
+void FakeDevice::submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows) {
+  const StepId step = planned.plan.step;
+  check_moves(planned.cache_plan);
+  for (const BlockMove& move : planned.cache_plan.swap_out) operations_.push_back({step, Kind::swap_out, move});
+  for (const BlockMove& move : planned.cache_plan.swap_in) operations_.push_back({step, Kind::swap_in, move});
+  for (const BlockMove& move : planned.cache_plan.copies) operations_.push_back({step, Kind::copy, move});
+  for (const TableDelta& delta : planned.plan.table_deltas) apply_delta(delta, planned.plan);
+  Step queued{step, {}};
+  for (FakeRow& row : rows) {
+    std::vector<BlockId> table = tables_[row.sequence];
+    if (std::ssize(table) * config_.block_size < std::ssize(row.marks)) {
+      fail("the table of sequence " + std::to_string(row.sequence) + " is too short for its tokens");
+      continue;
+    }
+    queued.rows.push_back(Row{std::move(row), std::move(table)});
+  }
+  steps_.push_back(std::move(queued));
+  advance();
+}
+
+bool FakeDevice::may_run_operation() const {
+  return !operations_.empty() && operations_.front().move.last_touched_step <= last_run_;
+}
+
+bool FakeDevice::may_run_step() const {
+  return !steps_.empty() && (operations_.empty() || operations_.front().step > steps_.front().step);
+}
+
+void FakeDevice::run_operation() {
+  const auto [step, kind, move] = operations_.front();
+  operations_.pop_front();
+  const Pool& from = kind == Kind::swap_in ? host_ : device_;
+  Pool& to = kind == Kind::swap_out ? host_ : device_;
+  to[static_cast<std::size_t>(move.to)] = from[static_cast<std::size_t>(move.from)];
+}
+
+Mark& FakeDevice::slot(const Row& row, std::int32_t position) {
+  const BlockId block = row.table[static_cast<std::size_t>(position / config_.block_size)];
+  return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % config_.block_size)];
+}
+
+void FakeDevice::write(const Row& row) {
+  if (row.wanted.fails) failed_.insert(row.wanted.sequence);
+  const bool is_garbage = failed_.contains(row.wanted.sequence);
+  for (auto i = row.wanted.num_computed_tokens; i < std::ssize(row.wanted.marks); ++i)
+    slot(row, i) = is_garbage ? kGarbage : row.wanted.marks[static_cast<std::size_t>(i)];
+}
+
+void FakeDevice::verify(const Row& row, StepId step) {
+  if (failed_.contains(row.wanted.sequence)) return;
+  std::int32_t first = 0;
+  if (config_.sliding_window > 0) first = std::max(0, row.wanted.num_computed_tokens - config_.sliding_window + 1);
+  for (std::int32_t i = first; i < std::ssize(row.wanted.marks); ++i) {
+    if (slot(row, i) == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
+    return fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +
+                " does not see its own token at position " + std::to_string(i) + " in block " +
+                std::to_string(row.table[static_cast<std::size_t>(i / config_.block_size)]));
+  }
+}
+
+void FakeDevice::run_step() {
+  const Step step = std::move(steps_.front());
+  steps_.pop_front();
+  for (const Row& row : step.rows) write(row);
+  for (const Row& row : step.rows) verify(row, step.step);
+  last_run_ = step.step;
+}
+
+void FakeDevice::advance() {
+  for (;;) {
+    const bool operation = may_run_operation();
+    const bool step = may_run_step();
+    if (timing_ == Timing::operations_first) {
+      if (!operation) return;
+      run_operation();
+    } else if (timing_ == Timing::steps_first) {
+      if (!step) return;
+      run_step();
+    } else {
+      if ((!operation && !step) || random_() % 4 == 0) return;
+      if (operation && (!step || random_() % 2 == 0)) {
+        run_operation();
+      } else {
+        run_step();
+      }
+    }
+  }
+}
+
+void FakeDevice::complete(StepId step) {
+  advance();
+  while (last_run_ < step && !steps_.empty()) {
+    if (may_run_step()) {
+      run_step();
+    } else if (may_run_operation()) {
+      run_operation();
+    } else {
+      return fail("step " + std::to_string(step) + " cannot run: an operation waits for a step behind it");
+    }
+    advance();
+  }
+}
+
+}  // namespace pagoda::test

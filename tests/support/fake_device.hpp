@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/plan.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::test {
+
+/// Stands for the KV of one token: names the token, its position and every token before it.
+using Mark = std::uint64_t;
+
+/// The marks of a token list. `salt` and `adapter` tell apart what the prefix cache must not share.
+Mark root_mark(std::string_view salt, std::uint64_t adapter);
+Mark next_mark(Mark previous, TokenId token);
+
+/// A row of a step: the sequence must find marks[0, num_computed_tokens) in its blocks and writes the rest.
+struct FakeRow {
+  SequenceId sequence = 0;
+  std::int32_t num_computed_tokens = 0;
+  std::vector<Mark> marks;
+  bool fails = false;  ///< the step computes garbage for it
+};
+
+/// When the device runs what it is allowed to run.
+enum class Timing : std::uint8_t {
+  operations_first,  ///< each cache operation as early as its stamp allows, steps as late as possible
+  steps_first,       ///< steps as early as possible, each cache operation only when a step needs it
+  random,
+};
+
+/// A device and its cache engine that hold marks instead of KV. Steps run in order on one stream, cache operations in
+/// order on another; between the two there is only what the contract grants: an operation waits for its stamped step, a
+/// step for the operations of its plan. Within that the order is adversarial, so a stamp that is too low, a wrong copy,
+/// swap or reuse makes some row read marks that are not its own.
+class FakeDevice {
+ public:
+  FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed);
+
+  /// Enqueues a planned step. Rows of sequences that are unknown need their whole table in the plan.
+  void submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows);
+  /// The row of a sequence is gone: it finished, or was preempted.
+  void drop(SequenceId sequence) { tables_.erase(sequence); }
+  /// Lets time pass: runs some of what may run.
+  void advance();
+  /// Runs everything up to the end of `step`.
+  void complete(StepId step);
+
+  /// The first thing that went wrong.
+  const std::optional<std::string>& error() const { return error_; }
+
+ private:
+  enum class Kind : std::uint8_t { swap_out, swap_in, copy };
+  struct Operation {
+    StepId step = 0;
+    Kind kind = Kind::copy;
+    BlockMove move;
+  };
+  struct Row {
+    FakeRow wanted;
+    std::vector<BlockId> table;
+  };
+  struct Step {
+    StepId step = 0;
+    std::vector<Row> rows;
+  };
+  using Pool = std::vector<std::vector<Mark>>;
+
+  void fail(std::string what);
+  void check_moves(const CachePlan& plan);
+  void apply_delta(const TableDelta& delta, const StepPlan& plan);
+  bool may_run_operation() const;
+  bool may_run_step() const;
+  void run_operation();
+  void run_step();
+  void write(const Row& row);
+  void verify(const Row& row, StepId step);
+  Mark& slot(const Row& row, std::int32_t position);
+
+  memory::BlockSpaceConfig config_;
+  Timing timing_;
+  std::mt19937_64 random_;
+  Pool device_;
+  Pool host_;
+  std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< as the workers' rows have them
+  std::set<SequenceId> failed_;  ///< wrote garbage; whatever else they do in flight is not looked at
+  std::deque<Operation> operations_;
+  std::deque<Step> steps_;
+  StepId last_run_ = 0;
+  std::optional<std::string> error_;
+};
+
+}  // namespace pagoda::test
