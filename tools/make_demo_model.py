@@ -194,6 +194,7 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
     model.generation_config = GenerationConfig(bos_token_id=BOS_ID, eos_token_id=EOS_ID, do_sample=True, temperature=0.8)
     args.out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(args.out)
+    use_classic_keys(args.out / "config.json")
     tokenizer.save(str(args.out / "tokenizer.json"))
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": BOS, "eos_token": EOS, "model_max_length": MAX_LENGTH,
@@ -210,8 +211,18 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
     samples = [(prompt, temperature, generate(model, tokenizer, prompt, temperature, args.seed))
                for prompt in SAMPLE_PROMPTS for temperature in (0.0, 0.8)]
     (args.out / "README.md").write_text(model_card(args, config, model.num_parameters(), documents, held_out, facts, samples))
+    for path in args.out.iterdir():
+        path.chmod(0o644)
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {size / 1e6:.2f} MB, held-out loss {facts['held_out_loss_bf16']:.4f} after {facts['steps']} steps")
+
+
+def use_classic_keys(path: Path) -> None:
+    """Rewrites a config.json of transformers 5 with the keys of transformers 4, which every program reads."""
+    config = json.loads(path.read_text())
+    config["rope_theta"], config["rope_scaling"] = config.pop("rope_parameters")["rope_theta"], None
+    config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def model_card(args, config, parameters, documents, held_out, facts, samples) -> str:
@@ -281,6 +292,7 @@ def main() -> None:
     if args.hidden % args.heads or args.heads % args.kv_heads or (args.hidden // args.heads) % 2:
         parser.error("--hidden must be an even multiple of --heads, and --heads a multiple of --kv-heads")
     torch.set_num_threads(args.threads)
+    transformers.utils.logging.disable_progress_bar()
     args.work.mkdir(parents=True, exist_ok=True)
 
     stories = make_corpus(args.stories, args.seed)
