@@ -106,6 +106,17 @@ void request(Self* self, const Handle& receiver, Message&& message, OnAnswer on_
 #endif
 }
 
+/// Asks and waits, from a thread that is no actor. `on_answer` is not called when the receiver has ended.
+template <class Handle, class Message, class OnAnswer>
+void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnAnswer on_answer) {
+  const auto ignore = [](caf::error&) {};
+#ifdef CAF_VERSION_MAJOR
+  self->mail(std::forward<Message>(message)).request(receiver, caf::infinite).receive(std::move(on_answer), ignore);
+#else
+  self->request(receiver, caf::infinite, std::forward<Message>(message)).receive(std::move(on_answer), ignore);
+#endif
+}
+
 /// Calls `on_end()` once `whom` has ended, or now if it has already. Runs on any thread: only send from it.
 template <class Handle, class OnEnd>
 void when_ended(const Handle& whom, OnEnd on_end) {

@@ -50,11 +50,11 @@ void advance(Self self) {
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
                                        const BlockManagerActor& block_manager, const WorkerActor& worker,
                                        const OutputProcessorActor& outputs) {
-  auto& state = state_of(self);
-  state.core = std::make_unique<scheduling::SchedulerCore>(config);
-  state.block_manager = block_manager;
-  state.worker = worker;
-  state.outputs = outputs;
+  auto& initial = state_of(self);
+  initial.core = std::make_unique<scheduling::SchedulerCore>(config);
+  initial.block_manager = block_manager;
+  initial.worker = worker;
+  initial.outputs = outputs;
   return {
       [self](const AddGroup& message) {
         state_of(self).core->add_group(message.spec);

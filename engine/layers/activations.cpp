@@ -63,7 +63,16 @@ Result<Activations> Activations::create(kernels::Device& device, const models::M
   activations.activated = base + layout.activated;
   activations.logit_rows = base + layout.logit_rows;
   activations.memory_ = std::move(*memory);
+  activations.limits_ = limits;
   return activations;
+}
+
+Status Activations::admit(const models::ForwardBatch& batch) const {
+  if (batch.num_tokens <= limits_.max_tokens && batch.num_logit_rows <= limits_.max_logit_rows) return {};
+  return fail(ErrorCode::internal, "a step of " + std::to_string(batch.num_tokens) + " tokens and " +
+                                       std::to_string(batch.num_logit_rows) + " logit rows is more than the " +
+                                       std::to_string(limits_.max_tokens) + " and " +
+                                       std::to_string(limits_.max_logit_rows) + " that the model was made for");
 }
 
 }  // namespace pagoda::layers

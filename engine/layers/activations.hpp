@@ -19,6 +19,9 @@ class Activations {
   /// What create allocates.
   static std::int64_t bytes(const models::ModelConfig& config, const models::ModelLimits& limits);
 
+  /// An internal error when the batch is larger than what create was given.
+  Status admit(const models::ForwardBatch& batch) const;
+
   float* hidden = nullptr;      ///< [max_tokens, hidden_size]: input and output of each layer's parts
   float* residual = nullptr;    ///< [max_tokens, hidden_size]: the sum that runs past them
   float* qkv = nullptr;         ///< [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
@@ -29,6 +32,7 @@ class Activations {
 
  private:
   kernels::Buffer memory_;
+  models::ModelLimits limits_;
 };
 
 }  // namespace pagoda::layers

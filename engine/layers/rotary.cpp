@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <utility>
 
 #include "kernels/ops.hpp"
@@ -19,10 +20,37 @@ std::vector<float> inverse_frequencies(std::int64_t rotary_dim, double theta) {
   return frequencies;
 }
 
+/// Long waves are stretched by the factor, short ones are kept, those between are blended.
+float llama3_frequency(float frequency, const models::RopeScaling& scaling) {
+  const auto original = static_cast<float>(scaling.original_max_position_embeddings);
+  const auto factor = static_cast<float>(scaling.factor);
+  const auto low = static_cast<float>(scaling.low_freq_factor);
+  const auto high = static_cast<float>(scaling.high_freq_factor);
+  const float wavelength = 2.0F * std::numbers::pi_v<float> / frequency;
+  if (wavelength > original / low) return frequency / factor;
+  if (wavelength < original / high) return frequency;
+  const float smooth = (original / wavelength - low) / (high - low);
+  return (1.0F - smooth) * (frequency / factor) + smooth * frequency;
+}
+
+float scaled_frequency(float frequency, const models::RopeScaling& scaling) {
+  switch (scaling.type) {
+    case models::RopeScaling::Type::none:
+      return frequency;
+    case models::RopeScaling::Type::linear:
+      return frequency / static_cast<float>(scaling.factor);
+    case models::RopeScaling::Type::llama3:
+      return llama3_frequency(frequency, scaling);
+  }
+  return frequency;
+}
+
 }  // namespace
 
-std::vector<float> rotary_cos_sin(std::int64_t max_position, std::int64_t rotary_dim, double theta) {
-  const auto frequencies = inverse_frequencies(rotary_dim, theta);
+std::vector<float> rotary_cos_sin(std::int64_t max_position, const RotaryShape& shape) {
+  const std::int64_t rotary_dim = shape.rotary_dim;
+  auto frequencies = inverse_frequencies(rotary_dim, shape.theta);
+  for (auto& frequency : frequencies) frequency = scaled_frequency(frequency, shape.scaling);
   const std::int64_t half = rotary_dim / 2;
   std::vector<float> table(static_cast<std::size_t>(max_position * rotary_dim));
   for (std::int64_t position = 0; position < max_position; ++position) {
@@ -36,9 +64,8 @@ std::vector<float> rotary_cos_sin(std::int64_t max_position, std::int64_t rotary
   return table;
 }
 
-Result<RotaryTable> RotaryTable::create(kernels::Device& device, std::int64_t max_position, std::int64_t rotary_dim,
-                                        double theta) {
-  const auto values = rotary_cos_sin(max_position, rotary_dim, theta);
+Result<RotaryTable> RotaryTable::create(kernels::Device& device, std::int64_t max_position, const RotaryShape& shape) {
+  const auto values = rotary_cos_sin(max_position, shape);
   const std::size_t bytes = values.size() * sizeof(float);
   auto staging = device.allocate(bytes, kernels::MemoryKind::host);
   if (!staging) return fail(std::move(staging.error()));
@@ -62,7 +89,7 @@ Result<RotaryTable> RotaryTable::create(kernels::Device& device, std::int64_t ma
 
   RotaryTable table;
   table.memory_ = std::move(*memory);
-  table.rotary_dim_ = rotary_dim;
+  table.rotary_dim_ = shape.rotary_dim;
   return table;
 }
 

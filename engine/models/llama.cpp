@@ -76,6 +76,7 @@ class Llama final : public Model {
   }
 
   Status forward(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache, float* logits) override {
+    if (auto status = activations_.admit(batch); !status) return status;
     ForwardPass pass(device_->ops(), stream, batch, cache);
     const auto n = pass.num_tokens();
     float* hidden = activations_.hidden;
@@ -112,7 +113,9 @@ Result<std::unique_ptr<Model>> create_llama(const ModelConfig& config, const Wei
                                             std::shared_ptr<kernels::Device> device, const ModelLimits& limits) {
   auto activations = Activations::create(*device, config, limits);
   if (!activations) return fail(std::move(activations.error()));
-  auto rotary = RotaryTable::create(*device, limits.max_model_len, config.head_dim, config.rope_theta);
+  auto rotary =
+      RotaryTable::create(*device, limits.max_model_len,
+                          {.rotary_dim = config.head_dim, .theta = config.rope_theta, .scaling = config.rope_scaling});
   if (!rotary) return fail(std::move(rotary.error()));
   auto model = std::make_unique<Llama>(config, std::move(device), std::move(*activations), std::move(*rotary));
   if (auto status = model->load(weights, config); !status) return fail(std::move(status.error()));

@@ -10,8 +10,18 @@
 
 namespace pagoda::models {
 
-/// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads the
-/// fields that its architecture knows.
+/// How rotary frequencies are stretched to reach more positions than the model was first trained for.
+struct RopeScaling {
+  enum class Type : std::uint8_t { none, linear, llama3 };
+  Type type = Type::none;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;                       ///< llama3
+  double high_freq_factor = 4.0;                      ///< llama3; above low_freq_factor
+  std::int64_t original_max_position_embeddings = 0;  ///< llama3: positions before the stretch
+};
+
+/// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads
+/// the fields that its architecture knows.
 struct ModelConfig {
   std::string architecture;  ///< architectures[0], for example "LlamaForCausalLM"
   std::int64_t vocab_size = 0;
@@ -24,11 +34,12 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   double norm_eps = 1e-5;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
   std::string hidden_act = "silu";
-  std::int32_t sliding_window = 0;  ///< tokens; 0 = none
+  std::int32_t sliding_window = 0;      ///< tokens; 0 = none
   DType checkpoint_dtype = DType::f32;  ///< torch_dtype
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;  ///< generation_config.json wins over config.json

@@ -165,22 +165,24 @@ Result<Normalizer> Normalizer::create(const std::vector<NormalizerSpec>& specs) 
   return normalizer;
 }
 
-Result<std::string> Normalizer::apply(std::string_view text) const {
-  std::string current(text);
+Result<Normalizer::Output> Normalizer::apply(std::string_view text) const {
+  Output output{std::string(text), true};
   for (const Stage& stage : stages_) {
+    if (output.text.empty()) break;
+    const std::string& current = output.text;
     Result<std::string> next = std::visit(
-        Overloaded{[&](const PrependNormalizer& prepend) -> Result<std::string> {
-                     return current.empty() ? std::move(current) : prepend.text + current;
-                   },
+        Overloaded{[&](const PrependNormalizer& prepend) -> Result<std::string> { return prepend.text + current; },
                    [&](const Replacer& replacer) { return replacer.apply(current); },
                    [&](const UnicodeNormalizer& unicode) { return to_unicode_form(current, unicode.form); },
                    [&](const StripNormalizer& sides) -> Result<std::string> { return strip(current, sides); },
                    [&](const LowercaseNormalizer&) -> Result<std::string> { return lowercase(current); }},
         stage);
-    if (!next) return next;
-    current = std::move(*next);
+    if (!next) return fail(std::move(next.error()));
+    const bool is_strip = std::holds_alternative<StripNormalizer>(stage);
+    if (is_strip && !std::string_view(current).starts_with(*next)) output.keeps_start = false;
+    output.text = std::move(*next);
   }
-  return current;
+  return output;
 }
 
 }  // namespace pagoda::text

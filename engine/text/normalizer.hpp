@@ -31,9 +31,12 @@ Result<std::string> to_unicode_form(std::string_view text, UnicodeForm form);
 class Normalizer {
  public:
   static Result<Normalizer> create(const std::vector<NormalizerSpec>& specs);
+  struct Output {
+    std::string text;
+    bool keeps_start = true;  ///< nothing was dropped from the start
+  };
   /// `text` is valid UTF-8, and so is the result. Error: as Regex::find_all.
-  Result<std::string> apply(std::string_view text) const;
-  bool is_identity() const { return stages_.empty(); }
+  Result<Output> apply(std::string_view text) const;
 
  private:
   using Stage = std::variant<PrependNormalizer, Replacer, UnicodeNormalizer, StripNormalizer, LowercaseNormalizer>;

@@ -53,10 +53,10 @@ Status Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
     }
     Added added{token, token.content};
     if (token.normalized) {
-      Result<std::string> pattern = normalizer_.apply(token.content);
-      if (!pattern) return fail(std::move(pattern.error()));
-      if (pattern->empty()) return bad_added_token(token, "is empty when it is normalized");
-      added.pattern = std::move(*pattern);
+      Result<Normalizer::Output> normalized = normalizer_.apply(token.content);
+      if (!normalized) return fail(std::move(normalized.error()));
+      if (normalized->text.empty()) return bad_added_token(token, "is empty when it is normalized");
+      added.pattern = std::move(normalized->text);
     }
     AddedTokenMatcher& matcher = token.normalized ? normalized_matcher_ : raw_matcher_;
     if (Status status = matcher.add(token, added.pattern); !status) return status;
@@ -114,16 +114,17 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
 
 Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, bool parse_special,
                                  BpeModel::Scratch& scratch, TokenIds& ids) const {
-  const Result<std::string> normalized = normalizer_.apply(text);
+  const Result<Normalizer::Output> normalized = normalizer_.apply(text);
   if (!normalized) return fail(normalized.error());
-  for (const AddedTokenMatcher::Segment& segment : normalized_matcher_.split(*normalized, parse_special)) {
+  const bool starts = at_text_start && normalized->keeps_start;
+  for (const AddedTokenMatcher::Segment& segment : normalized_matcher_.split(normalized->text, parse_special)) {
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;
     }
+    const auto [begin, end] = segment.span;
     const Result<Pieces> pieces =
-        pre_tokenizer_.apply(normalized->substr(segment.span.begin, segment.span.end - segment.span.begin),
-                             at_text_start && segment.span.begin == 0);
+        pre_tokenizer_.apply(normalized->text.substr(begin, end - begin), starts && begin == 0);
     if (!pieces) return fail(pieces.error());
     const std::string_view buffer = pieces->buffer;
     for (const Span& piece : pieces->spans) {

@@ -12,6 +12,21 @@ std::string shown(const nlohmann::json& value) {
   return value.dump();
 }
 
+ConfigReader ConfigReader::child(const char* key) {
+  static const nlohmann::json kNothing = nlohmann::json::object();
+  const auto* object = find(key);
+  if (object != nullptr && !object->is_object()) reject(key, "must be an object, not " + shown(*object));
+  ConfigReader reader(object != nullptr && object->is_object() ? *object : kNothing, file_ + ": " + key);
+  reader.key_ = key;
+  return reader;
+}
+
+void ConfigReader::adopt(const ConfigReader& child) {
+  if (!status_ || child.status_) return;
+  status_ = child.status_;
+  status_.error().param = child.key_;
+}
+
 const nlohmann::json* ConfigReader::find(const char* key) const {
   const auto it = object_.find(key);
   return it == object_.end() || it->is_null() ? nullptr : &*it;

@@ -13,12 +13,20 @@
 
 namespace pagoda::io {
 
+/// Positions that a config may claim, far above any model there is.
+inline constexpr std::int64_t kMaxPositions = 1LL << 28;
+
 /// Reads typed keys from one JSON object. The first thing that is wrong is kept in status(); after it every read gives
 /// a default, so that a caller reads all it needs and checks once. A key that is null counts as absent.
 class ConfigReader {
  public:
   /// `object` must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string file_name) : object_(object), file_(std::move(file_name)) {}
+
+  /// A reader of the object under `key`; without one there it is empty. adopt() its status when done.
+  ConfigReader child(const char* key);
+  /// Takes over what went wrong in a child, as an error of its key.
+  void adopt(const ConfigReader& child);
 
   bool has(const char* key) const;
   /// The raw value, or null when absent.
@@ -39,6 +47,7 @@ class ConfigReader {
  private:
   const nlohmann::json& object_;
   std::string file_;
+  std::string key_;  // of the parent, for a child
   Status status_;
 };
 

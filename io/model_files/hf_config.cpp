@@ -10,6 +10,7 @@
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/mapped_file.hpp"
+#include "io/model_files/rope_config.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -19,7 +20,6 @@ constexpr std::int64_t kMaxVocab = 1LL << 26;
 constexpr std::int64_t kMaxWidth = 1LL << 22;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxHeads = 1LL << 14;
-constexpr std::int64_t kMaxPositions = 1LL << 28;
 constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
@@ -44,40 +44,6 @@ DType read_dtype(ConfigReader& reader) {
   }
   reader.reject(key, quote(name) + " is not supported (float32, float16, bfloat16)", ErrorCode::unsupported);
   return DType::f32;
-}
-
-/// Refuses every rope scaling but none. `scaling` is the object rope_scaling or rope_parameters under `key`.
-void check_rope_type(ConfigReader& reader, const char* key, const nlohmann::json& scaling) {
-  const auto it = scaling.find(scaling.contains("rope_type") ? "rope_type" : "type");
-  if (it == scaling.end()) return;
-  if (!it->is_string()) {
-    reader.reject(key, "rope_type must be a string, not " + shown(*it));
-  } else if (*it != "default") {
-    reader.reject(key, "rope scaling " + shown(*it) + " is not supported", ErrorCode::unsupported);
-  }
-}
-
-/// rope_theta stands in the config itself or, in newer files, in its object rope_parameters.
-double read_rope_theta(ConfigReader& reader) {
-  constexpr double kDefaultTheta = 10000.0;
-  double theta = reader.number("rope_theta", 0.0, kDefaultTheta);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto* object = reader.find(key);
-    if (object == nullptr) continue;
-    if (!object->is_object()) {
-      reader.reject(key, "must be an object, not " + shown(*object));
-      continue;
-    }
-    check_rope_type(reader, key, *object);
-    if (const auto value = object->find("rope_theta"); value != object->end() && !value->is_null()) {
-      if (!value->is_number() || !(value->get<double>() > 0.0)) {
-        reader.reject(key, "rope_theta must be a number above 0, not " + shown(*value));
-      } else {
-        theta = value->get<double>();
-      }
-    }
-  }
-  return theta;
 }
 
 std::optional<TokenId> read_token(ConfigReader& reader, const char* key, const nlohmann::json& value) {
@@ -134,7 +100,7 @@ void read_sizes(ConfigReader& reader, models::ModelConfig& config) {
 
 void read_sections(ConfigReader& reader, models::ModelConfig& config) {
   config.norm_eps = reader.number("rms_norm_eps", 0.0, 1e-6);
-  config.rope_theta = read_rope_theta(reader);
+  read_rope(reader, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
   config.attention_bias = reader.boolean("attention_bias", false);
   config.mlp_bias = reader.boolean("mlp_bias", false);

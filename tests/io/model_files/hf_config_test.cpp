@@ -89,6 +89,26 @@ TEST(HfConfig, NewerFilesSpellDtypeAndRopeParametersDifferently) {
   EXPECT_EQ(config->rope_theta, 1000000.0);
 }
 
+TEST(HfConfig, RopeScalingIsReadFromOlderAndNewerFiles) {
+  auto source = llama();
+  source["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
+  auto config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::linear);
+  EXPECT_EQ(config->rope_scaling.factor, 2.5);
+  EXPECT_EQ(config->rope_theta, 500000.0);
+
+  source.erase("rope_scaling");
+  source["rope_parameters"] = {{"rope_type", "llama3"},   {"rope_theta", 1e4},
+                               {"factor", 8.0},           {"low_freq_factor", 1.0},
+                               {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::llama3);
+  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 64);
+  EXPECT_EQ(config->rope_theta, 1e4);
+}
+
 TEST(HfConfig, HeadDimNeedNotFollowFromHiddenSize) {
   auto source = llama();
   source["hidden_size"] = 60;
@@ -168,16 +188,19 @@ TEST(HfConfig, EveryKeyThatIsWrongIsNamed) {
        {{"rope_type", "yarn"}, {"factor", 4.0}},
        "rope scaling \"yarn\" is not supported",
        ErrorCode::unsupported},
-      {"rope_scaling",
-       {{"type", "linear"}, {"factor", 2.0}},
-       "rope scaling \"linear\" is not supported",
-       ErrorCode::unsupported},
-      {"rope_scaling", {{"type", 3}}, "rope_type must be a string, not 3"},
+      {"rope_scaling", {{"type", "linear"}}, "factor: is missing"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 0}}, "factor: must be more than 0.0, not 0"},
+      {"rope_scaling", {{"type", 3}}, "type: must be a string, not 3"},
+      {"rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}}, "low_freq_factor: is missing"},
       {"rope_parameters",
-       {{"rope_type", "llama3"}},
-       "rope scaling \"llama3\" is not supported",
-       ErrorCode::unsupported},
-      {"rope_parameters", {{"rope_theta", "big"}}, "rope_theta must be a number above 0, not \"big\""},
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"low_freq_factor", 4},
+        {"high_freq_factor", 4},
+        {"original_max_position_embeddings", 64}},
+       "high_freq_factor: must be more than low_freq_factor"},
+      {"rope_parameters", {{"partial_rotary_factor", 0.5}}, "only 1 is supported", ErrorCode::unsupported},
+      {"rope_parameters", {{"rope_theta", "big"}}, "rope_theta: must be a number, not \"big\""},
       {"rope_parameters", 3, "must be an object, not 3"},
       {"hidden_act", "softsign", "\"softsign\" is not supported", ErrorCode::unsupported},
       {"hidden_act", 1, "must be a string, not 1"},
