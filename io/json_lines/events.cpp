@@ -104,7 +104,11 @@ void append_output(std::string& out, const SequenceResult& output) {
   out += "\",\"stop_reason\":";
   append_stop_reason(out, output);
   out += ",\"cumulative_logprob\":";
-  append_number(out, output.cumulative_logprob);
+  if (output.cumulative_logprob) {
+    append_number(out, *output.cumulative_logprob);
+  } else {
+    out += "null";
+  }
   if (output.logprobs) {
     out += ",\"logprobs\":";
     append_list(out, *output.logprobs, append_logprob_entry);
