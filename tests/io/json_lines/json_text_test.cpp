@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string quoted(std::string_view text) {
+std::string as_json(std::string_view text) {
   std::string out;
   append_string(out, text);
   return out;
@@ -25,7 +25,7 @@ TEST(JsonText, strings_are_escaped_as_nlohmann_json_escapes_them) {
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (auto n = random() % 12; n > 0; --n) text += pieces[random() % pieces.size()];
-    EXPECT_EQ(quoted(text), json(text).dump());
+    EXPECT_EQ(as_json(text), json(text).dump());
   }
 }
 
@@ -36,14 +36,14 @@ TEST(JsonText, bytes_that_are_not_utf8_become_replacement_characters) {
     for (auto n = random() % 8; n > 0; --n) {
       text += static_cast<char>(random() % 4 == 0 ? 'a' : 0x80 + random() % 128);
     }
-    const auto out = quoted(text);
+    const auto out = as_json(text);
     ASSERT_NO_THROW({
       EXPECT_EQ(json::parse(out).get<std::string>(),
                 json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>());
     });
   }
-  EXPECT_EQ(quoted("a\xff"), "\"a\xef\xbf\xbd\"");
-  EXPECT_EQ(quoted("\xe2\x82"), "\"\xef\xbf\xbd\"");
+  EXPECT_EQ(as_json("a\xff"), "\"a\xef\xbf\xbd\"");
+  EXPECT_EQ(as_json("\xe2\x82"), "\"\xef\xbf\xbd\"");
 }
 
 TEST(JsonText, numbers_read_back_as_they_were) {
