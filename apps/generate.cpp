@@ -50,7 +50,7 @@ class BatchRun {
 
   int run() {
     for (auto prompt = source_.next(); prompt; prompt = source_.next()) {
-      const auto slot = make_slot(std::move(*prompt));
+      start(std::move(*prompt));
       write_ready([this] { return slots_.size() < window_; });
       if (write_failed_) break;
     }
@@ -64,7 +64,7 @@ class BatchRun {
   }
 
  private:
-  // Twice the batch keeps it full while the oldest request holds up the output.
+  // Several batches, so that the next ones run while the oldest request holds up the output.
   static constexpr std::size_t kWindowFactor = 4;
 
   /// A prompt whose result has not been written yet.
@@ -73,7 +73,7 @@ class BatchRun {
     std::optional<Result<RequestResult>> result;
   };
 
-  std::shared_ptr<Slot> make_slot(PromptSource::Prompt prompt) {
+  void start(PromptSource::Prompt prompt) {
     auto slot = std::make_shared<Slot>();
     slot->id = std::move(prompt.id);
     slots_.push_back(slot);
@@ -82,7 +82,6 @@ class BatchRun {
     } else {
       slot->result = fail(std::move(prompt.request.error()));
     }
-    return slot;
   }
 
   /// When the engine's queue is full, waits for a place in it.

@@ -8,7 +8,7 @@ namespace pagoda::apps {
 namespace {
 
 constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
-constexpr int kWidth = 30;
+constexpr double kWidth = 30;
 
 }  // namespace
 
@@ -29,9 +29,9 @@ void ProgressBar::draw(double fraction, std::int64_t requests_done, std::int64_t
   const double rate = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   std::string bar;
   if (fraction >= 0) {
-    const auto filled = std::clamp(static_cast<int>(fraction * kWidth), 0, kWidth);
-    bar = "[" + std::string(static_cast<std::size_t>(filled), '#') +
-          std::string(static_cast<std::size_t>(kWidth - filled), '.') + "] ";
+    const auto filled = static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) * kWidth);
+    bar = "[..............................] ";
+    bar.replace(1, filled, filled, '#');
   }
   std::fprintf(stderr, "\r%s%lld done, %.1f tokens/s   ", bar.c_str(), static_cast<long long>(requests_done), rate);
 }

@@ -18,6 +18,7 @@
 namespace pagoda::apps {
 namespace {
 
+constexpr std::size_t kPoolThreads = 2;
 constexpr auto kFlushGrace = std::chrono::seconds(2);          // clients may take their last lines
 constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);   // beyond the drain timeout, for the engine's answer
 
@@ -135,6 +136,7 @@ int run_serve(ServeOptions& options) {
   if (const auto problems = options.finish(); !problems.empty()) return exit_with(problems);
   init_actor_types();
   caf::actor_system_config system_config;
+  actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
   const auto engine = spawn_engine(system, options.engine.config);
   if (!engine) return exit_with(engine.error());
