@@ -33,8 +33,10 @@ TEST(BlockHash, differs_when_any_part_of_the_key_differs) {
   EXPECT_TRUE(is_new(root));
   EXPECT_TRUE(is_new(root_hash(kKey, "", 1)));
   EXPECT_TRUE(is_new(root_hash(kKey, "a", 0)));
+  EXPECT_TRUE(is_new(root_hash(kKey, "b", 0)));
   EXPECT_TRUE(is_new(root_hash(kKey, std::string_view("a\0", 2), 0)));
   EXPECT_TRUE(is_new(root_hash(kKey, "longer than one word", 0)));
+  EXPECT_TRUE(is_new(root_hash(kKey, "longer than one Word", 0)));
   EXPECT_TRUE(is_new(root_hash({kKey[0], 1}, "", 0)));
   EXPECT_TRUE(is_new(chain_hash(kKey, root, tokens)));
   EXPECT_TRUE(is_new(chain_hash(kKey, root, shorter)));

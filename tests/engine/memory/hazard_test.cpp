@@ -60,6 +60,18 @@ TEST(Hazards, host_blocks_remember_their_last_move) {
   EXPECT_EQ(out.cache_plan.swap_out[0].last_touched_step, 3U);
 }
 
+TEST(Hazards, a_swap_out_waits_for_the_swap_in_that_read_its_host_block_before) {
+  Planning planning(small_pool(3, 1));
+  planning.plan(planning.step().admit_group(1, {1}).admit_group(2, {2}).admit_group(3, {3}));  // step 1
+  planning.plan(                                                                               // step 2
+      planning.step().run(1, {{1, 1, 4, 0}}).run(3, {{3, 1, 1, 0}}, PreemptionMode::swap));
+  planning.plan(planning.step().release(1).swap_in(3, {{3, 1, 1, 0}}));  // step 3
+  const auto planned = planning.plan(                                    // step 4, 3 is in flight
+      planning.step().wait_for(2).run(3, {{3, 2, 7, 0}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
+  ASSERT_EQ(planned.cache_plan.swap_out.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.swap_out[0].last_touched_step, 3U) << "group 2 itself last ran in step 1";
+}
+
 TEST(Hazards, a_cached_block_that_is_the_source_of_a_copy_is_not_swapped_over_in_the_same_plan) {
   Planning planning(small_pool(3, 2));
   // Group 2 goes to the host; of group 1 a child is left whose last block is full, cached, and only its own.

@@ -98,6 +98,16 @@ TEST_F(PrefixSharing, waits_with_a_block_until_its_tokens_are_known) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
+TEST_F(PrefixSharing, takes_nothing_of_a_child_for_computed_that_only_its_parent_has_computed) {
+  compute_prompt(7);
+  planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
+  planning_.plan(planning_.step().confirm(1, 8));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 7).sample(2, 70).confirm(2, 7));
+  TokenIds of_child = count_from(0, 7);
+  of_child.insert(of_child.end(), {70, 71});
+  EXPECT_EQ(cached_tokens(prompt(of_child)), 4);
+}
+
 TEST_F(PrefixSharing, keeps_the_blocks_of_finished_sequences_until_others_need_them) {
   compute_prompt(12);
   planning_.plan(planning_.step().release(1));
