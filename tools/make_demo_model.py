@@ -71,12 +71,12 @@ class Batches:
 
     def __init__(self, documents: list, tokens_per_batch: int, rng: random.Random):
         self.documents, self.tokens_per_batch, self.rng = documents, tokens_per_batch, rng
-        self.order, self.next, self.epochs = [], 0, 0
+        self.order, self.next = [], 0
 
     def document(self) -> list:
         if self.next == len(self.order):
             self.order = self.rng.sample(range(len(self.documents)), len(self.documents))
-            self.next, self.epochs = 0, self.epochs + 1
+            self.next = 0
         self.next += 1
         return self.documents[self.order[self.next - 1]]
 
@@ -133,11 +133,16 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
     others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=args.learning_rate, betas=(0.9, 0.95))
-    batches = Batches(documents, args.batch_tokens, random.Random(args.seed))
+    past = {"steps": 0, "tokens": 0, "minutes": 0.0, "held_out_loss": math.inf}
+    if args.resume:
+        checkpoint = torch.load(args.work / "best.pt", weights_only=True)
+        model.load_state_dict(checkpoint["model"])
+        past = checkpoint["facts"]
+    batches = Batches(documents, args.batch_tokens, random.Random(args.seed + past["steps"]))
     progress = Progress()
     start = time.monotonic()
     limit_s = 60 * args.minutes
-    best, average, step, checked = math.inf, None, 0, start
+    best, average, step, checked = past["held_out_loss"], None, 0, start
     while True:
         # The schedule follows the clock: the machine may be shared, so the number of steps is not known beforehand.
         elapsed = time.monotonic() - start
@@ -163,8 +168,9 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
             if value < best:
                 best = value
                 save_checkpoint(args.work / "best.pt", model, {
-                    "steps": step, "minutes": round(minutes, 1), "training_loss": round(average, 4),
-                    "held_out_loss": round(value, 4), "epochs": batches.epochs})
+                    "steps": past["steps"] + step, "tokens": past["tokens"] + step * args.batch_tokens,
+                    "minutes": round(past["minutes"] + minutes, 1), "training_loss": round(average, 4),
+                    "held_out_loss": round(value, 4)})
         if done >= 1.0:
             progress.end()
             return
@@ -247,7 +253,7 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
         f"| training text | {len(documents):,} stories, {tokens:,} tokens, made by the grammar in `tools/demo_corpus.py` "
         f"from seed {args.seed}; no other text |",
         f"| held-out text | {len(held_out):,} stories of another seed, none of them in the training text |",
-        f"| training | {facts['steps']:,} steps of {args.batch_tokens:,} tokens, AdamW, {facts['minutes']} minutes on "
+        f"| training | {facts['steps']:,} steps, {facts['tokens'] / 1e6:.1f} million tokens, AdamW, {facts['minutes']} minutes on "
         f"{args.threads} shared CPU core{'s' if args.threads > 1 else ''} |",
         f"| loss (nats per token) | training {facts['training_loss']}, held-out {facts['held_out_loss']}; held-out with "
         f"the bfloat16 weights {facts['held_out_loss_bf16']} |",
@@ -284,9 +290,10 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--kv-heads", type=int, default=4)
     parser.add_argument("--ffn", type=int, default=352)
-    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="tokens per step (default 4096)")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--check-every-s", type=float, default=90, help="seconds between held-out checks")
+    parser.add_argument("--resume", action="store_true", help="go on from the best checkpoint in --work")
     parser.add_argument("--export-only", action="store_true", help="write the folder from the best checkpoint so far")
     args = parser.parse_args()
     if args.hidden % args.heads or args.heads % args.kv_heads or (args.hidden // args.heads) % 2:
