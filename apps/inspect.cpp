@@ -55,7 +55,7 @@ ordered_json plan_facts(const models::MemoryPlan& plan, const EngineConfig& conf
   return {{"weight_bytes", plan.weight_bytes},
           {"activation_bytes", plan.activation_bytes},
           {"logit_bytes", plan.logit_bytes},
-          {"rotary_bytes", plan.rotary_bytes},
+          {"position_bytes", plan.position_bytes},
           {"kv_bytes_per_token", plan.kv_bytes_per_token},
           {"kv_bytes_per_block", plan.kv_bytes_per_block},
           {"block_size", config.block_size},

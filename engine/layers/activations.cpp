@@ -30,9 +30,9 @@ Layout lay_out(const models::ModelConfig& config, const models::ModelLimits& lim
   layout.logit_rows = layout.residual + area(tokens, config.hidden_size);
   layout.qkv = layout.gate_up = layout.logit_rows + area(limits.max_logit_rows, config.hidden_size);
   layout.attention = layout.qkv + area(tokens, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim);
-  layout.activated = layout.gate_up + area(tokens, 2 * config.intermediate_size);
+  layout.activated = layout.gate_up + area(tokens, (config.gated_mlp ? 2 : 1) * config.intermediate_size);
   layout.total = std::max(layout.attention + area(tokens, config.num_heads * config.head_dim),
-                          layout.activated + area(tokens, config.intermediate_size));
+                          layout.activated + (config.gated_mlp ? area(tokens, config.intermediate_size) : 0));
   return layout;
 }
 

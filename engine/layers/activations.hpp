@@ -26,8 +26,9 @@ class Activations {
   float* residual = nullptr;    ///< [max_tokens, hidden_size]: the sum that runs past them
   float* qkv = nullptr;         ///< [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
   float* attention = nullptr;   ///< [max_tokens, num_heads * head_dim]
-  float* gate_up = nullptr;     ///< [max_tokens, 2 * intermediate_size], shares memory with qkv and attention
-  float* activated = nullptr;   ///< [max_tokens, intermediate_size], likewise
+  float* gate_up = nullptr;     ///< [max_tokens, 2 * intermediate_size], shares memory with qkv and attention; not
+                                ///< gated: [max_tokens, intermediate_size]
+  float* activated = nullptr;   ///< [max_tokens, intermediate_size], likewise; only for a gated MLP
   float* logit_rows = nullptr;  ///< [max_logit_rows, hidden_size]
 
  private:

@@ -31,8 +31,8 @@ class LmHead {
   LmHead() = default;
   explicit LmHead(Linear projection) : projection_(std::move(projection)) {}
 
-  /// activations.hidden: [num_tokens, hidden_size], normalised; logits: [num_logit_rows, vocab_size].
-  void operator()(ForwardPass& pass, const Activations& activations, std::int64_t hidden_size, float* logits) const;
+  /// hidden: [num_tokens, in_features of the projection]; logits: [num_logit_rows, vocab_size].
+  void operator()(ForwardPass& pass, const Activations& activations, const float* hidden, float* logits) const;
 
  private:
   Linear projection_;

@@ -29,6 +29,7 @@ class Linear {
   /// Of a weight that was taken already (a head tied to the embedding).
   explicit Linear(const kernels::WeightMatrix& weight);
 
+  std::int64_t in_features() const { return in_features_; }
   /// Sum of the projections' outputs: the width of a row of y.
   std::int64_t out_features() const { return out_features_; }
 

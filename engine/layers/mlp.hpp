@@ -19,8 +19,8 @@ class GatedMlp {
   /// `gate_up` gives the gate and then the values side by side in a row.
   GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
 
-  /// activations.hidden: [num_tokens, hidden_size], in place.
-  void operator()(ForwardPass& pass, const Activations& activations) const;
+  /// hidden: [num_tokens, hidden_size], in place.
+  void operator()(ForwardPass& pass, const Activations& activations, float* hidden) const;
 
  private:
   Linear gate_up_;

@@ -1,11 +1,7 @@
 #include "engine/layers/rotary.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <numbers>
-#include <utility>
-
-#include "kernels/ops.hpp"
 
 namespace pagoda::layers {
 namespace {
@@ -61,35 +57,6 @@ std::vector<float> rotary_cos_sin(std::int64_t max_position, const RotaryShape& 
       row[half + i] = static_cast<float>(std::sin(angle));
     }
   }
-  return table;
-}
-
-Result<RotaryTable> RotaryTable::create(kernels::Device& device, std::int64_t max_position, const RotaryShape& shape) {
-  const auto values = rotary_cos_sin(max_position, shape);
-  const std::size_t bytes = values.size() * sizeof(float);
-  auto staging = device.allocate(bytes, kernels::MemoryKind::host);
-  if (!staging) return fail(std::move(staging.error()));
-  auto memory = device.allocate(bytes, kernels::MemoryKind::device);
-  if (!memory) return fail(std::move(memory.error()));
-  auto stream = device.create_stream("load");
-  if (!stream) return fail(std::move(stream.error()));
-
-  std::memcpy(staging->data(), values.data(), bytes);
-  Status copied;
-  (*stream)->submit([&] {
-    constexpr std::int32_t kFirst = 0;
-    copied = device.ops().move_blocks(**stream, {.from_base = staging->as<std::byte>(),
-                                                 .to_base = memory->as<std::byte>(),
-                                                 .block_bytes = static_cast<std::int64_t>(bytes),
-                                                 .from = {&kFirst, 1},
-                                                 .to = {&kFirst, 1}});
-  });
-  (*stream)->synchronize();
-  if (!copied) return fail(std::move(copied.error()));
-
-  RotaryTable table;
-  table.memory_ = std::move(*memory);
-  table.rotary_dim_ = shape.rotary_dim;
   return table;
 }
 

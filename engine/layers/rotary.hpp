@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "engine/models/model_config.hpp"
-#include "kernels/device.hpp"
-#include "kernels/result.hpp"
 
 namespace pagoda::layers {
 
@@ -22,21 +19,5 @@ struct RotaryShape {
 /// sines. Frequencies and angles are rounded to float32 at the same places as in Hugging Face transformers; cos and sin
 /// themselves are computed in double precision.
 std::vector<float> rotary_cos_sin(std::int64_t max_position, const RotaryShape& shape);
-
-/// The table in a device's memory, shared by all layers of a model.
-class RotaryTable {
- public:
-  RotaryTable() = default;
-  /// Errors: out_of_memory.
-  static Result<RotaryTable> create(kernels::Device& device, std::int64_t max_position, const RotaryShape& shape);
-
-  /// [max_position, rotary_dim], device memory. Valid as long as the table lives, also after a move.
-  const float* cos_sin() const { return memory_.as<float>(); }
-  std::int64_t rotary_dim() const { return rotary_dim_; }
-
- private:
-  kernels::Buffer memory_;
-  std::int64_t rotary_dim_ = 0;
-};
 
 }  // namespace pagoda::layers

@@ -211,6 +211,11 @@ void SequenceStore::drop_invisible(Sequence& sequence) {
   }
 }
 
+void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) {
+  const std::int32_t keep = std::max(num_blocks, layout_.blocks_for(sequence.num_scheduled_tokens));
+  while (sequence.table.size() > keep) release_device(sequence.table.pop_back(), sequence.last_run);
+}
+
 void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
   const std::int32_t end = layout_.blocks_for(sequence.num_scheduled_tokens);
   for (std::int32_t i = std::max(first_block, sequence.table.first_owned()); i < end; ++i)
@@ -223,8 +228,8 @@ void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
   const std::int32_t first = first_block(need);
   const std::int32_t end = end_block(need);
   const std::int32_t present = std::min(end, sequence.table.size());
-  PAGODA_ASSERT(first >= sequence.table.first_owned() && first <= sequence.table.size(),
-                "the sequence would write behind a gap in its table");
+  PAGODA_ASSERT(need.num_computed_tokens <= sequence.num_scheduled_tokens && first >= sequence.table.first_owned(),
+                "a row starts behind the tokens that were planned, or before its sliding window");
   for (std::int32_t i = first; i < present; ++i) {
     const BlockId old = sequence.table[i];
     if (device_.is_writable(old)) continue;

@@ -80,6 +80,7 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   const std::int32_t missing = store_.count_missing(rows_);
   if (missing > store_.device().num_available()) {
     Group& group = store_.group(candidate.group);
+    for (const Growth& row : rows_) store_.drop_lookahead(*row.sequence, store_.end_block(*row.need));
     if (store_.count_owned(group) + missing > store_.device().size()) {
       if (waits_for_its_window()) return RunningOutcome::skipped;
       store_.forget(group);

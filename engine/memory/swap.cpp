@@ -9,11 +9,7 @@ namespace pagoda::memory {
 bool SequenceStore::swap_out(Group& group) {
   for (const Sequence* sequence : group.sequences)
     PAGODA_ASSERT(!sequence->on_host, "only a group on the device can be swapped out");
-  for (Sequence* sequence : group.sequences) {
-    // Lookahead slots hold nothing yet.
-    while (sequence->table.size() > layout_.blocks_for(sequence->num_scheduled_tokens))
-      release_device(sequence->table.pop_back(), sequence->last_run);
-  }
+  for (Sequence* sequence : group.sequences) drop_lookahead(*sequence, 0);
   if (count_owned(group) > host_.num_free()) return false;
   const std::size_t first_move = cache_plan_->swap_out.size();
   for (Sequence* sequence : group.sequences) {

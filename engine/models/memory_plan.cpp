@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/layers/activations.hpp"
+#include "engine/layers/positions.hpp"
 
 namespace pagoda::models {
 
@@ -14,7 +15,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const MemoryRequest& request) 
   plan.weight_bytes = request.weight_bytes;
   plan.activation_bytes = layers::Activations::bytes(config, limits);
   plan.logit_bytes = limits.max_logit_rows * config.vocab_size * kFloatBytes;
-  plan.rotary_bytes = limits.max_model_len * config.head_dim * kFloatBytes;
+  plan.position_bytes = layers::PositionTables::bytes(config, limits);
   plan.kv_bytes_per_token = kv_bytes_per_token(config, request.kv_dtype);
   plan.kv_bytes_per_block = plan.kv_bytes_per_token * request.block_size;
 

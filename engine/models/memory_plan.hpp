@@ -20,13 +20,13 @@ struct MemoryPlan {
   std::int64_t weight_bytes = 0;
   std::int64_t activation_bytes = 0;  ///< working memory of the largest step
   std::int64_t logit_bytes = 0;       ///< float32 scores of the largest step
-  std::int64_t rotary_bytes = 0;      ///< cos and sin tables
+  std::int64_t position_bytes = 0;    ///< rotary or ALiBi tables
   std::int64_t kv_bytes_per_token = 0;
   std::int64_t kv_bytes_per_block = 0;
   std::int64_t num_blocks = 0;       ///< that fit the rest of the budget; 0 when the rest is too small
   std::int64_t longest_context = 0;  ///< tokens that one sequence alone can reach: blocks and positions allow no more
 
-  std::int64_t fixed_bytes() const { return weight_bytes + activation_bytes + logit_bytes + rotary_bytes; }
+  std::int64_t fixed_bytes() const { return weight_bytes + activation_bytes + logit_bytes + position_bytes; }
   std::int64_t kv_bytes() const { return num_blocks * kv_bytes_per_block; }
 };
 

@@ -20,6 +20,9 @@ struct RopeScaling {
   std::int64_t original_max_position_embeddings = 0;  ///< llama3: positions before the stretch
 };
 
+/// How a model tells where a token stands.
+enum class PositionKind : std::uint8_t { rotary, learned, alibi };
+
 /// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads
 /// the fields that its architecture knows.
 struct ModelConfig {
@@ -36,13 +39,26 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;
+  bool attention_bias = false;  ///< of the query, key and value projections
+  bool attention_output_bias = false;
   bool mlp_bias = false;
   std::string hidden_act = "silu";
-  std::int32_t sliding_window = 0;      ///< tokens; 0 = none
-  DType checkpoint_dtype = DType::f32;  ///< torch_dtype
+  bool gated_mlp = true;  ///< down(act(gate(x)) * up(x)), else down(act(up(x)))
+  PositionKind positions = PositionKind::rotary;
+  std::int32_t sliding_window = 0;          ///< tokens that every layer sees back; 0 = all
+  std::vector<std::int32_t> layer_windows;  ///< the same per layer where layers differ; empty = as sliding_window
+  bool normalized_head = false;             ///< rows of the head's weight are scaled to length 1 (Baichuan 2)
+  bool post_norm = false;                   ///< norms follow attention and MLP instead of leading them (OPT 350m)
+  bool final_norm = true;                   ///< a norm stands before the head
+  std::int64_t embedding_size = 0;          ///< width of the token embedding; other than hidden_size: projected
+  DType checkpoint_dtype = DType::f32;      ///< torch_dtype
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;  ///< generation_config.json wins over config.json
+
+  /// Tokens that `layer` sees back, itself included; 0 = all.
+  std::int32_t window_of(std::int64_t layer) const {
+    return layer_windows.empty() ? sliding_window : layer_windows[static_cast<std::size_t>(layer)];
+  }
 };
 
 }  // namespace pagoda::models

@@ -7,12 +7,9 @@
 namespace pagoda::models {
 namespace {
 
-using Factory = Result<std::unique_ptr<Model>> (*)(const ModelConfig&, const WeightSource&,
-                                                   std::shared_ptr<kernels::Device>, const ModelLimits&);
-
 struct Architecture {
   std::string_view name;  ///< architectures[0] of config.json
-  Factory create;
+  Result<std::unique_ptr<Model>> (*create)(const ModelParts&);
 };
 
 constexpr std::array kArchitectures{
@@ -79,7 +76,7 @@ Result<std::unique_ptr<Model>> create_model(const ModelConfig& config, const Wei
   }
   if (auto status = check_sizes(config); !status) return fail(std::move(status.error()));
   if (auto status = check_limits(config, limits); !status) return fail(std::move(status.error()));
-  return found->create(config, weights, std::move(device), limits);
+  return found->create({config, weights, std::move(device), limits});
 }
 
 }  // namespace pagoda::models

@@ -6,9 +6,16 @@
 
 namespace pagoda::models {
 
-// One factory per model file; registry.cpp maps architecture names to them. `config` and `limits` have been checked.
+/// What a model is made of. `config` and `limits` have been checked; `weights` must outlive the model.
+struct ModelParts {
+  const ModelConfig& config;
+  const WeightSource& weights;
+  std::shared_ptr<kernels::Device> device;
+  ModelLimits limits;
+};
 
-Result<std::unique_ptr<Model>> create_llama(const ModelConfig& config, const WeightSource& weights,
-                                            std::shared_ptr<kernels::Device> device, const ModelLimits& limits);
+// One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.
+
+Result<std::unique_ptr<Model>> create_llama(const ModelParts& parts);
 
 }  // namespace pagoda::models

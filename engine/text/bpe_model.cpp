@@ -10,7 +10,7 @@
 namespace pagoda::text {
 namespace {
 
-constexpr TokenId kMaxTokenId = (1 << 24) - 1;
+constexpr TokenId kMaxTokenId = (1 << 22) - 1;
 constexpr std::size_t kMaxVocabBytes = std::size_t{1} << 30;
 constexpr char32_t kDirectCharacters = 0x10000;
 

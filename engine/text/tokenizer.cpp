@@ -8,6 +8,14 @@
 namespace pagoda::text {
 namespace {
 
+constexpr std::size_t kMaxParts = 64;
+
+Status check_count(std::size_t count, const char* key) {
+  if (count <= kMaxParts) return {};
+  return fail(ErrorCode::bad_config,
+              "has " + std::to_string(count) + " parts; at most " + std::to_string(kMaxParts) + " are allowed", key);
+}
+
 tl::unexpected<Error> bad_added_token(const AddedToken& token, const std::string& reason) {
   return fail(ErrorCode::bad_config, "added token \"" + to_valid_utf8(token.content) + "\" " + reason, "added_tokens");
 }
@@ -15,6 +23,11 @@ tl::unexpected<Error> bad_added_token(const AddedToken& token, const std::string
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& spec) {
+  Status counts = check_count(spec.normalizers.size(), "normalizer");
+  if (counts) counts = check_count(spec.pre_tokenizers.size(), "pre_tokenizer");
+  if (counts) counts = check_count(spec.post_processors.size(), "post_processor");
+  if (counts && spec.decoders) counts = check_count(spec.decoders->size(), "decoder");
+  if (!counts) return fail(std::move(counts.error()));
   Result<BpeModel> model = BpeModel::create(spec.model);
   if (!model) return fail(std::move(model.error()));
   Result<Normalizer> normalizer = Normalizer::create(spec.normalizers);

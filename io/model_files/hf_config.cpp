@@ -7,19 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "io/model_files/architecture_config.hpp"
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/mapped_file.hpp"
-#include "io/model_files/rope_config.hpp"
 
 namespace pagoda::io {
 namespace {
 
-// Far above any model there is; products of a few of them still fit 63 bits.
-constexpr std::int64_t kMaxVocab = 1LL << 26;
-constexpr std::int64_t kMaxWidth = 1LL << 22;
-constexpr std::int64_t kMaxLayers = 4096;
-constexpr std::int64_t kMaxHeads = 1LL << 14;
 constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
@@ -76,47 +71,6 @@ std::optional<std::vector<TokenId>> read_eos(ConfigReader& reader) {
   return tokens;
 }
 
-void read_sizes(ConfigReader& reader, models::ModelConfig& config) {
-  config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
-  config.hidden_size = reader.integer("hidden_size", 1, kMaxWidth);
-  config.intermediate_size = reader.integer("intermediate_size", 1, kMaxWidth);
-  config.num_layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
-  config.num_heads = reader.integer("num_attention_heads", 1, kMaxHeads);
-  config.num_kv_heads = reader.integer("num_key_value_heads", 1, kMaxHeads, config.num_heads);
-  config.max_position_embeddings = reader.integer("max_position_embeddings", 1, kMaxPositions);
-  if (config.num_heads % config.num_kv_heads != 0) {
-    reader.reject("num_key_value_heads", std::to_string(config.num_kv_heads) + " does not divide num_attention_heads " +
-                                             std::to_string(config.num_heads));
-  }
-  if (reader.has("head_dim")) {
-    config.head_dim = reader.integer("head_dim", 1, kMaxWidth / config.num_heads);
-  } else if (config.hidden_size % config.num_heads != 0) {
-    reader.reject("hidden_size", std::to_string(config.hidden_size) + " is not a multiple of num_attention_heads " +
-                                     std::to_string(config.num_heads) + ", and there is no head_dim");
-  } else {
-    config.head_dim = config.hidden_size / config.num_heads;
-  }
-}
-
-void read_sections(ConfigReader& reader, models::ModelConfig& config) {
-  config.norm_eps = reader.number("rms_norm_eps", 0.0, 1e-6);
-  read_rope(reader, config);
-  config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
-  config.attention_bias = reader.boolean("attention_bias", false);
-  config.mlp_bias = reader.boolean("mlp_bias", false);
-  config.hidden_act = reader.string("hidden_act", "silu");
-  if (config.hidden_act != "silu") {
-    reader.reject("hidden_act", quote(config.hidden_act) + " is not supported (silu)", ErrorCode::unsupported);
-  }
-  if (reader.has("quantization_config")) {
-    reader.reject("quantization_config", "quantised checkpoints are not supported", ErrorCode::unsupported);
-  }
-  if (config.head_dim % 2 != 0) {
-    reader.reject("head_dim", std::to_string(config.head_dim) + " is odd, but rotary embedding turns pairs");
-  }
-  config.checkpoint_dtype = read_dtype(reader);
-}
-
 void check_tokens(ConfigReader& reader, const models::ModelConfig& config) {
   const auto check = [&](const char* key, TokenId token) {
     if (token >= config.vocab_size) {
@@ -153,9 +107,12 @@ Result<models::ModelConfig> parse_hf_config(const ConfigText& config_text, const
   ConfigReader reader(*root, config_text.file_name);
   models::ModelConfig config;
   config.architecture = read_architecture(reader);
-  read_sizes(reader, config);
+  if (reader.status()) read_architecture_config(reader, config);
   if (!reader.status()) return fail(reader.status().error());
-  read_sections(reader, config);
+  config.checkpoint_dtype = read_dtype(reader);
+  if (reader.has("quantization_config")) {
+    reader.reject("quantization_config", "quantised checkpoints are not supported", ErrorCode::unsupported);
+  }
   if (const auto* bos = reader.find("bos_token_id")) config.bos_token_id = read_token(reader, "bos_token_id", *bos);
   if (auto eos = read_eos(reader)) config.eos_token_ids = std::move(*eos);
   check_tokens(reader, config);

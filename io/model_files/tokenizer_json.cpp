@@ -255,6 +255,7 @@ Status parse_added_token(const json& value, const std::string& path, std::vector
 // The model's settings; its vocabulary and merges are in `document` already.
 Status parse_model(const json& value, tokenizer_file::TokenizerDocument& document) {
   JsonFields fields(value, "model");
+  if (!value.is_object()) return fields.finish();
   // Files of the format's first years have no type; they are BPE when they have merges.
   const std::string type = fields.optional_string("type").value_or(document.has_merges ? "BPE" : "");
   if (type != "BPE") {

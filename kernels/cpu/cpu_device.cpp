@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu_ops.hpp"
 #include "kernels/cpu/cpu_stream.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/device.hpp"
 #include "kernels/thread_pool.hpp"
 
@@ -18,7 +19,7 @@ constexpr int kMostThreads = 1024;
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(CpuIsa isa, int num_threads) : isa_(isa), threads_(num_threads), ops_(isa, threads_) {}
+  CpuDevice(CpuIsa isa, int num_threads) : isa_(isa), threads_(num_threads), ops_(kernels_for(isa), threads_) {}
 
   DeviceKind kind() const override { return DeviceKind::cpu; }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/scratch_pool.hpp"
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/thread_pool.hpp"
@@ -11,7 +13,7 @@ namespace pagoda::kernels {
 /// calls take turns on the pool.
 class CpuOps final : public Ops {
  public:
-  CpuOps(CpuIsa isa, ThreadPool& threads) : isa_(isa), threads_(threads) {}
+  CpuOps(const CpuKernels& kernels, ThreadPool& threads) : kernels_(kernels), threads_(threads) {}
 
   Status embedding(Stream& stream, const EmbeddingParams& params) const override;
   Status rms_norm(Stream& stream, const RmsNormParams& params) const override;
@@ -25,8 +27,9 @@ class CpuOps final : public Ops {
   Status sample(Stream& stream, const SampleParams& params) const override;
 
  private:
-  CpuIsa isa_;
+  const CpuKernels& kernels_;
   ThreadPool& threads_;
+  mutable ScratchPool scratch_;
 };
 
 }  // namespace pagoda::kernels

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/cpu/kernel_table.hpp"
+
 namespace pagoda::kernels {
 namespace {
 
@@ -70,6 +72,22 @@ Result<CpuIsa> choose_isa(std::string_view name) {
   }
   return fail(ErrorCode::bad_config,
               "unknown instruction set \"" + std::string(name) + "\"; available: " + names_of(available), "isa");
+}
+
+const CpuKernels& kernels_for(CpuIsa isa) {
+#if defined(PAGODA_X86_KERNELS)
+  switch (isa) {
+    case CpuIsa::scalar:
+      return portable_kernels();
+    case CpuIsa::avx2:
+      return avx2_kernels();
+    case CpuIsa::avx512:
+    case CpuIsa::avx512_bf16:
+      return avx512_kernels();
+  }
+#endif
+  static_cast<void>(isa);
+  return portable_kernels();
 }
 
 }  // namespace pagoda::kernels

@@ -15,6 +15,7 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound: every logit but -inf
 
 enum class RowError : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
 
@@ -46,6 +47,27 @@ bool changes_logits(const SampleRow& row) {
   return has_penalty(row) || !row.banned_tokens.empty() || !row.bias_tokens.empty();
 }
 
+/// A bound on the logits that have at least this weight, lower by more than the rounding of the weight can be.
+float logit_bound(double weight, WeightScale scale) {
+  constexpr double kSlack = 1e-3;
+  const double distance = (std::log(weight) - kSlack) / static_cast<double>(scale.inverse_temperature);
+  return static_cast<float>(static_cast<double>(scale.max) + distance) - std::abs(scale.max) * 1e-6F;
+}
+
+/// The first index whose cumulative weight exceeds `rest`; the last one with weight, should rounding leave something
+/// over.
+std::int64_t pick(std::span<const float> weights, double rest) {
+  std::int64_t chosen = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double weight = static_cast<double>(weights[i]);
+    if (weight == 0) continue;
+    chosen = static_cast<std::int64_t>(i);
+    if (rest < weight) break;
+    rest -= weight;
+  }
+  return chosen;
+}
+
 /// Samples rows one after another with scratch that grows to the vocabulary once.
 class RowSampler {
  public:
@@ -59,6 +81,10 @@ class RowSampler {
   std::int32_t draw(const Row& logits, const SampleRow& row);
   std::int32_t draw_from_all(const Row& logits, WeightScale scale, double uniform);
   std::int32_t draw_from_filtered(const Row& logits, const SampleRow& row, WeightScale scale, double uniform);
+  void collect_nucleus(const Row& logits, WeightScale scale, double top_p);
+  void weigh_candidates(WeightScale scale);
+  double candidate_mass() const;
+  double candidate_block_mass(std::int64_t start) const;
   std::int32_t draw_from_candidates(double uniform) const;
   double total_weight(const Row& logits, WeightScale scale);
   void report(const Row& logits, const SampleRow& row, const SampleParams& params, std::size_t index);
@@ -187,7 +213,7 @@ double RowSampler::total_weight(const Row& logits, WeightScale scale) {
 /// The first token whose cumulative weight exceeds uniform * total: first its block, then the token in the block.
 std::int32_t RowSampler::draw_from_all(const Row& logits, WeightScale scale, double uniform) {
   double rest = uniform * total_weight(logits, scale);
-  std::size_t chosen = 0;  // the last block with weight, should rounding leave something over
+  std::size_t chosen = 0;  // the last block with weight, as in pick()
   for (std::size_t block = 0; block < block_sums_.size(); ++block) {
     if (block_sums_[block] == 0) continue;
     chosen = block;
@@ -198,71 +224,84 @@ std::int32_t RowSampler::draw_from_all(const Row& logits, WeightScale scale, dou
   const std::int64_t count = std::min(kSampleBlock, vocab_ - start);
   std::array<float, kSampleBlock> weights;
   passes_->weights(logits.logits + start, count, scale, weights.data());
-  std::int64_t token = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double weight = static_cast<double>(weights[i]);
-    if (weight == 0) continue;
-    token = start + i;
-    if (rest < weight) break;
-    rest -= weight;
-  }
-  return static_cast<std::int32_t>(token);
+  return static_cast<std::int32_t>(start + pick({weights.data(), static_cast<std::size_t>(count)}, rest));
 }
 
-/// Collects a superset of the kept tokens by a cheap bound on the logit, then applies the filters exactly. Each filter
-/// keeps a prefix of the descending order, so min_p and top_k commute and their bounds combine.
+/// Collects a superset of the kept tokens by a cheap bound, then applies the filters exactly. Each filter keeps a
+/// prefix of the descending order, so min_p and top_k commute and their bounds combine.
 std::int32_t RowSampler::draw_from_filtered(const Row& logits, const SampleRow& row, WeightScale scale,
                                             double uniform) {
   const bool limit_k = row.top_k > 0 && row.top_k < vocab_;
   const bool limit_min = row.min_p > 0.0F;
-  const bool limit_p = row.top_p < 1.0F;
+  const auto top_p = static_cast<double>(row.top_p);
 
-  // The logit of a weight, lowered by more than the rounding of the weight can be.
-  const auto logit_bound = [&](double weight) {
-    constexpr double kSlack = 1e-3;
-    return static_cast<float>(static_cast<double>(logits.max) +
-                              (std::log(weight) - kSlack) / static_cast<double>(scale.inverse_temperature)) -
-           std::abs(logits.max) * 1e-6F;
-  };
-  float bound = -std::numeric_limits<float>::max();
-  double total = 0;
-  if (limit_k) bound = std::max(bound, top_k_bound(logits.logits, vocab_, block_maxima_, row.top_k));
-  if (limit_min) bound = std::max(bound, logit_bound(static_cast<double>(row.min_p)));
   if (!limit_k && !limit_min) {
-    // Tokens lighter than (1 - top_p) * total / vocab weigh less than (1 - top_p) * total together: top_p drops them
-    // all.
-    total = total_weight(logits, scale);
-    bound = std::max(bound, logit_bound((1.0 - static_cast<double>(row.top_p)) * total / static_cast<double>(vocab_)));
+    collect_nucleus(logits, scale, top_p);
+    return draw_from_candidates(uniform);
   }
-
+  float bound = kLowest;
+  if (limit_k) bound = std::max(bound, top_k_bound(logits.logits, vocab_, block_maxima_, row.top_k));
+  if (limit_min) bound = std::max(bound, logit_bound(static_cast<double>(row.min_p), scale));
   collect_at_least(logits.logits, vocab_, block_maxima_, bound, candidates_);
   if (limit_k) keep_top_k(candidates_, row.top_k);
-  candidates_.weights.resize(candidates_.ids.size());
-  passes_->weights(candidates_.logits.data(), candidates_.size(), scale, candidates_.weights.data());
+  weigh_candidates(scale);
   if (limit_min) keep_weights_at_least(candidates_, row.min_p);
-  if (limit_p) {
-    if (limit_k || limit_min) {
-      total = 0;
-      for (const float weight : candidates_.weights) total += static_cast<double>(weight);
-    }
-    keep_top_p(candidates_, static_cast<double>(row.top_p) * total);
-  }
+  if (top_p < 1.0) keep_top_p(candidates_, top_p * candidate_mass());
   return draw_from_candidates(uniform);
 }
 
-std::int32_t RowSampler::draw_from_candidates(double uniform) const {
-  double total = 0;
-  for (const float weight : candidates_.weights) total += static_cast<double>(weight);
-  double rest = uniform * total;
-  std::int32_t token = 0;
-  for (std::size_t i = 0; i < candidates_.ids.size(); ++i) {
-    const double weight = static_cast<double>(candidates_.weights[i]);
-    if (weight == 0) continue;
-    token = candidates_.ids[i];
-    if (rest < weight) break;
-    rest -= weight;
+/// candidates_ = what top_p alone keeps of the whole vocabulary.
+void RowSampler::collect_nucleus(const Row& logits, WeightScale scale, double top_p) {
+  constexpr double kMargin = 1e-9;  // more than the rounding of sums
+  const double total = total_weight(logits, scale);
+  const double left_out = (1.0 - top_p) * total;
+  // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always serves. The
+  // first leaves far fewer tokens and serves for the usual peaked row.
+  for (const double weight_bound : {0.01 * left_out, left_out / static_cast<double>(vocab_)}) {
+    collect_at_least(logits.logits, vocab_, block_maxima_, std::max(kLowest, logit_bound(weight_bound, scale)),
+                     candidates_);
+    weigh_candidates(scale);
+    if (candidate_mass() >= top_p * total * (1.0 + kMargin)) break;
   }
-  return token;
+  keep_top_p(candidates_, top_p * total);
+}
+
+void RowSampler::weigh_candidates(WeightScale scale) {
+  candidates_.weights.resize(candidates_.ids.size());
+  passes_->weights(candidates_.logits.data(), candidates_.size(), scale, candidates_.weights.data());
+}
+
+double RowSampler::candidate_mass() const {
+  double mass = 0;
+  for (std::int64_t start = 0; start < candidates_.size(); start += kSampleBlock) mass += candidate_block_mass(start);
+  return mass;
+}
+
+/// Four partial sums, since one would wait for each addition.
+double RowSampler::candidate_block_mass(std::int64_t start) const {
+  const std::int64_t end = std::min(start + kSampleBlock, candidates_.size());
+  std::array<double, 4> partial{};
+  std::int64_t i = start;
+  for (; i + 4 <= end; i += 4) {
+    for (std::int64_t lane = 0; lane < 4; ++lane) partial[lane] += static_cast<double>(candidates_.weights[i + lane]);
+  }
+  for (; i < end; ++i) partial[0] += static_cast<double>(candidates_.weights[i]);
+  return (partial[0] + partial[1]) + (partial[2] + partial[3]);
+}
+
+/// As draw_from_all, over the candidates.
+std::int32_t RowSampler::draw_from_candidates(double uniform) const {
+  double rest = uniform * candidate_mass();
+  std::int64_t chosen = 0;
+  for (std::int64_t start = 0; start < candidates_.size(); start += kSampleBlock) {
+    const double mass = candidate_block_mass(start);
+    if (mass == 0) continue;
+    chosen = start;
+    if (rest < mass) break;
+    rest -= mass;
+  }
+  const std::int64_t end = std::min(chosen + kSampleBlock, candidates_.size());
+  return candidates_.ids[chosen + pick({candidates_.weights.data() + chosen, candidates_.weights.data() + end}, rest)];
 }
 
 /// Log-probability and rank of the chosen token, and the best k. block_maxima_ must be those of `logits`.

@@ -45,60 +45,58 @@ PAGODA_ALWAYS_INLINE float exp_nonpositive(float x) {
   p = std::fma(p, r, 1.0F);
   const auto scale_bits = (std::bit_cast<std::uint32_t>(shifted) << 23) + (127U << 23);
   const float scaled = p * std::bit_cast<float>(scale_bits);
-  return x < kSmallestExponent ? 0.0F : scaled;
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(x >= kSmallestExponent);  // a branch would not vectorise
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) & mask);
 }
 
 PAGODA_ALWAYS_INLINE float weight_of(float logit, WeightScale scale) {
   return exp_nonpositive((logit - scale.max) * scale.inverse_temperature);
 }
 
-PAGODA_ALWAYS_INLINE bool block_maxima_body(const float* logits, std::int64_t vocab, float* block_maxima) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  std::array<std::int32_t, kSampleLanes> bad{};
-  for (std::int64_t start = 0; start < vocab; start += kSampleBlock) {
-    const std::int64_t end = std::min(start + kSampleBlock, vocab);
-    std::array<float, kSampleLanes> lanes;
-    lanes.fill(-kInf);
-    std::int64_t i = start;
-    for (; i + kSampleLanes <= end; i += kSampleLanes) {
-      for (std::int64_t lane = 0; lane < kSampleLanes; ++lane) {
-        const float x = logits[i + lane];
-        lanes[lane] = x > lanes[lane] ? x : lanes[lane];
-        bad[lane] |= static_cast<std::int32_t>(!(x < kInf));
-      }
-    }
-    for (std::int64_t lane = 0; i < end; ++i, ++lane) {
-      const float x = logits[i];
-      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
-      bad[lane] |= static_cast<std::int32_t>(!(x < kInf));
-    }
-    float maximum = -kInf;
-    for (const float lane : lanes) maximum = lane > maximum ? lane : maximum;
-    block_maxima[start / kSampleBlock] = maximum;
-  }
-  std::int32_t any_bad = 0;
-  for (const std::int32_t lane : bad) any_bad |= lane;
-  return any_bad == 0;
+/// A signed number in the order of the floats: NaN with a clear sign bit and +inf above all, NaN with a set one below
+/// -inf. Integer reductions may be reordered, so compilers vectorise them.
+PAGODA_ALWAYS_INLINE std::int32_t signed_key(std::int32_t bits) {
+  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
 }
 
-PAGODA_ALWAYS_INLINE void block_weight_sums_body(const float* logits, std::int64_t vocab, WeightScale scale,
-                                                 double* block_sums) {
+PAGODA_ALWAYS_INLINE bool block_maxima_body(const float* logits, std::int64_t vocab, float* block_maxima) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::int32_t plus_inf = signed_key(std::bit_cast<std::int32_t>(kInf));
+  const std::int32_t minus_inf = signed_key(std::bit_cast<std::int32_t>(-kInf));
+  bool good = true;
   for (std::int64_t start = 0; start < vocab; start += kSampleBlock) {
     const std::int64_t end = std::min(start + kSampleBlock, vocab);
-    std::array<float, kSampleLanes> lanes{};
-    std::int64_t i = start;
-    for (; i + kSampleLanes <= end; i += kSampleLanes) {
-      for (std::int64_t lane = 0; lane < kSampleLanes; ++lane) lanes[lane] += weight_of(logits[i + lane], scale);
+    std::int32_t highest = std::numeric_limits<std::int32_t>::min();
+    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+    for (std::int64_t i = start; i < end; ++i) {
+      const std::int32_t key = signed_key(std::bit_cast<std::int32_t>(logits[i]));
+      highest = std::max(highest, key);
+      lowest = std::min(lowest, key);
     }
-    for (std::int64_t lane = 0; i < end; ++i, ++lane) lanes[lane] += weight_of(logits[i], scale);
-    double sum = 0;
-    for (const float lane : lanes) sum += static_cast<double>(lane);
-    block_sums[start / kSampleBlock] = sum;
+    good = good && highest < plus_inf && lowest >= minus_inf;
+    block_maxima[start / kSampleBlock] = std::bit_cast<float>(signed_key(highest));  // signed_key is its own inverse
   }
+  return good;
 }
 
 PAGODA_ALWAYS_INLINE void weights_body(const float* logits, std::int64_t count, WeightScale scale, float* weights) {
   for (std::int64_t i = 0; i < count; ++i) weights[i] = weight_of(logits[i], scale);
+}
+
+PAGODA_ALWAYS_INLINE void block_weight_sums_body(const float* logits, std::int64_t vocab, WeightScale scale,
+                                                 double* block_sums) {
+  std::array<float, kSampleBlock> partial;
+  for (std::int64_t start = 0; start < vocab; start += kSampleBlock) {
+    const std::int64_t count = std::min(kSampleBlock, vocab - start);
+    weights_body(logits + start, count, scale, partial.data());
+    for (std::int64_t i = count; i < kSampleBlock; ++i) partial[i] = 0.0F;
+    for (std::int64_t half = kSampleBlock / 2; half >= kSampleLanes; half /= 2) {
+      for (std::int64_t i = 0; i < half; ++i) partial[i] += partial[i + half];
+    }
+    double sum = 0;
+    for (std::int64_t lane = 0; lane < kSampleLanes; ++lane) sum += static_cast<double>(partial[lane]);
+    block_sums[start / kSampleBlock] = sum;
+  }
 }
 
 PAGODA_ALWAYS_INLINE std::int64_t count_greater_body(const float* logits, std::int64_t count, float bound) {

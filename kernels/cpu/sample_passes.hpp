@@ -2,17 +2,17 @@
 
 /// The passes over a whole row of logits that sampling is made of, compiled for several instruction sets.
 ///
-/// Every implementation gives the same bits: sums run over kLanes partial sums per block of kBlock logits (logit i goes
-/// to lane i mod kLanes), lanes are added in order in float64, and all use one exponential built from fused
-/// multiply-adds.
+/// Every implementation gives the same bits: the sum of a block is a fixed tree (the upper half of the weights is added
+/// to the lower until kSampleLanes are left, which are added in order in float64), and all use one exponential built
+/// from fused multiply-adds.
 
 #include <cstdint>
 #include <vector>
 
 namespace pagoda::kernels {
 
-inline constexpr std::int64_t kSampleBlock = 256;  ///< logits per block of maxima and sums
-inline constexpr std::int64_t kSampleLanes = 16;   ///< partial sums per block; divides kSampleBlock
+inline constexpr std::int64_t kSampleBlock = 256;  ///< logits per block of maxima and sums; a power of two
+inline constexpr std::int64_t kSampleLanes = 16;   ///< where the tree of a block's sum ends; a power of two
 
 constexpr std::int64_t sample_blocks(std::int64_t vocab) {
   return (vocab + kSampleBlock - 1) / kSampleBlock;

@@ -8,17 +8,17 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Keeps candidate i where keep(i), in order.
+/// Keeps candidate i where keep(i), in order. Writes always and advances on a hit: no branch to mispredict.
 template <class Keep>
 void compact(Candidates& candidates, const Keep& keep) {
   std::int64_t kept = 0;
   const bool weighted = !candidates.weights.empty();
-  for (std::int64_t i = 0; i < candidates.size(); ++i) {
-    if (!keep(i)) continue;
+  const std::int64_t count = candidates.size();
+  for (std::int64_t i = 0; i < count; ++i) {
     candidates.ids[kept] = candidates.ids[i];
     candidates.logits[kept] = candidates.logits[i];
     if (weighted) candidates.weights[kept] = candidates.weights[i];
-    ++kept;
+    kept += static_cast<std::int64_t>(keep(i));
   }
   candidates.ids.resize(kept);
   candidates.logits.resize(kept);
@@ -55,7 +55,7 @@ void collect_at_least(const float* logits, std::int64_t vocab, std::span<const f
     const std::int64_t start = block * kSampleBlock;
     const std::int64_t end = std::min(start + kSampleBlock, vocab);
     if (out.size() < count + kSampleBlock) out.resize(std::max(2 * out.size(), count + kSampleBlock));
-    for (std::int64_t i = start; i < end; ++i) {  // writes always, advances only on a hit: no branch to mispredict
+    for (std::int64_t i = start; i < end; ++i) {  // as in compact()
       out.ids[count] = static_cast<std::int32_t>(i);
       out.logits[count] = logits[i];
       count += static_cast<std::int64_t>(logits[i] >= bound);

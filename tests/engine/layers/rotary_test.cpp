@@ -1,7 +1,6 @@
 #include "engine/layers/rotary.hpp"
 
 #include <cstddef>
-#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -66,17 +65,6 @@ TEST(Rotary, Llama3ScalingIsThatOfTransformers) {
        {5000,
         {0.15466841F, -0.41908371F, 0.89363861F, 0.32877859F, -0.86912668F, 0.98534608F, 0.99944764F, 0.99997926F,
          -0.98796642F, 0.9079476F, -0.4487873F, -0.94440705F, 0.49458954F, 0.17056705F, 0.033233229F, 0.0064458209F}}});
-}
-
-TEST(Rotary, TheTableOfADeviceHoldsTheSameValues) {
-  auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});
-  ASSERT_TRUE(device) << device.error().message;
-  const RotaryShape shape{.rotary_dim = 8, .theta = 10000.0, .scaling = {}};
-  const auto table = RotaryTable::create(**device, 33, shape);
-  ASSERT_TRUE(table) << table.error().message;
-  const auto expected = rotary_cos_sin(33, shape);
-  EXPECT_EQ(table->rotary_dim(), 8);
-  EXPECT_EQ(std::memcmp(table->cos_sin(), expected.data(), expected.size() * sizeof(float)), 0);
 }
 
 }  // namespace

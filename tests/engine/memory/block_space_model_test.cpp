@@ -38,10 +38,6 @@ TEST(BlockSpaceModel, every_running_sequence_sees_exactly_its_own_tokens_whateve
   for (const std::int64_t count : {sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies,
                                    sum.recomputes, sum.swap_outs, sum.swap_ins, sum.nevers, sum.failures, sum.stamps})
     EXPECT_GE(count, 100);
-  std::printf(
-      "commands %ld adm %ld cached %ld chunks %ld forks %ld copies %ld rec %ld so %ld si %ld nev %ld fail %ld st %ld\n",
-      num_commands, sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies, sum.recomputes,
-      sum.swap_outs, sum.swap_ins, sum.nevers, sum.failures, sum.stamps);
 }
 
 }  // namespace

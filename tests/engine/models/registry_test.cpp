@@ -96,7 +96,7 @@ TEST(Registry, MorePositionsThanTheModelHasAreRefused) {
 TEST(Registry, EveryTensorThatAModelNeedsIsAskedForByNameAndShape) {
   const ZeroWeights weights;
   auto config = small_llama();
-  config.attention_bias = true;
+  config.attention_bias = config.attention_output_bias = true;
   ASSERT_TRUE(create(config, weights));
   const auto& asked = weights.asked();
   EXPECT_EQ(asked.size(), 3 + 2 * (9 + 4));
@@ -146,7 +146,7 @@ TEST(MemoryPlan, EveryByteOfTheBudgetIsAccountedFor) {
   EXPECT_EQ(without_budget.kv_bytes_per_token, 2 * 2 * 2 * 6 * 2);
   EXPECT_EQ(without_budget.kv_bytes_per_block, 4 * 96);
   EXPECT_EQ(without_budget.logit_bytes, 4 * 50 * 4);
-  EXPECT_EQ(without_budget.rotary_bytes, 64 * 6 * 4);
+  EXPECT_EQ(without_budget.position_bytes, 64 * 6 * 4);
   EXPECT_GE(without_budget.activation_bytes, 8 * (16 + 16 + 3 * 24) * 4);
   EXPECT_EQ(without_budget.num_blocks, 0);
   EXPECT_EQ(without_budget.longest_context, 0);

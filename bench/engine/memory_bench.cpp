@@ -1,0 +1,147 @@
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/memory/sequence_store.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+constexpr std::int32_t kBlockSize = 16;
+constexpr std::int32_t kNumRunning = 256;
+constexpr std::int32_t kNumSteps = 512;
+
+SharedTokens some_tokens(std::int32_t length, TokenId first) {
+  auto tokens = std::make_shared<TokenIds>(static_cast<std::size_t>(length));
+  std::iota(tokens->begin(), tokens->end(), first);
+  return tokens;
+}
+
+AdmissionCandidate waiting_group(RequestId id, const SharedTokens& tokens) {
+  AdmissionCandidate candidate;
+  candidate.group = id;
+  candidate.sequence = id;
+  candidate.tokens = tokens;
+  return candidate;
+}
+
+PlanStep next_step(StepId step) {
+  PlanStep request;
+  request.step = step;
+  request.last_completed_step = step - 1;
+  request.token_budget = 1 << 30;
+  request.row_budget = 2 * kNumRunning;
+  return request;
+}
+
+/// 256 running sequences that decode one token a step, in a pool that has no room for more.
+class DecodeLoad {
+ public:
+  DecodeLoad(std::int32_t context, bool prefix_caching)
+      : computed_(context),
+        manager_({.block_size = kBlockSize,
+                  .num_device_blocks = kNumRunning * ((context + kNumSteps) / kBlockSize + 2),
+                  .enable_prefix_caching = prefix_caching}) {
+    PlanStep request = next_step(++step_);
+    for (SequenceId id = 1; id <= kNumRunning; ++id)
+      request.waiting.push_back(waiting_group(id, some_tokens(context, static_cast<TokenId>(id))));
+    benchmark::DoNotOptimize(manager_.plan(request));
+  }
+
+  PlanStep decode_step() {
+    PlanStep request = next_step(++step_);
+    for (SequenceId id = 1; id <= kNumRunning; ++id) {
+      request.sampled.push_back({id, static_cast<TokenId>(step_)});
+      request.progress.push_back({id, computed_});
+      request.running.push_back({.group = id, .sequences = {static_cast<std::int32_t>(id) - 1, 1}});
+      request.needs.push_back({id, computed_, 1, 0});
+    }
+    ++computed_;
+    return request;
+  }
+
+  BlockSpaceManager& manager() { return manager_; }
+
+ private:
+  StepId step_ = 0;
+  std::int32_t computed_;
+  BlockSpaceManager manager_;
+};
+
+/// One plan of 256 decoding sequences. Arguments: context length, waiting groups offered.
+void plan_decode(benchmark::State& state, bool prefix_caching) {
+  DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching);
+  // Too large for what is left, so the head of the line is looked at in each plan and stays.
+  const SharedTokens prompt = some_tokens(static_cast<std::int32_t>(state.range(0)) + 2 * kNumSteps * kNumRunning, 7);
+  for (auto _ : state) {
+    PlanStep request = load.decode_step();
+    for (SequenceId id = 0; id < static_cast<SequenceId>(state.range(1)); ++id)
+      request.waiting.push_back(waiting_group(1000 + id, prompt));
+    const auto start = std::chrono::steady_clock::now();
+    const PlannedStep planned = load.manager().plan(request);
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    benchmark::DoNotOptimize(planned.plan.running.data());
+  }
+}
+
+void plan_decode_with_prefix_cache(benchmark::State& state) {
+  plan_decode(state, true);
+}
+void plan_decode_without_prefix_cache(benchmark::State& state) {
+  plan_decode(state, false);
+}
+
+void contexts_and_waiting(benchmark::internal::Benchmark* bench) {
+  for (const int context : {128, 512, 2048, 8192}) bench->Args({context, 0});
+  for (const int waiting : {1'000, 10'000, 100'000}) bench->Args({512, waiting});
+  bench->ArgNames({"context", "waiting"})->UseManualTime()->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK(plan_decode_with_prefix_cache)->Apply(contexts_and_waiting);
+BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
+
+/// Admission of a prompt of which all but the last token is cached, and its release: what a prefix hit costs in memory
+/// management. Argument: prompt tokens.
+void admit_cached_prompt(benchmark::State& state) {
+  const auto length = static_cast<std::int32_t>(state.range(0));
+  BlockSpaceManager manager({.block_size = kBlockSize, .num_device_blocks = 4 * (length / kBlockSize + 1)});
+  const SharedTokens prompt = some_tokens(length, 1);
+  StepId step = 0;
+  SequenceId id = 0;
+  std::int32_t cached = 0;
+  for (auto _ : state) {
+    PlanStep request = next_step(++step);
+    if (id > 0) request.progress.push_back({id, length});
+    if (id > 0) request.releases.push_back(id);
+    ++id;
+    request.waiting.push_back(waiting_group(id, prompt));
+    cached = manager.plan(request).plan.waiting.front().num_cached_tokens;
+  }
+  state.counters["cached_tokens"] = cached;
+}
+BENCHMARK(admit_cached_prompt)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens")->Unit(benchmark::kMicrosecond);
+
+/// The look-up alone.
+void find_cached_prefix(benchmark::State& state) {
+  const auto length = static_cast<std::int32_t>(state.range(0));
+  SequenceStore store({.block_size = kBlockSize, .num_device_blocks = 2 * (length / kBlockSize + 1)});
+  const AdmissionCandidate candidate = waiting_group(1, some_tokens(length, 1));
+  CachePlan cache_plan;
+  PrefixHit hit;
+  store.begin_step(1, 0, &cache_plan);
+  store.find_prefix(candidate, hit);
+  const SequenceNeed need{1, 0, length, 0};
+  store.grow(store.admit(candidate, hit), need);
+  store.end_step();
+  store.confirm({1, length});
+  for (auto _ : state) store.find_prefix(candidate, hit);
+  state.counters["cached_blocks"] = static_cast<double>(hit.blocks.size());
+}
+BENCHMARK(find_cached_prefix)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens")->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace pagoda::memory

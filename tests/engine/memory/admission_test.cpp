@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+TEST(Admission, gives_a_prompt_the_blocks_of_its_tokens_and_their_table) {
+  Planning planning(small_pool());
+  const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 9)));
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 9);
+  EXPECT_EQ(planned.plan.waiting[0].num_cached_tokens, 0);
+  EXPECT_EQ(planning.table(1).size(), 3U);
+  EXPECT_FALSE(planned.plan.has_cache_plan);
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 7);
+}
+
+TEST(Admission, stops_at_the_first_group_that_has_to_wait) {
+  Planning planning(small_pool(4));
+  const auto planned = planning.plan(
+      planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 12)).admit_group(3, {1}));
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
+  EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
+}
+
+TEST(Admission, turns_away_for_good_what_an_empty_pool_cannot_hold_and_goes_on_behind_it) {
+  Planning planning(small_pool(4));
+  const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 17)).admit_group(2, {1}));
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::never);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::ok);
+}
+
+TEST(Admission, takes_a_prompt_that_fills_the_pool_for_it_can_still_sample_one_token) {
+  Planning planning(small_pool(4));
+  const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 16)));
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  const auto next = planning.plan(planning.step().sample(1, 3).confirm(1, 16).run(1, {{1, 16, 1, 0}}));
+  EXPECT_EQ(next.plan.running[0], RunningOutcome::never);
+  EXPECT_EQ(planning.num_owned(), 0);
+}
+
+TEST(Admission, leaves_the_watermark_free_unless_nothing_runs) {
+  BlockSpaceConfig config = small_pool(10);
+  config.watermark = 0.2;
+  Planning planning(config);
+  EXPECT_EQ(planning.plan(planning.step().admit_group(1, count_from(0, 36))).plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planning.plan(planning.step().admit_group(2, {1})).plan.waiting[0].status, AllocStatus::later);
+  auto release_then_fill = planning.step().release(1).admit_group(3, count_from(0, 28)).admit_group(4, {1, 2, 3, 4, 5});
+  const auto planned = planning.plan(release_then_fill);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later) << "3 blocks are free, 2 of them are the watermark";
+}
+
+TEST(Admission, keeps_to_the_row_budget_and_refuses_groups_that_need_more_rows_than_there_are) {
+  Planning planning(small_pool());
+  Step step = planning.step();
+  step.row_budget = 3;
+  step.offer(1, {1}).num_rows = 4;
+  step.offer(2, {1}).num_rows = 2;
+  step.offer(3, {1}).num_rows = 2;
+  const auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::never);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
+}
+
+TEST(Admission, counts_the_rows_of_running_groups_and_those_they_will_need) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, {1, 2}));
+  Step step = planning.step().sample(1, 5).run(1, {{1, 2, 1, 0}}).admit_group(2, {1});
+  step.row_budget = 3;
+  step.running[0].num_rows = 3;
+  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::later);
+  step = planning.step().run(1, {{1, 3, 1, 0}}).admit_group(2, {1});
+  step.row_budget = 2;
+  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::ok);
+}
+
+TEST(Admission, starts_with_the_part_of_a_prompt_that_the_budget_holds) {
+  Planning planning(small_pool());
+  Step step = planning.step();
+  step.token_budget = 7;
+  step.offer(1, count_from(0, 5));
+  step.offer(2, count_from(50, 9)).may_chunk = true;
+  step.offer(3, {1}).may_chunk = true;
+  const auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 5);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[1].num_new_tokens, 2);
+  EXPECT_EQ(planning.table(2).size(), 1U) << "blocks come with the chunks";
+  EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
+}
+
+TEST(Admission, cuts_chunks_to_the_largest_allowed_but_never_a_prompt_that_must_run_whole) {
+  Planning planning(small_pool());
+  Step step = planning.step();
+  step.max_prompt_chunk = 3;
+  step.offer(1, count_from(0, 8)).may_chunk = true;
+  step.offer(2, count_from(50, 8));
+  const auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 3);
+  EXPECT_EQ(planned.plan.waiting[1].num_new_tokens, 8);
+}
+
+TEST(Admission, runs_a_prompt_beyond_the_whole_budget_in_a_step_of_its_own) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, {1, 2}));
+  Step step = planning.step().sample(1, 5).run(1, {{1, 2, 1, 0}}).admit_group(2, count_from(0, 9));
+  step.token_budget = 8;
+  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::later);
+  step = planning.step().release(1).admit_group(2, count_from(0, 9)).admit_group(3, {1});
+  step.token_budget = 8;
+  const auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 9);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
+}
+
+TEST(Admission, reserves_the_blocks_that_a_prompt_in_progress_will_still_need) {
+  Planning planning(small_pool(6));
+  Step step = planning.step();
+  step.max_prompt_chunk = 4;
+  step.offer(1, count_from(0, 16)).may_chunk = true;
+  step.offer(2, count_from(50, 12)).may_chunk = true;
+  auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later) << "5 blocks are free, 3 of them are promised";
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 5);
+  planned = planning.plan(planning.step().run(1, {{1, 4, 12, 0}}).admit_group(2, count_from(50, 8)));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok) << "nothing is promised any more";
+}
+
+TEST(Admission, takes_nobody_when_told_so_or_while_groups_are_preempted) {
+  Planning planning(small_pool(4));
+  Step step = planning.step().admit_group(1, {1});
+  step.admit = false;
+  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::later);
+  planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
+  step = planning.step().sample(1, 7).sample(2, 7).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}).admit_group(3, {1});
+  const auto planned = planning.plan(step);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
+}
+
+}  // namespace
+}  // namespace pagoda::memory

@@ -1,0 +1,60 @@
+#include "engine/memory/block_pool.hpp"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::memory {
+namespace {
+
+TEST(BlockPool, hands_out_each_block_once_and_first_what_was_freed_last) {
+  BlockPool pool(3);
+  const BlockId a = pool.allocate();
+  const BlockId b = pool.allocate();
+  const BlockId c = pool.allocate();
+  EXPECT_EQ(a + b + c, 0 + 1 + 2);
+  EXPECT_EQ(pool.num_free(), 0);
+  for (const BlockId block : {a, c, b}) {
+    EXPECT_TRUE(pool.release(block));
+    pool.put_free(block);
+  }
+  EXPECT_EQ(pool.allocate(), b);
+  EXPECT_TRUE(pool.release(b));
+  pool.put_free(b);
+}
+
+TEST(BlockPool, counts_owners_and_tells_the_last_one_to_go) {
+  BlockPool pool(1);
+  const BlockId block = pool.allocate();
+  pool.share(block);
+  EXPECT_EQ(pool.num_owners(block), 2);
+  EXPECT_EQ(pool.num_owned(), 1);
+  EXPECT_FALSE(pool.release(block));
+  EXPECT_TRUE(pool.release(block));
+  EXPECT_EQ(pool.num_owned(), 0);
+  pool.put_free(block);
+}
+
+TEST(BlockPool, remembers_the_last_step_that_touched_a_block) {
+  BlockPool pool(1);
+  pool.touch(0, 4);
+  pool.touch(0, 3);
+  EXPECT_EQ(pool.last_touched(0), 4U);
+}
+
+TEST(BlockPoolDeathTest, stops_on_a_double_free_a_use_after_free_and_a_leak) {
+  BlockPool pool(2);
+  EXPECT_DEATH(pool.release(0), "nobody owns");
+  EXPECT_DEATH(pool.put_free(0), "once");
+  EXPECT_DEATH(pool.share(0), "only an owned block");
+  EXPECT_DEATH(pool.adopt(0), "only a kept block");
+  EXPECT_DEATH(
+      {
+        BlockPool leaking(1);
+        leaking.allocate();
+      },
+      "leaked");
+}
+
+}  // namespace
+}  // namespace pagoda::memory

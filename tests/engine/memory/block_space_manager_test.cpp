@@ -1,0 +1,65 @@
+#include "engine/memory/block_space_manager.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+TEST(BlockSpaceManager, counts_shared_slots_once) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, count_from(0, 6)));
+  EXPECT_EQ(planning.stats().allocated_slots, 8);
+  EXPECT_EQ(planning.stats().used_slots, 6);
+  planning.plan(planning.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
+  EXPECT_EQ(planning.stats().allocated_slots, 8);
+  EXPECT_EQ(planning.stats().used_slots, 6);
+  planning.plan(planning.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  EXPECT_EQ(planning.stats().allocated_slots, 12);
+  EXPECT_EQ(planning.stats().used_slots, 4 + 3 + 3);
+}
+
+TEST(BlockSpaceManager, has_everything_free_or_cached_when_all_sequences_are_gone) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, count_from(0, 6)).admit_group(2, count_from(50, 6)));
+  planning.plan(planning.step().fork_from(1, 3).confirm(1, 6));
+  const auto planned = planning.plan(planning.step().release(1).release(2).release(3).release(3));
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 9);
+  EXPECT_EQ(planned.plan.memory.device_blocks_cached, 1);
+  EXPECT_EQ(planned.plan.memory.allocated_slots, 0);
+  EXPECT_EQ(planned.plan.memory.used_slots, 0);
+}
+
+TEST(BlockSpaceManager, sends_each_row_only_what_changed_in_its_table) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, count_from(0, 7)));
+  auto planned = planning.plan(planning.step().run(1, {{1, 7, 1, 0}}));
+  EXPECT_TRUE(planned.plan.table_deltas.empty());
+  planned = planning.plan(planning.step().run(1, {{1, 8, 1, 0}}));
+  ASSERT_EQ(planned.plan.table_deltas.size(), 1U);
+  EXPECT_EQ(planned.plan.table_deltas[0].first_block, 2);
+  EXPECT_EQ(planned.plan.table_deltas[0].blocks.count, 1);
+}
+
+TEST(BlockSpaceManager, keeps_the_blocks_of_groups_that_a_step_does_not_mention) {
+  Planning planning(small_pool(4));
+  planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
+  const auto planned = planning.plan(planning.step().run(1, {{1, 8, 1, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::preempted_recompute);
+  EXPECT_EQ(planning.num_owned(), 2);
+}
+
+TEST(BlockSpaceManagerDeathTest, stops_on_a_scheduler_that_breaks_the_contract) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, count_from(0, 6)));
+  EXPECT_DEATH(planning.plan(PlanStep{}), "increasing order");
+  EXPECT_DEATH(planning.plan(planning.step().run(7, {{7, 1, 1, 0}})), "holds no memory");
+  EXPECT_DEATH(planning.plan(planning.step().admit_group(1, {1})), "holds memory already");
+  EXPECT_DEATH(planning.plan(planning.step().confirm(1, 7)), "no step was planned for");
+  EXPECT_DEATH(planning.plan(planning.step().run(1, {{1, 9, 1, 0}})), "behind the tokens that were planned");
+  EXPECT_DEATH(planning.plan(planning.step().admit_group(2, {})), "at least one token");
+}
+
+}  // namespace
+}  // namespace pagoda::memory

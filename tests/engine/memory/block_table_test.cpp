@@ -1,0 +1,60 @@
+#include "engine/memory/block_table.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::memory {
+namespace {
+
+TEST(BlockTable, tells_the_first_entry_that_its_row_does_not_have) {
+  BlockTable table;
+  table.push_back(7);
+  table.push_back(8);
+  EXPECT_EQ(table.first_changed(), 0);
+  table.mark_sent();
+  EXPECT_TRUE(table.changed().empty());
+  table.push_back(9);
+  EXPECT_EQ(std::vector(table.changed().begin(), table.changed().end()), (std::vector<BlockId>{9}));
+  table.replace(1, 5);
+  EXPECT_EQ(std::vector(table.changed().begin(), table.changed().end()), (std::vector<BlockId>{5, 9}));
+  table.mark_sent();
+  EXPECT_EQ(table.pop_back(), 9);
+  table.push_back(4);
+  EXPECT_EQ(table.first_changed(), 2);
+  table.mark_all_changed();
+  EXPECT_EQ(table.first_changed(), 0);
+}
+
+TEST(BlockTable, keeps_logical_indices_when_its_oldest_blocks_are_given_up) {
+  BlockTable table;
+  for (const BlockId block : {7, 8, 9}) table.push_back(block);
+  EXPECT_EQ(table.drop_first(), 7);
+  EXPECT_EQ(table.size(), 3);
+  EXPECT_EQ(table.num_owned(), 2);
+  EXPECT_EQ(table[2], 9);
+  EXPECT_EQ(table.owned().front(), 8);
+}
+
+TEST(BlockLayout, sees_every_position_of_the_window_and_no_block_before_it) {
+  for (int block_size = 1; block_size <= 5; ++block_size) {
+    for (int window = 1; window <= 12; ++window) {
+      const BlockLayout layout{block_size, window};
+      for (int position = 0; position < 40; ++position) {
+        const int oldest_seen = std::max(0, position - window + 1);
+        EXPECT_EQ(layout.first_visible_block(position), oldest_seen / block_size);
+        // A sequence that decodes owns what the window and its new token lie in, and never more than it says.
+        const int owned = position / block_size - layout.first_visible_block(position) + 1;
+        EXPECT_LE(owned, (window + block_size - 1) / block_size + 1);
+        for (int num_new = 1; num_new <= 9; ++num_new) {
+          const int end = layout.blocks_for(position + num_new);
+          EXPECT_LE(end - layout.first_visible_block(position), layout.peak_blocks(position + num_new, num_new));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::memory

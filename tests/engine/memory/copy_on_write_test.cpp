@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+/// Group 1 with 6 computed tokens, forked once: sequences 1 and 2 share a full block and a half full one.
+class CopyOnWrite : public testing::Test {
+ protected:
+  void SetUp() override {
+    planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+    const auto planned = planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).confirm(1, 6));
+    ASSERT_EQ(planned.plan.memory.allocated_slots, 8) << "a fork takes no blocks";
+  }
+
+  Planning planning_{small_pool(8, 4)};
+};
+
+TEST_F(CopyOnWrite, copies_the_shared_block_for_the_first_writer_and_leaves_it_to_the_last) {
+  const auto shared = planning_.table(1);
+  const auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.copies[0].from, shared[1]);
+  EXPECT_EQ(planned.cache_plan.copies[0].to, planning_.table(1)[1]);
+  EXPECT_EQ(planning_.table(1)[0], shared[0]);
+  EXPECT_EQ(planning_.table(2), shared);
+  EXPECT_TRUE(planned.plan.has_cache_plan);
+}
+
+TEST_F(CopyOnWrite, sends_the_changed_entries_to_the_writer_and_the_whole_table_to_the_child) {
+  const auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  ASSERT_EQ(planned.plan.table_deltas.size(), 2U);
+  EXPECT_EQ(planned.plan.table_deltas[0].sequence, 1U);
+  EXPECT_EQ(planned.plan.table_deltas[0].first_block, 1);
+  EXPECT_EQ(planned.plan.table_deltas[0].blocks.count, 1);
+  EXPECT_EQ(planned.plan.table_deltas[1].sequence, 2U);
+  EXPECT_EQ(planned.plan.table_deltas[1].first_block, 0);
+  EXPECT_EQ(planned.plan.table_deltas[1].blocks.count, 2);
+  const auto next = planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
+  EXPECT_TRUE(next.plan.table_deltas.empty());
+  EXPECT_TRUE(next.cache_plan.empty());
+}
+
+TEST_F(CopyOnWrite, writes_in_place_once_the_other_owner_is_gone) {
+  const auto planned = planning_.plan(planning_.step().release(1).run(1, {{2, 6, 1, 0}}));
+  EXPECT_TRUE(planned.cache_plan.empty());
+  EXPECT_EQ(planned.plan.memory.allocated_slots, 8);
+}
+
+TEST_F(CopyOnWrite, takes_a_new_block_without_a_copy_where_nothing_is_computed_yet) {
+  planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  planning_.plan(
+      planning_.step().sample(1, 7).sample(2, 70).confirm(1, 7).confirm(2, 7).run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
+  // The step in flight writes position 8 of sequence 1 in a block of its own; the child starts there afresh.
+  planning_.plan(planning_.step().sample(1, 8).confirm(1, 8).run(1, {{1, 8, 1, 0}}));
+  planning_.plan(planning_.step().fork_from(1, 3).sample(3, 80));
+  const auto planned = planning_.plan(planning_.step().run(1, {{3, 8, 1, 0}}));
+  EXPECT_TRUE(planned.cache_plan.copies.empty());
+  EXPECT_NE(planning_.table(3)[2], planning_.table(1)[2]);
+}
+
+TEST_F(CopyOnWrite, never_writes_into_a_block_that_others_can_find) {
+  planning_.plan(planning_.step().run(1, {{1, 6, 2, 0}}));
+  // Child 4 knows 7 tokens; then the parent fills and confirms the block that both still share, and goes.
+  const auto shared = planning_.table(1);
+  planning_.plan(planning_.step().fork_from(1, 4).sample(4, 70).sample(1, 7).confirm(1, 8));
+  const auto planned = planning_.plan(planning_.step().release(1).release(2).run(1, {{4, 7, 1, 0}}));
+  ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.copies[0].from, shared[1]);
+  EXPECT_EQ(planned.plan.memory.device_blocks_cached, 1) << "the original stays findable";
+}
+
+TEST_F(CopyOnWrite, counts_exactly_the_blocks_that_a_group_of_many_writers_lacks) {
+  // 2 blocks are shared by 6 sequences: 5 copies, 7 blocks in all, and 8 there are.
+  Step forks = planning_.step();
+  for (SequenceId child = 3; child <= 6; ++child) forks.fork_from(1, child);
+  planning_.plan(forks);
+  const auto planned = planning_.plan(
+      planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}, {3, 6, 1, 0}, {4, 6, 1, 0}, {5, 6, 1, 0}, {6, 6, 1, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.cache_plan.copies.size(), 5U);
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 1);
+}
+
+}  // namespace
+}  // namespace pagoda::memory

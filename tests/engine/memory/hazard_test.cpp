@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+// Every step here is planned while the one before it is still in flight.
+
+TEST(Hazards, a_swap_out_waits_for_the_step_in_flight_that_writes_its_blocks) {
+  Planning planning(small_pool(4));
+  planning.plan(planning.step().admit_group(1, count_from(0, 4)).admit_group(2, count_from(50, 7)));  // step 1
+  planning.plan(planning.step().wait_for(0).run(1, {{1, 4, 1, 0}}).run(2, {{2, 7, 1, 0}}));           // step 2
+  const auto planned = planning.plan(                                                                 // step 3
+      planning.step().wait_for(1).run(1, {{1, 5, 4, 0}}).run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
+  ASSERT_EQ(planned.cache_plan.swap_out.size(), 2U);
+  for (const BlockMove& move : planned.cache_plan.swap_out) EXPECT_EQ(move.last_touched_step, 2U);
+}
+
+TEST(Hazards, a_move_waits_for_nothing_when_all_steps_that_touched_its_blocks_have_passed) {
+  Planning planning(small_pool(4));
+  planning.plan(planning.step().admit_group(1, count_from(0, 4)).admit_group(2, count_from(50, 8)));
+  planning.plan(planning.step().run(1, {{1, 4, 1, 0}}));
+  const auto planned = planning.plan(  // step 3: step 2 is in flight, but group 2 is not in it
+      planning.step().wait_for(1).run(1, {{1, 5, 4, 0}}).run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
+  ASSERT_EQ(planned.cache_plan.swap_out.size(), 2U);
+  for (const BlockMove& move : planned.cache_plan.swap_out) EXPECT_EQ(move.last_touched_step, 0U);
+}
+
+TEST(Hazards, a_copy_into_a_freed_block_waits_for_the_last_step_of_its_former_owner) {
+  Planning planning(small_pool(3, 0));
+  planning.plan(planning.step().admit_group(1, {1, 2}).admit_group(2, count_from(50, 5)));               // step 1
+  planning.plan(planning.step().wait_for(0).run(2, {{2, 5, 1, 0}}));                                     // step 2
+  planning.plan(planning.step().wait_for(1).fork_from(1, 3).sample(1, 3).sample(3, 4).release(2));       // step 3
+  const auto planned = planning.plan(planning.step().wait_for(1).run(1, {{1, 2, 1, 0}, {3, 2, 1, 0}}));  // step 4
+  ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.copies[0].last_touched_step, 2U);
+}
+
+TEST(Hazards, a_copy_waits_for_the_step_in_flight_that_writes_what_it_copies) {
+  Planning planning(small_pool());
+  planning.plan(planning.step().admit_group(1, {1, 2}));  // step 1
+  const auto planned = planning.plan(                     // step 2
+      planning.step().wait_for(0).fork_from(1, 3).sample(3, 4).run(1, {{1, 2, 1, 0}, {3, 2, 1, 0}}));
+  ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.copies[0].last_touched_step, 1U);
+}
+
+TEST(Hazards, host_blocks_remember_their_last_move) {
+  Planning planning(small_pool(2, 1));
+  planning.plan(planning.step().admit_group(1, {1, 2}).admit_group(2, {3, 4}));  // step 1
+  planning.plan(planning.step().wait_for(1).run(1, {{1, 2, 3, 0}}).run(2, {{2, 2, 1, 0}}, PreemptionMode::swap));  // 2
+  const auto in = planning.plan(planning.step().wait_for(1).release(1).swap_in(2, {{2, 2, 1, 0}}));  // step 3
+  ASSERT_EQ(in.cache_plan.swap_in.size(), 1U);
+  EXPECT_EQ(in.cache_plan.swap_in[0].last_touched_step, 2U);
+  planning.plan(planning.step().wait_for(1).admit_group(4, {7}));  // step 4
+  const auto out = planning.plan(                                  // step 5
+      planning.step().wait_for(1).run(4, {{4, 1, 4, 0}}).run(2, {{2, 3, 1, 0}}, PreemptionMode::swap));
+  ASSERT_EQ(out.cache_plan.swap_out.size(), 1U);
+  EXPECT_EQ(out.cache_plan.swap_out[0].last_touched_step, 3U);
+}
+
+TEST(Hazards, a_swap_out_waits_for_the_swap_in_that_read_its_host_block_before) {
+  Planning planning(small_pool(3, 1));
+  planning.plan(planning.step().admit_group(1, {1}).admit_group(2, {2}).admit_group(3, {3}));  // step 1
+  planning.plan(                                                                               // step 2
+      planning.step().run(1, {{1, 1, 4, 0}}).run(3, {{3, 1, 1, 0}}, PreemptionMode::swap));
+  planning.plan(planning.step().release(1).swap_in(3, {{3, 1, 1, 0}}));  // step 3
+  const auto planned = planning.plan(                                    // step 4, 3 is in flight
+      planning.step().wait_for(2).run(3, {{3, 2, 7, 0}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
+  ASSERT_EQ(planned.cache_plan.swap_out.size(), 1U);
+  EXPECT_EQ(planned.cache_plan.swap_out[0].last_touched_step, 3U) << "group 2 itself last ran in step 1";
+}
+
+TEST(Hazards, a_cached_block_that_is_the_source_of_a_copy_is_not_swapped_over_in_the_same_plan) {
+  Planning planning(small_pool(3, 2));
+  // Group 2 goes to the host; of group 1 a child is left whose last block is full, cached, and only its own.
+  planning.plan(planning.step().admit_group(1, count_from(0, 7)).admit_group(2, {50}));
+  planning.plan(planning.step().run(1, {{1, 7, 1, 4}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
+  planning.plan(planning.step().fork_from(1, 3).sample(3, 70).sample(1, 7).confirm(1, 8));
+  auto planned = planning.plan(planning.step().release(1).run(1, {{3, 7, 1, 0}}).swap_in(2, {{2, 1, 1, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled)
+      << "in place of lookahead slots it does not ask for now";
+  ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
+  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later) << "the swap-in would run before the copy";
+  planned = planning.plan(planning.step().run(1, {{3, 8, 1, 0}}).swap_in(2, {{2, 1, 1, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+}
+
+}  // namespace
+}  // namespace pagoda::memory

@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+/// Groups 1, 2 and 3 with 8 tokens each fill a pool of 6 blocks.
+class Preemption : public testing::Test {
+ protected:
+  void fill_pool() {
+    const auto planned = planning_.plan(planning_.step()
+                                            .admit_group(1, count_from(0, 8))
+                                            .admit_group(2, count_from(100, 8))
+                                            .admit_group(3, count_from(200, 8)));
+    ASSERT_EQ(planned.plan.memory.device_blocks_free, 0);
+  }
+
+  Step decode(PreemptionMode mode) {
+    return planning_.step().run(1, {{1, 8, 1, 0}}, mode).run(2, {{2, 8, 1, 0}}, mode).run(3, {{3, 8, 1, 0}}, mode);
+  }
+
+  Planning planning_{small_pool(6, 2)};
+};
+
+TEST_F(Preemption, takes_victims_from_the_back) {
+  fill_pool();
+  const auto planned = planning_.plan(decode(PreemptionMode::recompute));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[2], RunningOutcome::preempted_recompute);
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 0);
+}
+
+TEST_F(Preemption, makes_a_group_give_way_itself_when_nobody_behind_it_is_left) {
+  fill_pool();
+  planning_.plan(decode(PreemptionMode::recompute));
+  // 1 and 2 own 3 blocks each. Group 1 stays within its blocks; 2 wants 5 tokens more.
+  const auto planned = planning_.plan(planning_.step().run(1, {{1, 9, 1, 0}}).run(2, {{2, 9, 5, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);
+  EXPECT_EQ(planning_.num_owned(), 3);
+}
+
+TEST_F(Preemption, moves_a_swapped_victim_to_the_host) {
+  fill_pool();
+  const auto table = planning_.table(3);
+  const auto planned = planning_.plan(decode(PreemptionMode::swap));
+  EXPECT_EQ(planned.plan.running[2], RunningOutcome::preempted_swap);
+  EXPECT_TRUE(planned.plan.has_cache_plan);
+  ASSERT_EQ(planned.cache_plan.swap_out.size(), 2U);
+  EXPECT_EQ(planned.cache_plan.swap_out[0].from, table[0]);
+  EXPECT_EQ(planned.cache_plan.swap_out[1].from, table[1]);
+  EXPECT_NE(planned.cache_plan.swap_out[0].to, planned.cache_plan.swap_out[1].to);
+  EXPECT_EQ(planned.plan.memory.host_blocks_free, 0);
+}
+
+TEST_F(Preemption, recomputes_when_the_host_pool_is_full) {
+  fill_pool();
+  planning_.plan(decode(PreemptionMode::swap));
+  const auto planned = planning_.plan(
+      planning_.step().run(1, {{1, 9, 4, 0}}, PreemptionMode::swap).run(2, {{2, 9, 1, 0}}, PreemptionMode::swap));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);
+  EXPECT_TRUE(planned.cache_plan.empty());
+}
+
+TEST_F(Preemption, spares_the_others_when_a_group_is_too_large_for_the_whole_pool) {
+  fill_pool();
+  const auto planned =
+      planning_.plan(planning_.step().run(1, {{1, 8, 17, 0}}).run(2, {{2, 8, 1, 0}}).run(3, {{3, 8, 1, 0}}));
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::never);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[2], RunningOutcome::scheduled);
+}
+
+TEST_F(Preemption, skips_groups_beyond_the_token_budget_and_keeps_their_blocks) {
+  fill_pool();
+  Step step = planning_.step().run(1, {{1, 7, 1, 0}}).run(2, {{2, 4, 3, 0}}).run(3, {{3, 7, 1, 0}});
+  step.token_budget = 2;
+  const auto planned = planning_.plan(step);
+  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.plan.running[1], RunningOutcome::skipped);
+  EXPECT_EQ(planned.plan.running[2], RunningOutcome::scheduled);
+  EXPECT_EQ(planning_.num_owned(), 6);
+}
+
+TEST_F(Preemption, passes_over_results_and_releases_of_groups_that_were_recomputed_meanwhile) {
+  fill_pool();
+  planning_.plan(decode(PreemptionMode::recompute));
+  const auto planned =
+      planning_.plan(planning_.step().fork_from(3, 30).sample(3, 9).confirm(3, 8).release(3).release(30).release(77));
+  EXPECT_EQ(planned.plan.memory.device_blocks_free, 0);
+  EXPECT_EQ(planning_.num_owned(), 6);
+}
+
+TEST_F(Preemption, gives_lookahead_slots_and_takes_them_into_account) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 7)));
+  planning_.plan(planning_.step().run(1, {{1, 7, 1, 5}}));
+  EXPECT_EQ(planning_.table(1).size(), 4U);
+  EXPECT_EQ(planning_.stats().used_slots, 8);
+  EXPECT_EQ(planning_.stats().allocated_slots, 16);
+}
+
+}  // namespace
+}  // namespace pagoda::memory

@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+class PrefixSharing : public testing::Test {
+ protected:
+  /// Group 1 with tokens 0, 1, ... computed.
+  void compute_prompt(std::int32_t length) {
+    planning_.plan(planning_.step().admit_group(1, count_from(0, length)));
+    planning_.plan(planning_.step().confirm(1, length));
+  }
+  std::int32_t cached_tokens(AdmissionCandidate candidate) {
+    Step step = planning_.step();
+    candidate.group = candidate.sequence = next_id_++;
+    step.waiting.push_back(candidate);
+    const std::int32_t cached = planning_.plan(step).plan.waiting[0].num_cached_tokens;
+    planning_.plan(planning_.step().release(candidate.sequence));
+    return cached;
+  }
+  static AdmissionCandidate prompt(TokenIds tokens) {
+    Step step;
+    return step.offer(0, std::move(tokens));
+  }
+
+  Planning planning_{small_pool(16)};
+  SequenceId next_id_ = 100;
+};
+
+TEST_F(PrefixSharing, shares_the_full_blocks_that_two_prompts_have_in_common) {
+  compute_prompt(10);
+  TokenIds tokens = count_from(0, 9);
+  tokens.push_back(99);
+  const auto planned = planning_.plan(planning_.step().admit_group(2, tokens));
+  EXPECT_EQ(planned.plan.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 2);
+  EXPECT_EQ(planning_.table(2)[0], planning_.table(1)[0]);
+  EXPECT_EQ(planning_.table(2)[1], planning_.table(1)[1]);
+  EXPECT_NE(planning_.table(2)[2], planning_.table(1)[2]);
+  EXPECT_EQ(planned.plan.memory.prefix_cache_hits, 8);
+  EXPECT_EQ(planned.plan.memory.prefix_cache_queries, 20);
+}
+
+TEST_F(PrefixSharing, shares_nothing_before_the_step_that_computes_it_has_succeeded) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 12)));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 0);
+  planning_.plan(planning_.step().confirm(1, 7));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 4);
+}
+
+TEST_F(PrefixSharing, never_shares_blocks_of_a_step_that_failed) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 12)));
+  planning_.plan(planning_.step().release(1));
+  EXPECT_EQ(planning_.stats().device_blocks_cached, 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 0);
+}
+
+TEST_F(PrefixSharing, always_leaves_the_last_token_to_compute) {
+  compute_prompt(8);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 8))), 4);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
+}
+
+TEST_F(PrefixSharing, tells_apart_salts_and_adapters) {
+  compute_prompt(8);
+  AdmissionCandidate salted = prompt(count_from(0, 9));
+  salted.cache_salt = "tenant";
+  EXPECT_EQ(cached_tokens(salted), 0);
+  AdmissionCandidate adapted = prompt(count_from(0, 9));
+  adapted.adapter = 1;
+  EXPECT_EQ(cached_tokens(adapted), 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
+}
+
+TEST_F(PrefixSharing, computes_every_token_of_a_group_that_asks_for_it) {
+  compute_prompt(8);
+  AdmissionCandidate candidate = prompt(count_from(0, 9));
+  candidate.use_prefix_cache = false;
+  EXPECT_EQ(cached_tokens(candidate), 0);
+}
+
+TEST_F(PrefixSharing, finds_generated_tokens_too) {
+  compute_prompt(6);
+  planning_.plan(planning_.step().sample(1, 6).run(1, {{1, 6, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 7).confirm(1, 7).run(1, {{1, 7, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 8).confirm(1, 8));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
+}
+
+TEST_F(PrefixSharing, waits_with_a_block_until_its_tokens_are_known) {
+  compute_prompt(7);
+  planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
+  planning_.plan(planning_.step().confirm(1, 8));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 4);
+  planning_.plan(planning_.step().sample(1, 7).confirm(1, 8));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
+}
+
+TEST_F(PrefixSharing, takes_nothing_of_a_child_for_computed_that_only_its_parent_has_computed) {
+  compute_prompt(7);
+  planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
+  planning_.plan(planning_.step().confirm(1, 8));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 7).sample(2, 70).confirm(2, 7));
+  TokenIds of_child = count_from(0, 7);
+  of_child.insert(of_child.end(), {70, 71});
+  EXPECT_EQ(cached_tokens(prompt(of_child)), 4);
+}
+
+TEST_F(PrefixSharing, keeps_the_blocks_of_finished_sequences_until_others_need_them) {
+  compute_prompt(12);
+  planning_.plan(planning_.step().release(1));
+  EXPECT_EQ(planning_.stats().device_blocks_cached, 3);
+  EXPECT_EQ(planning_.stats().device_blocks_free, 13);
+  // 14 blocks: the free ones, and of the cached chain its tail.
+  planning_.plan(planning_.step().admit_group(2, count_from(500, 14 * 4)));
+  EXPECT_EQ(planning_.stats().device_blocks_cached, 2);
+  planning_.plan(planning_.step().release(2));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 13))), 8);
+}
+
+TEST_F(PrefixSharing, evicts_the_chain_used_longest_ago_first) {
+  compute_prompt(8);
+  planning_.plan(planning_.step().admit_group(2, count_from(100, 8)));
+  planning_.plan(planning_.step().confirm(2, 8).release(1));
+  planning_.plan(planning_.step().release(2));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8) << "used again: now the younger of the two";
+  planning_.plan(planning_.step().admit_group(3, count_from(500, 14 * 4)));
+  planning_.plan(planning_.step().release(3));
+  EXPECT_EQ(cached_tokens(prompt(count_from(100, 9))), 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
+}
+
+TEST_F(PrefixSharing, counts_a_hit_on_evictable_blocks_as_taking_them) {
+  compute_prompt(8);
+  planning_.plan(planning_.step().release(1));
+  planning_.plan(planning_.step().admit_group(2, count_from(500, 12 * 4)));
+  EXPECT_EQ(planning_.stats().device_blocks_free + planning_.stats().device_blocks_cached, 4);
+  // 2 cached and 3 new blocks: one too many.
+  TokenIds tokens = count_from(0, 20);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).plan.waiting[0].status, AllocStatus::later);
+  tokens.resize(16);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).plan.waiting[0].num_cached_tokens, 8);
+}
+
+TEST(PrefixSharingOff, finds_and_keeps_nothing) {
+  BlockSpaceConfig config = small_pool();
+  config.enable_prefix_caching = false;
+  Planning planning(config);
+  planning.plan(planning.step().admit_group(1, count_from(0, 8)));
+  planning.plan(planning.step().confirm(1, 8));
+  EXPECT_EQ(planning.plan(planning.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 0);
+  planning.plan(planning.step().release(1).release(2));
+  EXPECT_EQ(planning.stats().device_blocks_free, 10);
+}
+
+}  // namespace
+}  // namespace pagoda::memory

@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include "tests/engine/memory/planning.hpp"
+
+namespace pagoda::memory {
+namespace {
+
+/// Group 9 runs before group 1 and wants the whole pool, so group 1 goes out.
+class Swap : public testing::Test {
+ protected:
+  PlannedStep push_out(std::initializer_list<SequenceNeed> needs_of_group_1) {
+    planning_.plan(planning_.step().admit_group(9, {900}));
+    return planning_.plan(
+        planning_.step().run(9, {{9, 1, 27, 0}}, PreemptionMode::swap).run(1, needs_of_group_1, PreemptionMode::swap));
+  }
+
+  Planning planning_{small_pool(8, 4)};
+};
+
+TEST_F(Swap, brings_a_group_back_with_the_blocks_its_step_needs) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  const auto out = push_out({{1, 8, 1, 0}});
+  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  ASSERT_EQ(in.cache_plan.swap_in.size(), 2U);
+  EXPECT_EQ(in.cache_plan.swap_in[0].from, out.cache_plan.swap_out[0].to);
+  EXPECT_EQ(in.cache_plan.swap_in[1].from, out.cache_plan.swap_out[1].to);
+  ASSERT_EQ(in.plan.table_deltas.size(), 1U);
+  EXPECT_EQ(in.plan.table_deltas[0].first_block, 0);
+  EXPECT_EQ(in.plan.table_deltas[0].blocks.count, 3);
+  EXPECT_EQ(planning_.table(1)[0], in.cache_plan.swap_in[0].to);
+  EXPECT_EQ(in.plan.memory.host_blocks_free, 4);
+}
+
+TEST_F(Swap, moves_a_shared_block_once_and_keeps_it_shared) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
+  const auto out = push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
+  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
+  EXPECT_EQ(out.plan.memory.host_blocks_free, 2);
+  const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.cache_plan.swap_in.size(), 2U);
+  ASSERT_EQ(in.cache_plan.copies.size(), 1U) << "both write, so one of them into a copy";
+  EXPECT_EQ(in.cache_plan.copies[0].from, in.cache_plan.swap_in[1].to);
+  EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
+}
+
+TEST_F(Swap, leaves_lookahead_slots_behind) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  planning_.plan(planning_.step().run(1, {{1, 6, 1, 8}}));
+  EXPECT_EQ(planning_.table(1).size(), 4U);
+  EXPECT_EQ(push_out({{1, 7, 1, 0}}).cache_plan.swap_out.size(), 2U);
+}
+
+TEST_F(Swap, keeps_waiting_groups_out_until_swapped_ones_are_back) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  push_out({{1, 8, 1, 0}});
+  const auto planned = planning_.plan(planning_.step().swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}));
+  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
+}
+
+TEST_F(Swap, says_never_when_a_group_has_outgrown_the_pool_and_goes_on) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  push_out({{1, 8, 1, 0}});
+  const auto planned = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 25, 0}}).admit_group(3, {1}));
+  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::never);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
+}
+
+TEST_F(Swap, forgets_a_swapped_group_that_is_aborted) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
+  push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
+  EXPECT_EQ(planning_.plan(planning_.step().release(2)).plan.memory.host_blocks_free, 2);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
+}
+
+TEST_F(Swap, forks_and_hears_of_tokens_while_a_group_is_out) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  push_out({{1, 6, 1, 0}});
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).confirm(1, 6));
+  const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
+  EXPECT_EQ(in.cache_plan.swap_in.size(), 2U);
+  EXPECT_EQ(in.cache_plan.copies.size(), 1U);
+}
+
+TEST_F(Swap, makes_blocks_findable_again_after_they_came_back) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  planning_.plan(planning_.step().confirm(1, 8));
+  push_out({{1, 8, 1, 0}});
+  planning_.plan(planning_.step().release(9).admit_group(5, count_from(500, 32)));  // evicts the old blocks
+  planning_.plan(planning_.step().release(5).swap_in(1, {{1, 8, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 8).confirm(1, 9));
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 8);
+}
+
+}  // namespace
+}  // namespace pagoda::memory
