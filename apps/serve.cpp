@@ -68,13 +68,8 @@ class ServiceLoop {
     signals_.async_wait([this](const boost::system::error_code& error, int signal) {
       if (!error) begin_drain(signal);
     });
-    system_.spawn([this, loop = loop_, supervisor = engine_.supervisor](caf::event_based_actor* self) -> caf::behavior {
-      self->monitor(supervisor);
-      self->set_down_handler([this, self, loop](const caf::down_msg&) {
-        boost::asio::post(*loop, [this] { on_engine_down(); });
-        self->quit();
-      });
-      return {[](caf::unit_t) {}};
+    actors::when_ended(engine_.supervisor, [this, loop = loop_] {
+      boost::asio::post(*loop, [this] { on_engine_down(); });
     });
     loop_->run();
     return exit_code_;
@@ -95,9 +90,10 @@ class ServiceLoop {
           finish(code);
         });
       };
-      self->request(router, caf::infinite, actors::Drain{timeout_ms})
-          .then([report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
-                [report](const caf::error&) { report(0, kExitFailure); });
+      actors::request(
+          self, router, actors::Drain{timeout_ms},
+          [report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
+          [report](caf::error&) { report(0, kExitFailure); });
     });
     deadline_.expires_after(drain_timeout_ + kDrainAnswerGrace);
     deadline_.async_wait([this](const boost::system::error_code& error) {

@@ -38,11 +38,13 @@ namespace {
 using namespace actors;
 
 struct BridgeState {
-  explicit BridgeState(BridgeActor::pointer self_ptr) : self(self_ptr) {}
+  BridgeState() {}
 
-  BridgeActor::pointer self;
+  BridgeActor::pointer self = nullptr;
   RequestRouterActor router;
   std::shared_ptr<Outbox> outbox;
+
+  static Error engine_gone() { return {ErrorCode::internal, "the engine does not answer", {}, -1}; }
 
   SinkActor sink() const { return caf::actor_cast<SinkActor>(self); }
 
@@ -55,33 +57,29 @@ struct BridgeState {
   /// Asks the router; `write(line, answer)` makes the answer's line.
   template <class Answer, class Question, class Write>
   void ask(const ClientId& id, Question question, Write write) {
-    self->request(router, caf::infinite, std::move(question))
-        .then(
-            [this, write](const Answer& answer) {
-              ReplyLine reply;
-              write(reply.line, answer);
-              outbox->push(std::move(reply));
-            },
-            [this, id](const caf::error&) {
-              reply_error(id, {ErrorCode::internal, "the engine does not answer", {}, -1});
-            });
+    request(
+        self, router, std::move(question),
+        [this, write](const Answer& answer) {
+          ReplyLine reply;
+          write(reply.line, answer);
+          outbox->push(std::move(reply));
+        },
+        [this, id](caf::error&) { reply_error(id, engine_gone()); });
   }
 
   void run(std::uint64_t tag, const GenerateOp& op) {
-    self->request(router, caf::infinite, SubmitRequest{op.request, sink(), tag})
-        .then(
-            [this, tag](const SubmitReply& reply) {
-              if (!reply.ticket) outbox->push(Refused{tag, reply.ticket.error()});
-            },
-            [this, tag](const caf::error&) {
-              outbox->push(Refused{tag, {ErrorCode::internal, "the engine does not answer", {}, -1}});
-            });
+    request(
+        self, router, SubmitRequest{op.request, sink(), tag},
+        [this, tag](const SubmitReply& reply) {
+          if (!reply.ticket) outbox->push(Refused{tag, reply.ticket.error()});
+        },
+        [this, tag](caf::error&) { outbox->push(Refused{tag, engine_gone()}); });
   }
 
   // Found or not, the request's terminal output is the answer: it is live here, so its end is still to come.
   void run(std::uint64_t tag, const CancelOp&) {
-    self->request(router, caf::infinite, CancelRequest{sink(), tag})
-        .then([](const CancelReply&) {}, [](const caf::error&) {});
+    request(
+        self, router, CancelRequest{sink(), tag}, [](const CancelReply&) {}, [](caf::error&) {});
   }
 
   void run(std::uint64_t, const TokenizeOp& op) {
@@ -116,28 +114,26 @@ struct BridgeState {
                      [id = op.id](std::string& line, const EngineStats& stats) { append_stats(line, id, stats); });
   }
 };
-static_assert(!std::is_aggregate_v<BridgeState>);
 
 template <class Op>
 constexpr bool kIsForRouter = !std::is_same_v<Op, PingOp> && !std::is_same_v<Op, AuthOp>;
 
-BridgeActor::behavior_type bridge(BridgeActor::stateful_pointer<BridgeState> self, RequestRouterActor router,
-                                  std::shared_ptr<Outbox> outbox) {
-  auto& state = self->state;
-  state.router = std::move(router);
-  state.outbox = std::move(outbox);
-  self->monitor(state.router);
-  self->set_down_handler([self](const caf::down_msg&) { self->state.outbox->push(RouterGone{}); });
+BridgeActor::behavior_type bridge(BridgeActor::stateful_pointer<BridgeState> self, const RequestRouterActor& router,
+                                  const std::shared_ptr<Outbox>& outbox) {
+  auto& state = state_of(self);
+  state.self = self;
+  state.router = router;
+  state.outbox = outbox;
   return {
-      [self](OutputBatch& batch) { self->state.outbox->push(std::move(batch)); },
+      [self](OutputBatch& batch) { state_of(self).outbox->push(std::move(batch)); },
       [self](const RunOp& run) {
         std::visit(
             [&](const auto& op) {
-              if constexpr (kIsForRouter<std::decay_t<decltype(op)>>) self->state.run(run.tag, op);
+              if constexpr (kIsForRouter<std::decay_t<decltype(op)>>) state_of(self).run(run.tag, op);
             },
             run.message);
       },
-      [self](const Flush&) { self->state.outbox->push(FlushMark{}); },
+      [self](const Flush&) { state_of(self).outbox->push(FlushMark{}); },
   };
 }
 

@@ -35,7 +35,7 @@ struct ReplyLine {
   std::string line;
 };
 struct FlushMark {};
-/// Bridge -> connection: the engine is gone; no live request will get an output any more.
+/// The engine has ended: no live request will get an output any more.
 struct RouterGone {};
 
 using BridgeEvent = std::variant<OutputBatch, Refused, ReplyLine, FlushMark, RouterGone>;

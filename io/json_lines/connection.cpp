@@ -147,7 +147,7 @@ void Connection::run(AuthOp& op) {
 }
 
 void Connection::tell_bridge(std::uint64_t tag, ClientMessage message) {
-  caf::anon_send(bridge_, RunOp{tag, std::move(message)});
+  actors::send_anonymously(bridge_, RunOp{tag, std::move(message)});
 }
 
 void Connection::refuse(const ClientId& id, ErrorCode code, std::string message, std::string param,
@@ -199,10 +199,12 @@ void Connection::on_event(ReplyLine& reply) {
 
 void Connection::on_event(FlushMark&) { begin_close(); }
 
-void Connection::on_event(RouterGone&) {
+void Connection::on_engine_gone() {
+  if (closed_) return;
   for (const auto& [tag, live] : live_) refuse(live.id, ErrorCode::internal, "the engine has stopped");
   live_.clear();
   tags_.clear();
+  pump();
 }
 
 void Connection::forget(std::uint64_t tag) {
@@ -236,7 +238,7 @@ void Connection::on_written(const error_code& error) {
 }
 
 void Connection::flush_and_close() {
-  if (!closed_) caf::anon_send(bridge_, Flush{});
+  if (!closed_) actors::send_anonymously(bridge_, Flush{});
 }
 
 void Connection::begin_close() {

@@ -43,6 +43,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Sends everything that the engine has for this client up to now, then ends the connection.
   void flush_and_close();
 
+  /// No live request will get an output any more: each gets an error.
+  void on_engine_gone();
+
   /// Ends it at once; its live requests are aborted.
   void close_now();
 
@@ -79,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_event(Refused& refused);
   void on_event(ReplyLine& reply);
   void on_event(FlushMark&);
-  void on_event(RouterGone&);
+  void on_event(RouterGone&) { on_engine_gone(); }
   void forget(std::uint64_t tag);
 
   // Output and the end.

@@ -76,6 +76,11 @@ class Server::State {
 
   void run() {
     accept();
+    engine_watch = std::make_shared<Outbox>(io, [this](std::vector<BridgeEvent>&) {
+      const auto all = connections;  // one that has nothing left to send goes from the table
+      for (const auto& [key, connection] : all) connection->on_engine_gone();
+    });
+    actors::when_ended(context.router, [watch = engine_watch] { watch->push(RouterGone{}); });
     thread = std::thread([this] { io.run(); });
   }
 
@@ -123,6 +128,7 @@ class Server::State {
 
   void end_connections(std::chrono::milliseconds grace) {
     stop_accepting();
+    engine_watch->close();
     ending = true;
     if (connections.empty()) return io.stop();
     const auto all = connections;
@@ -145,6 +151,7 @@ class Server::State {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
   ConnectionContext context;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;  ///< I/O thread
+  std::shared_ptr<Outbox> engine_watch;
   bool ending = false;                                                      ///< I/O thread
   std::atomic<std::size_t> num_connections{0};
   std::uint16_t port = 0;

@@ -29,7 +29,7 @@ struct RefusedCase {
   std::string line;
   ErrorCode code = ErrorCode::invalid_request;
   ClientId id = "x";
-  std::string param;
+  std::string param = {};
 };
 
 std::string nested(std::size_t depth) {
@@ -153,7 +153,7 @@ TEST_P(RefusedLines, say_what_is_wrong_and_whose_they_are) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Protocol, RefusedLines, testing::ValuesIn(refused_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& wrong) { return wrong.param.name; });
 
 TEST(Protocol, a_line_without_op_is_a_generate_with_default_sampling) {
   const auto op = parsed<GenerateOp>(R"({"id":"x","prompt":"Once"})");

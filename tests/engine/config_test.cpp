@@ -1,0 +1,86 @@
+#include "engine/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace pagoda {
+namespace {
+
+EngineConfig good() {
+  EngineConfig config;
+  config.model = "m";
+  return config;
+}
+
+std::vector<std::string> wrong_keys(const EngineConfig& config) {
+  std::vector<std::string> keys;
+  for (const auto& problem : config.validate()) {
+    EXPECT_EQ(problem.code, ErrorCode::bad_config);
+    EXPECT_NE(problem.message.find(problem.param), std::string::npos);
+    keys.push_back(problem.param);
+  }
+  return keys;
+}
+
+TEST(EngineConfig, defaults_with_a_model_are_right) { EXPECT_TRUE(wrong_keys(good()).empty()); }
+
+TEST(EngineConfig, each_wrong_value_is_named) {
+  using Change = void (*)(EngineConfig&);
+  const std::vector<std::pair<std::string, Change>> cases{
+      {"model", [](EngineConfig& c) { c.model.clear(); }},
+      {"dtype", [](EngineConfig& c) { c.dtype = "int3"; }},
+      {"kv_cache_dtype", [](EngineConfig& c) { c.kv_cache_dtype = ""; }},
+      {"device", [](EngineConfig& c) { c.device = "tpu"; }},
+      {"cpu_isa", [](EngineConfig& c) { c.cpu_isa = "mmx"; }},
+      {"max_model_len", [](EngineConfig& c) { c.max_model_len = -1; }},
+      {"block_size", [](EngineConfig& c) { c.block_size = 0; }},
+      {"num_device_blocks", [](EngineConfig& c) { c.num_device_blocks = -1; }},
+      {"num_host_blocks", [](EngineConfig& c) { c.num_host_blocks = -2; }},
+      {"swap_space", [](EngineConfig& c) { c.swap_space = -0.5; }},
+      {"swap_space", [](EngineConfig& c) { c.swap_space = std::numeric_limits<double>::infinity(); }},
+      {"kv_cache_memory", [](EngineConfig& c) { c.kv_cache_memory = std::numeric_limits<double>::quiet_NaN(); }},
+      {"gpu_memory_utilization", [](EngineConfig& c) { c.gpu_memory_utilization = 0; }},
+      {"gpu_memory_utilization", [](EngineConfig& c) { c.gpu_memory_utilization = 1.01; }},
+      {"max_num_seqs", [](EngineConfig& c) { c.max_num_seqs = 0; }},
+      {"max_num_batched_tokens", [](EngineConfig& c) { c.max_num_batched_tokens = 255; }},
+      {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},
+      {"pipeline_depth", [](EngineConfig& c) { c.pipeline_depth = 3; }},
+      {"threads", [](EngineConfig& c) { c.threads = -1; }},
+      {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 2; }},
+      {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},
+      {"max_queued_requests", [](EngineConfig& c) { c.max_queued_requests = 0; }},
+      {"max_queued_prompt_tokens", [](EngineConfig& c) { c.max_queued_prompt_tokens = 0; }},
+      {"max_sequences", [](EngineConfig& c) { c.limits.max_sequences = 65; }},
+      {"max_logprobs", [](EngineConfig& c) { c.limits.max_logprobs = -1; }},
+      {"max_stop_strings", [](EngineConfig& c) { c.limits.max_stop_strings = 65; }},
+      {"max_stop_string_bytes", [](EngineConfig& c) { c.limits.max_stop_string_bytes = 0; }},
+      {"max_stop_token_ids", [](EngineConfig& c) { c.limits.max_stop_token_ids = 1025; }},
+      {"max_logit_bias", [](EngineConfig& c) { c.limits.max_logit_bias = 1025; }},
+  };
+  for (const auto& [key, change] : cases) {
+    auto config = good();
+    change(config);
+    EXPECT_EQ(wrong_keys(config), std::vector<std::string>{key});
+  }
+}
+
+TEST(EngineConfig, every_problem_is_returned_at_once) {
+  EngineConfig config;
+  config.block_size = -3;
+  config.pipeline_depth = 9;
+  EXPECT_EQ(wrong_keys(config).size(), 3U);
+}
+
+TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) {
+  auto config = good();
+  config.enable_chunked_prefill = false;
+  config.max_model_len = 4096;
+  EXPECT_EQ(wrong_keys(config), std::vector<std::string>{"max_num_batched_tokens"});
+  config.max_num_batched_tokens = 4096;
+  EXPECT_TRUE(wrong_keys(config).empty());
+}
+
+}  // namespace
+}  // namespace pagoda

@@ -1,0 +1,162 @@
+#include "tests/io/json_lines/fake_router.hpp"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace pagoda::json_lines {
+namespace {
+
+using namespace actors;
+
+constexpr std::size_t kFloodBytes = 64 << 10;
+
+struct FakeRouterState {
+  FakeRouterState() {}
+
+  struct Live {
+    SinkActor sink;
+    std::uint64_t tag = 0;
+    std::shared_ptr<const GenerateRequest> request;
+    std::int64_t next = 0;
+    std::string text;
+    TokenIds ids;
+  };
+
+  std::shared_ptr<FakeRouterCounts> counts;
+  std::map<RequestId, Live> live;
+  std::set<caf::actor_id> sinks;
+  RequestId last_id = 0;
+  bool draining = false;
+};
+
+using Self = RequestRouterActor::stateful_pointer<FakeRouterState>;
+
+RequestResult result_of(const FakeRouterState::Live& live, FinishReason reason) {
+  RequestResult result;
+  result.outputs.push_back({0, live.text, live.ids, reason, {}, std::nullopt, std::nullopt});
+  result.usage = {1, static_cast<std::int64_t>(live.ids.size()), 0};
+  return result;
+}
+
+void give(Self self, const FakeRouterState::Live& live, RequestOutput output) {
+  output.tag = live.tag;
+  OutputBatch batch;
+  batch.outputs.push_back(std::move(output));
+  send(self, live.sink, std::move(batch));
+}
+
+void end(Self self, RequestId id, RequestOutput output) {
+  auto& state = state_of(self);
+  give(self, state.live.at(id), std::move(output));
+  state.live.erase(id);
+  --state.counts->live;
+}
+
+void end_with(Self self, RequestId id, FinishReason reason) {
+  RequestOutput output;
+  output.done = result_of(state_of(self).live.at(id), reason);
+  end(self, id, std::move(output));
+}
+
+/// One token for the request, or its end. Every request waits for its turn in the mailbox, so many advance together.
+void advance(Self self, RequestId id) {
+  auto& state = state_of(self);
+  const auto found = state.live.find(id);
+  if (found == state.live.end()) return;
+  auto& live = found->second;
+  const auto& prompt = live.request->prompt.value_or("");
+  if (prompt == "fail") {
+    RequestOutput output;
+    output.error = Error{ErrorCode::internal, "made to fail", {}, -1};
+    return end(self, id, std::move(output));
+  }
+  if (live.next == live.request->sampling.max_tokens && prompt != "flood" && prompt != "hold") {
+    return end_with(self, id, FinishReason::length);
+  }
+  RequestOutput output;
+  const auto text = prompt == "flood" ? std::string(kFloodBytes, 'x') : "w" + std::to_string(live.next) + " ";
+  output.deltas.push_back({0, text, {static_cast<TokenId>(live.next)}, {}});
+  if (prompt != "flood") live.text += text;
+  live.ids.push_back(static_cast<TokenId>(live.next++));
+  if (live.request->stream) give(self, live, std::move(output));
+  if (prompt != "hold") send(self, caf::actor_cast<RequestRouterActor>(self), RequestClosed{id});
+}
+
+SubmitReply submit(Self self, const SubmitRequest& message) {
+  auto& state = state_of(self);
+  ++state.counts->submitted;
+  if (state.draining) return {fail(ErrorCode::shutting_down, "the engine is shutting down")};
+  if (message.request->prompt == "refuse") return {fail(ErrorCode::invalid_request, "refused", "prompt")};
+  const auto id = ++state.last_id;
+  state.live.emplace(id, FakeRouterState::Live{message.sink, message.tag, message.request, 0, {}, {}});
+  ++state.counts->live;
+  if (state.sinks.insert(message.sink.id()).second) {
+    const auto me = caf::actor_cast<caf::actor_addr>(self);
+    when_ended(message.sink, [me, sink = message.sink.address()] {
+      if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{sink});
+    });
+  }
+  send(self, caf::actor_cast<RequestRouterActor>(self), RequestClosed{id});
+  return {id};
+}
+
+RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<FakeRouterCounts>& counts) {
+  state_of(self).counts = counts;
+  return {
+      [self](const SubmitRequest& message) { return submit(self, message); },
+      [self](const CancelRequest& message) -> CancelReply {
+        auto& state = state_of(self);
+        for (const auto& [id, live] : state.live) {
+          if (live.sink == message.sink && live.tag == message.tag) {
+            ++state.counts->cancelled;
+            end_with(self, id, FinishReason::abort);
+            return {true};
+          }
+        }
+        return {false};
+      },
+      [self](const GetStats&) {
+        EngineStats stats;
+        stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
+        return stats;
+      },
+      [](const GetModelInfo&) {
+        ModelInfo info;
+        info.name = "fake";
+        return info;
+      },
+      [](const TokenizeRequest& message) -> TokenizeReply {
+        if (message.text.empty()) return {fail(ErrorCode::invalid_request, "nothing to tokenize", "text")};
+        return {TokenIds(message.text.begin(), message.text.end())};
+      },
+      [](const DetokenizeRequest& message) -> DetokenizeReply {
+        return {std::string(message.token_ids.begin(), message.token_ids.end())};
+      },
+      [self](const Drain&) -> Drained {
+        auto& state = state_of(self);
+        state.draining = true;
+        const auto aborted = static_cast<std::int64_t>(state.live.size());
+        while (!state.live.empty()) end_with(self, state.live.begin()->first, FinishReason::abort);
+        return {aborted};
+      },
+      [self](const SinkGone& message) {
+        auto& state = state_of(self);
+        ++state.counts->lost_sinks;
+        state.sinks.erase(message.sink.id());
+        std::erase_if(state.live, [&](const auto& entry) { return entry.second.sink.address() == message.sink; });
+        state.counts->live = static_cast<int>(state.live.size());
+      },
+      [](const DrainTimeout&) {},
+      [self](const RequestClosed& message) { advance(self, message.request); },
+  };
+}
+
+}  // namespace
+
+RequestRouterActor spawn_fake_router(caf::actor_system& system, std::shared_ptr<FakeRouterCounts> counts) {
+  return system.spawn(fake_router, std::move(counts));
+}
+
+}  // namespace pagoda::json_lines

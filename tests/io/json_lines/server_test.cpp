@@ -1,0 +1,242 @@
+#include "io/json_lines/server.hpp"
+
+#include <map>
+#include <set>
+
+#include "tests/io/json_lines/server_fixture.hpp"
+
+namespace pagoda::json_lines {
+namespace {
+
+using nlohmann::json;
+
+std::string joined_text(const std::vector<json>& events) {
+  std::string text;
+  for (const auto& event : events) {
+    if (event["event"] == "delta") text += event["text"].get<std::string>();
+  }
+  return text;
+}
+
+TEST_F(ServerTest, streams_deltas_whose_texts_add_up_to_that_of_done) {
+  start();
+  auto c = client();
+  c.send(generate("a", "hello", 5));
+  const auto events = c.receive_until_end("a");
+  ASSERT_EQ(events.size(), 6U);
+  EXPECT_EQ(events.back()["event"], "done");
+  EXPECT_EQ(joined_text(events), "w0 w1 w2 w3 w4 ");
+  EXPECT_EQ(events.back()["outputs"][0]["text"], "w0 w1 w2 w3 w4 ");
+}
+
+TEST_F(ServerTest, sends_only_done_without_streaming) {
+  start();
+  auto c = client();
+  auto message = generate("a", "hello", 5);
+  message["stream"] = false;
+  c.send(message);
+  EXPECT_EQ(c.receive()["event"], "done");
+}
+
+TEST_F(ServerTest, many_requests_are_in_flight_on_one_connection_and_each_ends_once) {
+  start();
+  auto c = client();
+  constexpr int kRequests = 200;
+  std::string lines;
+  for (int i = 0; i < kRequests; ++i) lines += generate("r" + std::to_string(i), "p", i % 7 + 1).dump() + "\n";
+  c.send_raw(lines);
+  std::map<std::string, std::string> text;
+  std::set<std::string> ended;
+  while (ended.size() < kRequests) {
+    const auto event = c.receive();
+    ASSERT_FALSE(event.is_null());
+    const auto id = event["id"].get<std::string>();
+    ASSERT_FALSE(ended.contains(id));
+    if (event["event"] == "delta") {
+      text[id] += event["text"].get<std::string>();
+    } else {
+      EXPECT_EQ(event["outputs"][0]["text"], text[id]);
+      ended.insert(id);
+    }
+  }
+}
+
+TEST_F(ServerTest, an_id_can_be_used_again_once_its_request_has_ended) {
+  start();
+  auto c = client();
+  for (int i = 0; i < 3; ++i) {
+    c.send(generate("same", "p"));
+    EXPECT_EQ(c.receive_until_end("same").back()["event"], "done");
+  }
+}
+
+TEST_F(ServerTest, a_live_id_is_refused_and_the_first_request_lives) {
+  start();
+  auto c = client();
+  c.send(generate("dup", "hold"));
+  EXPECT_EQ(c.receive()["event"], "delta");
+  c.send(generate("dup", "p"));
+  const auto refused = c.receive();
+  EXPECT_EQ(refused["error"]["code"], "duplicate_id");
+  EXPECT_EQ(refused["id"], "dup");
+  c.send({{"op", "cancel"}, {"id", "dup"}});
+  EXPECT_EQ(c.receive()["outputs"][0]["finish_reason"], "abort");
+  EXPECT_EQ(counts_->submitted, 1);
+}
+
+TEST_F(ServerTest, the_same_id_on_two_connections_is_two_requests) {
+  start();
+  auto a = client();
+  auto b = client();
+  a.send(generate("same", "hold"));
+  b.send(generate("same", "p"));
+  EXPECT_EQ(b.receive_until_end("same").back()["event"], "done");
+  EXPECT_EQ(a.receive()["event"], "delta");
+  EXPECT_EQ(counts_->live, 1);
+}
+
+TEST_F(ServerTest, a_cancel_sent_right_behind_its_generate_ends_it_with_abort) {
+  start();
+  auto c = client();
+  for (int i = 0; i < 50; ++i) {
+    c.send_raw(generate("a", "hold").dump() + "\n{\"op\":\"cancel\",\"id\":\"a\"}\n");
+    const auto events = c.receive_until_end("a");
+    ASSERT_FALSE(events.empty());
+    EXPECT_EQ(events.back()["outputs"][0]["finish_reason"], "abort");
+  }
+  EXPECT_EQ(counts_->cancelled, 50);
+}
+
+TEST_F(ServerTest, a_cancel_of_nothing_is_an_unknown_id) {
+  start();
+  auto c = client();
+  c.send({{"op", "cancel"}, {"id", "ghost"}});
+  const auto event = c.receive();
+  EXPECT_EQ(event["error"]["code"], "unknown_id");
+  EXPECT_EQ(event["id"], "ghost");
+}
+
+TEST_F(ServerTest, refusals_and_failures_of_the_engine_reach_the_client_once) {
+  start();
+  auto c = client();
+  c.send(generate("a", "refuse"));
+  const auto refused = c.receive();
+  EXPECT_EQ(refused["error"]["code"], "invalid_request");
+  EXPECT_EQ(refused["error"]["param"], "prompt");
+  c.send(generate("a", "fail"));
+  EXPECT_EQ(c.receive()["error"]["code"], "internal");
+  c.send({{"op", "ping"}, {"id", "p"}});
+  EXPECT_EQ(c.receive()["event"], "pong");
+}
+
+TEST_F(ServerTest, answers_the_ops_that_are_no_requests) {
+  start();
+  auto c = client();
+  c.send({{"op", "tokenize"}, {"id", "t"}, {"text", "AB"}});
+  EXPECT_EQ(c.receive(), json::parse(R"({"event":"tokens","id":"t","token_ids":[65,66]})"));
+  c.send({{"op", "tokenize"}, {"text", ""}});
+  EXPECT_EQ(c.receive()["error"]["param"], "text");
+  c.send({{"op", "detokenize"}, {"id", "d"}, {"token_ids", {72, 105}}});
+  EXPECT_EQ(c.receive(), json::parse(R"({"event":"text","id":"d","text":"Hi"})"));
+  c.send({{"op", "model"}, {"id", "m"}});
+  EXPECT_EQ(c.receive()["name"], "fake");
+  c.send({{"op", "stats"}, {"id", "s"}});
+  EXPECT_EQ(c.receive()["requests_running"], 0);
+}
+
+TEST_F(ServerTest, lines_may_come_in_pieces_end_with_cr_lf_or_be_blank) {
+  start();
+  auto c = client();
+  c.send_raw("{\"op\":");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  c.send_raw("\"ping\",\"id\":\"1\"}\r\n\r\n\n{\"op\":\"ping\",\"id\":\"2\"}\n");
+  EXPECT_EQ(c.receive()["id"], "1");
+  EXPECT_EQ(c.receive()["id"], "2");
+}
+
+TEST_F(ServerTest, goes_on_after_pipelined_garbage) {
+  start();
+  auto c = client();
+  std::string lines;
+  constexpr int kLines = 5000;
+  for (int i = 0; i < kLines; ++i) lines += i % 2 == 0 ? "\x01\xff garbage {{{\n" : "[]\n";
+  lines += "{\"op\":\"ping\",\"id\":\"end\"}\n";
+  std::thread sender([&] { c.send_raw(lines); });
+  for (int i = 0; i < kLines; ++i) {
+    ASSERT_EQ(c.receive()["error"]["code"], i % 2 == 0 ? "invalid_json" : "invalid_request");
+  }
+  EXPECT_EQ(c.receive()["id"], "end");
+  sender.join();
+}
+
+TEST_F(ServerTest, live_requests_of_one_connection_have_a_limit) {
+  ServerConfig config;
+  config.max_live_requests_per_connection = 2;
+  start(config);
+  auto c = client();
+  for (const char* id : {"a", "b", "c"}) c.send(generate(id, "hold"));
+  for (;;) {
+    const auto event = c.receive();
+    ASSERT_FALSE(event.is_null());
+    if (event["event"] != "error") continue;
+    EXPECT_EQ(event["id"], "c");
+    EXPECT_EQ(event["error"]["code"], "queue_full");
+    EXPECT_GT(event["error"]["retry_after_ms"], 0);
+    break;
+  }
+}
+
+TEST_F(ServerTest, nothing_is_answered_before_the_key_when_there_are_keys) {
+  ServerConfig config;
+  config.api_keys = {"first", "second"};
+  start(config);
+  auto c = client();
+  c.send({{"op", "ping"}, {"id", "p"}});
+  const auto refused = c.receive();
+  EXPECT_EQ(refused["error"]["code"], "unauthorized");
+  EXPECT_EQ(refused["id"], "p");
+  c.send(generate("a", "p"));
+  EXPECT_EQ(c.receive()["error"]["code"], "unauthorized");
+  c.send_raw("{nope\n");
+  EXPECT_EQ(c.receive()["error"]["code"], "unauthorized");
+  for (const char* key : {"", "firs", "first2", "FIRST"}) {
+    c.send({{"op", "auth"}, {"id", "k"}, {"key", key}});
+    EXPECT_EQ(c.receive()["error"]["code"], "unauthorized") << key;
+  }
+  c.send({{"op", "auth"}, {"id", "k"}, {"key", "second"}});
+  EXPECT_EQ(c.receive(), json::parse(R"({"event":"ok","id":"k"})"));
+  c.send(generate("a", "p"));
+  EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
+  EXPECT_EQ(counts_->submitted, 1);
+}
+
+TEST_F(ServerTest, any_key_will_do_when_there_are_none) {
+  start();
+  auto c = client();
+  c.send({{"op", "auth"}, {"key", "whatever"}});
+  EXPECT_EQ(c.receive()["event"], "ok");
+}
+
+TEST_F(ServerTest, an_address_in_use_is_an_error_that_names_it) {
+  start();
+  ServerConfig config;
+  config.listen = server_->address();
+  const auto second = Server::start(system_, router_, config);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, ErrorCode::io_failed);
+  EXPECT_NE(second.error().message.find(server_->address()), std::string::npos);
+}
+
+TEST_F(ServerTest, a_wrong_configuration_is_refused_before_anything_listens) {
+  for (const char* listen : {"", "7070", "host:", ":7070", "127.0.0.1:70000", "127.0.0.1:x", "::1:7070"}) {
+    ServerConfig config;
+    config.listen = listen;
+    const auto server = Server::start(system_, router_, config);
+    ASSERT_FALSE(server.has_value()) << listen;
+    EXPECT_EQ(server.error().code, ErrorCode::bad_config);
+    EXPECT_EQ(server.error().param, "listen");
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::json_lines
