@@ -29,9 +29,9 @@ struct SamplingParams {
   std::vector<std::int64_t> stop_token_ids;
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
-  double presence_penalty = 0.0;    ///< [-2, 2]
-  double frequency_penalty = 0.0;   ///< [-2, 2]
-  double repetition_penalty = 1.0;  ///< (0, 2]
+  double presence_penalty = 0.0;                            ///< [-2, 2]
+  double frequency_penalty = 0.0;                           ///< [-2, 2]
+  double repetition_penalty = 1.0;                          ///< (0, 2]
   std::vector<std::pair<std::int64_t, double>> logit_bias;  ///< (token id, bias in [-100, 100])
   std::optional<std::int64_t> logprobs;                     ///< top-k beside the sampled token's
   std::optional<std::int64_t> prompt_logprobs;
@@ -45,8 +45,8 @@ struct SamplingParams {
 
 /// Upper limits of the fields above. A config can lower them.
 struct SamplingLimits {
-  std::int64_t max_sequences = 64;     ///< n and best_of
-  std::int64_t max_logprobs = 20;      ///< logprobs and prompt_logprobs
+  std::int64_t max_sequences = 64;  ///< n and best_of
+  std::int64_t max_logprobs = 20;   ///< logprobs and prompt_logprobs
   std::size_t max_stop_strings = 64;
   std::size_t max_stop_string_bytes = 1024;
   std::size_t max_stop_token_ids = 1024;
@@ -55,6 +55,10 @@ struct SamplingLimits {
 
 /// The one validator. Checks every field against its range, the limits and the vocabulary, and every combination.
 /// Returns the first problem as invalid_request with `param` = the field's wire name.
+///
+/// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
+/// that would shape a random draw; length_penalty or early_stopping other than the default without use_beam_search.
+/// n or best_of > 1 with temperature 0 is allowed and gives equal sequences.
 Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size);
 
 }  // namespace pagoda

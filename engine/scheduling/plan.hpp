@@ -52,7 +52,7 @@ struct AdmissionCandidate {
   SharedTokens tokens;
   std::uint64_t adapter = 0;        ///< 0 = the base model
   std::string cache_salt;
-  std::int32_t num_rows = 1;        ///< batch rows that the group will need at once (n of a parallel group)
+  std::int32_t num_rows = 1;        ///< batch rows to reserve: n for a new parallel group, 0 when reserved already
   bool may_chunk = false;           ///< it may start with a part of its tokens when the budget does not hold them all
   bool use_prefix_cache = true;     ///< false: every token must be computed (prompt_logprobs)
 };
@@ -65,7 +65,8 @@ struct Fork {
 };
 
 /// A token sampled since the last plan; appended to what the block manager knows of the sequence, in order. Needed to
-/// hash blocks of generated tokens.
+/// hash blocks of generated tokens. Sequences that the block manager does not hold (any more) are ignored, here and in
+/// SequenceProgress: the scheduler may learn of a preemption after it has queued them.
 struct SampledToken {
   SequenceId sequence = 0;
   TokenId token = 0;
@@ -89,14 +90,14 @@ struct PlanStep {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
   std::int32_t token_budget = 0;   ///< tokens that the step may run in all
-  std::int32_t row_budget = 0;     ///< batch rows that may be taken in all, by all running sequences
+  std::int32_t row_budget = 0;     ///< batch rows that admissions and swap-ins of this step may take
   std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
   bool admit = true;               ///< false: no swap-ins and no admissions in this step
 
   std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
   std::vector<SequenceProgress> progress;
-  std::vector<SequenceId> releases;  ///< finished or aborted sequences: forget them, in whatever state they are
+  std::vector<SequenceId> releases;  ///< forget them, in whatever state they are; unknown ids are ignored
   std::vector<RunningCandidate> running;
   std::vector<SwapInCandidate> swapped;
   std::vector<AdmissionCandidate> waiting;

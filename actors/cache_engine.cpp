@@ -1,0 +1,91 @@
+#include <deque>
+#include <map>
+
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Issues cache plans on its own stream. A plan waits, in stream order, for the last step that touches its blocks, and
+/// for no other; the worker is told the event that ends the plan.
+struct CacheEngineState {
+  CacheEngineState() {}
+
+  std::shared_ptr<execution::KvMemory> memory;
+  std::shared_ptr<kernels::Stream> stream;
+  WorkerActor worker;
+  std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
+  StepId last_enqueued = 0;   ///< every step up to here is enqueued on the compute stream
+  std::deque<CachePlan> plans;  ///< whose stamped steps the worker has not enqueued yet
+};
+
+using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
+
+StepId last_touched_step(const CachePlan& plan) {
+  StepId last = 0;
+  for (const auto* moves : {&plan.swap_out, &plan.swap_in, &plan.copies}) {
+    for (const BlockMove& move : *moves) last = std::max(last, move.last_touched_step);
+  }
+  return last;
+}
+
+void issue_ready_plans(Self self) {
+  auto& state = state_of(self);
+  while (!state.plans.empty()) {
+    const StepId wait_for = last_touched_step(state.plans.front());
+    if (wait_for > state.last_enqueued) return;
+    const auto plan = std::make_shared<const CachePlan>(std::move(state.plans.front()));
+    state.plans.pop_front();
+    // Steps pass in order, so the last one that touches the blocks covers the others.
+    if (const auto event = state.step_events.find(wait_for); event != state.step_events.end()) {
+      state.stream->wait(event->second);
+    }
+    state.stream->submit([memory = state.memory, stream = state.stream.get(), plan] {
+      const Status status = memory->issue(*stream, *plan);
+      PAGODA_ASSERT(status.has_value(), "a cache plan names blocks of the pools");
+    });
+    send(self, state.worker, CacheReady{plan->step, state.stream->record()});
+  }
+}
+
+void forget_passed_steps(CacheEngineState& state) {
+  while (!state.step_events.empty() && state.step_events.begin()->second->finished()) {
+    state.step_events.erase(state.step_events.begin());
+  }
+}
+
+CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execution::KvMemory>& memory,
+                                         const std::shared_ptr<kernels::Stream>& stream) {
+  state_of(self).memory = memory;
+  state_of(self).stream = stream;
+  return {
+      [self](const CachePlan& plan) {
+        state_of(self).plans.push_back(plan);
+        issue_ready_plans(self);
+      },
+      [self](const StepEnqueued& step) {
+        auto& state = state_of(self);
+        forget_passed_steps(state);
+        state.step_events.emplace(step.step, step.event);
+        state.last_enqueued = step.step;
+        issue_ready_plans(self);
+      },
+      [self](const ConnectWorker& connect) {
+        // What the last worker had enqueued has passed, and what it had not never will.
+        auto& state = state_of(self);
+        state.worker = connect.worker;
+        state.step_events.clear();
+        for (const CachePlan& plan : state.plans) state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
+        issue_ready_plans(self);
+      },
+  };
+}
+
+}  // namespace
+
+CacheEngineActor spawn_cache_engine(caf::actor_system& system, std::shared_ptr<execution::KvMemory> memory,
+                                    std::shared_ptr<kernels::Stream> stream) {
+  return system.spawn<caf::detached>(behavior, std::move(memory), std::move(stream));
+}
+
+}  // namespace pagoda::actors

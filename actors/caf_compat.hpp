@@ -1,0 +1,137 @@
+#pragma once
+
+/// One thin layer over CAF 0.17 (Debian) and CAF 1.x: the sources write 1.x shapes and compile with both.
+/// CAF_VERSION is octal in 1.1, so the version is told by the presence of CAF_VERSION_MAJOR.
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/exit_reason.hpp>
+#include <caf/result.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/type_id.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+#include <chrono>
+#include <type_traits>
+#include <utility>
+#ifdef CAF_VERSION_MAJOR
+#include <caf/anon_mail.hpp>
+#include <caf/init_global_meta_objects.hpp>
+#else
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/replies_to.hpp>
+#endif
+
+namespace pagoda::actors {
+
+#ifndef CAF_VERSION_MAJOR
+namespace detail {
+
+template <class Signature>
+struct LegacySignature;
+template <class R, class... Args>
+struct LegacySignature<caf::result<R>(Args...)> {
+  using type = typename caf::replies_to<Args...>::template with<R>;
+};
+template <class... Args>
+struct LegacySignature<caf::result<void>(Args...)> {
+  using type = caf::reacts_to<Args...>;
+};
+
+}  // namespace detail
+#endif
+
+/// A typed actor handle, written with 1.x signatures: Interface<caf::result<R>(Args...), ...>.
+#ifdef CAF_VERSION_MAJOR
+template <class... Signatures>
+using Interface = caf::typed_actor<Signatures...>;
+#else
+template <class... Signatures>
+using Interface = caf::typed_actor<typename detail::LegacySignature<Signatures>::type...>;
+#endif
+
+/// The state of a stateful actor. States have a constructor of their own: 0.17 would initialise an aggregate from the
+/// self pointer.
+template <class Self>
+auto& state_of(Self* self) {
+#ifdef CAF_VERSION_MAJOR
+  auto& state = self->state();
+#else
+  auto& state = self->state;
+#endif
+  static_assert(!std::is_aggregate_v<std::remove_reference_t<decltype(state)>>);
+  return state;
+}
+
+/// Sends without expecting an answer. Send last in a handler: a receiver on the pool wakes late while the sender computes.
+template <class Self, class Handle, class Message>
+void send(Self* self, const Handle& receiver, Message&& message) {
+#ifdef CAF_VERSION_MAJOR
+  self->mail(std::forward<Message>(message)).send(receiver);
+#else
+  self->send(receiver, std::forward<Message>(message));
+#endif
+}
+
+/// From outside of any actor: stream callbacks, sockets, destructors.
+template <class Handle, class Message>
+void send_anonymously(const Handle& receiver, Message&& message) {
+#ifdef CAF_VERSION_MAJOR
+  caf::anon_mail(std::forward<Message>(message)).send(receiver);
+#else
+  caf::anon_send(receiver, std::forward<Message>(message));
+#endif
+}
+
+template <class Self, class Handle, class Message>
+void send_later(Self* self, const Handle& receiver, std::chrono::milliseconds delay, Message&& message) {
+#ifdef CAF_VERSION_MAJOR
+  self->mail(std::forward<Message>(message)).delay(delay).send(receiver);
+#else
+  self->delayed_send(receiver, delay, std::forward<Message>(message));
+#endif
+}
+
+/// Request and answer: exactly one of the handlers is called, later, on the caller.
+template <class Self, class Handle, class Message, class OnAnswer, class OnError>
+void request(Self* self, const Handle& receiver, Message&& message, OnAnswer on_answer, OnError on_error) {
+#ifdef CAF_VERSION_MAJOR
+  self->mail(std::forward<Message>(message)).request(receiver, caf::infinite).then(std::move(on_answer), std::move(on_error));
+#else
+  self->request(receiver, caf::infinite, std::forward<Message>(message)).then(std::move(on_answer), std::move(on_error));
+#endif
+}
+
+/// Asks and waits, from a thread that is no actor. `on_answer` is not called when the receiver has ended.
+template <class Handle, class Message, class OnAnswer>
+void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnAnswer on_answer) {
+  const auto ignore = [](caf::error&) {};
+#ifdef CAF_VERSION_MAJOR
+  self->mail(std::forward<Message>(message)).request(receiver, caf::infinite).receive(std::move(on_answer), ignore);
+#else
+  self->request(receiver, caf::infinite, std::forward<Message>(message)).receive(std::move(on_answer), ignore);
+#endif
+}
+
+/// Calls `on_end()` once `whom` has ended, or now if it has already. Runs on any thread: only send from it.
+template <class Handle, class OnEnd>
+void when_ended(const Handle& whom, OnEnd on_end) {
+  caf::actor_cast<caf::actor>(whom)->attach_functor(std::move(on_end));
+}
+
+/// A small pool that sleeps when idle: the default work stealing of CAF polls.
+inline void configure_pool(caf::actor_system_config& config, std::size_t num_threads) {
+#ifdef CAF_VERSION_MAJOR
+  config.set("caf.scheduler.policy", "sharing");
+  config.set("caf.scheduler.max-threads", num_threads);
+#else
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", num_threads);
+#endif
+}
+
+}  // namespace pagoda::actors

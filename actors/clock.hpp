@@ -1,0 +1,15 @@
+#pragma once
+
+#include <chrono>
+
+#include "engine/types.hpp"
+
+namespace pagoda::actors {
+
+/// The engine's clock: monotonic, in microseconds. The cores are given its readings, they never read it.
+inline TimeUs now_us() {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace pagoda::actors

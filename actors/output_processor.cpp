@@ -1,0 +1,74 @@
+#include <unordered_map>
+
+#include "actors/clock.hpp"
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Drives OutputCore: one OutputBatch per sink and step.
+struct OutputProcessorState {
+  struct Destination {
+    SinkActor sink;
+    std::uint64_t tag = 0;
+  };
+
+  OutputProcessorState() {}
+  ~OutputProcessorState() {
+    // The engine ends under live requests: each still gets its terminal output.
+    for (const auto& [id, to] : sinks) {
+      RequestOutput end{id, to.tag, {}, std::nullopt, Error{ErrorCode::internal, "the engine has stopped", {}, -1}};
+      send_anonymously(to.sink, OutputBatch{{std::move(end)}});
+    }
+  }
+
+  std::unique_ptr<output::OutputCore> core;
+  std::unordered_map<RequestId, Destination> sinks;
+  ConnectOutputs peers;
+};
+
+using Self = OutputProcessorActor::stateful_pointer<OutputProcessorState>;
+
+void process(Self self, const StepOutputs& step) {
+  auto& state = state_of(self);
+  output::OutputCore::Effects effects = state.core->process(step, now_us());
+  for (const StopHit& hit : effects.stop_hits) send(self, state.peers.scheduler, hit);
+
+  std::vector<std::pair<SinkActor, OutputBatch>> batches;
+  std::unordered_map<caf::actor_id, std::size_t> batch_of;
+  for (RequestOutput& output : effects.outputs) {
+    const auto sink = state.sinks.find(output.request_id);
+    PAGODA_ASSERT(sink != state.sinks.end(), "a request has its sink until its terminal output");
+    const SinkActor& actor = sink->second.sink;
+    const auto [place, fresh] = batch_of.emplace(actor.id(), batches.size());
+    if (fresh) batches.emplace_back(actor, OutputBatch{});
+    if (output.done || output.error) {
+      send(self, state.peers.router, RequestClosed{output.request_id});
+      state.sinks.erase(sink);
+    }
+    batches[place->second].second.outputs.push_back(std::move(output));
+  }
+  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
+}
+
+OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  state_of(self).core = std::make_unique<output::OutputCore>(tokenizer);
+  return {
+      [self](const OpenOutput& message) {
+        auto& state = state_of(self);
+        state.sinks.emplace(message.spec->id, OutputProcessorState::Destination{message.sink, message.spec->tag});
+        state.core->open(message.spec);
+      },
+      [self](const StepOutputs& step) { process(self, step); },
+      [self](const ConnectOutputs& peers) { state_of(self).peers = peers; },
+  };
+}
+
+}  // namespace
+
+OutputProcessorActor spawn_output_processor(caf::actor_system& system,
+                                            std::shared_ptr<const text::Tokenizer> tokenizer) {
+  return system.spawn(behavior, std::move(tokenizer));
+}
+
+}  // namespace pagoda::actors

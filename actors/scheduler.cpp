@@ -1,0 +1,95 @@
+#include "actors/clock.hpp"
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Drives SchedulerCore: every event may free the way for the next plan and bring outputs.
+struct SchedulerState {
+  SchedulerState() {}
+
+  std::unique_ptr<scheduling::SchedulerCore> core;
+  BlockManagerActor block_manager;
+  WorkerActor worker;
+  OutputProcessorActor outputs;
+  StepId last_executed = 0;
+  StepId ignore_results_up_to = 0;  ///< steps of workers that are gone
+};
+
+using Self = SchedulerActor::stateful_pointer<SchedulerState>;
+
+void advance(Self self);
+
+void on_step_plan(Self self, const StepPlan& plan) {
+  auto& state = state_of(self);
+  if (auto step = state.core->on_step_plan(plan, now_us())) {
+    state.last_executed = step->step;
+    send(self, state.worker, std::move(*step));
+  }
+  advance(self);
+}
+
+/// After each event: plan the next step if the pipeline has room, and pass outputs on.
+void advance(Self self) {
+  auto& state = state_of(self);
+#ifdef PAGODA_CHECK_INVARIANTS
+  const auto broken = state.core->check_invariants();
+  PAGODA_ASSERT(!broken, *broken);
+#endif
+  StepOutputs outputs = state.core->take_outputs();
+  if (auto plan = state.core->next_plan()) {
+    request(
+        self, state.block_manager, std::move(*plan), [self](const StepPlan& answer) { on_step_plan(self, answer); },
+        [self](caf::error& reason) { self->quit(std::move(reason)); });
+  }
+  if (!outputs.outputs.empty() || !outputs.ends.empty() || !outputs.started.empty()) {
+    send(self, state.outputs, std::move(outputs));
+  }
+}
+
+SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
+                                       const BlockManagerActor& block_manager, const WorkerActor& worker,
+                                       const OutputProcessorActor& outputs) {
+  auto& initial = state_of(self);
+  initial.core = std::make_unique<scheduling::SchedulerCore>(config);
+  initial.block_manager = block_manager;
+  initial.worker = worker;
+  initial.outputs = outputs;
+  return {
+      [self](const AddGroup& message) {
+        state_of(self).core->add_group(message.spec);
+        advance(self);
+      },
+      [self](const AbortGroup& message) {
+        state_of(self).core->abort_group(message.request);
+        advance(self);
+      },
+      [self](const StepResult& result) {
+        auto& state = state_of(self);
+        if (result.step <= state.ignore_results_up_to) return;
+        state.core->on_step_result(result);
+        advance(self);
+      },
+      [self](const StopHit& hit) {
+        state_of(self).core->stop_hit(hit);
+        advance(self);
+      },
+      [self](const WorkerReplaced& message) {
+        auto& state = state_of(self);
+        state.worker = message.worker;
+        state.ignore_results_up_to = state.last_executed;
+        state.core->workers_replaced();
+        advance(self);
+      },
+      [self](const GetStats&) { return state_of(self).core->stats(); },
+  };
+}
+
+}  // namespace
+
+SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
+                               BlockManagerActor block_manager, WorkerActor worker, OutputProcessorActor outputs) {
+  return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(worker), std::move(outputs));
+}
+
+}  // namespace pagoda::actors

@@ -1,0 +1,87 @@
+#include <optional>
+
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Keeps the engine's actors alive or ends them together.
+///
+/// Shutdown ladder: (1) Drain at the router: nothing new, live requests end; (2) the supervisor is told to exit; (3) it
+/// sends every actor an exit; a worker's state waits for its stream, so no op outlives the memory it uses.
+struct SupervisorState {
+  SupervisorState() {}
+
+  std::shared_ptr<SupervisedActors> actors;
+  WorkerFactory make_worker;
+};
+
+using Supervisor = Interface<caf::result<void>(ChildGone)>;
+using Self = Supervisor::stateful_pointer<SupervisorState>;
+
+template <class Handle>
+void watch(Self self, const Handle& child) {
+  const auto me = caf::actor_cast<caf::actor_addr>(self);
+  when_ended(child, [me, address = child.address()] {
+    if (const auto supervisor = caf::actor_cast<Supervisor>(me)) send_anonymously(supervisor, ChildGone{address});
+  });
+}
+
+void end_all(const SupervisedActors& actors) {
+  const auto end = [](const auto& actor) { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); };
+  end(actors.router);
+  end(actors.tokenizer);
+  end(actors.scheduler);
+  end(actors.worker);
+  end(actors.block_manager);
+  end(actors.cache_engine);
+  end(actors.outputs);
+}
+
+/// The dead worker's stream is empty by now. The new one has the weights and the KV memory, but no rows.
+void replace_worker(Self self) {
+  auto& state = state_of(self);
+  auto parts = state.make_worker();
+  if (!parts) {
+    self->quit(caf::exit_reason::user_shutdown);
+    return;
+  }
+  auto& actors = *state.actors;
+  actors.worker = spawn_worker(self->system(), std::move(*parts), actors.cache_engine);
+  watch(self, actors.worker);
+  send(self, actors.worker, ConnectScheduler{actors.scheduler});
+  send(self, actors.cache_engine, ConnectWorker{actors.worker});
+  send(self, actors.scheduler, WorkerReplaced{actors.worker});
+}
+
+Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, const WorkerFactory& make_worker) {
+  auto& state = state_of(self);
+  state.actors = std::make_shared<SupervisedActors>(actors);
+  state.make_worker = make_worker;
+  self->attach_functor([kept = state.actors] { end_all(*kept); });
+  watch(self, actors.router);
+  watch(self, actors.tokenizer);
+  watch(self, actors.scheduler);
+  watch(self, actors.block_manager);
+  watch(self, actors.cache_engine);
+  watch(self, actors.worker);
+  watch(self, actors.outputs);
+  send(self, actors.worker, ConnectScheduler{actors.scheduler});
+  send(self, actors.cache_engine, ConnectWorker{actors.worker});
+  send(self, actors.outputs, ConnectOutputs{actors.scheduler, actors.router});
+  return {[self](const ChildGone& gone) {
+    if (gone.child == state_of(self).actors->worker.address()) {
+      replace_worker(self);
+    } else {
+      self->quit(caf::exit_reason::user_shutdown);
+    }
+  }};
+}
+
+}  // namespace
+
+caf::actor spawn_supervisor(caf::actor_system& system, SupervisedActors actors, WorkerFactory make_worker) {
+  return caf::actor_cast<caf::actor>(system.spawn(behavior, std::move(actors), std::move(make_worker)));
+}
+
+}  // namespace pagoda::actors

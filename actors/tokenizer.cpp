@@ -1,0 +1,52 @@
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Keeps a tokenizer busy on a thread of its own.
+struct TokenizerState {
+  TokenizerState() {}
+
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+};
+
+using Self = TokenizerActor::stateful_pointer<TokenizerState>;
+
+TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, bool add_special_tokens) {
+  return {tokenizer.encode(text, add_special_tokens)};
+}
+
+DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest& message) {
+  TokenIds ids;
+  for (const std::int64_t id : message.token_ids) {
+    if (id < 0 || id >= static_cast<std::int64_t>(tokenizer.vocab_size())) {
+      return {fail(ErrorCode::invalid_request,
+                   "token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                       std::to_string(tokenizer.vocab_size() - 1), "token_ids")};
+    }
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  return {tokenizer.decode(ids, message.skip_special_tokens)};
+}
+
+TokenizerActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+  state_of(self).tokenizer = tokenizer;
+  return {
+      [self](const EncodePrompt& message) {
+        const GenerateRequest& request = *message.generate;
+        return encode(*state_of(self).tokenizer, *request.prompt, request.add_special_tokens);
+      },
+      [self](const TokenizeRequest& message) {
+        return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens);
+      },
+      [self](const DetokenizeRequest& message) { return decode(*state_of(self).tokenizer, message); },
+  };
+}
+
+}  // namespace
+
+TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer) {
+  return system.spawn<caf::detached>(behavior, std::move(tokenizer));
+}
+
+}  // namespace pagoda::actors

@@ -1,0 +1,80 @@
+#include <deque>
+#include <map>
+#include <string>
+
+#include "actors/clock.hpp"
+#include "actors/engine_actors.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Enqueues steps on the compute stream in their order. A step with a cache plan waits until the cache engine has told
+/// the plan's event; the compute stream then waits for that event.
+struct WorkerState {
+  WorkerState() {}
+  ~WorkerState() {
+    if (parts.stream) parts.stream->synchronize();  // callbacks and ops use the runner
+  }
+
+  WorkerParts parts;
+  CacheEngineActor cache_engine;
+  SchedulerActor scheduler;
+  std::deque<std::shared_ptr<const ExecuteStep>> steps;  ///< not enqueued yet
+  std::map<StepId, std::shared_ptr<kernels::Event>> cache_ready;
+};
+
+using Self = WorkerActor::stateful_pointer<WorkerState>;
+
+StepResult run_guarded(execution::ModelRunner& runner, kernels::Stream& stream, const ExecuteStep& step) {
+  try {
+    return runner.run(stream, step);
+  } catch (const std::exception& problem) {
+    StepResult result;
+    result.step = step.step;
+    result.error = Error{ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what(), {}, -1};
+    return result;
+  }
+}
+
+void enqueue_ready_steps(Self self) {
+  auto& state = state_of(self);
+  while (!state.steps.empty()) {
+    const std::shared_ptr<const ExecuteStep> step = state.steps.front();
+    if (step->wait_for_cache) {
+      const auto ready = state.cache_ready.find(step->step);
+      if (ready == state.cache_ready.end()) return;
+      state.parts.stream->wait(ready->second);
+      state.cache_ready.erase(ready);
+    }
+    state.steps.pop_front();
+    const auto result = std::make_shared<StepResult>();
+    kernels::Stream* stream = state.parts.stream.get();
+    stream->submit([runner = state.parts.runner, stream, step, result] { *result = run_guarded(*runner, *stream, *step); });
+    stream->on_complete([scheduler = state.scheduler, result] { send_anonymously(scheduler, std::move(*result)); });
+    send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
+  }
+}
+
+WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const CacheEngineActor& cache_engine) {
+  state_of(self).parts = parts;
+  state_of(self).cache_engine = cache_engine;
+  return {
+      [self](const ExecuteStep& step) {
+        state_of(self).steps.push_back(std::make_shared<const ExecuteStep>(step));
+        enqueue_ready_steps(self);
+      },
+      [self](const CacheReady& ready) {
+        state_of(self).cache_ready.emplace(ready.step, ready.event);
+        enqueue_ready_steps(self);
+      },
+      [self](const ConnectScheduler& connect) { state_of(self).scheduler = connect.scheduler; },
+  };
+}
+
+}  // namespace
+
+WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine) {
+  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(cache_engine));
+}
+
+}  // namespace pagoda::actors

@@ -1,0 +1,181 @@
+#include <cstdio>
+#include <memory>
+
+#include "apps/bench_load.hpp"
+#include "apps/command.hpp"
+#include "apps/flags.hpp"
+#include "pagoda/engine.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What both benchmarks have in common.
+struct BenchOptions {
+  explicit BenchOptions(CLI::App& app) : engine(app, "warn") {
+    app.add_option("--input-len", shape.input_len, "Prompt length in tokens")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_option("--output-len", shape.output_len, "Output length in tokens")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_flag("--json", json, "Print the result as one JSON object");
+  }
+
+  EngineFlags engine;
+  LoadShape shape;
+  bool json = false;
+};
+
+struct ThroughputOptions : BenchOptions {
+  explicit ThroughputOptions(CLI::App& app) : BenchOptions(app) {
+    app.add_option("--num-prompts", shape.num_prompts, "Requests in all")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    auto* concurrency = app.add_option("--concurrency", shape.concurrency, "Most requests live at a time; 0: no limit")
+                            ->check(CLI::NonNegativeNumber.description(""))
+                            ->capture_default_str();
+    app.add_option("--request-rate", shape.request_rate, "Mean arrivals a second (Poisson); 0: all at once")
+        ->check(CLI::NonNegativeNumber.description(""))
+        ->capture_default_str()
+        ->excludes(concurrency);
+    app.add_option("--dataset", dataset, "random: token ids drawn by --seed")
+        ->check(CLI::IsMember({"random"}).description(""))
+        ->capture_default_str();
+  }
+
+  std::string dataset = "random";
+};
+
+struct LatencyOptions : BenchOptions {
+  explicit LatencyOptions(CLI::App& app) : BenchOptions(app) {
+    shape.num_prompts = 8;
+    app.add_option("--batch-size", shape.num_prompts, "Requests that run together")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_option("--num-iters", iterations, "Measured runs")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_option("--num-iters-warmup", warmup, "Runs before that")
+        ->check(CLI::NonNegativeNumber.description(""))
+        ->capture_default_str();
+  }
+
+  std::int64_t iterations = 5;
+  std::int64_t warmup = 1;
+};
+
+void print_text(const ordered_json& object, const std::string& prefix = {}) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      print_text(value, prefix + key + " ");
+    } else {
+      std::printf("%-36s %s\n", (prefix + key).c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    }
+  }
+}
+
+int report(const ordered_json& result, bool json) {
+  if (json) {
+    std::printf("%s\n", result.dump().c_str());
+  } else {
+    print_text(result);
+  }
+  return kExitOk;
+}
+
+ordered_json describe(const ModelInfo& model, const LoadShape& shape) {
+  return {{"model", model.name},
+          {"architecture", model.architecture},
+          {"dtype", model.dtype},
+          {"device", model.device},
+          {"pipeline_depth", model.pipeline_depth},
+          {"block_size", model.block_size},
+          {"num_device_blocks", model.num_device_blocks},
+          {"num_prompts", shape.num_prompts},
+          {"input_len", shape.input_len},
+          {"output_len", shape.output_len}};
+}
+
+/// The failure of a run that did not complete all its requests.
+Status check_complete(const LoadResult& load) {
+  if (load.failed == 0) return {};
+  return fail(ErrorCode::internal, std::to_string(load.failed) + " requests failed, the first with: " + load.first_failure);
+}
+
+/// An engine that is up, or the exit code.
+Result<std::unique_ptr<Engine>> start_engine(BenchOptions& options, int& code) {
+  if (const auto problems = options.engine.finish(); !problems.empty()) {
+    code = exit_with(problems);
+    return fail(problems.front());
+  }
+  options.shape.seed = options.engine.config.seed;
+  auto engine = Engine::create(options.engine.config);
+  if (!engine) code = exit_with(engine.error());
+  return engine;
+}
+
+int run_throughput(ThroughputOptions& options) {
+  int code = kExitOk;
+  const auto engine = start_engine(options, code);
+  if (!engine) return code;
+  const auto model = (*engine)->model_info();
+  const auto load = run_load(**engine, options.shape, make_load(options.shape, model.vocab_size));
+  if (const auto status = check_complete(load); !status) return exit_with(status.error());
+  const auto per_second = [&](std::int64_t count) { return static_cast<double>(count) / load.seconds; };
+  auto result = describe(model, options.shape);
+  result["concurrency"] = options.shape.concurrency;
+  result["request_rate"] = options.shape.request_rate;
+  result["seconds"] = load.seconds;
+  result["requests_per_s"] = per_second(load.completed);
+  result["prompt_tokens"] = load.prompt_tokens;
+  result["generation_tokens"] = load.generation_tokens;
+  result["prompt_tokens_per_s"] = per_second(load.prompt_tokens);
+  result["generation_tokens_per_s"] = per_second(load.generation_tokens);
+  result["ttft_ms"] = summary(load.ttft_ms);
+  result["itl_ms"] = summary(load.itl_ms);
+  result["request_ms"] = summary(load.total_ms);
+  result["steps"] = load.after.steps_total - load.before.steps_total;
+  result["preemptions_recompute"] = load.after.preemptions_recompute_total - load.before.preemptions_recompute_total;
+  result["preemptions_swap"] = load.after.preemptions_swap_total - load.before.preemptions_swap_total;
+  result["prefix_cache_hit_tokens"] = load.after.prefix_cache_hits_total - load.before.prefix_cache_hits_total;
+  return report(result, options.json);
+}
+
+int run_latency(LatencyOptions& options) {
+  int code = kExitOk;
+  const auto engine = start_engine(options, code);
+  if (!engine) return code;
+  const auto model = (*engine)->model_info();
+  std::vector<double> latency_ms;
+  std::int64_t steps = 0;
+  for (std::int64_t i = 0; i < options.warmup + options.iterations; ++i) {
+    auto shape = options.shape;
+    shape.seed += static_cast<std::uint64_t>(i);  // other prompts each time, so that no prefix is cached
+    const auto load = run_load(**engine, shape, make_load(shape, model.vocab_size));
+    if (const auto status = check_complete(load); !status) return exit_with(status.error());
+    if (i < options.warmup) continue;
+    latency_ms.push_back(load.seconds * 1000);
+    steps += load.after.steps_total - load.before.steps_total;
+  }
+  auto result = describe(model, options.shape);
+  result["iterations"] = options.iterations;
+  result["latency_ms"] = summary(latency_ms);
+  result["steps"] = steps;
+  return report(result, options.json);
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& pagoda) {
+  auto* bench = pagoda.add_subcommand("bench", "Measure an engine with a synthetic load");
+  bench->require_subcommand(1);
+  auto* throughput = bench->add_subcommand("throughput", "Many requests: tokens a second, TTFT and ITL");
+  auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
+  const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
+  const auto latency_options = std::make_shared<LatencyOptions>(*latency);
+  return {bench, [=] { return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options); }};
+}
+
+}  // namespace pagoda::apps

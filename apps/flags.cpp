@@ -1,0 +1,104 @@
+#include "apps/flags.hpp"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace pagoda::apps {
+namespace {
+
+/// Keys that some subcommand knows; a file may hold them all, whatever subcommand reads it.
+bool is_known_key(const std::string& key) {
+  bool known = std::ranges::find(io::kCommandKeys, key) != io::kCommandKeys.end();
+  const auto compare = [&](const char* name, auto&, const char*) { known = known || key == name; };
+  EngineConfig engine;
+  io::visit_fields(engine, compare);
+  json_lines::ServerConfig server;
+  io::visit_fields(server, compare);
+  return known;
+}
+
+}  // namespace
+
+ConfigFlags::ConfigFlags(CLI::App& app) : app_(app) {
+  app_.add_option("--config", path_, "JSON file with these settings; keys are the flags with underscores");
+}
+
+std::string ConfigFlags::with_dashes(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return key;
+}
+
+Status ConfigFlags::read_file() {
+  if (path_.empty()) return {};
+  const auto file = io::ConfigFile::load(path_);
+  if (!file) return fail(file.error());
+  for (const auto& key : file->keys()) {
+    if (!is_known_key(key)) return fail(file->unknown_key(key));
+  }
+  for (const auto& binding : bindings_) {
+    if (binding.flag->count() > 0) continue;
+    if (auto status = binding.read(*file); !status) return status;
+  }
+  return {};
+}
+
+void add_log_level(ConfigFlags& flags, std::string& level) {
+  flags.add("log_level", level, "trace, debug, info, warn, error or off; logs go to stderr");
+}
+
+Status start_logging(const std::string& level) {
+  constexpr std::array<const char*, 6> kLevels{"trace", "debug", "info", "warn", "error", "off"};
+  if (std::ranges::find(kLevels, level) == kLevels.end()) {
+    return fail(ErrorCode::bad_config,
+                "log_level must be trace, debug, info, warn, error or off, not \"" + level + "\"", "log_level");
+  }
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("pagoda", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
+  spdlog::set_level(spdlog::level::from_str(level));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  return {};
+}
+
+void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
+  auto& params = request.sampling;
+  auto& group = *app.add_option_group("Sampling", "How tokens are chosen");
+  group.add_option("--max-tokens", params.max_tokens, "Most tokens to generate")->capture_default_str();
+  group.add_option("--min-tokens", params.min_tokens, "Fewest tokens before an end is allowed");
+  group.add_option("--temperature", params.temperature, "0: always the most likely token")->capture_default_str();
+  group.add_option("--top-p", params.top_p, "Smallest set of tokens with this probability");
+  group.add_option("--top-k", params.top_k, "The k most likely tokens; -1 or 0: all");
+  group.add_option("--min-p", params.min_p, "Tokens at least this likely, relative to the best");
+  group.add_option("--n", params.n, "Outputs for each prompt");
+  group.add_option("--best-of", params.best_of, "Outputs to choose the n best from");
+  group.add_option("--stop", params.stop, "A string that ends the output; may be given several times")
+      ->allow_extra_args(false);
+  group.add_option("--stop-token-ids", params.stop_token_ids, "Token ids that end the output")->delimiter(',');
+  group.add_flag("--ignore-eos", params.ignore_eos, "Go on after the end-of-sequence token");
+  group.add_flag("--include-stop-str-in-output", params.include_stop_str_in_output, "Keep the stop string");
+  group.add_option("--presence-penalty", params.presence_penalty, "Against tokens that occurred");
+  group.add_option("--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
+  group.add_option("--repetition-penalty", params.repetition_penalty, "Above 1: against repeating");
+  group.add_option("--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
+  group.add_option("--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
+  group.add_flag("--skip-special-tokens,!--no-skip-special-tokens", params.skip_special_tokens,
+                 "Leave special tokens out of the text");
+  group.add_flag("--add-special-tokens,!--no-add-special-tokens", request.add_special_tokens,
+                 "Let the tokenizer add its tokens to the prompt");
+  group.add_option("--priority", request.priority, "For the priority policy; lower goes first");
+}
+
+EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level)
+    : log_level(std::move(default_log_level)), flags(app) {
+  flags.add_all(config);
+  add_log_level(flags, log_level);
+}
+
+std::vector<Error> EngineFlags::finish() {
+  if (auto status = flags.read_file(); !status) return {std::move(status.error())};
+  if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
+  return config.validate();
+}
+
+}  // namespace pagoda::apps

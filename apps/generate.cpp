@@ -1,0 +1,206 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "apps/command.hpp"
+#include "apps/flags.hpp"
+#include "apps/progress.hpp"
+#include "apps/prompt_source.hpp"
+#include "pagoda/engine.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+struct GenerateOptions {
+  explicit GenerateOptions(CLI::App& app) : engine(app, "warn") {
+    auto* group = app.add_option_group("Input", "What to continue");
+    group->add_option("--prompt", prompt, "One prompt");
+    group->add_option("--prompts", prompts,
+                      "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
+                      "object of the JSON-lines protocol");
+    group->require_option(1);
+    app.add_option("--output", output, "text, or json: one done object a line")
+        ->check(CLI::IsMember({"text", "json"}).description(""))
+        ->capture_default_str();
+    add_sampling_flags(app, request);
+  }
+
+  EngineFlags engine;
+  std::optional<std::string> prompt;
+  std::string prompts;
+  std::string output = "text";
+  GenerateRequest request;
+};
+
+/// Runs the prompts with a bounded number live and writes the results in input order.
+class BatchRun {
+ public:
+  BatchRun(Engine& engine, PromptSource& source, const GenerateOptions& options)
+      : engine_(engine),
+        source_(source),
+        json_(options.output == "json"),
+        streaming_(!json_ && options.prompt && options.request.sampling.n == 1 && ::isatty(STDOUT_FILENO) != 0),
+        window_(static_cast<std::size_t>(options.engine.config.max_num_seqs) * kWindowFactor),
+        progress_(!options.prompt && ::isatty(STDERR_FILENO) != 0) {}
+
+  int run() {
+    for (auto prompt = source_.next(); prompt; prompt = source_.next()) {
+      start(std::move(*prompt));
+      write_ready([this] { return slots_.size() < window_; });
+      if (write_failed_) break;
+    }
+    write_ready([this] { return slots_.empty(); });
+    progress_.finish(requests_done_, tokens_);
+    if (std::fflush(stdout) != 0 || write_failed_) {
+      complain("cannot write to standard output");
+      return kExitFailure;
+    }
+    return failed_ ? kExitFailure : kExitOk;
+  }
+
+ private:
+  // Several batches, so that the next ones run while the oldest request holds up the output.
+  static constexpr std::size_t kWindowFactor = 4;
+
+  /// A prompt whose result has not been written yet.
+  struct Slot {
+    std::string id;
+    std::optional<Result<RequestResult>> result;
+  };
+
+  void start(PromptSource::Prompt prompt) {
+    auto slot = std::make_shared<Slot>();
+    slot->id = std::move(prompt.id);
+    slots_.push_back(slot);
+    if (prompt.request) {
+      submit(slot, std::move(*prompt.request));
+    } else {
+      slot->result = fail(std::move(prompt.request.error()));
+    }
+  }
+
+  /// When the engine's queue is full, waits for a place in it.
+  void submit(const std::shared_ptr<Slot>& slot, GenerateRequest request) {
+    request.stream = streaming_;
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex_);
+        ++live_;
+      }
+      auto ticket = engine_.submit(request, [this, slot](const RequestOutput& output) { on_output(*slot, output); });
+      if (ticket) return;
+      std::unique_lock lock(mutex_);
+      --live_;
+      if (ticket.error().code != ErrorCode::queue_full || live_ == 0) {
+        slot->result = fail(std::move(ticket.error()));
+        return;
+      }
+      const auto ended = ended_;
+      changed_.wait(lock, [&] { return ended_ != ended; });
+    }
+  }
+
+  /// On an engine thread.
+  void on_output(Slot& slot, const RequestOutput& output) {
+    if (streaming_) {
+      for (const auto& delta : output.deltas) std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+      std::fflush(stdout);
+    }
+    if (!output.done && !output.error) return;
+    const std::lock_guard lock(mutex_);
+    if (output.done) {
+      slot.result = *output.done;
+    } else {
+      slot.result = fail(*output.error);
+    }
+    --live_;
+    ++ended_;
+    changed_.notify_all();
+  }
+
+  /// Writes results in order, as they come, until `enough()`.
+  template <class Enough>
+  void write_ready(Enough enough) {
+    std::unique_lock lock(mutex_);
+    while (!slots_.empty()) {
+      const auto front = slots_.front();
+      if (!front->result) {
+        if (enough()) return;
+        changed_.wait(lock);
+        continue;
+      }
+      slots_.pop_front();
+      lock.unlock();
+      write(*front);
+      lock.lock();
+    }
+  }
+
+  void write(const Slot& slot) {
+    ++requests_done_;
+    std::string text;
+    if (*slot.result) {
+      const auto& result = **slot.result;
+      tokens_ += result.usage.completion_tokens;
+      if (json_) {
+        json_lines::append_done(text, slot.id, result);
+      } else {
+        for (const auto& output : result.outputs) text += (streaming_ ? std::string() : output.text) + "\n";
+      }
+    } else {
+      failed_ = true;
+      const auto& error = slot.result->error();
+      if (json_) {
+        json_lines::append_error(text, slot.id, error);
+      } else {
+        complain("prompt " + slot.id + ": " + error.message);
+        text = "\n";  // outputs stay in step with prompts
+      }
+    }
+    write_failed_ = write_failed_ || std::fwrite(text.data(), 1, text.size(), stdout) != text.size();
+    progress_.update(source_.fraction_read(), requests_done_, tokens_);
+  }
+
+  Engine& engine_;
+  PromptSource& source_;
+  const bool json_;
+  const bool streaming_;  ///< text goes to a terminal as it is made
+  const std::size_t window_;
+  ProgressBar progress_;
+
+  std::deque<std::shared_ptr<Slot>> slots_;  ///< main thread; in input order
+  std::int64_t requests_done_ = 0;
+  std::int64_t tokens_ = 0;
+  bool failed_ = false;
+  bool write_failed_ = false;
+
+  std::mutex mutex_;  ///< of the slots' results and what follows
+  std::condition_variable changed_;
+  std::int64_t live_ = 0;
+  std::int64_t ended_ = 0;
+};
+
+int run_generate(GenerateOptions& options) {
+  if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
+  auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
+                               : PromptSource::open(options.prompts, options.request);
+  if (!source) return exit_with(source.error());
+  const auto engine = Engine::create(options.engine.config);
+  if (!engine) return exit_with(engine.error());
+  return BatchRun(**engine, *source, options).run();
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& pagoda) {
+  auto* app = pagoda.add_subcommand("generate", "Continue prompts, without a server");
+  const auto options = std::make_shared<GenerateOptions>(*app);
+  return {app, [options] { return run_generate(*options); }};
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace pagoda::apps {
+
+/// A bar on standard error that redraws itself at most ten times a second. Draws nothing unless `enabled`.
+class ProgressBar {
+ public:
+  explicit ProgressBar(bool enabled) : enabled_(enabled) {}
+
+  /// `fraction` of the work in 0 .. 1, negative when nobody knows how much there is.
+  void update(double fraction, std::int64_t requests_done, std::int64_t tokens);
+
+  /// Draws the final state and leaves the line.
+  void finish(std::int64_t requests_done, std::int64_t tokens);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw(double fraction, std::int64_t requests_done, std::int64_t tokens);
+
+  bool enabled_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point drawn_{};
+};
+
+}  // namespace pagoda::apps

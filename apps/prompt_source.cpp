@@ -1,0 +1,62 @@
+#include "apps/prompt_source.hpp"
+
+#include <filesystem>
+#include <iostream>
+#include <system_error>
+#include <utility>
+
+namespace pagoda::apps {
+
+PromptSource PromptSource::single(std::string prompt, GenerateRequest defaults) {
+  PromptSource source(std::move(defaults));
+  source.single_ = std::move(prompt);
+  return source;
+}
+
+Result<PromptSource> PromptSource::open(const std::string& path, GenerateRequest defaults) {
+  PromptSource source(std::move(defaults));
+  if (path == "-") {
+    source.lines_ = &std::cin;
+    return source;
+  }
+  source.file_ = std::make_unique<std::ifstream>(path, std::ios::binary);
+  std::error_code error;
+  if (!*source.file_ || std::filesystem::is_directory(path, error)) {
+    return fail(ErrorCode::io_failed, "cannot read the prompts file " + path, "prompts");
+  }
+  if (const auto size = std::filesystem::file_size(path, error); !error) source.file_bytes_ = static_cast<double>(size);
+  source.lines_ = source.file_.get();
+  return source;
+}
+
+std::optional<PromptSource::Prompt> PromptSource::next() {
+  if (single_) {
+    auto request = defaults_;
+    request.prompt = *std::exchange(single_, std::nullopt);
+    return Prompt{"1", std::move(request)};
+  }
+  if (lines_ == nullptr) return {};
+  for (std::string line; std::getline(*lines_, line);) {
+    ++line_number_;
+    read_bytes_ += static_cast<double>(line.size() + 1);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) return parse(line);
+  }
+  return {};
+}
+
+PromptSource::Prompt PromptSource::parse(const std::string& line) {
+  auto id = std::to_string(line_number_);
+  if (line.front() != '{') {
+    auto request = defaults_;
+    request.prompt = line;
+    return {std::move(id), std::move(request)};
+  }
+  auto object = json_lines::parse_generate_object(line, defaults_);
+  if (!object) return {object.error().id.value_or(id), fail(std::move(object.error().error))};
+  return {object->id.value_or(id), std::move(object->request)};
+}
+
+double PromptSource::fraction_read() { return file_bytes_ > 0 ? read_bytes_ / file_bytes_ : -1; }
+
+}  // namespace pagoda::apps

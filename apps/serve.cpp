@@ -1,0 +1,163 @@
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "apps/command.hpp"
+#include "apps/flags.hpp"
+#include "io/json_lines/server.hpp"
+#include "pagoda/spawn_engine.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::size_t kPoolThreads = 2;
+constexpr auto kFlushGrace = std::chrono::seconds(2);          // clients may take their last lines
+constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);   // beyond the drain timeout, for the engine's answer
+
+struct ServeOptions {
+  explicit ServeOptions(CLI::App& app) : engine(app, "info") {
+    engine.flags.add_all(server);
+    engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
+    engine.flags.add("drain_timeout", drain_timeout, "Seconds that live requests have to finish after SIGTERM");
+  }
+
+  std::vector<Error> finish() {
+    auto problems = engine.finish();
+    if (!api_key_file.empty()) {
+      auto keys = json_lines::read_api_keys(api_key_file);
+      if (keys) {
+        server.api_keys = std::move(*keys);
+      } else {
+        problems.push_back(std::move(keys.error()));
+      }
+    }
+    for (auto& problem : server.validate()) problems.push_back(std::move(problem));
+    if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
+      problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout", -1});
+    }
+    return problems;
+  }
+
+  static constexpr double kMaxDrainTimeout = 86400;
+  EngineFlags engine;
+  json_lines::ServerConfig server;
+  std::string api_key_file;
+  double drain_timeout = 30;
+};
+
+/// Waits for a signal or for the engine's end, then takes the service down in order: refuse new requests, let live ones
+/// finish, flush the connections. Runs on the main thread; actors reach it by posting to the loop, which they share, so
+/// that one that reports late does no harm.
+class ServiceLoop {
+ public:
+  ServiceLoop(caf::actor_system& system, const EngineHandle& engine, json_lines::Server& server, double drain_timeout)
+      : system_(system),
+        engine_(engine),
+        server_(server),
+        drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {}
+
+  int run() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+      if (!error) begin_drain(signal);
+    });
+    system_.spawn([this, loop = loop_, supervisor = engine_.supervisor](caf::event_based_actor* self) -> caf::behavior {
+      self->monitor(supervisor);
+      self->set_down_handler([this, self, loop](const caf::down_msg&) {
+        boost::asio::post(*loop, [this] { on_engine_down(); });
+        self->quit();
+      });
+      return {[](caf::unit_t) {}};
+    });
+    loop_->run();
+    return exit_code_;
+  }
+
+ private:
+  void begin_drain(int signal) {
+    spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
+    signals_.async_wait([](const boost::system::error_code& error, int) {
+      if (!error) std::_Exit(kExitFailure);  // asked twice: at once
+    });
+    server_.stop_accepting();
+    system_.spawn([this, loop = loop_, router = engine_.router,
+                   timeout_ms = drain_timeout_.count()](caf::event_based_actor* self) {
+      const auto report = [this, loop](std::int64_t aborted, int code) {
+        boost::asio::post(*loop, [this, aborted, code] {
+          if (aborted > 0) spdlog::warn("{} requests were aborted", aborted);
+          finish(code);
+        });
+      };
+      self->request(router, caf::infinite, actors::Drain{timeout_ms})
+          .then([report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
+                [report](const caf::error&) { report(0, kExitFailure); });
+    });
+    deadline_.expires_after(drain_timeout_ + kDrainAnswerGrace);
+    deadline_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      spdlog::error("the engine did not drain in time");
+      finish(kExitFailure);
+    });
+  }
+
+  void on_engine_down() {
+    if (finished_) return;
+    complain("the engine has stopped");
+    finish(kExitFailure);
+  }
+
+  void finish(int code) {
+    if (finished_) return;
+    finished_ = true;
+    exit_code_ = code;
+    server_.shutdown(kFlushGrace);
+    loop_->stop();
+  }
+
+  caf::actor_system& system_;
+  const EngineHandle& engine_;
+  json_lines::Server& server_;
+  std::chrono::milliseconds drain_timeout_;
+  std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
+  boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
+  boost::asio::steady_timer deadline_{*loop_};
+  bool finished_ = false;
+  int exit_code_ = kExitOk;
+};
+
+int run_serve(ServeOptions& options) {
+  if (const auto problems = options.finish(); !problems.empty()) return exit_with(problems);
+  init_actor_types();
+  caf::actor_system_config system_config;
+  actors::configure_pool(system_config, kPoolThreads);
+  caf::actor_system system(system_config);
+  const auto engine = spawn_engine(system, options.engine.config);
+  if (!engine) return exit_with(engine.error());
+  int code = kExitFailure;
+  if (const auto server = json_lines::Server::start(system, engine->router, options.server); !server) {
+    code = exit_with(server.error());
+  } else {
+    std::printf("listening on %s\n", (*server)->address().c_str());
+    std::fflush(stdout);
+    code = ServiceLoop(system, *engine, **server, options.drain_timeout).run();
+  }
+  caf::anon_send_exit(engine->supervisor, caf::exit_reason::user_shutdown);
+  return code;
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& pagoda) {
+  auto* app = pagoda.add_subcommand("serve", "Serve a model over TCP, one JSON object a line");
+  const auto options = std::make_shared<ServeOptions>(*app);
+  return {app, [options] { return run_serve(*options); }};
+}
+
+}  // namespace pagoda::apps

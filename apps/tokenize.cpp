@@ -1,0 +1,47 @@
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <string>
+
+#include "apps/command.hpp"
+#include "io/json_lines/json_text.hpp"
+#include "io/model_files/tokenizer_json.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+struct TokenizeOptions {
+  std::string model;
+  bool add_special_tokens = true;
+};
+
+int run_tokenize(const TokenizeOptions& options) {
+  const auto tokenizer = io::load_tokenizer(options.model);
+  if (!tokenizer) return exit_with(tokenizer.error());
+  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  const auto ids = (*tokenizer)->encode(text, options.add_special_tokens);
+  if (!ids) return exit_with(ids.error());
+  std::string line = "[";
+  for (const auto id : *ids) {
+    if (line.size() > 1) line += ", ";
+    json_lines::append_integer(line, id);
+  }
+  line += "]\n";
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
+    return exit_with(Error{ErrorCode::io_failed, "cannot write to standard output", {}, -1});
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_tokenize(CLI::App& pagoda) {
+  auto* app = pagoda.add_subcommand("tokenize", "Print the token ids of the text on standard input");
+  const auto options = std::make_shared<TokenizeOptions>();
+  app->add_option("--model", options->model, "Folder that holds tokenizer.json")->required();
+  app->add_flag("--add-special-tokens,!--no-add-special-tokens", options->add_special_tokens,
+                "With the tokens that the tokenizer puts around a text");
+  return {app, [options] { return run_tokenize(*options); }};
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,109 @@
+#include "engine/config.hpp"
+
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+namespace pagoda {
+namespace {
+
+/// Collects every problem; each check names the key it is about.
+class Checker {
+ public:
+  void refuse(const char* key, const std::string& what) {
+    problems_.push_back({ErrorCode::bad_config, std::string(key) + " " + what, key, -1});
+  }
+
+  template <class T>
+  void in_range(const char* key, T value, T least, T most) {
+    if (value < least || value > most) {
+      refuse(key, "must be from " + std::to_string(least) + " to " + std::to_string(most) + ", not " +
+                      std::to_string(value));
+    }
+  }
+
+  /// (`above`, `most`] for numbers; `closed` lets the lower end in.
+  void number(const char* key, double value, double lower, bool closed, double most) {
+    if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > most) {
+      refuse(key, std::string("must be ") + (closed ? "at least " : "above ") + shown(lower) + " and at most " +
+                      shown(most) + ", not " + shown(value));
+    }
+  }
+
+  void one_of(const char* key, const std::string& value, std::initializer_list<std::string_view> choices) {
+    std::string list;
+    for (const auto choice : choices) {
+      if (value == choice) return;
+      if (!choice.empty()) list += (list.empty() ? "" : ", ") + std::string(choice);
+    }
+    refuse(key, "must be one of " + list + ", not \"" + value + "\"");
+  }
+
+  std::vector<Error> problems() && { return std::move(problems_); }
+
+ private:
+  static std::string shown(double value) {
+    auto text = std::to_string(value);
+    while (text.find('.') != std::string::npos && (text.back() == '0' || text.back() == '.')) {
+      const bool point = text.back() == '.';
+      text.pop_back();
+      if (point) break;
+    }
+    return text;
+  }
+
+  std::vector<Error> problems_;
+};
+
+constexpr std::int32_t kMaxBlockSize = 1024;
+constexpr std::int32_t kMaxBlocks = 1 << 30;
+constexpr double kMaxGib = 1 << 20;
+constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
+
+}  // namespace
+
+std::vector<Error> EngineConfig::validate() const {
+  const EngineConfig defaults;
+  Checker check;
+  if (model.empty()) check.refuse("model", "is required: the folder of the model to load");
+  check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
+  check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16"});
+  check.one_of("device", device, {"cpu", "cuda"});
+  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx512", "avx512_bf16"});
+  check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
+  check.in_range("block_size", block_size, 1, kMaxBlockSize);
+  check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);
+  check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
+  check.number("swap_space", swap_space, 0, true, kMaxGib);
+  check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
+  check.number("gpu_memory_utilization", gpu_memory_utilization, 0, false, 1);
+  check.in_range("max_num_seqs", max_num_seqs, 1, 1 << 16);
+  check.in_range("max_num_batched_tokens", max_num_batched_tokens, 1, 1 << 24);
+  if (max_num_batched_tokens < max_num_seqs) {
+    check.refuse("max_num_batched_tokens", "must be at least max_num_seqs (" + std::to_string(max_num_seqs) +
+                                               "), not " + std::to_string(max_num_batched_tokens));
+  }
+  if (!enable_chunked_prefill && max_num_batched_tokens < max_model_len) {
+    check.refuse("max_num_batched_tokens", "must be at least max_model_len (" + std::to_string(max_model_len) +
+                                               ") without chunked prefill, not " +
+                                               std::to_string(max_num_batched_tokens));
+  }
+  check.number("watermark", watermark, 0, true, 0.5);
+  check.in_range("pipeline_depth", pipeline_depth, 1, 2);
+  check.in_range("threads", threads, 0, 1024);
+  check.in_range("tensor_parallel_size", tensor_parallel_size, 1, 1);
+  check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
+  check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
+  check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
+  // Limits can be lowered, not raised: memory is planned for these.
+  const auto& most = defaults.limits;
+  check.in_range("max_sequences", limits.max_sequences, std::int64_t{1}, most.max_sequences);
+  check.in_range("max_logprobs", limits.max_logprobs, std::int64_t{0}, most.max_logprobs);
+  check.in_range("max_stop_strings", limits.max_stop_strings, std::size_t{0}, most.max_stop_strings);
+  check.in_range("max_stop_string_bytes", limits.max_stop_string_bytes, std::size_t{1}, most.max_stop_string_bytes);
+  check.in_range("max_stop_token_ids", limits.max_stop_token_ids, std::size_t{0}, most.max_stop_token_ids);
+  check.in_range("max_logit_bias", limits.max_logit_bias, std::size_t{0}, most.max_logit_bias);
+  return std::move(check).problems();
+}
+
+}  // namespace pagoda

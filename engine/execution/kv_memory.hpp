@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/models/model.hpp"
+#include "engine/scheduling/plan.hpp"
+#include "kernels/device.hpp"
+
+namespace pagoda::execution {
+
+/// The KV memory of one device: the device pool and the host pool for swapped blocks. One block holds all layers
+/// contiguously, so a move is one piece per block. Owned by the cache engine; the worker's model reads and writes blocks
+/// that the plans give it.
+class KvMemory {
+ public:
+  /// Errors: out_of_memory that says how much was asked and what to lower.
+  static Result<std::shared_ptr<KvMemory>> create(std::shared_ptr<kernels::Device> device, std::int64_t block_bytes,
+                                                  std::int32_t num_device_blocks, std::int32_t num_host_blocks);
+
+  std::byte* device_base() const { return device_pool_.as<std::byte>(); }
+  std::int64_t block_bytes() const { return block_bytes_; }
+
+  /// Issues the plan's moves in its order: swap-out, swap-in, copies. Call inside Stream::submit of the copy stream.
+  Status issue(kernels::Stream& stream, const CachePlan& plan) const;
+
+ private:
+  KvMemory() = default;
+
+  std::shared_ptr<kernels::Device> device_;
+  std::int64_t block_bytes_ = 0;
+  kernels::Buffer device_pool_;
+  kernels::Buffer host_pool_;
+};
+
+}  // namespace pagoda::execution

@@ -1,0 +1,99 @@
+#include "engine/layers/attention.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace pagoda::layers {
+
+using kernels::Ops;
+
+AttentionShape attention_shape(const models::ModelConfig& config, std::int64_t layer, const PositionTables& positions) {
+  return {.layer = layer,
+          .num_layers = config.num_layers,
+          .num_heads = config.num_heads,
+          .num_kv_heads = config.num_kv_heads,
+          .head_dim = config.head_dim,
+          .window = config.window_of(layer),
+          .cos_sin = positions.cos_sin(),
+          .alibi_slopes = positions.alibi_slopes()};
+}
+
+Attention::Attention(const AttentionShape& shape, QkvProjection qkv, Linear output)
+    : shape_(shape), qkv_(std::move(qkv)), output_(std::move(output)) {
+  PAGODA_ASSERT(qkv_.parts.size() == 3 || (qkv_.parts.size() == 1 && !qkv_.head_norms), "one projection or three");
+}
+
+kernels::KvCacheView Attention::cache_of_layer(const models::KvCache& cache) const {
+  kernels::KvCacheView view{.base = cache.base,
+                            .num_blocks = cache.num_blocks,
+                            .block_size = cache.block_size,
+                            .num_kv_heads = shape_.num_kv_heads,
+                            .head_dim = shape_.head_dim,
+                            .dtype = cache.dtype};
+  const std::int64_t layer_bytes = 2 * view.part_bytes();
+  view.block_bytes = shape_.num_layers * layer_bytes;
+  view.base += shape_.layer * layer_bytes;
+  return view;
+}
+
+Attention::Heads Attention::project(ForwardPass& pass, const float* hidden, float* out) const {
+  const std::int64_t n = pass.num_tokens();
+  const std::int64_t query_width = shape_.query_width();
+  const std::int64_t kv_width = shape_.kv_width();
+  if (qkv_.parts.size() == 1) {
+    qkv_.parts.front()(pass, hidden, n, out);
+    const std::int64_t row = query_width + 2 * kv_width;
+    return {out, out + query_width, out + query_width + kv_width, row, row};
+  }
+  const Heads heads{out, out + n * query_width, out + n * (query_width + kv_width), query_width, kv_width};
+  qkv_.parts[0](pass, hidden, n, heads.query);
+  qkv_.parts[1](pass, hidden, n, heads.key);
+  qkv_.parts[2](pass, hidden, n, heads.value);
+  if (qkv_.head_norms) {
+    qkv_.head_norms->query(pass, heads.query, n * shape_.num_heads, heads.query);
+    qkv_.head_norms->key(pass, heads.key, n * shape_.num_kv_heads, heads.key);
+  }
+  return heads;
+}
+
+void Attention::operator()(ForwardPass& pass, const Activations& activations, float* hidden) const {
+  const auto& batch = pass.batch();
+  const auto cache = cache_of_layer(pass.cache());
+  const auto heads = project(pass, hidden, activations.qkv);
+  if (shape_.cos_sin != nullptr) {
+    pass.run(&Ops::rotary, {.positions = batch.positions,
+                            .num_tokens = pass.num_tokens(),
+                            .query = heads.query,
+                            .key = heads.key,
+                            .query_stride = heads.query_stride,
+                            .key_stride = heads.kv_stride,
+                            .num_heads = shape_.num_heads,
+                            .num_kv_heads = shape_.num_kv_heads,
+                            .head_dim = shape_.head_dim,
+                            .rotary_dim = shape_.head_dim,
+                            .cos_sin = shape_.cos_sin});
+  }
+  pass.run(&Ops::store_kv, {.key = heads.key,
+                            .value = heads.value,
+                            .key_stride = heads.kv_stride,
+                            .value_stride = heads.kv_stride,
+                            .slot_mapping = batch.slot_mapping,
+                            .num_tokens = pass.num_tokens(),
+                            .cache = cache});
+  pass.run(&Ops::paged_attention, {.query = heads.query,
+                                   .query_stride = heads.query_stride,
+                                   .num_heads = shape_.num_heads,
+                                   .query_start = batch.query_start,
+                                   .context_len = batch.context_len,
+                                   .block_tables = batch.block_tables,
+                                   .max_blocks = batch.max_blocks,
+                                   .num_sequences = batch.num_sequences,
+                                   .cache = cache,
+                                   .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim))),
+                                   .alibi_slopes = shape_.alibi_slopes,
+                                   .window = shape_.window,
+                                   .out = activations.attention});
+  output_(pass, activations.attention, pass.num_tokens(), hidden);
+}
+
+}  // namespace pagoda::layers

@@ -1,0 +1,35 @@
+#include "engine/layers/linear.hpp"
+
+#include <string>
+
+namespace pagoda::layers {
+
+Linear::Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias)
+    : in_features_(in_features) {
+  for (const auto& [name, out_features] : projections) {
+    const auto module = loader / name;
+    weights_.push_back(module.matrix("weight", out_features, in_features));
+    out_features_ += out_features;
+    if (!bias) continue;
+    const auto vector = module.vector("bias", out_features);
+    if (biases_.empty()) bias_dtype_ = vector.dtype;
+    if (vector.dtype != bias_dtype_) module.reject("its bias has another dtype than the projections beside it");
+    biases_.push_back(vector.data);
+  }
+}
+
+Linear::Linear(const kernels::WeightMatrix& weight)
+    : weights_{weight}, in_features_(weight.columns), out_features_(weight.rows) {}
+
+void Linear::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+  pass.run(&kernels::Ops::linear, {.x = x,
+                                   .num_tokens = num_rows,
+                                   .in = in_features_,
+                                   .weights = weights_,
+                                   .biases = biases_,
+                                   .bias_dtype = bias_dtype_,
+                                   .out = y,
+                                   .out_stride = out_features_});
+}
+
+}  // namespace pagoda::layers

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/layers/forward_pass.hpp"
+#include "engine/layers/weight_loader.hpp"
+
+namespace pagoda::layers {
+
+/// One of the projections that a Linear computes together.
+struct Projection {
+  std::string_view name;  ///< its module, for example "q_proj"
+  std::int64_t out_features = 0;
+};
+
+/// y = x W^T + b for one or several projections of the same input. Their outputs stand side by side in a row, each
+/// weight stays where it lies in the checkpoint.
+class Linear {
+ public:
+  Linear() = default;
+  /// Takes `<name>.weight` [out_features, in_features] and, with `bias`, `<name>.bias` [out_features] of each
+  /// projection.
+  Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias);
+  Linear(const WeightLoader& loader, const Projection& projection, std::int64_t in_features, bool bias)
+      : Linear(loader, {&projection, 1}, in_features, bias) {}
+  /// Of a weight that was taken already (a head tied to the embedding).
+  explicit Linear(const kernels::WeightMatrix& weight);
+
+  std::int64_t in_features() const { return in_features_; }
+  /// Sum of the projections' outputs: the width of a row of y.
+  std::int64_t out_features() const { return out_features_; }
+
+  /// x: [num_rows, in_features]; y: [num_rows, out_features].
+  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
+
+ private:
+  std::vector<kernels::WeightMatrix> weights_;
+  std::vector<const void*> biases_;  // empty, or one per weight
+  DType bias_dtype_ = DType::f32;
+  std::int64_t in_features_ = 0;
+  std::int64_t out_features_ = 0;
+};
+
+}  // namespace pagoda::layers

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "engine/layers/activations.hpp"
+#include "engine/layers/forward_pass.hpp"
+#include "engine/layers/linear.hpp"
+
+namespace pagoda::layers {
+
+/// The activation that Hugging Face calls `name` in hidden_act; nothing when there is no op for it.
+std::optional<kernels::Activation> activation_of(std::string_view name);
+
+/// down(act(gate(x)) * up(x)): the SwiGLU of Llama and its relatives.
+class GatedMlp {
+ public:
+  /// `gate_up` gives the gate and then the values side by side in a row.
+  GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
+
+  /// hidden: [num_tokens, hidden_size], in place.
+  void operator()(ForwardPass& pass, const Activations& activations, float* hidden) const;
+
+ private:
+  Linear gate_up_;
+  kernels::Activation activation_;
+  Linear down_;
+};
+
+}  // namespace pagoda::layers

@@ -1,0 +1,23 @@
+#include "engine/layers/norm.hpp"
+
+namespace pagoda::layers {
+
+RmsNorm::RmsNorm(const WeightLoader& loader, std::int64_t width, double eps)
+    : weight_(loader.vector("weight", width)), width_(width), eps_(static_cast<float>(eps)) {}
+
+void RmsNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+  add_and_norm(pass, x, nullptr, num_rows, y);
+}
+
+void RmsNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const {
+  pass.run(&kernels::Ops::rms_norm, {.x = x,
+                                     .residual = residual,
+                                     .weight = weight_.data,
+                                     .weight_dtype = weight_.dtype,
+                                     .eps = eps_,
+                                     .out = y,
+                                     .num_tokens = num_rows,
+                                     .hidden = width_});
+}
+
+}  // namespace pagoda::layers

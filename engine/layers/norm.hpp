@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/layers/forward_pass.hpp"
+#include "engine/layers/weight_loader.hpp"
+
+namespace pagoda::layers {
+
+/// y = x / sqrt(mean(x^2) + eps) * weight.
+class RmsNorm {
+ public:
+  RmsNorm() = default;
+  /// Takes `weight` [width] of the loader's module.
+  RmsNorm(const WeightLoader& loader, std::int64_t width, double eps);
+
+  /// x, y: [num_rows, width]; y may be x.
+  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
+
+  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x.
+  void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const;
+
+ private:
+  WeightVector weight_;
+  std::int64_t width_ = 0;
+  float eps_ = 0.0F;
+};
+
+}  // namespace pagoda::layers

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/models/model.hpp"
+
+namespace pagoda::models {
+
+/// What a model is made of. `config` and `limits` have been checked; `weights` must outlive the model.
+struct ModelParts {
+  const ModelConfig& config;
+  const WeightSource& weights;
+  std::shared_ptr<kernels::Device> device;
+  ModelLimits limits;
+};
+
+// One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.
+
+Result<std::unique_ptr<Model>> create_llama(const ModelParts& parts);
+
+}  // namespace pagoda::models

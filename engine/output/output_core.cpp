@@ -1,0 +1,160 @@
+#include "engine/output/output_core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pagoda::output {
+
+void OutputCore::open(SharedSpec spec) {
+  const SamplingParams& sampling = spec->sampling;
+  RequestState request;
+  const auto stop_strings = std::make_shared<const text::StopStrings>(sampling.stop);
+  const text::IncrementalDetokenizer detokenizer(tokenizer_, sampling.skip_special_tokens, *spec->prompt);
+  for (std::int32_t index = 0; index < sampling.n; ++index) {
+    SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output}, {}, {}};
+    sequence.result.index = sequence.delta.index = index;
+    if (sampling.logprobs) {
+      sequence.result.logprobs.emplace();
+      sequence.result.cumulative_logprob = 0.0;
+    }
+    request.sequences.push_back(std::move(sequence));
+  }
+  const RequestId id = spec->id;
+  request.spec = std::move(spec);
+  requests_.emplace(id, std::move(request));
+}
+
+OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
+  Effects effects;
+  std::vector<RequestId> touched;
+  const auto touch = [&](RequestId id) -> RequestState* {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) return nullptr;
+    if (!std::exchange(found->second.touched, true)) touched.push_back(id);
+    return &found->second;
+  };
+
+  for (const RequestStarted& started : step.started) {
+    if (const auto found = requests_.find(started.request); found != requests_.end()) {
+      found->second.first_scheduled_us = started.first_scheduled_us;
+      found->second.cached_tokens = started.cached_tokens;
+    }
+  }
+  for (const SequenceOutput& output : step.outputs) {
+    RequestState* request = touch(output.request);
+    if (request == nullptr) continue;
+    SequenceState& sequence = request->sequences[static_cast<std::size_t>(output.sequence_index)];
+    if (sequence.ended) continue;  // a stop string ended it; the scheduler has not heard of it yet
+    if (output.has_token) {
+      if (request->first_token_us < 0) request->first_token_us = step.finished_us;
+      take_token(*request, sequence, output, effects);
+    }
+    if (output.finished && !sequence.ended) {
+      if (output.stop_token) sequence.result.stop_reason = *output.stop_token;
+      end_sequence(*request, sequence, *output.finished);
+    }
+  }
+  for (const RequestEnd& end : step.ends) {
+    RequestState* request = touch(end.request);
+    if (request == nullptr) continue;
+    if (end.error) {
+      RequestOutput output{request->spec->id, request->spec->tag, {}, std::nullopt, end.error};
+      effects.outputs.push_back(std::move(output));
+      requests_.erase(end.request);
+      continue;
+    }
+    for (SequenceState& sequence : request->sequences) {
+      if (!sequence.ended) end_sequence(*request, sequence, FinishReason::abort);
+    }
+  }
+
+  for (const RequestId id : touched) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) continue;
+    RequestState& request = found->second;
+    request.touched = false;
+    RequestOutput output{id, request.spec->tag, {}, std::nullopt, std::nullopt};
+    for (SequenceState& sequence : request.sequences) {
+      if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
+      const std::int32_t index = sequence.delta.index;
+      if (request.spec->stream) output.deltas.push_back(std::move(sequence.delta));
+      sequence.delta = SequenceDelta{};
+      sequence.delta.index = index;
+    }
+    const bool done = request.num_ended == request.sequences.size();
+    if (done) finish(request, now, output);
+    if (done || !output.deltas.empty()) effects.outputs.push_back(std::move(output));
+    if (done) requests_.erase(found);
+  }
+  return effects;
+}
+
+void OutputCore::take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output,
+                            Effects& effects) {
+  const SamplingParams& sampling = request.spec->sampling;
+  sequence.result.token_ids.push_back(output.token);
+  sequence.delta.token_ids.push_back(output.token);
+  if (sampling.logprobs) {
+    LogprobEntry entry = logprob_entry(output);
+    *sequence.result.cumulative_logprob += static_cast<double>(output.logprob);
+    sequence.delta.logprobs.push_back(entry);
+    sequence.result.logprobs->push_back(std::move(entry));
+  }
+  // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
+  if (output.finished == FinishReason::stop && !sampling.include_stop_str_in_output) return;
+  const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
+  take_text(sequence, sequence.detokenizer.push(output.token), may_stop, *request.spec, effects);
+  if (sequence.ended) ++request.num_ended;
+}
+
+void OutputCore::take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
+                           Effects& effects) {
+  if (text.empty()) return;
+  text::StopMatcher::Output matched = sequence.stop_matcher.push(text, may_stop);
+  sequence.result.text += matched.text;
+  sequence.delta.text += matched.text;
+  if (!matched.stop) return;
+  sequence.ended = true;
+  sequence.result.finish_reason = FinishReason::stop;
+  sequence.result.stop_reason = spec.sampling.stop[*matched.stop];
+  effects.stop_hits.push_back({spec.id, sequence.result.index});
+}
+
+void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason) {
+  sequence.result.finish_reason = reason;
+  sequence.ended = true;
+  ++request.num_ended;
+  Effects ignored;  // the scheduler knows already that the sequence has ended
+  take_text(sequence, sequence.detokenizer.flush(), reason == FinishReason::length, *request.spec, ignored);
+  if (!ignored.stop_hits.empty()) return;
+  const std::string held = sequence.stop_matcher.finish();
+  sequence.result.text += held;
+  sequence.delta.text += held;
+}
+
+LogprobEntry OutputCore::logprob_entry(const SequenceOutput& output) const {
+  LogprobEntry entry{output.token, output.logprob, output.rank, tokenizer_->token_piece_text(output.token), {}};
+  entry.top.reserve(output.top.size());
+  for (const auto& [token, logprob] : output.top) {
+    entry.top.push_back({token, logprob, tokenizer_->token_piece_text(token)});
+  }
+  return entry;
+}
+
+void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output) const {
+  const auto ms_since_arrival = [&](TimeUs us) {
+    return us < 0 ? 0.0 : static_cast<double>(us - request.spec->arrival_us) / 1000.0;
+  };
+  RequestResult result;
+  result.usage.prompt_tokens = static_cast<std::int64_t>(request.spec->prompt->size());
+  result.usage.cached_tokens = request.cached_tokens;
+  for (SequenceState& sequence : request.sequences) {
+    result.usage.completion_tokens += static_cast<std::int64_t>(sequence.result.token_ids.size());
+    result.outputs.push_back(std::move(sequence.result));
+  }
+  result.timing = {ms_since_arrival(request.first_scheduled_us), ms_since_arrival(request.first_token_us),
+                   ms_since_arrival(now)};
+  output.done = std::move(result);
+}
+
+}  // namespace pagoda::output

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/request/output.hpp"
+#include "engine/scheduling/execution.hpp"
+#include "engine/text/detokenizer.hpp"
+#include "engine/text/stop_matcher.hpp"
+#include "engine/text/tokenizer.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::output {
+
+/// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one terminal
+/// output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
+class OutputCore {
+ public:
+  explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  /// A request will produce outputs. Before its first StepOutputs.
+  void open(SharedSpec spec);
+
+  struct Effects {
+    std::vector<RequestOutput> outputs;  ///< at most one per request
+    std::vector<StopHit> stop_hits;      ///< sequences that the scheduler does not know to have ended
+  };
+  /// Outputs of requests that have ended (or were never opened) are dropped. A request with a terminal output is
+  /// forgotten. `now`: for the timing of terminal outputs.
+  Effects process(const StepOutputs& step, TimeUs now);
+
+  std::size_t num_open() const { return requests_.size(); }
+
+ private:
+  struct SequenceState {
+    text::IncrementalDetokenizer detokenizer;
+    text::StopMatcher stop_matcher;
+    SequenceResult result;
+    SequenceDelta delta;
+    bool ended = false;
+  };
+  struct RequestState {
+    SharedSpec spec;
+    std::vector<SequenceState> sequences;
+    std::size_t num_ended = 0;
+    TimeUs first_scheduled_us = -1;
+    TimeUs first_token_us = -1;
+    std::int64_t cached_tokens = 0;
+    bool touched = false;  ///< has something to tell in this step
+  };
+
+  void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
+  void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec, Effects& effects);
+  void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
+  LogprobEntry logprob_entry(const SequenceOutput& output) const;
+  void finish(RequestState& request, TimeUs now, RequestOutput& output) const;
+
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::unordered_map<RequestId, RequestState> requests_;
+};
+
+}  // namespace pagoda::output

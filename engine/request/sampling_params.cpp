@@ -1,0 +1,181 @@
+#include "engine/request/sampling_params.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace pagoda {
+namespace {
+
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
+
+std::string text_of(double value) {
+  std::array<char, 32> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+std::string text_of(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string text_of(std::size_t value) {
+  return std::to_string(value);
+}
+
+/// "temperature must be at least 0, but is -1".
+template <class Value>
+Status refuse(std::string_view param, std::string_view rule, Value value) {
+  return fail(ErrorCode::invalid_request,
+              std::string(param) + " must be " + std::string(rule) + ", but is " + text_of(value), std::string(param));
+}
+
+template <class Value>
+std::string range_text(Value low, Value high) {
+  return "between " + text_of(low) + " and " + text_of(high);
+}
+
+Status check_range(std::string_view param, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value < low || value > high) return refuse(param, range_text(low, high), value);
+  return {};
+}
+
+/// NaN fails every range.
+Status check_range(std::string_view param, double value, double low, double high) {
+  if (!(value >= low && value <= high)) return refuse(param, range_text(low, high), value);
+  return {};
+}
+
+Status check_count(std::string_view param, std::string_view what, std::size_t count, std::size_t limit) {
+  if (count <= limit) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(param) + " must have at most " + text_of(limit) + " " + std::string(what) + ", but has " +
+                  text_of(count),
+              std::string(param));
+}
+
+Status check_token(std::string_view param, std::int64_t token, std::int64_t vocab_size) {
+  if (token >= 0 && token < vocab_size) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(param) + ": token id " + text_of(token) + " is not in the vocabulary (0 to " +
+                  text_of(vocab_size - 1) + ")",
+              std::string(param));
+}
+
+Status check_lengths(const SamplingParams& params) {
+  if (Status s = check_range("max_tokens", params.max_tokens, 1, kMaxTokens); !s) return s;
+  if (Status s = check_range("min_tokens", params.min_tokens, 0, kMaxTokens); !s) return s;
+  if (params.min_tokens > params.max_tokens) {
+    return refuse("min_tokens", "at most max_tokens (" + text_of(params.max_tokens) + ")", params.min_tokens);
+  }
+  return {};
+}
+
+Status check_warpers(const SamplingParams& params) {
+  if (!(params.temperature >= 0.0) || !std::isfinite(params.temperature)) {
+    return refuse("temperature", "a finite number, at least 0", params.temperature);
+  }
+  if (!(params.top_p > 0.0 && params.top_p <= 1.0)) {
+    return refuse("top_p", "greater than 0 and at most 1", params.top_p);
+  }
+  if (params.top_k < -1) return refuse("top_k", "-1 or 0 (all tokens) or at least 1", params.top_k);
+  return check_range("min_p", params.min_p, 0.0, 1.0);
+}
+
+Status check_counts(const SamplingParams& params, const SamplingLimits& limits) {
+  if (Status s = check_range("n", params.n, 1, limits.max_sequences); !s) return s;
+  if (!params.best_of) return {};
+  if (Status s = check_range("best_of", *params.best_of, 1, limits.max_sequences); !s) return s;
+  if (*params.best_of < params.n) {
+    return refuse("best_of", "at least n (" + text_of(params.n) + ")", *params.best_of);
+  }
+  return {};
+}
+
+Status check_penalties(const SamplingParams& params) {
+  if (Status s = check_range("presence_penalty", params.presence_penalty, -2.0, 2.0); !s) return s;
+  if (Status s = check_range("frequency_penalty", params.frequency_penalty, -2.0, 2.0); !s) return s;
+  if (!(params.repetition_penalty > 0.0 && params.repetition_penalty <= 2.0)) {
+    return refuse("repetition_penalty", "greater than 0 and at most 2", params.repetition_penalty);
+  }
+  return {};
+}
+
+Status check_stops(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {
+  if (Status s = check_count("stop", "strings", params.stop.size(), limits.max_stop_strings); !s) return s;
+  for (const std::string& text : params.stop) {
+    if (!text.empty() && text.size() <= limits.max_stop_string_bytes) continue;
+    return fail(ErrorCode::invalid_request,
+                "stop: each string must have between 1 and " + text_of(limits.max_stop_string_bytes) +
+                    " bytes, but one has " + text_of(text.size()),
+                "stop");
+  }
+  if (Status s = check_count("stop_token_ids", "entries", params.stop_token_ids.size(), limits.max_stop_token_ids);
+      !s) {
+    return s;
+  }
+  for (const std::int64_t token : params.stop_token_ids) {
+    if (Status s = check_token("stop_token_ids", token, vocab_size); !s) return s;
+  }
+  return {};
+}
+
+Status check_logit_bias(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {
+  if (Status s = check_count("logit_bias", "entries", params.logit_bias.size(), limits.max_logit_bias); !s) return s;
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (Status s = check_token("logit_bias", token, vocab_size); !s) return s;
+    if (bias >= -100.0 && bias <= 100.0) continue;
+    return fail(
+        ErrorCode::invalid_request,
+        "logit_bias of token " + text_of(token) + " must be " + range_text(-100.0, 100.0) + ", but is " + text_of(bias),
+        "logit_bias");
+  }
+  return {};
+}
+
+Status check_logprobs(const SamplingParams& params, const SamplingLimits& limits) {
+  if (params.logprobs) {
+    if (Status s = check_range("logprobs", *params.logprobs, 0, limits.max_logprobs); !s) return s;
+  }
+  if (!params.prompt_logprobs) return {};
+  return check_range("prompt_logprobs", *params.prompt_logprobs, 0, limits.max_logprobs);
+}
+
+/// Beam search takes the likeliest continuations, so what only shapes a random draw would be ignored; and its own two
+/// fields would be ignored without it.
+Status check_beam_search(const SamplingParams& params) {
+  if (!std::isfinite(params.length_penalty)) return refuse("length_penalty", "a finite number", params.length_penalty);
+  if (!params.use_beam_search) {
+    constexpr std::string_view kOnlyBeam = " has no effect without use_beam_search";
+    if (params.length_penalty != 1.0) {
+      return fail(ErrorCode::invalid_request,
+                  "length_penalty " + text_of(params.length_penalty) + std::string(kOnlyBeam) + "; leave it at 1",
+                  "length_penalty");
+    }
+    if (params.early_stopping != EarlyStopping::no) {
+      return fail(ErrorCode::invalid_request, "early_stopping" + std::string(kOnlyBeam) + "; leave it at false",
+                  "early_stopping");
+    }
+    return {};
+  }
+  if (!params.greedy()) return refuse("temperature", "0 with use_beam_search", params.temperature);
+  if (params.top_p != 1.0) return refuse("top_p", "1 with use_beam_search", params.top_p);
+  if (params.top_k > 0) return refuse("top_k", "-1 or 0 with use_beam_search", params.top_k);
+  if (params.min_p != 0.0) return refuse("min_p", "0 with use_beam_search", params.min_p);
+  return {};
+}
+
+}  // namespace
+
+Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {
+  if (Status s = check_lengths(params); !s) return s;
+  if (Status s = check_warpers(params); !s) return s;
+  if (Status s = check_counts(params, limits); !s) return s;
+  if (Status s = check_penalties(params); !s) return s;
+  if (Status s = check_stops(params, limits, vocab_size); !s) return s;
+  if (Status s = check_logit_bias(params, limits, vocab_size); !s) return s;
+  if (Status s = check_logprobs(params, limits); !s) return s;
+  return check_beam_search(params);
+}
+
+}  // namespace pagoda

@@ -1,0 +1,131 @@
+#include "engine/routing/router_core.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/random.hpp"
+
+namespace pagoda::routing {
+namespace {
+
+/// Fields that PROTOCOL names and this engine cannot serve yet.
+Status check_supported(const SamplingParams& sampling) {
+  const auto refuse = [](const char* field) {
+    return fail(ErrorCode::invalid_request, std::string(field) + " is not supported by this version", field);
+  };
+  if (sampling.use_beam_search) return refuse("use_beam_search");
+  if (sampling.best_of && *sampling.best_of != sampling.n) return refuse("best_of");
+  if (sampling.prompt_logprobs) return refuse("prompt_logprobs");
+  return {};
+}
+
+/// The seed of a request that brings none: a draw of the engine's own, one per request id.
+std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
+  const auto words = kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
+                                         {static_cast<std::uint32_t>(engine_seed),
+                                          static_cast<std::uint32_t>(engine_seed >> 32)});
+  return (static_cast<std::uint64_t>(words[0]) << 32) | words[1];
+}
+
+std::string tokens(std::int64_t count) { return std::to_string(count) + (count == 1 ? " token" : " tokens"); }
+
+}  // namespace
+
+Status RouterCore::check(const GenerateRequest& request) const {
+  if (!request.prompt && !request.prompt_token_ids) {
+    return fail(ErrorCode::invalid_request, "prompt or prompt_token_ids is required", "prompt");
+  }
+  if (request.prompt && request.prompt_token_ids) {
+    return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
+  }
+  if (Status valid = validate(request.sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
+  if (Status supported = check_supported(request.sampling); !supported) return supported;
+  if (request.sampling.n > limits_.max_num_seqs) {
+    return fail(ErrorCode::invalid_request,
+                "n is " + std::to_string(request.sampling.n) + ", this engine runs at most " +
+                    std::to_string(limits_.max_num_seqs) + " sequences at once (max_num_seqs)", "n");
+  }
+  if (!request.prompt_token_ids) return {};
+  const auto& ids = *request.prompt_token_ids;
+  if (ids.empty()) return fail(ErrorCode::invalid_request, "prompt_token_ids is empty", "prompt_token_ids");
+  for (const std::int64_t id : ids) {
+    if (id < 0 || id >= limits_.vocab_size) {
+      return fail(ErrorCode::invalid_request,
+                  "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                      std::to_string(limits_.vocab_size - 1), "prompt_token_ids");
+    }
+  }
+  return {};
+}
+
+Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
+  if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (Status checked = check(request); !checked) return fail(checked.error());
+  const bool full = static_cast<std::int64_t>(live_.size()) >= limits_.max_queued_requests ||
+                    live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
+  if (full) {
+    return fail(Error{ErrorCode::queue_full,
+                      std::to_string(live_.size()) + " requests with " + tokens(live_prompt_tokens_) + " are queued",
+                      {}, 1000});
+  }
+  const RequestId id = next_id_++;
+  live_.emplace(id, 0);
+  return id;
+}
+
+Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
+                                              Result<TokenIds> prompt, TimeUs now) {
+  const auto refuse = [&](Error error) {
+    closed(id);
+    return fail(std::move(error));
+  };
+  const char* const field = request.prompt ? "prompt" : "prompt_token_ids";
+  if (!prompt) {
+    Error error = prompt.error();
+    if (error.param.empty()) error.param = field;
+    return refuse(std::move(error));
+  }
+  const auto length = static_cast<std::int64_t>(prompt->size());
+  if (length == 0) return refuse({ErrorCode::invalid_request, "the prompt is empty", field, -1});
+  if (length >= limits_.max_model_len) {
+    return refuse({ErrorCode::context_too_long,
+                   "the prompt has " + tokens(length) + ", the model takes " + std::to_string(limits_.max_model_len) +
+                       " with at least one to generate", field, -1});
+  }
+  if (length + 1 > limits_.max_kv_tokens) {
+    return refuse({ErrorCode::context_too_long,
+                   "the prompt has " + tokens(length) + ", the whole KV cache holds " +
+                       std::to_string(limits_.max_kv_tokens), field, -1});
+  }
+  for (const TokenId token : *prompt) {
+    if (token < 0 || token >= limits_.vocab_size) {
+      return refuse({ErrorCode::invalid_request,
+                     "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
+                         std::to_string(limits_.vocab_size - 1), field, -1});
+    }
+  }
+  auto spec = std::make_shared<RequestSpec>();
+  spec->id = id;
+  spec->tag = tag;
+  spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
+  spec->sampling = request.sampling;
+  spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits_.max_model_len - length);
+  spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits_.seed, id);
+  spec->stream = request.stream;
+  spec->priority = request.priority;
+  spec->user = request.user;
+  spec->cache_salt = request.cache_salt;
+  spec->arrival_us = now;
+  live_[id] = length;
+  live_prompt_tokens_ += length;
+  return SharedSpec(std::move(spec));
+}
+
+void RouterCore::closed(RequestId id) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  live_prompt_tokens_ -= found->second;
+  live_.erase(found);
+}
+
+}  // namespace pagoda::routing

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/config.hpp"
+#include "engine/request/generate_request.hpp"
+#include "engine/scheduling/execution.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::routing {
+
+/// What the router must know of the engine to refuse a request before anything is allocated.
+struct AdmissionLimits {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_model_len = 0;       ///< tokens of prompt and output together
+  std::int64_t max_kv_tokens = 0;       ///< token slots of the whole KV cache
+  std::int32_t max_num_seqs = 0;        ///< batch rows: the largest n
+  std::int64_t max_queued_requests = 0; ///< live requests
+  std::int64_t max_queued_prompt_tokens = 0;
+  SamplingLimits sampling;
+  std::uint64_t seed = 0;  ///< of requests that bring none
+};
+
+/// Validates requests once, gives them ids and counts what is live. A plain state machine. Not thread-safe: one owner.
+class RouterCore {
+ public:
+  explicit RouterCore(AdmissionLimits limits) : limits_(limits) {}
+
+  /// Checks everything that can be checked before the prompt is tokenized, and takes the request in.
+  /// Errors: invalid_request (param = the field), context_too_long, queue_full, shutting_down.
+  Result<RequestId> submit(const GenerateRequest& request);
+
+  /// The prompt's ids are known: the immutable spec for the engine. On error the request is forgotten.
+  Result<SharedSpec> prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
+                                    Result<TokenIds> prompt, TimeUs now);
+
+  /// The request has ended.
+  void closed(RequestId id);
+
+  /// From now on submit refuses with shutting_down.
+  void start_draining() { draining_ = true; }
+
+  std::size_t num_live() const { return live_.size(); }
+
+ private:
+  Status check(const GenerateRequest& request) const;
+
+  AdmissionLimits limits_;
+  std::unordered_map<RequestId, std::int64_t> live_;  ///< id -> prompt tokens counted for it
+  std::int64_t live_prompt_tokens_ = 0;
+  RequestId next_id_ = 1;
+  bool draining_ = false;
+};
+
+}  // namespace pagoda::routing

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/request/output.hpp"
+#include "engine/request/sampling_params.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// How many of its likeliest next tokens each beam must offer: enough that `width` beams can go on even if every beam
+/// offers all `num_ending_tokens` first (transformers' beams_to_keep).
+std::int64_t beam_candidates(std::int64_t width, std::size_t num_ending_tokens);
+
+struct BeamSearchParams {
+  std::int64_t width = 1;           ///< best_of, or n
+  std::int64_t max_new_tokens = 1;  ///< max_tokens, or what the model's length leaves
+  double length_penalty = 1.0;      ///< score = cumulative logprob / generated tokens ^ length_penalty
+  EarlyStopping early_stopping = EarlyStopping::no;
+  std::vector<TokenId> ending_tokens;  ///< eos unless ignored, and stop_token_ids
+};
+
+/// A node of the tree of tokens that the search has kept; 0, 1, 2, ... in the order of creation, so that an owner can
+/// keep data of its own for each in a vector.
+using BeamNode = std::int32_t;
+
+/// One possible next token of one beam.
+struct BeamCandidate {
+  std::int32_t beam = 0;  ///< index into the running beams
+  TokenId token = 0;
+  float logprob = 0;  ///< of the token after the beam's tokens; -inf = impossible
+};
+
+/// A beam that goes on.
+struct RunningBeam {
+  std::int32_t parent = 0;  ///< the beam of the step before that it extends
+  TokenId token = 0;        ///< its last token
+  BeamNode node = -1;       ///< -1: the prompt alone
+  double cumulative_logprob = 0;
+};
+
+/// A finished sequence.
+struct BeamHypothesis {
+  BeamNode node = -1;
+  double cumulative_logprob = 0;
+  double score = 0;
+  std::int64_t length = 0;  ///< generated tokens, the ending token included
+  FinishReason finish_reason = FinishReason::stop;
+};
+
+/// Beam search of one sequence group: tokens in, forks and ends out. No model, no memory, no clock: the owner runs the
+/// beams and forks or drops their sequences as `running()` says.
+///
+/// The rules are those of transformers' beam search (generation/utils.py, _beam_search), so tokens and scores are
+/// equal:
+///  - the best beam_candidates(width, ...) continuations over all beams count; ties go to the lower beam, then token;
+///  - the best `width` of them that do not end go on;
+///  - those among the first `width` that end (an ending token, or max_new_tokens) become hypotheses, of which the
+///  `width`
+///    with the best score are kept, the older first among equals;
+///  - the search ends at max_new_tokens; or when `width` hypotheses are kept and early_stopping is `yes`, or no running
+///    beam can still beat the worst of them. What a beam can reach is judged by its score at its present length (`no`),
+///    or with `never` and a positive length_penalty at max_new_tokens, where the penalty helps it most.
+class BeamSearch {
+ public:
+  explicit BeamSearch(BeamSearchParams params);
+
+  /// The beams to run next; one (the prompt) before the first step, none when done.
+  std::span<const RunningBeam> running() const { return running_; }
+
+  /// Advances by one token. `candidates`: at least the beam_candidates() likeliest tokens of every running beam (or all
+  /// of the vocabulary), in any order. Must not be called when done.
+  void step(std::span<const BeamCandidate> candidates);
+
+  bool done() const { return running_.empty(); }
+
+  /// Best first; at most `width`. Final once done.
+  std::span<const BeamHypothesis> hypotheses() const { return hypotheses_; }
+
+  /// The generated tokens up to and with `node`.
+  TokenIds tokens(BeamNode node) const;
+  /// The nodes from the first token to `node`.
+  std::vector<BeamNode> path(BeamNode node) const;
+
+ private:
+  struct Node {
+    BeamNode parent = -1;
+    TokenId token = 0;
+  };
+
+  bool ends(TokenId token) const;
+  bool full() const { return static_cast<std::int64_t>(hypotheses_.size()) == params_.width; }
+  double score(double cumulative_logprob, std::int64_t length) const;
+  bool can_improve() const;
+  BeamNode add_node(const RunningBeam& beam);
+  void add_hypothesis(const BeamHypothesis& hypothesis);
+
+  BeamSearchParams params_;
+  std::int64_t length_ = 0;  // generated tokens of each running beam
+  std::vector<Node> nodes_;
+  std::vector<RunningBeam> running_{RunningBeam{}};
+  std::vector<BeamHypothesis> hypotheses_;
+};
+
+}  // namespace pagoda

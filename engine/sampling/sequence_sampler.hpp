@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/request/sampling_params.hpp"
+#include "engine/types.hpp"
+#include "kernels/sample.hpp"
+
+namespace pagoda {
+
+/// Turns the validated SamplingParams of a request and the tokens of one of its sequences into rows of the sampling op.
+/// A worker keeps one per sequence; what does not change from step to step is prepared once. Not thread-safe to move
+/// while rows of it are in use.
+class SequenceSampler {
+ public:
+  /// `seed`: the request's, or the one the engine chose for it. `eos_token_ids`: all of the model's.
+  SequenceSampler(const SamplingParams& params, std::span<const TokenId> eos_token_ids, std::uint64_t seed,
+                  std::uint32_t sequence_index, std::int64_t vocab_size);
+
+  /// The row that samples the token after prompt and output. Until the output has min_tokens tokens, eos and
+  /// stop_token_ids are banned; as in vLLM with ignore_eos too.
+  ///
+  /// The row's spans point into this object and into `prompt` and `output`: they must stay as they are until the op
+  /// ran.
+  kernels::SampleRow row(std::int32_t logits_row, std::span<const TokenId> prompt,
+                         std::span<const TokenId> output) const;
+
+  /// The row that reports on `token`, which follows `position - 1` in the prompt (prompt_logprobs); nothing is drawn.
+  kernels::SampleRow prompt_logprobs_row(std::int32_t logits_row, TokenId token, std::uint32_t position) const;
+
+ private:
+  kernels::SampleRow fixed_;  // all that is the same at each step
+  std::int32_t num_prompt_logprobs_ = -1;
+  std::int64_t min_tokens_ = 0;
+  TokenIds banned_before_min_tokens_;
+  TokenIds bias_tokens_;
+  std::vector<float> bias_values_;
+};
+
+}  // namespace pagoda

@@ -1,0 +1,456 @@
+#include "engine/scheduling/scheduler_core.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace pagoda::scheduling {
+
+SchedulerCore::SchedulerCore(SchedulerConfig config) : config_(std::move(config)) {
+  PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
+                "every row must fit into a step");
+  PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
+  waiting_ = make_waiting_queue(config_.policy);
+  free_rows_.reserve(static_cast<std::size_t>(config_.max_num_seqs));
+  for (RowId row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
+}
+
+SequenceGroup* SchedulerCore::find(RequestId id) {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+Sequence* SchedulerCore::find(SequenceGroup* group, SequenceId id) {
+  if (group == nullptr) return nullptr;
+  for (Sequence& s : group->sequences) {
+    if (s.id == id) return &s;
+  }
+  return nullptr;
+}
+
+// -- events ------------------------------------------------------------------------------------------------------------
+
+void SchedulerCore::add_group(SharedSpec spec) {
+  auto group = std::make_unique<SequenceGroup>();
+  group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size())};
+  group->spec = std::move(spec);
+  group->forked = group->num_samples() == 1;
+  Sequence& first = group->sequences.emplace_back();
+  first.id = next_sequence_++;
+  group_of_[first.id] = group->entry.id;
+  SequenceGroup& added = *group;
+  const bool fresh = groups_.emplace(added.entry.id, std::move(group)).second;
+  PAGODA_ASSERT(fresh, "request ids are unique");
+  place(added);
+  admission_blocked_ = false;
+  changed_ = true;
+}
+
+void SchedulerCore::abort_group(RequestId request) {
+  if (SequenceGroup* group = find(request)) {
+    ++stats_.requests_aborted_total;
+    end_group(*group, std::nullopt);
+  }
+}
+
+void SchedulerCore::stop_hit(const StopHit& hit) {
+  SequenceGroup* group = find(hit.request);
+  if (group == nullptr) return;
+  for (Sequence& s : group->sequences) {
+    if (s.index == hit.sequence_index && s.state != SequenceState::finished) finish_sequence(*group, s);
+  }
+  if (!group->forked || !group->all_finished()) return;
+  ++stats_.requests_finished_total;
+  erase_group(*group);
+}
+
+void SchedulerCore::workers_replaced() {
+  in_flight_.clear();
+  rows_gone_.clear();
+  last_completed_step_ = next_step_ - 1;
+  if (pending_) pending_->discarded = true;
+  std::vector<SequenceGroup*> affected = running_;
+  affected.insert(affected.end(), swapped_.begin(), swapped_.end());
+  for (const auto& [id, group] : groups_) group->num_in_flight = 0;
+  for (SequenceGroup* group : affected) {
+    for (const Sequence& s : group->sequences) {
+      if (s.state == SequenceState::running || s.state == SequenceState::swapped) releases_.push_back(s.id);
+    }
+    preempt(*group, SequenceState::waiting);
+  }
+  for (const auto& [id, group] : groups_) {
+    for (Sequence& s : group->sequences) s.num_placeholders = 0;
+  }
+  rows_gone_.clear();
+  ++stats_.worker_restarts_total;
+  something_was_freed();
+}
+
+// -- planning ----------------------------------------------------------------------------------------------------------
+
+bool SchedulerCore::admission_wanted() const {
+  const bool engine_is_empty = running_.empty() && swapped_.empty() && in_flight_.empty();
+  return waiting_->size() > 0 && (!admission_blocked_ || engine_is_empty) && rows_reserved_ < config_.max_num_seqs;
+}
+
+std::optional<PlanStep> SchedulerCore::next_plan() {
+  if (pending_ || static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
+  if (!changed_ && releases_.empty()) return std::nullopt;
+
+  PlanStep plan;
+  plan.step = next_step_;
+  plan.last_completed_step = last_completed_step_;
+  plan.token_budget = config_.max_num_batched_tokens;
+  plan.row_budget = std::numeric_limits<std::int32_t>::max();
+  std::int32_t rows = config_.max_num_seqs - rows_reserved_;
+  // Without chunked prefill whole prompts go first, in steps of their own.
+  const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && admission_wanted();
+  const std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);
+  rows -= add_swapped_candidates(plan, rows);
+  add_waiting_candidates(plan, plan.token_budget - used, rows);
+  if (prompts_only && plan.waiting.empty()) add_running_candidates(plan);
+
+  if (plan.running.empty() && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
+    changed_ = false;
+    return std::nullopt;
+  }
+  report_progress(plan);
+  ++next_step_;
+
+  PendingPlan pending;
+  pending.step = plan.step;
+  pending.running = plan.running;
+  pending.swapped = plan.swapped;
+  pending.needs = plan.needs;
+  for (const AdmissionCandidate& c : plan.waiting) pending.waiting.push_back({c.group, c.sequence});
+  pending_ = std::move(pending);
+  return plan;
+}
+
+void SchedulerCore::report_progress(PlanStep& plan) {
+  for (const SequenceId id : to_report_) {
+    const auto group = group_of_.find(id);
+    if (group == group_of_.end()) continue;
+    Sequence* s = find(find(group->second), id);
+    if (s == nullptr || s->state != SequenceState::running) continue;
+    for (; s->num_reported_tokens < s->output.size(); ++s->num_reported_tokens) {
+      sampled_.push_back({id, s->output[s->num_reported_tokens]});
+    }
+    if (s->num_confirmed > s->num_reported) {
+      s->num_reported = s->num_confirmed;
+      progress_.push_back({id, s->num_confirmed});
+    }
+  }
+  to_report_.clear();
+  plan.sampled = std::exchange(sampled_, {});
+  plan.progress = std::exchange(progress_, {});
+  plan.forks = std::exchange(forks_, {});
+  plan.releases = std::exchange(releases_, {});
+}
+
+std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan) {
+  // Decodes come before prompt chunks: rows <= budget, so every decode and at least one chunk token fit.
+  std::int32_t num_decodes = 0;
+  for (const SequenceGroup* group : running_) {
+    for (const Sequence& s : group->sequences) {
+      num_decodes += s.state == SequenceState::running && group->runnable_tokens(s) == 1 ? 1 : 0;
+    }
+  }
+  std::int32_t chunk_budget = plan.token_budget - num_decodes;
+  std::int32_t used = 0;
+  for (const SequenceGroup* group : running_) {
+    const auto first = static_cast<std::int32_t>(plan.needs.size());
+    std::int32_t granted = 0;
+    for (const Sequence& s : group->sequences) {
+      if (s.state != SequenceState::running) continue;
+      std::int32_t tokens = group->grew_too_large ? 0 : group->runnable_tokens(s);
+      if (tokens > 1) {
+        tokens = std::min(tokens, chunk_budget);
+        chunk_budget -= tokens;
+      }
+      granted += tokens;
+      plan.needs.push_back({s.id, s.num_computed, tokens, 0});
+    }
+    if (granted == 0) {
+      plan.needs.resize(static_cast<std::size_t>(first));
+      continue;
+    }
+    used += granted;
+    const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
+    plan.running.push_back({group->entry.id, {first, count}, preemption_of(*group)});
+  }
+  return used;
+}
+
+std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
+  std::int32_t rows_taken = 0;
+  for (const SequenceGroup* group : swapped_) {
+    const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->num_unfinished();
+    if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted) break;  // results to come, or no rows: in order only
+    rows_taken += rows_wanted;
+    const auto first = static_cast<std::int32_t>(plan.needs.size());
+    for (const Sequence& s : group->sequences) {
+      if (s.state != SequenceState::swapped) continue;
+      // A chunk continues in the next step; what comes back now runs one token at most.
+      plan.needs.push_back({s.id, s.num_computed, std::min(group->runnable_tokens(s), 1), 0});
+    }
+    plan.swapped.push_back({group->entry.id, {first, static_cast<std::int32_t>(plan.needs.size()) - first}});
+  }
+  return rows_taken;
+}
+
+void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
+  if (!admission_wanted()) return;
+  std::int64_t tokens = 0;
+  waiting_->visit_in_order([&](RequestId id) {
+    SequenceGroup& group = *groups_.at(id);
+    if (group.num_in_flight > 0) return false;  // preempted with results still to come: nobody may overtake it
+    std::int32_t rows_wanted = group.rows_reserved > 0 ? 0 : group.num_unfinished();
+    for (Sequence& s : group.sequences) {
+      if (s.state != SequenceState::waiting) continue;
+      if (tokens >= token_budget || rows < rows_wanted) return false;
+      if (!s.output.empty() && !s.recompute_tokens) {
+        auto all = std::make_shared<TokenIds>(*group.spec->prompt);
+        all->insert(all->end(), s.output.begin(), s.output.end());
+        s.recompute_tokens = std::move(all);
+      }
+      AdmissionCandidate candidate;
+      candidate.group = id;
+      candidate.sequence = s.id;
+      candidate.tokens = s.recompute_tokens ? s.recompute_tokens : group.spec->prompt;
+      candidate.cache_salt = group.spec->cache_salt;
+      candidate.num_rows = std::exchange(rows_wanted, 0);
+      candidate.may_chunk = config_.enable_chunked_prefill;
+      candidate.use_prefix_cache = !group.spec->sampling.prompt_logprobs.has_value();
+      tokens += static_cast<std::int64_t>(candidate.tokens->size());
+      rows -= candidate.num_rows;
+      plan.waiting.push_back(std::move(candidate));
+    }
+    return true;
+  });
+}
+
+PreemptionMode SchedulerCore::preemption_of(const SequenceGroup& group) const {
+  if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
+  if (config_.preemption == PreemptionPolicy::swap) return PreemptionMode::swap;
+  return group.sequences.size() > 1 ? PreemptionMode::swap : PreemptionMode::recompute;
+}
+
+// -- the block manager's answer ------------------------------------------------------------------------------------------
+
+std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, TimeUs now) {
+  PAGODA_ASSERT(pending_ && pending_->step == plan.step, "a StepPlan answers the one outstanding PlanStep");
+  const PendingPlan pending = std::move(*pending_);
+  pending_.reset();
+  stats_.device_blocks_total = plan.memory.device_blocks_total;
+  stats_.device_blocks_free = plan.memory.device_blocks_free;
+  stats_.device_blocks_cached = plan.memory.device_blocks_cached;
+  stats_.host_blocks_total = plan.memory.host_blocks_total;
+  stats_.host_blocks_free = plan.memory.host_blocks_free;
+  stats_.prefix_cache_queries_total = plan.memory.prefix_cache_queries;
+  stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
+
+  if (pending.discarded) {
+    for (const WaitingRef& ref : pending.waiting) releases_.push_back(ref.sequence);
+    changed_ = true;
+    if (!plan.has_cache_plan) return std::nullopt;
+  }
+  ExecuteStep step;
+  step.step = plan.step;
+  step.wait_for_cache = plan.has_cache_plan;
+  building_ = {plan.step, {}};
+  bool anything_scheduled = plan.has_cache_plan;
+  if (!pending.discarded) {
+    for (const RunningOutcome outcome : plan.running) anything_scheduled |= outcome == RunningOutcome::scheduled;
+    for (const AllocStatus status : plan.swapped) anything_scheduled |= status == AllocStatus::ok;
+    for (const AdmissionOutcome& outcome : plan.waiting) anything_scheduled |= outcome.status == AllocStatus::ok;
+    apply_running(pending, plan, step);
+    apply_swapped(pending, plan, step);
+    apply_waiting(pending, plan, step, now);
+    copy_table_deltas(plan, step);
+  }
+  // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
+  if (!anything_scheduled) {
+    // Prompts asked alone (and refused) leave the running groups to be asked.
+    changed_ = pending.running.empty() && !running_.empty();
+    return std::nullopt;
+  }
+  changed_ = true;
+  step.rows_gone = std::exchange(rows_gone_, {});
+  in_flight_.push_back(std::move(building_));
+  return step;
+}
+
+void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step) {
+  for (std::size_t i = 0; i < pending.running.size(); ++i) {
+    const RunningCandidate& candidate = pending.running[i];
+    SequenceGroup* group = find(candidate.group);
+    if (group == nullptr) continue;
+    switch (plan.running[i]) {
+      case RunningOutcome::scheduled:
+        for (std::int32_t k = 0; k < candidate.sequences.count; ++k) {
+          const SequenceNeed& need = pending.needs[static_cast<std::size_t>(candidate.sequences.first + k)];
+          Sequence* s = find(group, need.sequence);
+          if (s != nullptr && s->state == SequenceState::running) run(*group, *s, need.num_new_tokens, step);
+        }
+        break;
+      case RunningOutcome::skipped: break;
+      case RunningOutcome::preempted_recompute:
+        ++stats_.preemptions_recompute_total;
+        preempt(*group, SequenceState::waiting);
+        break;
+      case RunningOutcome::preempted_swap:
+        ++stats_.preemptions_swap_total;
+        preempt(*group, SequenceState::swapped);
+        break;
+      case RunningOutcome::never:
+        preempt(*group, SequenceState::waiting);
+        group->grew_too_large = true;
+        if (group->num_in_flight == 0) end_with_length(*group);
+        break;
+    }
+  }
+}
+
+void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step) {
+  for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
+    const SwapInCandidate& candidate = pending.swapped[i];
+    SequenceGroup* group = find(candidate.group);
+    if (group == nullptr || plan.swapped[i] == AllocStatus::later) continue;
+    if (plan.swapped[i] == AllocStatus::never) {
+      for (const Sequence& s : group->sequences) {
+        if (s.state == SequenceState::swapped) releases_.push_back(s.id);
+      }
+      preempt(*group, SequenceState::waiting);
+      continue;
+    }
+    for (Sequence& s : group->sequences) {
+      if (s.state == SequenceState::swapped) {
+        s.state = SequenceState::running;
+        to_report_.push_back(s.id);
+      }
+    }
+    reserve_rows(*group);
+    place(*group);
+    for (std::int32_t k = 0; k < candidate.sequences.count; ++k) {
+      const SequenceNeed& need = pending.needs[static_cast<std::size_t>(candidate.sequences.first + k)];
+      Sequence* s = find(group, need.sequence);
+      if (s != nullptr && s->state == SequenceState::running) run(*group, *s, need.num_new_tokens, step);
+    }
+  }
+}
+
+void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now) {
+  // The head waits for memory, unless something else of this very plan made it wait.
+  bool may_block = pending.swapped.empty();
+  for (const RunningOutcome outcome : plan.running) {
+    may_block &= outcome == RunningOutcome::scheduled || outcome == RunningOutcome::skipped;
+  }
+  for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
+    const WaitingRef& ref = pending.waiting[i];
+    const AdmissionOutcome& outcome = plan.waiting[i];
+    SequenceGroup* group = find(ref.group);
+    Sequence* s = find(group, ref.sequence);
+    if (s == nullptr || s->state != SequenceState::waiting) {
+      if (outcome.status == AllocStatus::ok) releases_.push_back(ref.sequence);
+      continue;
+    }
+    if (outcome.status == AllocStatus::later) {
+      if (i == 0 && may_block) admission_blocked_ = releases_.empty();
+      continue;
+    }
+    if (outcome.status == AllocStatus::never) {
+      if (s->output.empty()) {
+        ++stats_.requests_failed_total;
+        end_group(*group, Error{ErrorCode::context_too_long,
+                                "the prompt of " + std::to_string(group->prompt_len()) +
+                                    " tokens does not fit into the KV cache", "prompt", -1});
+      } else {
+        end_with_length(*group);
+      }
+      continue;
+    }
+    if (group->first_scheduled_us < 0) {
+      group->first_scheduled_us = now;
+      stats_.prompt_tokens_total += group->prompt_len();
+      outputs_.started.push_back({group->entry.id, now, outcome.num_cached_tokens});
+    }
+    s->state = SequenceState::running;
+    s->num_computed = s->num_confirmed = s->num_reported = outcome.num_cached_tokens;
+    s->num_reported_tokens = s->output.size();
+    s->recompute_tokens.reset();
+    reserve_rows(*group);
+    place(*group);
+    run(*group, *s, outcome.num_new_tokens, step);
+  }
+}
+
+void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step) {
+  if (num_tokens == 0) return;
+  if (sequence.row < 0) {
+    PAGODA_ASSERT(!free_rows_.empty(), "rows are reserved at admission");
+    sequence.row = free_rows_.back();
+    free_rows_.pop_back();
+    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, group.spec, sequence.output});
+  }
+  RowWork work{sequence.row, sequence.id, sequence.num_computed, num_tokens, 0};
+  sequence.num_computed += num_tokens;
+  if (sequence.num_computed == group.length(sequence)) {
+    work.num_samples = group.forked ? 1 : group.num_samples();
+    ++sequence.num_placeholders;
+  }
+  ++group.num_in_flight;
+  waiting_->charge(group.entry, num_tokens);
+  building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples});
+  step.work.push_back(work);
+}
+
+void SchedulerCore::copy_table_deltas(const StepPlan& plan, ExecuteStep& step) {
+  for (const TableDelta& delta : plan.table_deltas) {
+    const auto owner = group_of_.find(delta.sequence);
+    if (owner == group_of_.end()) continue;
+    const Sequence* s = find(find(owner->second), delta.sequence);
+    if (s == nullptr || s->row < 0) continue;
+    const auto first = static_cast<std::int32_t>(step.blocks.size());
+    const auto begin = plan.blocks.begin() + delta.blocks.first;
+    step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
+    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}});
+  }
+}
+
+void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
+  for (Sequence& s : group.sequences) {
+    if (s.state != SequenceState::running && !(s.state == SequenceState::swapped && to == SequenceState::waiting)) {
+      continue;
+    }
+    give_row_back(s);
+    s.state = to;
+    if (to == SequenceState::waiting) drop_kv(s);
+  }
+  if (!group.any(SequenceState::running)) {
+    rows_reserved_ -= group.rows_reserved;
+    group.rows_reserved = 0;
+  }
+  place(group);
+  something_was_freed();
+}
+
+void SchedulerCore::reserve_rows(SequenceGroup& group) {
+  if (group.rows_reserved > 0) return;
+  group.rows_reserved = group.num_unfinished();
+  rows_reserved_ += group.rows_reserved;
+}
+
+void SchedulerCore::drop_kv(Sequence& sequence) {
+  sequence.num_computed = sequence.num_confirmed = sequence.num_reported = 0;
+  ++sequence.epoch;
+  sequence.recompute_tokens.reset();
+}
+
+void SchedulerCore::give_row_back(Sequence& sequence) {
+  if (sequence.row < 0) return;
+  free_rows_.push_back(sequence.row);
+  rows_gone_.push_back(sequence.row);
+  sequence.row = -1;
+}
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/config.hpp"
+#include "engine/scheduling/execution.hpp"
+#include "engine/scheduling/plan.hpp"
+#include "engine/scheduling/sequence_group.hpp"
+#include "engine/scheduling/waiting_queue.hpp"
+#include "engine/stats.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+struct SchedulerConfig {
+  std::int32_t max_num_seqs = 256;             ///< batch rows; at most max_num_batched_tokens
+  std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
+  std::int32_t pipeline_depth = 2;
+  bool enable_chunked_prefill = true;
+  bool can_swap = false;  ///< there is a host pool
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  PreemptionPolicy preemption = PreemptionPolicy::recompute;
+  std::vector<TokenId> eos_token_ids;
+};
+
+/// Decides what runs in each step. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out; no
+/// actor, no clock, no randomness. Not thread-safe: one owner.
+///
+///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
+///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
+///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
+///
+/// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
+/// out to have ended in k wastes one row of k+1, whose result is dropped.
+class SchedulerCore {
+ public:
+  explicit SchedulerCore(SchedulerConfig config);
+
+  // -- events --------------------------------------------------------------------------------------------------------
+  void add_group(SharedSpec spec);
+  /// Ends the group wherever it is; a group that has ended or never was is ignored.
+  void abort_group(RequestId request);
+  /// A stop string ended a sequence; its tokens in flight are dropped.
+  void stop_hit(const StopHit& hit);
+  /// The answer to the PlanStep of next_plan(). Empty when nothing runs in the step.
+  std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now);
+  /// Results come in the order of the steps.
+  void on_step_result(const StepResult& result);
+  /// The workers lost their rows and every step in flight: what ran must be recomputed. Results of older steps must not
+  /// be given to the core any more.
+  void workers_replaced();
+
+  // -- effects -------------------------------------------------------------------------------------------------------
+  /// The next PlanStep, when the pipeline has room and there is something to plan.
+  std::optional<PlanStep> next_plan();
+  /// What the output processor must be told since the last call.
+  StepOutputs take_outputs();
+
+  // -- facts ---------------------------------------------------------------------------------------------------------
+  EngineStats stats() const;
+  std::size_t steps_in_flight() const { return in_flight_.size(); }
+  bool plan_outstanding() const { return pending_.has_value(); }
+  /// True when no group is left and the block manager has been told of every release.
+  bool idle() const { return groups_.empty() && releases_.empty() && !pending_ && in_flight_.empty(); }
+  /// Each live sequence is in one state and its group in that state's queue, rows are used once, counters agree. The
+  /// first broken one, or nothing.
+  std::optional<std::string> check_invariants() const;
+
+ private:
+  struct WaitingRef {
+    RequestId group = 0;
+    SequenceId sequence = 0;
+  };
+  /// What the unanswered PlanStep asked for.
+  struct PendingPlan {
+    StepId step = 0;
+    std::vector<RunningCandidate> running;
+    std::vector<SwapInCandidate> swapped;
+    std::vector<WaitingRef> waiting;
+    std::vector<SequenceNeed> needs;
+    bool discarded = false;  ///< the workers were replaced meanwhile
+  };
+  /// One sequence's part in a step in flight.
+  struct WorkRef {
+    RequestId group = 0;
+    SequenceId sequence = 0;
+    std::int32_t epoch = 0;
+    std::int32_t end_position = 0;  ///< tokens computed when the step has passed
+    std::int32_t num_samples = 0;
+  };
+  struct InFlightStep {
+    StepId step = 0;
+    std::vector<WorkRef> work;
+  };
+
+  // planning
+  bool admission_wanted() const;
+  void report_progress(PlanStep& plan);
+  std::int32_t add_running_candidates(PlanStep& plan);
+  std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
+  void add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows);
+  PreemptionMode preemption_of(const SequenceGroup& group) const;
+
+  // answers
+  void apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
+  void apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
+  void apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now);
+  void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step);
+  void copy_table_deltas(const StepPlan& plan, ExecuteStep& step);
+  void preempt(SequenceGroup& group, SequenceState to);
+  void drop_kv(Sequence& sequence);
+  void reserve_rows(SequenceGroup& group);
+  void give_row_back(Sequence& sequence);
+
+  // results
+  void accept(const WorkRef& work, const SampleResult* samples, const std::optional<Error>& error);
+  void append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample);
+  void fork_samples(SequenceGroup& group);
+  void finish_sequence(SequenceGroup& group, Sequence& sequence);
+  void end_group(SequenceGroup& group, std::optional<Error> error);
+  void end_with_length(SequenceGroup& group);
+  void erase_group(SequenceGroup& group);
+  void place(SequenceGroup& group);
+  void something_was_freed();
+
+  SequenceGroup* find(RequestId id);
+  Sequence* find(SequenceGroup* group, SequenceId id);
+
+  SchedulerConfig config_;
+  std::unordered_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;
+  std::unique_ptr<WaitingQueue> waiting_;
+  std::vector<SequenceGroup*> running_;  ///< groups with a running sequence, in serving order
+  std::vector<SequenceGroup*> swapped_;  ///< groups with a swapped sequence, in serving order
+  std::unordered_map<SequenceId, RequestId> group_of_;
+  std::vector<RowId> free_rows_;
+  std::vector<RowId> rows_gone_;  ///< to be told with the next ExecuteStep
+  std::int32_t rows_reserved_ = 0;
+
+  // to be told with the next PlanStep
+  std::vector<SequenceId> to_report_;
+  std::vector<SampledToken> sampled_;
+  std::vector<SequenceProgress> progress_;
+  std::vector<Fork> forks_;
+  std::vector<SequenceId> releases_;
+
+  std::optional<PendingPlan> pending_;
+  std::deque<InFlightStep> in_flight_;
+  InFlightStep building_;
+  StepId next_step_ = 1;
+  StepId last_completed_step_ = 0;
+  SequenceId next_sequence_ = 1;
+  bool changed_ = true;             ///< something happened since a plan that ran nothing
+  bool admission_blocked_ = false;  ///< the head of the queue did not fit and nothing has been freed since
+
+  StepOutputs outputs_;
+  EngineStats stats_;
+};
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,233 @@
+// The result half of SchedulerCore: what a finished step changes, how sequences and groups end, and the facts.
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "engine/scheduling/scheduler_core.hpp"
+
+namespace pagoda::scheduling {
+
+void SchedulerCore::on_step_result(const StepResult& result) {
+  PAGODA_ASSERT(!in_flight_.empty() && in_flight_.front().step == result.step, "results come in the order of the steps");
+  const InFlightStep step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  last_completed_step_ = result.step;
+  ++stats_.steps_total;
+  outputs_.step = result.step;
+  outputs_.finished_us = result.finished_us;
+  changed_ = true;
+  const SampleResult* samples = result.samples.data();
+  for (const WorkRef& work : step.work) {
+    accept(work, samples, result.error);
+    if (!result.error) samples += work.num_samples;
+  }
+}
+
+void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const std::optional<Error>& error) {
+  SequenceGroup* group = find(work.group);
+  if (group == nullptr) return;  // it has ended meanwhile
+  --group->num_in_flight;
+  if (error) {
+    ++stats_.requests_failed_total;
+    end_group(*group, error);
+    return;
+  }
+  Sequence* s = find(group, work.sequence);
+  PAGODA_ASSERT(s != nullptr, "sequences live as long as their group");
+  if (work.epoch == s->epoch) {
+    s->num_confirmed = work.end_position;
+    to_report_.push_back(s->id);
+  }
+  if (work.num_samples > 0) {
+    --s->num_placeholders;
+    const auto index = static_cast<std::size_t>(s - group->sequences.data());
+    if (work.num_samples > 1) fork_samples(*group);  // moves the sequences; the prompt's own is the first
+    for (std::int32_t k = 0; k < work.num_samples; ++k) {
+      append_token(*group, index + static_cast<std::size_t>(k), samples[k]);
+    }
+    if (group->all_finished()) {
+      ++stats_.requests_finished_total;
+      erase_group(*group);
+      return;
+    }
+  }
+  if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
+}
+
+void SchedulerCore::fork_samples(SequenceGroup& group) {
+  group.forked = true;
+  group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));
+  const Sequence parent = group.sequences.front();
+  for (std::int32_t index = 1; index < group.num_samples(); ++index) {
+    Sequence child = parent;
+    child.id = next_sequence_++;
+    child.index = index;
+    child.row = -1;
+    group_of_[child.id] = group.entry.id;
+    if (parent.state == SequenceState::running) forks_.push_back({parent.id, child.id});
+    group.sequences.push_back(std::move(child));
+  }
+}
+
+void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample) {
+  Sequence& s = group.sequences[index];
+  if (s.state == SequenceState::finished) return;
+  const SamplingParams& sampling = group.spec->sampling;
+  s.output.push_back(sample.token);
+  if (s.state == SequenceState::running) to_report_.push_back(s.id);
+  ++stats_.generation_tokens_total;
+
+  SequenceOutput out;
+  out.request = group.entry.id;
+  out.sequence_index = s.index;
+  out.token = sample.token;
+  out.logprob = sample.logprob;
+  out.rank = sample.rank;
+  out.top = sample.top;
+  const auto generated = static_cast<std::int64_t>(s.output.size());
+  if (generated >= sampling.min_tokens) {
+    const auto& stop_ids = sampling.stop_token_ids;
+    const auto& eos_ids = config_.eos_token_ids;
+    if (std::find(stop_ids.begin(), stop_ids.end(), sample.token) != stop_ids.end()) {
+      out.finished = FinishReason::stop;
+      out.stop_token = sample.token;
+    } else if (!sampling.ignore_eos && std::find(eos_ids.begin(), eos_ids.end(), sample.token) != eos_ids.end()) {
+      out.finished = FinishReason::stop;
+    }
+  }
+  if (!out.finished && generated >= sampling.max_tokens) out.finished = FinishReason::length;
+  const bool finished = out.finished.has_value();
+  outputs_.outputs.push_back(std::move(out));
+  if (finished) finish_sequence(group, s);
+}
+
+void SchedulerCore::finish_sequence(SequenceGroup& group, Sequence& sequence) {
+  if (sequence.state == SequenceState::running) {
+    // Its last tokens may still serve the prefix cache.
+    for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
+      sampled_.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
+    }
+    if (sequence.num_confirmed > sequence.num_reported) progress_.push_back({sequence.id, sequence.num_confirmed});
+  }
+  if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
+    releases_.push_back(sequence.id);
+  }
+  give_row_back(sequence);
+  sequence.state = SequenceState::finished;
+  if (group.rows_reserved > 0) {
+    --group.rows_reserved;
+    --rows_reserved_;
+  }
+  place(group);
+  something_was_freed();
+}
+
+void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) {
+  outputs_.ends.push_back({group.entry.id, std::move(error)});
+  erase_group(group);
+}
+
+void SchedulerCore::end_with_length(SequenceGroup& group) {
+  for (Sequence& s : group.sequences) {
+    if (s.state == SequenceState::finished) continue;
+    SequenceOutput out;
+    out.request = group.entry.id;
+    out.sequence_index = s.index;
+    out.has_token = false;
+    out.finished = FinishReason::length;
+    outputs_.outputs.push_back(std::move(out));
+  }
+  ++stats_.requests_finished_total;
+  erase_group(group);
+}
+
+void SchedulerCore::erase_group(SequenceGroup& group) {
+  for (Sequence& s : group.sequences) {
+    if (s.state != SequenceState::finished) finish_sequence(group, s);
+    group_of_.erase(s.id);
+  }
+  if (group.rows_reserved > 0) rows_reserved_ -= std::exchange(group.rows_reserved, 0);
+  groups_.erase(group.entry.id);
+}
+
+/// Puts the group into the queues that its sequences' states ask for, and only into those.
+void SchedulerCore::place(SequenceGroup& group) {
+  const auto set_membership = [&](std::vector<SequenceGroup*>& list, bool wanted, bool& present) {
+    if (wanted == present) return;
+    present = wanted;
+    if (!wanted) {
+      list.erase(std::find(list.begin(), list.end(), &group));
+      return;
+    }
+    const auto before = [&](const SequenceGroup* a, const SequenceGroup* b) {
+      return waiting_->runs_before(a->entry, b->entry);
+    };
+    list.insert(std::upper_bound(list.begin(), list.end(), &group, before), &group);
+  };
+  set_membership(running_, group.any(SequenceState::running), group.in_running);
+  set_membership(swapped_, group.any(SequenceState::swapped), group.in_swapped);
+  const bool waits = group.any(SequenceState::waiting);
+  if (waits != group.in_waiting) {
+    group.in_waiting = waits;
+    if (waits) {
+      waiting_->push(group.entry);
+    } else {
+      waiting_->erase(group.entry);
+    }
+  }
+}
+
+void SchedulerCore::something_was_freed() {
+  admission_blocked_ = false;
+  changed_ = true;
+}
+
+StepOutputs SchedulerCore::take_outputs() { return std::exchange(outputs_, StepOutputs{}); }
+
+EngineStats SchedulerCore::stats() const {
+  EngineStats stats = stats_;
+  stats.requests_waiting = static_cast<std::int64_t>(waiting_->size());
+  stats.requests_running = static_cast<std::int64_t>(running_.size());
+  stats.requests_swapped = static_cast<std::int64_t>(swapped_.size());
+  return stats;
+}
+
+std::optional<std::string> SchedulerCore::check_invariants() const {
+  std::unordered_set<RowId> rows(free_rows_.begin(), free_rows_.end());
+  if (rows.size() != free_rows_.size()) return "a free row is listed twice";
+  std::size_t waiting = 0;
+  std::size_t running = 0;
+  std::size_t swapped = 0;
+  std::int32_t reserved = 0;
+  for (const auto& [id, group] : groups_) {
+    const std::string name = "request " + std::to_string(id);
+    if (group->all_finished()) return name + " has ended but is still kept";
+    waiting += group->any(SequenceState::waiting) ? 1 : 0;
+    running += group->any(SequenceState::running) ? 1 : 0;
+    swapped += group->any(SequenceState::swapped) ? 1 : 0;
+    reserved += group->rows_reserved;
+    if (group->any(SequenceState::running) != (group->rows_reserved > 0)) return name + " runs without reserved rows";
+    std::int32_t rows_used = 0;
+    for (const Sequence& s : group->sequences) {
+      if (group_of_.count(s.id) == 0) return name + " has an unlisted sequence";
+      if (s.row >= 0) {
+        ++rows_used;
+        if (s.state != SequenceState::running) return name + " keeps a row without running";
+        if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
+      }
+      if (s.num_computed > group->length(s)) return name + " has computed more than it has";
+      if (s.num_confirmed > s.num_computed) return name + " has confirmed more than was computed";
+      if (s.num_placeholders < 0 || s.num_placeholders > config_.pipeline_depth) return name + " has bad placeholders";
+    }
+    if (rows_used > group->rows_reserved) return name + " uses more rows than it reserved";
+  }
+  if (static_cast<std::int32_t>(rows.size()) != config_.max_num_seqs) return "a row was lost";
+  if (waiting != waiting_->size()) return "the waiting queue disagrees with the groups";
+  if (running != running_.size()) return "the running list disagrees with the groups";
+  if (swapped != swapped_.size()) return "the swapped list disagrees with the groups";
+  if (reserved != rows_reserved_) return "reserved rows were miscounted";
+  if (static_cast<std::int32_t>(in_flight_.size()) > config_.pipeline_depth) return "too many steps in flight";
+  return std::nullopt;
+}
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,117 @@
+#include "engine/scheduling/waiting_queue.hpp"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pagoda::scheduling {
+namespace {
+
+/// First come first served, within a priority when `by_priority`.
+class OrderedQueue final : public WaitingQueue {
+ public:
+  explicit OrderedQueue(bool by_priority) : by_priority_(by_priority) {}
+
+  void push(const QueueEntry& entry) override { entries_.insert(key(entry)); }
+  void erase(const QueueEntry& entry) override { entries_.erase(key(entry)); }
+  void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
+    for (const auto& [priority, id] : entries_) {
+      if (!visit(id)) return;
+    }
+  }
+  std::size_t size() const override { return entries_.size(); }
+  bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return key(a) < key(b); }
+  void charge(const QueueEntry&, std::int64_t) override {}
+
+ private:
+  using Key = std::pair<std::int64_t, RequestId>;
+  Key key(const QueueEntry& entry) const { return {by_priority_ ? entry.priority : 0, entry.id}; }
+
+  bool by_priority_;
+  std::set<Key> entries_;
+};
+
+/// Virtual token counters per tenant.
+class FairQueue final : public WaitingQueue {
+ public:
+  void push(const QueueEntry& entry) override {
+    Tenant& tenant = tenants_[entry.user];
+    if (tenant.waiting.empty()) {
+      if (!order_.empty()) tenant.served = std::max(tenant.served, order_.begin()->first);
+      order_.insert({tenant.served, entry.user});
+    }
+    tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
+    ++size_;
+  }
+
+  void erase(const QueueEntry& entry) override {
+    const auto found = tenants_.find(entry.user);
+    if (found == tenants_.end()) return;
+    Tenant& tenant = found->second;
+    const auto waiting = tenant.waiting.find(entry.id);
+    if (waiting == tenant.waiting.end()) return;
+    tenant.waiting.erase(waiting);
+    --size_;
+    if (tenant.waiting.empty()) order_.erase({tenant.served, entry.user});
+  }
+
+  void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
+    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will.
+    struct Cursor {
+      std::int64_t served;
+      const std::string* user;
+      std::map<RequestId, std::int64_t>::const_iterator next, end;
+    };
+    const auto later = [](const Cursor& a, const Cursor& b) {
+      return std::tie(a.served, *a.user) > std::tie(b.served, *b.user);
+    };
+    std::priority_queue<Cursor, std::vector<Cursor>, decltype(later)> open(later);
+    auto unopened = order_.begin();
+    while (true) {
+      while (unopened != order_.end() && (open.empty() || unopened->first <= open.top().served)) {
+        const auto& waiting = tenants_.at(unopened->second).waiting;
+        open.push({unopened->first, &unopened->second, waiting.begin(), waiting.end()});
+        ++unopened;
+      }
+      if (open.empty()) return;
+      Cursor cursor = open.top();
+      open.pop();
+      if (!visit(cursor.next->first)) return;
+      cursor.served += cursor.next->second;
+      if (++cursor.next != cursor.end) open.push(cursor);
+    }
+  }
+
+  std::size_t size() const override { return size_; }
+  bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
+
+  void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
+    Tenant& tenant = tenants_[entry.user];
+    const bool present = !tenant.waiting.empty();
+    if (present) order_.erase({tenant.served, entry.user});
+    tenant.served += num_tokens;
+    if (present) order_.insert({tenant.served, entry.user});
+  }
+
+ private:
+  struct Tenant {
+    std::int64_t served = 0;
+    std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
+  };
+  std::map<std::string, Tenant, std::less<>> tenants_;
+  std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy) {
+  if (policy == SchedulingPolicy::fair) return std::make_unique<FairQueue>();
+  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority);
+}
+
+}  // namespace pagoda::scheduling

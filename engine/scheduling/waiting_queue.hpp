@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/config.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+/// What an order of service may look at.
+struct QueueEntry {
+  RequestId id = 0;  ///< rises with arrival
+  std::int64_t priority = 0;
+  std::string user;
+  std::int64_t num_prompt_tokens = 0;
+};
+
+/// The order in which groups are served: who is admitted next, and who keeps memory when it runs short. Holds the
+/// waiting groups; a preempted group comes back with its old entry and so its old place. Not thread-safe.
+class WaitingQueue {
+ public:
+  virtual ~WaitingQueue() = default;
+  virtual void push(const QueueEntry& entry) = 0;
+  virtual void erase(const QueueEntry& entry) = 0;
+  /// Calls `visit` in serving order until it returns false. `visit` must not change the queue.
+  virtual void visit_in_order(const std::function<bool(RequestId)>& visit) const = 0;
+  virtual std::size_t size() const = 0;
+  /// Strict weak order over running groups: memory is taken from the last.
+  virtual bool runs_before(const QueueEntry& a, const QueueEntry& b) const = 0;
+  /// Tokens were computed or generated for the user's requests.
+  virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
+};
+
+/// fcfs: by arrival. priority: by (priority, arrival), lower first. fair: the tenant (`user`) that was served the fewest
+/// tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024, "Fairness in Serving Large
+/// Language Models"); a tenant that was away is lifted to the least counter of those present, so absence earns nothing.
+std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy);
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// A snapshot of counters and gauges. Names are the wire names of the `stats` event.
+struct EngineStats {
+  std::int64_t requests_waiting = 0;
+  std::int64_t requests_running = 0;
+  std::int64_t requests_swapped = 0;
+  std::int64_t device_blocks_total = 0;
+  std::int64_t device_blocks_free = 0;
+  std::int64_t device_blocks_cached = 0;
+  std::int64_t host_blocks_total = 0;
+  std::int64_t host_blocks_free = 0;
+  std::int64_t prompt_tokens_total = 0;      ///< prompt tokens of requests admitted, cached ones included
+  std::int64_t generation_tokens_total = 0;  ///< sampled tokens kept
+  std::int64_t steps_total = 0;
+  std::int64_t preemptions_recompute_total = 0;
+  std::int64_t preemptions_swap_total = 0;
+  std::int64_t prefix_cache_queries_total = 0;  ///< tokens
+  std::int64_t prefix_cache_hits_total = 0;     ///< tokens
+  std::int64_t requests_finished_total = 0;
+  std::int64_t requests_aborted_total = 0;
+  std::int64_t requests_failed_total = 0;
+  std::int64_t worker_restarts_total = 0;
+  double uptime_s = 0;
+};
+
+/// What a client may know of the served model (`model` event).
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  std::string dtype;
+  std::string kv_cache_dtype;
+  std::string device;  ///< Device::description()
+  std::int64_t vocab_size = 0;
+  std::int64_t max_model_len = 0;
+  std::int64_t block_size = 0;
+  std::int64_t num_device_blocks = 0;
+  std::int64_t num_host_blocks = 0;
+  std::int64_t max_num_seqs = 0;
+  std::int64_t max_num_batched_tokens = 0;
+  std::int64_t pipeline_depth = 0;
+};
+
+}  // namespace pagoda

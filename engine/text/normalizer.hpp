@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/text/regex.hpp"
+#include "engine/text/tokenizer_spec.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::text {
+
+/// A Replace: every match of the pattern becomes `content`. Shared by normalizers and decoders.
+class Replacer {
+ public:
+  /// Error: bad_config for an empty pattern or a bad regex.
+  static Result<Replacer> create(const Pattern& pattern, std::string content);
+  /// Error: as Regex::find_all.
+  Result<std::string> apply(std::string_view text) const;
+
+ private:
+  std::variant<std::string, Regex> pattern_ = std::string();
+  std::string content_;
+};
+
+/// The composed, decomposed or compatibility form of valid UTF-8. O(n log n).
+Result<std::string> to_unicode_form(std::string_view text, UnicodeForm form);
+
+/// All the normalizers of a tokenizer, in order. Immutable.
+class Normalizer {
+ public:
+  static Result<Normalizer> create(const std::vector<NormalizerSpec>& specs);
+  struct Output {
+    std::string text;
+    bool keeps_start = true;  ///< nothing was dropped from the start
+  };
+  /// `text` is valid UTF-8, and so is the result. Error: as Regex::find_all.
+  Result<Output> apply(std::string_view text) const;
+
+ private:
+  using Stage = std::variant<PrependNormalizer, Replacer, UnicodeNormalizer, StripNormalizer, LowercaseNormalizer>;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace pagoda::text

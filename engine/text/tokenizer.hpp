@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/text/added_tokens.hpp"
+#include "engine/text/bpe_model.hpp"
+#include "engine/text/normalizer.hpp"
+#include "engine/text/pre_tokenizer.hpp"
+#include "engine/text/token_decoder.hpp"
+#include "engine/text/tokenizer_spec.hpp"
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::text {
+
+/// Text to token ids and back, with the results of the Hugging Face `tokenizers` package. Immutable after create: any
+/// number of threads may use one object.
+class Tokenizer {
+ public:
+  /// Longest text that encode takes.
+  static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
+
+  /// Error: bad_config (or unsupported) that says which part of the spec is wrong; `param` is its key in
+  /// tokenizer.json.
+  static Result<std::shared_ptr<const Tokenizer>> create(const TokenizerSpec& spec);
+
+  /// The ids of `text`. `add_special_tokens`: with the tokens that the post-processor puts around a text, such as <s>.
+  /// `parse_special`: special tokens written in the text are those tokens; otherwise they are read as ordinary text.
+  /// Error: invalid_request when the text is not UTF-8 (the message names the byte), too long, or too hard for the
+  /// tokenizer's regex.
+  Result<TokenIds> encode(std::string_view text, bool add_special_tokens, bool parse_special = true) const;
+
+  /// The text of `ids`, always valid UTF-8. Ids that no token has are left out.
+  std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+
+  /// The token as it stands in the vocabulary ("\u2581the", "\u0120the", "<0x0A>"); empty for an id that no token has.
+  std::string_view token_text(TokenId id) const;
+  /// What a reader should see for one token: its text in the middle of a sentence, with its space; bytes that are no
+  /// character alone are U+FFFD.
+  std::string token_piece_text(TokenId id) const;
+  /// One more than the highest id.
+  std::size_t vocab_size() const { return static_cast<std::size_t>(end_id_); }
+  bool is_special(TokenId id) const;
+  std::optional<TokenId> token_id(std::string_view token) const;
+
+  /// Decoding one token at a time; see TokenDecoder, whose rules apply.
+  TokenDecoder::State start_decoding() const { return decoder_.start(); }
+  void decode_next(TokenDecoder::State& state, TokenId id, bool skip_special_tokens, std::string& out) const;
+  void finish_decoding(TokenDecoder::State& state, std::string& out) const { decoder_.flush(state, out); }
+  void leave_context(TokenDecoder::State& state) const { decoder_.leave_context(state); }
+
+ private:
+  struct Added {
+    AddedToken token;
+    std::string pattern;  // its form in the text, normalized if it wants to be
+  };
+  // An id's string for decoding; nullopt when no token has it.
+  std::optional<std::string_view> decoded_string(TokenId id) const;
+  Status add_tokens(const std::vector<AddedToken>& tokens);
+  Status check_templates(const std::vector<TemplateSpec>& templates) const;
+  Status encode_segment(std::string_view text, bool at_text_start, bool parse_special, BpeModel::Scratch& scratch,
+                        TokenIds& ids) const;
+
+  Tokenizer(BpeModel model, Normalizer normalizer, PreTokenizer pre_tokenizer, TokenDecoder decoder)
+      : model_(std::move(model)),
+        normalizer_(std::move(normalizer)),
+        pre_tokenizer_(std::move(pre_tokenizer)),
+        decoder_(std::move(decoder)) {}
+
+  BpeModel model_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  TokenDecoder decoder_;
+  std::vector<TemplateSpec> templates_;
+  std::unordered_map<TokenId, Added> added_;
+  std::unordered_map<std::string_view, TokenId> added_ids_;  // views into added_
+  AddedTokenMatcher raw_matcher_;
+  AddedTokenMatcher normalized_matcher_;
+  TokenId end_id_ = 0;
+};
+
+}  // namespace pagoda::text

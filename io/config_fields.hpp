@@ -1,0 +1,87 @@
+#pragma once
+
+/// The one table of configuration keys: what a config file may hold and what the command's flags set.
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "engine/config.hpp"
+#include "io/json_lines/server_config.hpp"
+
+namespace pagoda::io {
+
+/// The words that stand for an enum's values in files and flags.
+template <class E>
+struct EnumWords;
+
+template <>
+struct EnumWords<PreemptionPolicy> {
+  static constexpr std::array<std::pair<std::string_view, PreemptionPolicy>, 3> kWords{
+      {{"recompute", PreemptionPolicy::recompute},
+       {"swap", PreemptionPolicy::swap},
+       {"auto", PreemptionPolicy::automatic}}};
+};
+
+template <>
+struct EnumWords<SchedulingPolicy> {
+  static constexpr std::array<std::pair<std::string_view, SchedulingPolicy>, 3> kWords{
+      {{"fcfs", SchedulingPolicy::fcfs}, {"priority", SchedulingPolicy::priority}, {"fair", SchedulingPolicy::fair}}};
+};
+
+/// Calls visit(key, field, help) for every key of an engine. Fields are strings, booleans, integers, doubles and enums
+/// that have EnumWords.
+template <class Visit>
+void visit_fields(EngineConfig& config, Visit&& visit) {
+  visit("model", config.model, "Folder of the model, in Hugging Face format");
+  visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
+  visit("dtype", config.dtype, "Type of the computation: auto, float32, float16, bfloat16");
+  visit("kv_cache_dtype", config.kv_cache_dtype, "Type of the KV cache: auto (as dtype), float32, float16, bfloat16");
+  visit("device", config.device, "cpu or cuda");
+  visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");
+  visit("block_size", config.block_size, "Token slots per KV block");
+  visit("num_device_blocks", config.num_device_blocks, "KV blocks on the device; 0: from the memory budget");
+  visit("num_host_blocks", config.num_host_blocks, "KV blocks in host memory; -1: from swap_space");
+  visit("swap_space", config.swap_space, "GiB of host memory for swapped KV blocks");
+  visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache on a CPU; 0: a share of the free memory");
+  visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of the GPU's memory to use in all");
+  visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
+  visit("max_num_batched_tokens", config.max_num_batched_tokens, "Most tokens in one step");
+  visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
+  visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
+  visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");
+  visit("scheduling_policy", config.scheduling_policy, "Who goes first: fcfs, priority or fair");
+  visit("watermark", config.watermark, "Share of the KV blocks kept free when requests are admitted");
+  visit("pipeline_depth", config.pipeline_depth, "Steps in flight: 1 or 2");
+  visit("threads", config.threads, "Compute threads on a CPU; 0: one per core");
+  visit("cpu_isa", config.cpu_isa, "Instruction set: scalar, avx2, avx512, avx512_bf16; empty: the best there is");
+  visit("seed", config.seed, "Seed of requests that bring none");
+  visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
+  visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
+  visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
+  visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
+  visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");
+  visit("max_logprobs", config.limits.max_logprobs, "Largest logprobs and prompt_logprobs of a request");
+  visit("max_stop_strings", config.limits.max_stop_strings, "Most stop strings of a request");
+  visit("max_stop_string_bytes", config.limits.max_stop_string_bytes, "Longest stop string, in bytes");
+  visit("max_stop_token_ids", config.limits.max_stop_token_ids, "Most stop_token_ids of a request");
+  visit("max_logit_bias", config.limits.max_logit_bias, "Most logit_bias entries of a request");
+}
+
+/// Keys that only the pagoda command reads.
+inline constexpr std::array<const char*, 3> kCommandKeys{"api_key_file", "drain_timeout", "log_level"};
+
+/// The same for the TCP server, except its API keys, which come from a file of their own.
+template <class Visit>
+void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
+  visit("listen", config.listen, "HOST:PORT to listen on; port 0 picks one");
+  visit("max_line_bytes", config.max_line_bytes, "Longest line a client may send");
+  visit("max_connections", config.max_connections, "Most connections at a time");
+  visit("max_live_requests_per_connection", config.max_live_requests_per_connection,
+        "Most live requests of one connection");
+  visit("coalesce_bytes", config.coalesce_bytes, "Unsent bytes of a connection from which its deltas are merged");
+  visit("max_buffered_bytes", config.max_buffered_bytes, "Unsent bytes at which a slow reader is cut off");
+  visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
+}
+
+}  // namespace pagoda::io

@@ -1,0 +1,93 @@
+#include "io/config_file.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include "io/json_lines/json_reader.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::size_t kMaxDepth = 8;
+
+}  // namespace
+
+Result<ConfigFile> ConfigFile::load(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path)) {
+    return fail(ErrorCode::io_failed, "cannot read the config file " + path.string(), "config");
+  }
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return parse(text, path.string());
+}
+
+Result<ConfigFile> ConfigFile::parse(std::string_view text, std::string name) {
+  auto value = json_lines::read_json(text, kMaxDepth);
+  if (!value) return fail(ErrorCode::bad_config, name + ": " + value.error().message, value.error().param);
+  if (!value->is_object()) return fail(ErrorCode::bad_config, name + ": must hold one JSON object");
+  return ConfigFile(std::move(*value), std::move(name));
+}
+
+std::vector<std::string> ConfigFile::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items()) keys.push_back(key);
+  return keys;
+}
+
+const nlohmann::json* ConfigFile::find(const std::string& key) const {
+  const auto it = object_.find(key);
+  return it == object_.end() ? nullptr : &*it;
+}
+
+tl::unexpected<Error> ConfigFile::refuse(const std::string& key, const std::string& expected) const {
+  return fail(ErrorCode::bad_config, name_ + ": " + key + " must be " + expected + ", not " + find(key)->dump(), key);
+}
+
+Error ConfigFile::unknown_key(const std::string& key) const {
+  return {ErrorCode::bad_config, name_ + ": unknown key \"" + key + "\"", key, -1};
+}
+
+Status ConfigFile::read(const std::string& key, std::string& field) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_string()) return refuse(key, "a string");
+  field = value->get<std::string>();
+  return {};
+}
+
+Status ConfigFile::read(const std::string& key, bool& field) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_boolean()) return refuse(key, "true or false");
+  field = value->get<bool>();
+  return {};
+}
+
+Status ConfigFile::read(const std::string& key, double& field) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_number()) return refuse(key, "a number");
+  field = value->get<double>();
+  return {};
+}
+
+Result<EngineConfig> load_engine_config(const std::filesystem::path& path) {
+  const auto file = ConfigFile::load(path);
+  if (!file) return fail(file.error());
+  EngineConfig config;
+  Status status;
+  std::vector<std::string> unread = file->keys();
+  const auto known = [&](const std::string& key) { std::erase(unread, key); };
+  visit_fields(config, [&](const char* key, auto& field, const char*) {
+    if (status) status = file->read(key, field);
+    known(key);
+  });
+  json_lines::ServerConfig server;
+  visit_fields(server, [&](const char* key, auto&, const char*) { known(key); });
+  for (const char* key : kCommandKeys) known(key);
+  if (!status) return fail(std::move(status.error()));
+  if (!unread.empty()) return fail(file->unknown_key(unread.front()));
+  return config;
+}
+
+}  // namespace pagoda::io

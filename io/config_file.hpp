@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "engine/config.hpp"
+#include "io/config_fields.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`, except
+/// io_failed for a file that cannot be read.
+class ConfigFile {
+ public:
+  static Result<ConfigFile> load(const std::filesystem::path& path);
+  /// `name` stands for the file in messages.
+  static Result<ConfigFile> parse(std::string_view text, std::string name);
+
+  std::vector<std::string> keys() const;
+
+  /// Sets `field` when the file has `key`; error when the value has another type or does not fit.
+  Status read(const std::string& key, std::string& field) const;
+  Status read(const std::string& key, bool& field) const;
+  Status read(const std::string& key, double& field) const;
+
+  template <class T>
+    requires std::is_integral_v<T>
+  Status read(const std::string& key, T& field) const {
+    const auto* value = find(key);
+    if (value == nullptr) return {};
+    constexpr auto kLeast = std::numeric_limits<T>::min();
+    constexpr auto kMost = std::numeric_limits<T>::max();
+    if (value->is_number_unsigned() && std::in_range<T>(value->get<std::uint64_t>())) {
+      field = static_cast<T>(value->get<std::uint64_t>());
+    } else if (value->is_number_integer() && !value->is_number_unsigned() &&
+               std::in_range<T>(value->get<std::int64_t>())) {
+      field = static_cast<T>(value->get<std::int64_t>());
+    } else {
+      return refuse(key, "an integer from " + std::to_string(kLeast) + " to " + std::to_string(kMost));
+    }
+    return {};
+  }
+
+  template <class E>
+    requires std::is_enum_v<E>
+  Status read(const std::string& key, E& field) const {
+    const auto* value = find(key);
+    if (value == nullptr) return {};
+    std::string words;
+    for (const auto& [name, choice] : EnumWords<E>::kWords) {
+      if (*value == name) {
+        field = choice;
+        return {};
+      }
+      words += (words.empty() ? "" : ", ") + std::string(name);
+    }
+    return refuse(key, "one of " + words);
+  }
+
+  /// The error for a key that nothing reads.
+  Error unknown_key(const std::string& key) const;
+
+ private:
+  ConfigFile(nlohmann::json object, std::string name) : object_(std::move(object)), name_(std::move(name)) {}
+  const nlohmann::json* find(const std::string& key) const;
+  tl::unexpected<Error> refuse(const std::string& key, const std::string& expected) const;
+
+  nlohmann::json object_;
+  std::string name_;
+};
+
+/// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone, so
+/// that one file does for all. Values are checked by EngineConfig::validate, not here.
+Result<EngineConfig> load_engine_config(const std::filesystem::path& path);
+
+}  // namespace pagoda::io

@@ -1,0 +1,307 @@
+#include "io/json_lines/connection.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/write.hpp>
+#include <chrono>
+
+#include "io/version.hpp"
+
+namespace pagoda::json_lines {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::size_t kMaxAnswersDue = 256;
+constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
+constexpr int kRetryAfterMs = 1000;
+
+void give_back_if_large(std::string& buffer) {
+  if (buffer.empty() && buffer.capacity() > kKeptBufferBytes) std::string().swap(buffer);
+}
+
+}  // namespace
+
+Connection::Connection(tcp::socket socket, ConnectionContext& context, std::function<void(Connection&)> on_closed)
+    : socket_(std::move(socket)),
+      context_(context),
+      on_closed_(std::move(on_closed)),
+      deadline_(context.io),
+      authorized_(context.config.api_keys.empty()),
+      queue_(static_cast<std::size_t>(context.config.coalesce_bytes)) {}
+
+void Connection::start() {
+  outbox_ = std::make_shared<Outbox>(context_.io, [weak = weak_from_this()](std::vector<BridgeEvent>& events) {
+    if (const auto self = weak.lock()) self->on_events(events);
+  });
+  bridge_ = spawn_bridge(context_.system, context_.router, outbox_);
+  read_more();
+}
+
+// -- input -------------------------------------------------------------------------------------------------------------
+
+bool Connection::wants_input() const {
+  return !closed_ && !closing_ && !input_ended_ && answers_due_ < kMaxAnswersDue &&
+         queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes);
+}
+
+void Connection::read_more() {
+  if (reading_ || !wants_input()) return;
+  reading_ = true;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    self->reading_ = false;
+    if (self->closed_ || self->closing_) return;
+    if (error) return self->close_now();
+    self->on_readable();
+  });
+}
+
+void Connection::on_readable() {
+  error_code error;
+  const auto size = socket_.read_some(boost::asio::buffer(context_.read_chunk), error);
+  if (error == boost::asio::error::would_block) return read_more();
+  if (error == boost::asio::error::eof) return on_input_end();
+  if (error) return close_now();
+  input_.append(context_.read_chunk.data(), size);
+  take_lines();
+  pump();
+}
+
+void Connection::on_input_end() {
+  input_ended_ = true;
+  // A last line may lack its line end.
+  if (!input_.empty()) handle_line(input_);
+  input_.clear();
+  pump();
+}
+
+void Connection::take_lines() {
+  const auto max_line = static_cast<std::size_t>(context_.config.max_line_bytes);
+  std::size_t start = 0;
+  while (!closing_) {
+    const auto end = input_.find('\n', scanned_);
+    const auto length = (end == std::string::npos ? input_.size() : end) - start;
+    if (length > max_line) return refuse_line_too_long();
+    if (end == std::string::npos) break;
+    handle_line(std::string_view(input_).substr(start, length));
+    start = scanned_ = end + 1;
+  }
+  input_.erase(0, start);
+  scanned_ = input_.size();
+  give_back_if_large(input_);
+}
+
+void Connection::handle_line(std::string_view line) {
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.empty()) return;
+  auto message = parse_line(line);
+  if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
+    const auto id = message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
+    return refuse(id, ErrorCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
+  }
+  if (!message) return append_error(queue_.line(), message.error().id, message.error().error);
+  std::visit([this](auto& op) { run(op); }, *message);
+}
+
+void Connection::refuse_line_too_long() {
+  std::string().swap(input_);
+  refuse({}, ErrorCode::line_too_long,
+         "a line is longer than " + std::to_string(context_.config.max_line_bytes) + " bytes");
+  for (const auto& [tag, live] : live_) tell_bridge(tag, CancelOp{live.id});
+  begin_close();
+}
+
+// -- messages of the client ----------------------------------------------------------------------------------------------
+
+void Connection::run(GenerateOp& op) {
+  if (tags_.contains(op.id)) {
+    return refuse(op.id, ErrorCode::duplicate_id, "a request with this id is live on this connection", "id");
+  }
+  if (live_.size() >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
+    return refuse(op.id, ErrorCode::queue_full,
+                  "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
+                  kRetryAfterMs);
+  }
+  const auto tag = ++last_tag_;
+  live_.emplace(tag, Live{op.id});
+  tags_.emplace(op.id, tag);
+  tell_bridge(tag, std::move(op));
+}
+
+void Connection::run(CancelOp& op) {
+  const auto it = tags_.find(op.id);
+  if (it == tags_.end()) return refuse(op.id, ErrorCode::unknown_id, "no live request has this id", "id");
+  tell_bridge(it->second, std::move(op));
+}
+
+void Connection::run(PingOp& op) { append_pong(queue_.line(), op.id, version()); }
+
+void Connection::run(AuthOp& op) {
+  const auto& keys = context_.config.api_keys;
+  if (!keys.empty() && !is_known_key(keys, op.key)) {
+    return refuse(op.id, ErrorCode::unauthorized, "this key is not known", "key");
+  }
+  authorized_ = true;
+  append_ok(queue_.line(), op.id);
+}
+
+void Connection::tell_bridge(std::uint64_t tag, ClientMessage message) {
+  caf::anon_send(bridge_, RunOp{tag, std::move(message)});
+}
+
+void Connection::refuse(const ClientId& id, ErrorCode code, std::string message, std::string param,
+                        int retry_after_ms) {
+  append_error(queue_.line(), id, {code, std::move(message), std::move(param), retry_after_ms});
+}
+
+// -- events of the bridge ------------------------------------------------------------------------------------------------
+
+void Connection::on_events(std::vector<BridgeEvent>& events) {
+  for (auto& event : events) {
+    if (closed_) return;
+    const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
+    if (queue_.bytes() > limit) pump();
+    if (queue_.bytes() > limit) return cut_off_slow_reader();
+    std::visit([this](auto& e) { on_event(e); }, event);
+  }
+  pump();
+}
+
+void Connection::on_event(OutputBatch& batch) {
+  for (auto& output : batch.outputs) {
+    const auto it = live_.find(output.tag);
+    if (it == live_.end()) continue;
+    const auto& id = it->second.id;
+    for (const auto& delta : output.deltas) queue_.add_delta(output.tag, id, delta);
+    if (output.done) {
+      append_done(queue_.line(), id, *output.done);
+    } else if (output.error) {
+      append_error(queue_.line(), id, *output.error);
+    } else {
+      continue;
+    }
+    forget(output.tag);
+  }
+}
+
+void Connection::on_event(Refused& refused) {
+  const auto it = live_.find(refused.tag);
+  if (it == live_.end()) return;
+  append_error(queue_.line(), it->second.id, refused.error);
+  forget(refused.tag);
+}
+
+void Connection::on_event(ReplyLine& reply) {
+  --answers_due_;
+  queue_.line() += reply.line;
+}
+
+void Connection::on_event(FlushMark&) { begin_close(); }
+
+void Connection::on_event(RouterGone&) {
+  for (const auto& [tag, live] : live_) refuse(live.id, ErrorCode::internal, "the engine has stopped");
+  live_.clear();
+  tags_.clear();
+}
+
+void Connection::forget(std::uint64_t tag) {
+  const auto it = live_.find(tag);
+  tags_.erase(it->second.id);
+  live_.erase(it);
+}
+
+// -- output and the end --------------------------------------------------------------------------------------------------
+
+void Connection::pump() {
+  if (closed_) return;
+  if (!writing_ && !queue_.empty()) {
+    queue_.take(writing_text_);
+    writing_ = true;
+    boost::asio::async_write(
+        socket_, boost::asio::buffer(writing_text_),
+        [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
+  }
+  read_more();
+  finish_when_done();
+}
+
+void Connection::on_written(const error_code& error) {
+  writing_ = false;
+  if (closed_) return;
+  if (error) return close_now();
+  writing_text_.clear();
+  give_back_if_large(writing_text_);
+  pump();
+}
+
+void Connection::flush_and_close() {
+  if (!closed_) caf::anon_send(bridge_, Flush{});
+}
+
+void Connection::begin_close() {
+  if (closing_ || closed_) return;
+  closing_ = true;
+  deadline_.expires_after(std::chrono::milliseconds(context_.config.close_grace_ms));
+  deadline_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) self->close_now();
+  });
+}
+
+void Connection::cut_off_slow_reader() {
+  spdlog::warn("a client reads too slowly: cancelling its {} live requests", live_.size());
+  const auto waiting = queue_.bytes();
+  queue_.clear();
+  refuse({}, ErrorCode::queue_full,
+         "output is read too slowly: " + std::to_string(waiting) +
+             " bytes waited; this connection's requests are cancelled and it is closed",
+         {}, kRetryAfterMs);
+  live_.clear();
+  tags_.clear();
+  answers_due_ = 0;
+  outbox_->close();
+  caf::anon_send_exit(bridge_, caf::exit_reason::user_shutdown);
+  begin_close();
+  pump();
+}
+
+void Connection::finish_when_done() {
+  if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
+  if (!live_.empty() || answers_due_ > 0) return;
+  if (input_ended_) {
+    close_now();
+  } else if (closing_) {
+    linger();
+  }
+}
+
+/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread input
+/// would make TCP reset the connection, and the client might lose its last lines.
+void Connection::linger() {
+  if (!lingering_) {
+    lingering_ = true;
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  }
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    if (self->closed_) return;
+    if (!error) self->socket_.read_some(boost::asio::buffer(self->context_.read_chunk), error);
+    if (error && error != boost::asio::error::would_block) return self->close_now();
+    self->linger();
+  });
+}
+
+void Connection::close_now() {
+  if (closed_) return;
+  closed_ = true;
+  const auto self = shared_from_this();
+  outbox_->close();
+  caf::anon_send_exit(bridge_, caf::exit_reason::user_shutdown);
+  bridge_ = BridgeActor{};
+  error_code ignored;
+  socket_.close(ignored);
+  deadline_.cancel();
+  on_closed_(*this);
+}
+
+}  // namespace pagoda::json_lines

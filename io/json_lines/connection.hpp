@@ -1,0 +1,119 @@
+#pragma once
+
+/// One client's connection. Private to the server.
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "io/json_lines/bridge.hpp"
+#include "io/json_lines/output_queue.hpp"
+#include "io/json_lines/server_config.hpp"
+
+namespace pagoda::json_lines {
+
+/// What a connection needs from its server; outlives every connection.
+struct ConnectionContext {
+  boost::asio::io_context& io;
+  caf::actor_system& system;
+  actors::RequestRouterActor router;
+  const ServerConfig& config;
+  std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
+};
+
+/// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or closing
+/// (the server ends it: no more input, what is queued is sent); then closed. Everything runs on the I/O thread.
+///
+/// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
+/// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
+/// max_buffered_bytes.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(boost::asio::ip::tcp::socket socket, ConnectionContext& context,
+             std::function<void(Connection&)> on_closed);
+
+  void start();
+
+  /// Sends everything that the engine has for this client up to now, then ends the connection.
+  void flush_and_close();
+
+  /// Ends it at once; its live requests are aborted.
+  void close_now();
+
+ private:
+  struct Live {
+    std::string id;
+  };
+
+  // Input.
+  bool wants_input() const;
+  void read_more();
+  void on_readable();
+  void on_input_end();
+  void take_lines();
+  void handle_line(std::string_view line);
+  void refuse_line_too_long();
+
+  // Messages of the client.
+  void run(GenerateOp& op);
+  void run(CancelOp& op);
+  void run(PingOp& op);
+  void run(AuthOp& op);
+  template <class Op>
+  void run(Op& op) {  // answered by the engine
+    ++answers_due_;
+    tell_bridge(0, std::move(op));
+  }
+  void tell_bridge(std::uint64_t tag, ClientMessage message);
+  void refuse(const ClientId& id, ErrorCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
+
+  // Events of the bridge.
+  void on_events(std::vector<BridgeEvent>& events);
+  void on_event(OutputBatch& batch);
+  void on_event(Refused& refused);
+  void on_event(ReplyLine& reply);
+  void on_event(FlushMark&);
+  void on_event(RouterGone&);
+  void forget(std::uint64_t tag);
+
+  // Output and the end.
+  void pump();
+  void on_written(const boost::system::error_code& error);
+  void begin_close();
+  void cut_off_slow_reader();
+  void finish_when_done();
+  void linger();
+
+  boost::asio::ip::tcp::socket socket_;
+  ConnectionContext& context_;
+  std::function<void(Connection&)> on_closed_;
+  std::shared_ptr<Outbox> outbox_;
+  BridgeActor bridge_;
+  boost::asio::steady_timer deadline_;
+
+  std::string input_;          ///< bytes of lines not handled yet
+  std::size_t scanned_ = 0;    ///< bytes of input_ that hold no line end
+  bool reading_ = false;       ///< a wait for input is under way
+  bool input_ended_ = false;
+  bool authorized_;
+
+  std::unordered_map<std::uint64_t, Live> live_;          ///< by tag
+  std::unordered_map<std::string, std::uint64_t> tags_;   ///< client id -> tag
+  std::uint64_t last_tag_ = 0;
+  std::size_t answers_due_ = 0;  ///< of the engine, to anything but generate and cancel
+
+  OutputQueue queue_;
+  std::string writing_text_;
+  bool writing_ = false;
+  bool closing_ = false;
+  bool lingering_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace pagoda::json_lines

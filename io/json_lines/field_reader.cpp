@@ -1,0 +1,181 @@
+#include "io/json_lines/field_reader.hpp"
+
+#include <charconv>
+
+namespace pagoda::json_lines {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kInteger = "an integer that fits 64 bits";
+constexpr const char* kTokenIds = "a list of integers";
+
+bool to_integer(const json& value, std::int64_t& out) {
+  if (!value.is_number_integer()) return false;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) return false;
+  out = value.get<std::int64_t>();
+  return true;
+}
+
+/// Decimal digits as JSON writes an integer: no sign but minus, no leading zero, so that two keys never mean one id.
+bool to_integer(const std::string& text, std::int64_t& out) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return code == std::errc{} && end == text.data() + text.size() && std::to_string(out) == text;
+}
+
+std::string describe(const json& value) {
+  switch (value.type()) {
+    case json::value_t::null: return "null";
+    case json::value_t::boolean: return "a boolean";
+    case json::value_t::string: return "a string";
+    case json::value_t::array: return "a list";
+    case json::value_t::object: return "an object";
+    case json::value_t::number_float:
+    case json::value_t::number_integer:
+    case json::value_t::number_unsigned: return value.dump();
+    default: return "something else";
+  }
+}
+
+}  // namespace
+
+const json* FieldReader::find(const char* name) {
+  known_.insert(name);
+  const auto it = object_.find(name);
+  return it == object_.end() ? nullptr : &*it;
+}
+
+void FieldReader::refuse(const char* name, std::string message) {
+  if (!error_) error_ = Error{ErrorCode::invalid_request, std::move(message), name, -1};
+}
+
+void FieldReader::expect(const char* name, const char* expected, const json& got) {
+  refuse(name, std::string(name) + " must be " + expected + ", not " + describe(got));
+}
+
+void FieldReader::read(const char* name, bool& out) {
+  const auto* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_boolean()) return expect(name, "true or false", *value);
+  out = value->get<bool>();
+}
+
+void FieldReader::read(const char* name, std::int64_t& out) {
+  const auto* value = find(name);
+  if (value != nullptr && !to_integer(*value, out)) expect(name, kInteger, *value);
+}
+
+void FieldReader::read(const char* name, double& out) {
+  const auto* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_number()) return expect(name, "a number", *value);
+  out = value->get<double>();
+}
+
+void FieldReader::read(const char* name, std::string& out) {
+  const auto* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_string()) return expect(name, "a string", *value);
+  out = value->get_ref<const std::string&>();
+}
+
+void FieldReader::read(const char* name, std::vector<std::int64_t>& out) {
+  const auto* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_array()) return expect(name, kTokenIds, *value);
+  std::vector<std::int64_t> ids;
+  ids.reserve(value->size());
+  for (const auto& item : *value) {
+    std::int64_t id = 0;
+    if (!to_integer(item, id)) {
+      return refuse(name, std::string(name) + "[" + std::to_string(ids.size()) + "] must be " + kInteger + ", not " +
+                              describe(item));
+    }
+    ids.push_back(id);
+  }
+  out = std::move(ids);
+}
+
+void FieldReader::read(const char* name, std::optional<std::int64_t>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  std::int64_t integer = 0;
+  if (!to_integer(*value, integer)) return expect(name, kInteger, *value);
+  out = integer;
+}
+
+void FieldReader::read(const char* name, std::optional<std::uint64_t>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  if (!value->is_number_unsigned()) return expect(name, "an integer from 0 to 2^64 - 1", *value);
+  out = value->get<std::uint64_t>();
+}
+
+void FieldReader::read(const char* name, std::optional<std::string>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  std::string text;
+  read(name, text);
+  if (value->is_string()) out = std::move(text);
+}
+
+void FieldReader::read(const char* name, std::optional<std::vector<std::int64_t>>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  std::vector<std::int64_t> ids;
+  read(name, ids);
+  out = std::move(ids);
+}
+
+void FieldReader::read_strings(const char* name, std::vector<std::string>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  if (value->is_string()) {
+    out = {value->get<std::string>()};
+    return;
+  }
+  if (!value->is_array()) return expect(name, "a string or a list of strings", *value);
+  std::vector<std::string> strings;
+  for (const auto& item : *value) {
+    if (!item.is_string()) {
+      return refuse(name, std::string(name) + "[" + std::to_string(strings.size()) + "] must be a string, not " +
+                              describe(item));
+    }
+    strings.push_back(item.get<std::string>());
+  }
+  out = std::move(strings);
+}
+
+void FieldReader::read_bias(const char* name, std::vector<std::pair<std::int64_t, double>>& out) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return;
+  if (!value->is_object()) return expect(name, "an object from token ids to numbers", *value);
+  for (const auto& [key, bias] : value->items()) {
+    std::int64_t id = 0;
+    if (!to_integer(key, id)) return refuse(name, std::string(name) + " has a key that is no token id: \"" + key + "\"");
+    if (!bias.is_number()) return expect(name, "an object from token ids to numbers", bias);
+    out.emplace_back(id, bias.get<double>());
+  }
+}
+
+void FieldReader::read(const char* name, EarlyStopping& out) {
+  const auto* value = find(name);
+  if (value == nullptr) return;
+  if (value->is_boolean()) {
+    out = value->get<bool>() ? EarlyStopping::yes : EarlyStopping::no;
+  } else if (*value == "never") {
+    out = EarlyStopping::never;
+  } else {
+    expect(name, "true, false or \"never\"", *value);
+  }
+}
+
+Status FieldReader::finish() {
+  if (error_) return fail(*error_);
+  for (const auto& [key, value] : object_.items()) {
+    if (!known_.contains(key)) return fail(ErrorCode::invalid_request, "unknown field \"" + key + "\"", key);
+  }
+  return {};
+}
+
+}  // namespace pagoda::json_lines

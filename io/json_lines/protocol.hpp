@@ -1,0 +1,93 @@
+#pragma once
+
+/// The JSON-lines protocol, version 1 (docs: PROTOCOL). Plain functions from lines to typed messages and from events to
+/// lines; no sockets, no actors.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
+#include "engine/stats.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::json_lines {
+
+inline constexpr int kProtocolVersion = 1;
+inline constexpr std::size_t kMaxIdBytes = 128;
+inline constexpr std::size_t kMaxDepth = 64;
+
+/// Absent where the client gave none; only generate and cancel must give one.
+using ClientId = std::optional<std::string>;
+
+struct GenerateOp {
+  std::string id;
+  std::shared_ptr<const GenerateRequest> request;
+};
+struct CancelOp {
+  std::string id;
+};
+struct TokenizeOp {
+  ClientId id;
+  std::string text;
+  bool add_special_tokens = true;
+};
+struct DetokenizeOp {
+  ClientId id;
+  std::vector<std::int64_t> token_ids;
+  bool skip_special_tokens = true;
+};
+struct ModelOp {
+  ClientId id;
+};
+struct StatsOp {
+  ClientId id;
+};
+struct PingOp {
+  ClientId id;
+};
+struct AuthOp {
+  ClientId id;
+  std::string key;
+};
+
+using ClientMessage =
+    std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ModelOp, StatsOp, PingOp, AuthOp>;
+
+/// Why a line was refused, with its id when that could be read.
+struct RefusedLine {
+  ClientId id;
+  Error error;
+};
+
+/// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type, an
+/// integer that does not fit 64 bits. Ranges are checked later, by the request router. Errors: invalid_json,
+/// invalid_request (param names the field), unknown_op.
+tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line);
+
+/// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has the
+/// value of `defaults` (whose prompt is not looked at).
+struct GenerateObject {
+  ClientId id;
+  GenerateRequest request;
+};
+tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults);
+
+// Events. Each appends one whole line, with its line end.
+
+void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
+void append_done(std::string& out, std::string_view id, const RequestResult& result);
+/// A null id says that the line's id could not be read or that the error is not about one request.
+void append_error(std::string& out, const ClientId& id, const Error& error);
+void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
+void append_text(std::string& out, const ClientId& id, std::string_view text);
+void append_model(std::string& out, const ClientId& id, const ModelInfo& model);
+void append_stats(std::string& out, const ClientId& id, const EngineStats& stats);
+void append_pong(std::string& out, const ClientId& id, std::string_view version);
+void append_ok(std::string& out, const ClientId& id);
+
+}  // namespace pagoda::json_lines

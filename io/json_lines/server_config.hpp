@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::json_lines {
+
+/// What the TCP server is told at start. Field names are the keys of a config file and, with dashes, the flags.
+struct ServerConfig {
+  std::string listen = "127.0.0.1:7070";  ///< HOST:PORT; [::1]:PORT for IPv6; port 0 picks one
+  std::vector<std::string> api_keys;      ///< empty = nobody has to authenticate
+  std::int64_t max_line_bytes = 4 << 20;
+  std::int32_t max_connections = 1024;
+  std::int32_t max_live_requests_per_connection = 1024;
+  std::int64_t coalesce_bytes = 256 << 10;     ///< unsent output from which the deltas of a sequence are merged
+  std::int64_t max_buffered_bytes = 16 << 20;  ///< unsent output at which a slow reader's requests are cancelled
+  std::int32_t close_grace_ms = 2000;          ///< how long a connection that must end may take its last lines
+
+  /// Every problem at once; empty when there is none. `param` names the key.
+  std::vector<Error> validate() const;
+};
+
+struct ListenAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// Splits HOST:PORT or [V6]:PORT. Error: bad_config, param "listen".
+Result<ListenAddress> parse_listen(std::string_view listen);
+
+/// The keys of a file with one key a line; blank lines and lines that start with # are skipped. Errors: io_failed,
+/// bad_config when there is no key in it.
+Result<std::vector<std::string>> read_api_keys(const std::string& path);
+
+/// True when `key` is one of `keys`. The time it takes says nothing about how much of a key is right.
+bool is_known_key(const std::vector<std::string>& keys, std::string_view key);
+
+}  // namespace pagoda::json_lines

@@ -1,0 +1,46 @@
+#include "io/model_files/file_text.hpp"
+
+#include "io/model_files/mapped_file.hpp"
+
+namespace pagoda::io {
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kMaxBytes = 120;
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text.substr(0, kMaxBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += "\\x";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + (text.size() > kMaxBytes ? "...\"" : "\"");
+}
+
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    return fail(code, std::string(file_name) + ": not valid JSON at byte " + std::to_string(error.byte));
+  }
+}
+
+Result<nlohmann::json> read_json_file(const std::filesystem::path& path, std::size_t max_bytes, ErrorCode code) {
+  const auto file = MappedFile::open(path);
+  if (!file) return fail(file.error());
+  const auto bytes = file->bytes();
+  if (bytes.size() > max_bytes) {
+    return fail(code, file->path() + ": " + std::to_string(bytes.size()) + " bytes are more than the limit of " +
+                          std::to_string(max_bytes));
+  }
+  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file->path(), code);
+}
+
+}  // namespace pagoda::io

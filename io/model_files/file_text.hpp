@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// `text` from a file, in double quotes, fit for one line of a message: control characters and quotes escaped, bytes
+/// beyond ASCII kept, cut after 120 bytes.
+std::string quote(std::string_view text);
+
+/// Parses `text` as JSON. Errors: `code`, with the file's name and the place of the first mistake.
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code);
+
+/// Reads a JSON file of at most `max_bytes`. Errors: io_failed when it cannot be read, else `code`.
+Result<nlohmann::json> read_json_file(const std::filesystem::path& path, std::size_t max_bytes, ErrorCode code);
+
+}  // namespace pagoda::io

@@ -1,0 +1,146 @@
+#include "io/model_files/hf_config.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "io/model_files/architecture_config.hpp"
+#include "io/model_files/config_reader.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/mapped_file.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
+constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
+
+std::string read_architecture(ConfigReader& reader) {
+  const auto* value = reader.find("architectures");
+  if (value == nullptr) {
+    reader.reject("architectures", "is missing");
+  } else if (!value->is_array() || value->empty() || !value->front().is_string()) {
+    reader.reject("architectures", "must be an array with the architecture's name");
+  } else {
+    return value->front().get<std::string>();
+  }
+  return {};
+}
+
+DType read_dtype(ConfigReader& reader) {
+  const char* key = reader.has("dtype") ? "dtype" : "torch_dtype";
+  auto name = reader.string(key, "float32");
+  if (name.starts_with("torch.")) name.erase(0, 6);
+  for (const auto dtype : {DType::f32, DType::f16, DType::bf16}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  reader.reject(key, quote(name) + " is not supported (float32, float16, bfloat16)", ErrorCode::unsupported);
+  return DType::f32;
+}
+
+std::optional<TokenId> read_token(ConfigReader& reader, const char* key, const nlohmann::json& value) {
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxTokenId) ||
+      value.get<std::int64_t>() < 0) {
+    reader.reject(key, "must be a token id, not " + shown(value));
+    return std::nullopt;
+  }
+  return static_cast<TokenId>(value.get<std::int64_t>());
+}
+
+/// eos_token_id: one id, or a list of them; nothing when the key is absent.
+std::optional<std::vector<TokenId>> read_eos(ConfigReader& reader) {
+  constexpr std::size_t kMaxEosTokens = 64;
+  const auto* value = reader.find("eos_token_id");
+  if (value == nullptr) return std::nullopt;
+  std::vector<TokenId> tokens;
+  if (!value->is_array()) {
+    if (const auto token = read_token(reader, "eos_token_id", *value)) tokens.push_back(*token);
+    return tokens;
+  }
+  if (value->size() > kMaxEosTokens) {
+    reader.reject("eos_token_id", "has more than " + std::to_string(kMaxEosTokens) + " entries");
+    return tokens;
+  }
+  for (const auto& entry : *value) {
+    const auto token = read_token(reader, "eos_token_id", entry);
+    if (token && std::ranges::find(tokens, *token) == tokens.end()) tokens.push_back(*token);
+  }
+  return tokens;
+}
+
+void check_tokens(ConfigReader& reader, const models::ModelConfig& config) {
+  const auto check = [&](const char* key, TokenId token) {
+    if (token >= config.vocab_size) {
+      reader.reject(key, std::to_string(token) + " is not below vocab_size " + std::to_string(config.vocab_size));
+    }
+  };
+  if (config.bos_token_id) check("bos_token_id", *config.bos_token_id);
+  for (const auto token : config.eos_token_ids) check("eos_token_id", token);
+}
+
+Result<nlohmann::json> parse_object(const ConfigText& text) {
+  auto root = parse_json(text.text, text.file_name, ErrorCode::bad_config);
+  if (root && !root->is_object()) return fail(ErrorCode::bad_config, text.file_name + ": not a JSON object");
+  return root;
+}
+
+std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+Result<MappedFile> open_config(const std::filesystem::path& path) {
+  auto file = MappedFile::open(path);
+  if (file && std::cmp_greater(file->bytes().size(), kMaxConfigBytes)) {
+    return fail(ErrorCode::bad_config, file->path() + ": more than " + std::to_string(kMaxConfigBytes) + " bytes");
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<models::ModelConfig> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
+  const auto root = parse_object(config_text);
+  if (!root) return fail(root.error());
+  ConfigReader reader(*root, config_text.file_name);
+  models::ModelConfig config;
+  config.architecture = read_architecture(reader);
+  if (reader.status()) read_architecture_config(reader, config);
+  if (!reader.status()) return fail(reader.status().error());
+  config.checkpoint_dtype = read_dtype(reader);
+  if (reader.has("quantization_config")) {
+    reader.reject("quantization_config", "quantised checkpoints are not supported", ErrorCode::unsupported);
+  }
+  if (const auto* bos = reader.find("bos_token_id")) config.bos_token_id = read_token(reader, "bos_token_id", *bos);
+  if (auto eos = read_eos(reader)) config.eos_token_ids = std::move(*eos);
+  check_tokens(reader, config);
+  if (!reader.status()) return fail(reader.status().error());
+
+  if (generation != nullptr) {
+    const auto generation_root = parse_object(*generation);
+    if (!generation_root) return fail(generation_root.error());
+    ConfigReader generation_reader(*generation_root, generation->file_name);
+    if (auto eos = read_eos(generation_reader)) config.eos_token_ids = std::move(*eos);
+    check_tokens(generation_reader, config);
+    if (!generation_reader.status()) return fail(generation_reader.status().error());
+  }
+  return config;
+}
+
+Result<models::ModelConfig> load_hf_config(const std::filesystem::path& folder) {
+  const auto config_file = open_config(folder / "config.json");
+  if (!config_file) return fail(config_file.error());
+  const ConfigText config{text_of(*config_file), config_file->path()};
+
+  const auto generation_path = folder / "generation_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(generation_path, ignored)) return parse_hf_config(config, nullptr);
+  const auto generation_file = open_config(generation_path);
+  if (!generation_file) return fail(generation_file.error());
+  const ConfigText generation{text_of(*generation_file), generation_file->path()};
+  return parse_hf_config(config, &generation);
+}
+
+}  // namespace pagoda::io

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "engine/text/tokenizer.hpp"
+#include "engine/text/tokenizer_spec.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// Reads the text of a tokenizer.json (the Hugging Face `tokenizers` format, version 1.0). Nothing in the file is
+/// ignored: what this engine does not do is an error.
+///
+/// Errors are one line that starts with `file_name` and names the key: bad_config for a malformed file, unsupported for
+/// a part this engine does not have. `param` is the key.
+Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view json, std::string_view file_name);
+
+/// Loads `model_dir`/tokenizer.json. Errors: as parse_tokenizer_json and text::Tokenizer::create; io_failed when the
+/// file cannot be read.
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir);
+
+}  // namespace pagoda::io

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/text/tokenizer_spec.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io::tokenizer_file {
+
+/// A tokenizer.json taken apart in one pass: the hundreds of thousands of tokens and merges go straight into `bpe`, and
+/// only the few other values become a JSON tree (in which model.vocab and model.merges are missing).
+struct TokenizerDocument {
+  nlohmann::json rest;
+  text::BpeSpec bpe;
+  bool has_vocab = false;
+  bool has_merges = false;
+};
+
+/// Error: bad_config without the file's name; `param` is the key.
+Result<TokenizerDocument> read_tokenizer_document(std::string_view json);
+
+}  // namespace pagoda::io::tokenizer_file

@@ -1,0 +1,136 @@
+#include "kernels/cpu/cpu_ops.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/attention.hpp"
+#include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/sample.hpp"
+#include "kernels/ops_check.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+/// body(row) for every row, split so that a task is worth the hand-over to another thread: at least kTaskFloats.
+template <class Body>
+void for_rows(ThreadPool& threads, std::int64_t num_rows, std::int64_t floats_per_row, const Body& body) {
+  constexpr std::int64_t kTaskFloats = 8192;
+  const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskFloats / floats_per_row);
+  const auto run_task = [&](std::int64_t task) {
+    const std::int64_t end = std::min(num_rows, (task + 1) * rows_per_task);
+    for (std::int64_t row = task * rows_per_task; row < end; ++row) body(row);
+  };
+  const std::int64_t num_tasks = (num_rows + rows_per_task - 1) / rows_per_task;
+  if (num_tasks == 1) return run_task(0);
+  threads.parallel_for(num_tasks, run_task);
+}
+
+}  // namespace
+
+Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  const std::int64_t hidden = p.table.columns;
+  const std::int64_t row_bytes = hidden * static_cast<std::int64_t>(size_of(p.table.dtype));
+  for_rows(threads_, p.num_tokens, hidden, [&](std::int64_t t) {
+    const auto* row = static_cast<const std::byte*>(p.table.data) + p.token_ids[t] * row_bytes;
+    kernels_.widen(row, p.table.dtype, hidden, p.out + t * hidden);
+  });
+  return {};
+}
+
+Status CpuOps::rms_norm(Stream&, const RmsNormParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  auto scratch = scratch_.borrow(p.hidden, 1);
+  if (!scratch) return fail(std::move(scratch.error()));
+  float* weight = scratch->floats(p.hidden);
+  kernels_.widen(p.weight, p.weight_dtype, p.hidden, weight);
+  for_rows(threads_, p.num_tokens, p.hidden, [&](std::int64_t t) {
+    float* residual = p.residual == nullptr ? nullptr : p.residual + t * p.hidden;
+    kernels_.rms_norm(p.x + t * p.hidden, residual, weight, p.eps, p.hidden, p.out + t * p.hidden);
+  });
+  return {};
+}
+
+Status CpuOps::linear(Stream&, const LinearParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::rotary(Stream&, const RotaryParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  const std::int64_t half = p.rotary_dim / 2;
+  for_rows(threads_, p.num_tokens, (p.num_heads + p.num_kv_heads) * p.head_dim, [&](std::int64_t t) {
+    const float* cosines = p.cos_sin + p.positions[t] * p.rotary_dim;
+    const float* sines = cosines + half;
+    for (std::int64_t h = 0; h < p.num_heads; ++h) {
+      kernels_.rotary(p.query + t * p.query_stride + h * p.head_dim, cosines, sines, half, p.interleaved);
+    }
+    for (std::int64_t h = 0; h < p.num_kv_heads; ++h) {
+      kernels_.rotary(p.key + t * p.key_stride + h * p.head_dim, cosines, sines, half, p.interleaved);
+    }
+  });
+  return {};
+}
+
+Status CpuOps::store_kv(Stream&, const StoreKvParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  const KvCacheView& cache = p.cache;
+  const std::int64_t head_bytes = cache.head_dim * static_cast<std::int64_t>(size_of(cache.dtype));
+  for_rows(threads_, p.num_tokens, 2 * cache.num_kv_heads * cache.head_dim, [&](std::int64_t t) {
+    if (p.slot_mapping[t] < 0) return;
+    const std::int64_t block = p.slot_mapping[t] / cache.block_size;
+    const std::int64_t offset = p.slot_mapping[t] % cache.block_size;
+    for (std::int64_t h = 0; h < cache.num_kv_heads; ++h) {
+      const std::int64_t at = (h * cache.block_size + offset) * head_bytes;
+      kernels_.narrow(p.key + t * p.key_stride + h * cache.head_dim, cache.head_dim, cache.dtype,
+                      cache.key_block(block) + at);
+      kernels_.narrow(p.value + t * p.value_stride + h * cache.head_dim, cache.head_dim, cache.dtype,
+                      cache.value_block(block) + at);
+    }
+  });
+  return {};
+}
+
+Status CpuOps::paged_attention(Stream&, const PagedAttentionParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_paged_attention(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::activation(Stream&, const ActivationParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  const std::int64_t x_stride = p.gated ? 2 * p.width : p.width;
+  for_rows(threads_, p.num_tokens, x_stride, [&](std::int64_t t) {
+    const float* x = p.x + t * x_stride;
+    kernels_.activation(p.activation, x, p.gated ? x + p.width : nullptr, p.width, p.out + t * p.width);
+  });
+  return {};
+}
+
+Status CpuOps::gather_rows(Stream&, const GatherRowsParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  for_rows(threads_, p.num_rows, p.width,
+           [&](std::int64_t i) { std::copy_n(p.x + p.rows[i] * p.width, p.width, p.out + i * p.width); });
+  return {};
+}
+
+Status CpuOps::move_blocks(Stream&, const MoveBlocksParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  // Every task moves one stripe of all blocks, so that the moves of a stripe stay in the order of the lists.
+  constexpr std::int64_t kStripeBytes = std::int64_t{64} << 10;
+  const std::int64_t num_stripes = std::clamp<std::int64_t>(p.block_bytes / kStripeBytes, 1, threads_.num_threads());
+  threads_.parallel_for(num_stripes, [&](std::int64_t stripe) {
+    const std::int64_t first = p.block_bytes * stripe / num_stripes;
+    const std::int64_t end = p.block_bytes * (stripe + 1) / num_stripes;
+    for (std::size_t i = 0; i < p.from.size(); ++i) {
+      std::memmove(p.to_base + p.to[i] * p.block_bytes + first, p.from_base + p.from[i] * p.block_bytes + first,
+                   static_cast<std::size_t>(end - first));
+    }
+  });
+  return {};
+}
+
+Status CpuOps::sample(Stream&, const SampleParams& params) const {
+  return cpu_sample(threads_, params);
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,121 @@
+#include "kernels/cpu/cpu_stream.hpp"
+
+#include <atomic>
+#include <exception>
+#include <utility>
+
+#if defined(__linux__)
+#include <pthread.h>
+#endif
+
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+class CpuEvent final : public Event {
+ public:
+  bool finished() const override { return finished_.load(std::memory_order_acquire); }
+
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    signalled_.wait(lock, [this] { return finished(); });
+  }
+
+  void signal() {
+    {
+      const std::lock_guard lock(mutex_);
+      finished_.store(true, std::memory_order_release);
+    }
+    signalled_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> finished_{false};
+  std::mutex mutex_;
+  std::condition_variable signalled_;
+};
+
+void run_without_exceptions(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    PAGODA_ASSERT(false, error.what());
+  } catch (...) {
+    PAGODA_ASSERT(false, "work on a CPU stream threw something that is not a std::exception");
+  }
+}
+
+void name_this_thread(const std::string& name) {
+#if defined(__linux__)
+  constexpr std::size_t kLongestName = 15;
+  pthread_setname_np(pthread_self(), name.substr(0, kLongestName).c_str());
+#else
+  static_cast<void>(name);
+#endif
+}
+
+}  // namespace
+
+CpuStream::CpuStream(const std::string& name) {
+  thread_ = std::thread([this, name] {
+    name_this_thread(name);
+    run_queue();
+  });
+}
+
+CpuStream::~CpuStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  not_empty_.notify_one();
+  thread_.join();
+}
+
+void CpuStream::submit(std::function<void()> issue) {
+  enqueue(std::move(issue));
+}
+
+void CpuStream::on_complete(std::function<void()> callback) {
+  enqueue(std::move(callback));
+}
+
+std::shared_ptr<Event> CpuStream::record() {
+  auto event = std::make_shared<CpuEvent>();
+  enqueue([event] { event->signal(); });
+  return event;
+}
+
+void CpuStream::wait(std::shared_ptr<Event> event) {
+  enqueue([event = std::move(event)] { event->synchronize(); });
+}
+
+void CpuStream::synchronize() {
+  record()->synchronize();
+}
+
+void CpuStream::enqueue(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  not_empty_.notify_one();
+}
+
+void CpuStream::run_queue() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    not_empty_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    {
+      const std::function<void()> work = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      run_without_exceptions(work);
+    }  // what the work captured is released before the lock is taken again
+    lock.lock();
+  }
+}
+
+}  // namespace pagoda::kernels

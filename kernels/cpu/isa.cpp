@@ -1,0 +1,93 @@
+#include "kernels/cpu/isa.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/cpu/kernel_table.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16};
+
+bool is_available(CpuIsa isa) {
+#if defined(PAGODA_X86_KERNELS)
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("f16c") != 0;
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  switch (isa) {
+    case CpuIsa::scalar:
+      return true;
+    case CpuIsa::avx2:
+      return avx2;
+    case CpuIsa::avx512:
+      return avx512;
+    case CpuIsa::avx512_bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16") != 0;
+  }
+  return false;
+#else
+  return isa == CpuIsa::scalar;
+#endif
+}
+
+std::string names_of(const std::vector<CpuIsa>& isas) {
+  std::string names;
+  for (const CpuIsa isa : isas) names.append(names.empty() ? "" : ", ").append(to_string(isa));
+  return names;
+}
+
+}  // namespace
+
+std::string_view to_string(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::scalar:
+      return "scalar";
+    case CpuIsa::avx2:
+      return "avx2";
+    case CpuIsa::avx512:
+      return "avx512";
+    case CpuIsa::avx512_bf16:
+      return "avx512_bf16";
+  }
+  return "?";
+}
+
+std::vector<CpuIsa> available_isas() {
+  std::vector<CpuIsa> isas;
+  std::copy_if(std::begin(kAllIsas), std::end(kAllIsas), std::back_inserter(isas), is_available);
+  return isas;
+}
+
+Result<CpuIsa> choose_isa(std::string_view name) {
+  const std::vector<CpuIsa> available = available_isas();
+  if (name.empty()) return available.back();
+  for (const CpuIsa isa : kAllIsas) {
+    if (to_string(isa) != name) continue;
+    if (is_available(isa)) return isa;
+    return fail(ErrorCode::bad_config,
+                "instruction set " + std::string(name) + " is not available here; available: " + names_of(available),
+                "isa");
+  }
+  return fail(ErrorCode::bad_config,
+              "unknown instruction set \"" + std::string(name) + "\"; available: " + names_of(available), "isa");
+}
+
+const CpuKernels& kernels_for(CpuIsa isa) {
+#if defined(PAGODA_X86_KERNELS)
+  switch (isa) {
+    case CpuIsa::scalar:
+      return portable_kernels();
+    case CpuIsa::avx2:
+      return avx2_kernels();
+    case CpuIsa::avx512:
+    case CpuIsa::avx512_bf16:
+      return avx512_kernels();
+  }
+#endif
+  static_cast<void>(isa);
+  return portable_kernels();
+}
+
+}  // namespace pagoda::kernels

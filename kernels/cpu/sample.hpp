@@ -1,0 +1,29 @@
+#pragma once
+
+#include "kernels/result.hpp"
+#include "kernels/sample.hpp"
+#include "kernels/thread_pool.hpp"
+
+namespace pagoda::kernels {
+
+/// Samples every row of `params` (kernels/sample.hpp) on the CPU, rows in parallel.
+///
+/// A row's output depends on nothing but its own logits and parameters: not on the other rows, on the threads or on the
+/// instruction set (every pass sums in one fixed order with one exponential, kernels/cpu/sample_passes.hpp).
+///
+/// Choices that ties and rounding leave open:
+///  - greedy takes the lowest id among equal maxima;
+///  - top_k keeps exactly k tokens and top_p the shortest prefix of the descending order whose mass reaches top_p;
+///  among
+///    equal logits the lower id comes first;
+///  - the draw walks the kept tokens in the order of their ids (inverse CDF, one 53-bit uniform, kernels/random.hpp);
+///  - a token whose logit lies 87 * temperature or more below the maximum (probability ratio 1e-38) has weight 0.
+///
+/// Errors: a shape or id out of range, a logit that is NaN or +inf, a row with no token left (every logit -inf):
+/// internal, naming the row (the first in order if there are several). Such a row's token is -1; the other rows are
+/// sampled all the same, so a caller may fail only the sequences it must.
+///
+/// Memory: each thread keeps scratch of at most one copy of the vocabulary's logits and the candidates of a row.
+Status cpu_sample(ThreadPool& pool, const SampleParams& params);
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,16 @@
+#include "kernels/cpu/simd/vec_avx2.hpp"
+
+#define PAGODA_SIMD avx2
+#include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/rows.inl.hpp"
+#include "kernels/cpu/simd/softmax.inl.hpp"
+#include "kernels/cpu/simd/table.inl.hpp"
+
+namespace pagoda::kernels {
+
+const CpuKernels& avx2_kernels() {
+  return avx2::kTable;
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,16 @@
+#include "kernels/cpu/simd/vec_avx512.hpp"
+
+#define PAGODA_SIMD avx512
+#include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/rows.inl.hpp"
+#include "kernels/cpu/simd/softmax.inl.hpp"
+#include "kernels/cpu/simd/table.inl.hpp"
+
+namespace pagoda::kernels {
+
+const CpuKernels& avx512_kernels() {
+  return avx512::kTable;
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,16 @@
+#include "kernels/cpu/simd/vec_portable.hpp"
+
+#define PAGODA_SIMD portable
+#include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/rows.inl.hpp"
+#include "kernels/cpu/simd/softmax.inl.hpp"
+#include "kernels/cpu/simd/table.inl.hpp"
+
+namespace pagoda::kernels {
+
+const CpuKernels& portable_kernels() {
+  return portable::kTable;
+}
+
+}  // namespace pagoda::kernels

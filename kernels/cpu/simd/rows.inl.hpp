@@ -1,0 +1,192 @@
+// Row-wise kernels: conversions, norms, rotary, activations. Rows of any length: the part behind the last whole vector
+// goes through a zero-padded copy. Included once per instruction set; PAGODA_SIMD names the namespace.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/kernel_table.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+namespace {
+
+inline Vec load_first(const float* p, std::int64_t count) {
+  float copy[kLanes] = {};
+  std::memcpy(copy, p, static_cast<std::size_t>(count) * sizeof(float));
+  return load(copy);
+}
+
+inline void store_first(float* p, std::int64_t count, Vec x) {
+  float copy[kLanes];
+  store(copy, x);
+  std::memcpy(p, copy, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+template <DType dtype>
+inline Vec load_as(const void* p) {
+  if constexpr (dtype == DType::f32) return load(static_cast<const float*>(p));
+  if constexpr (dtype == DType::f16) return load_f16(p);
+  if constexpr (dtype == DType::bf16) return load_bf16(p);
+}
+
+template <DType dtype>
+inline void store_as(void* p, Vec x) {
+  if constexpr (dtype == DType::f32) store(static_cast<float*>(p), x);
+  if constexpr (dtype == DType::f16) store_f16(p, x);
+  if constexpr (dtype == DType::bf16) store_bf16(p, x);
+}
+
+template <DType dtype>
+void widen_row(const void* src, std::int64_t count, float* dst) {
+  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
+  const char* from = static_cast<const char*>(src);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(dst + i, load_as<dtype>(from + i * kSize));
+  if (i == count) return;
+  char rest[kLanes * kSize] = {};
+  std::memcpy(rest, from + i * kSize, static_cast<std::size_t>((count - i) * kSize));
+  store_first(dst + i, count - i, load_as<dtype>(rest));
+}
+
+void widen(const void* src, DType dtype, std::int64_t count, float* dst) {
+  switch (dtype) {
+    case DType::f32:
+      return widen_row<DType::f32>(src, count, dst);
+    case DType::f16:
+      return widen_row<DType::f16>(src, count, dst);
+    case DType::bf16:
+      return widen_row<DType::bf16>(src, count, dst);
+  }
+}
+
+template <DType dtype>
+void narrow_row(const float* src, std::int64_t count, void* dst) {
+  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
+  char* to = static_cast<char*>(dst);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store_as<dtype>(to + i * kSize, load(src + i));
+  if (i == count) return;
+  char rest[kLanes * kSize];
+  store_as<dtype>(rest, load_first(src + i, count - i));
+  std::memcpy(to + i * kSize, rest, static_cast<std::size_t>((count - i) * kSize));
+}
+
+void narrow(const float* src, std::int64_t count, DType dtype, void* dst) {
+  switch (dtype) {
+    case DType::f32:
+      return narrow_row<DType::f32>(src, count, dst);
+    case DType::f16:
+      return narrow_row<DType::f16>(src, count, dst);
+    case DType::bf16:
+      return narrow_row<DType::bf16>(src, count, dst);
+  }
+}
+
+/// out[i] = f(i-th vectors of a row), whole vectors and the rest alike. `f(load)` gets a function that loads a
+/// pointer's elements of the current place.
+template <class F>
+inline void map_row(std::int64_t count, float* out, const F& f) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(out + i, f([i](const float* p) { return load(p + i); }));
+  if (i == count) return;
+  const std::int64_t rest = count - i;
+  store_first(out + i, rest, f([i, rest](const float* p) { return load_first(p + i, rest); }));
+}
+
+void write_out(const float* c, const float* bias, std::int64_t count, bool accumulate, float* out) {
+  if (bias == nullptr && !accumulate) {
+    map_row(count, out, [=](const auto& at) { return at(c); });
+  } else if (bias == nullptr) {
+    map_row(count, out, [=](const auto& at) { return at(out) + at(c); });
+  } else if (!accumulate) {
+    map_row(count, out, [=](const auto& at) { return at(c) + at(bias); });
+  } else {
+    map_row(count, out, [=](const auto& at) { return at(out) + (at(c) + at(bias)); });
+  }
+}
+
+void scale(const float* x, float factor, std::int64_t count, float* out) {
+  const Vec factors = set1(factor);
+  map_row(count, out, [=](const auto& at) { return at(x) * factors; });
+}
+
+inline float sum_of_squares(const float* x, std::int64_t count) {
+  Vec sums[4] = {zero(), zero(), zero(), zero()};
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const Vec v = load(x + i + j * kLanes);
+      sums[j] = fma(v, v, sums[j]);
+    }
+  }
+  for (; i < count; i += kLanes) {
+    const Vec v = i + kLanes <= count ? load(x + i) : load_first(x + i, count - i);
+    sums[0] = fma(v, v, sums[0]);
+  }
+  return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+void rms_norm(const float* x, float* residual, const float* weight, float eps, std::int64_t hidden, float* out) {
+  if (residual != nullptr) {
+    map_row(hidden, residual, [=](const auto& at) { return at(residual) + at(x); });
+    x = residual;
+  }
+  const float mean = sum_of_squares(x, hidden) / static_cast<float>(hidden);
+  const Vec factor = set1(1.0F / __builtin_sqrtf(mean + eps));
+  map_row(hidden, out, [=](const auto& at) { return (at(x) * factor) * at(weight); });
+}
+
+void rotary(float* head, const float* cosines, const float* sines, std::int64_t half, bool interleaved) {
+  if (interleaved) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float a = head[2 * i];
+      const float b = head[2 * i + 1];
+      head[2 * i] = a * cosines[i] - b * sines[i];
+      head[2 * i + 1] = b * cosines[i] + a * sines[i];
+    }
+    return;
+  }
+  const auto rotate = [](Vec a, Vec b, Vec c, Vec s, Vec& first, Vec& second) {
+    first = a * c - b * s;
+    second = b * c + a * s;
+  };
+  Vec first;
+  Vec second;
+  std::int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    rotate(load(head + i), load(head + half + i), load(cosines + i), load(sines + i), first, second);
+    store(head + i, first);
+    store(head + half + i, second);
+  }
+  if (i == half) return;
+  const std::int64_t rest = half - i;
+  rotate(load_first(head + i, rest), load_first(head + half + i, rest), load_first(cosines + i, rest),
+         load_first(sines + i, rest), first, second);
+  store_first(head + i, rest, first);
+  store_first(head + half + i, rest, second);
+}
+
+template <Vec (*act)(Vec)>
+void activate_row(const float* x, const float* up, std::int64_t count, float* out) {
+  if (up == nullptr) {
+    map_row(count, out, [=](const auto& at) { return act(at(x)); });
+  } else {
+    map_row(count, out, [=](const auto& at) { return act(at(x)) * at(up); });
+  }
+}
+
+void activation(Activation kind, const float* x, const float* up, std::int64_t count, float* out) {
+  switch (kind) {
+    case Activation::silu:
+      return activate_row<silu>(x, up, count, out);
+    case Activation::gelu:
+      return activate_row<gelu>(x, up, count, out);
+    case Activation::gelu_tanh:
+      return activate_row<gelu_tanh>(x, up, count, out);
+    case Activation::relu:
+      return activate_row<relu>(x, up, count, out);
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::kernels::PAGODA_SIMD

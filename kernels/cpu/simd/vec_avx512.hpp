@@ -1,0 +1,135 @@
+#pragma once
+
+/// Sixteen floats, AVX-512 F, BW, DQ and VL. Every vec_*.hpp offers the same names in a namespace of its own, so that
+/// no function compiled for one instruction set can be linked into code for another.
+
+#include <immintrin.h>
+
+#include "kernels/device.hpp"
+
+namespace pagoda::kernels::avx512 {
+
+constexpr int kLanes = 16;
+constexpr int kMaxRows = 14;  // 28 sums, 2 vectors of w, 1 broadcast: 31 of 32 registers
+constexpr CpuIsa kIsa = CpuIsa::avx512;
+
+struct Vec {
+  __m512 v;
+};
+
+inline Vec set1(float x) {
+  return {_mm512_set1_ps(x)};
+}
+inline Vec zero() {
+  return {_mm512_setzero_ps()};
+}
+inline Vec iota() {
+  return {_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+}
+inline Vec load(const float* p) {
+  return {_mm512_loadu_ps(p)};
+}
+inline void store(float* p, Vec x) {
+  _mm512_storeu_ps(p, x.v);
+}
+
+inline Vec operator+(Vec a, Vec b) {
+  return {_mm512_add_ps(a.v, b.v)};
+}
+inline Vec operator-(Vec a, Vec b) {
+  return {_mm512_sub_ps(a.v, b.v)};
+}
+inline Vec operator*(Vec a, Vec b) {
+  return {_mm512_mul_ps(a.v, b.v)};
+}
+inline Vec operator/(Vec a, Vec b) {
+  return {_mm512_div_ps(a.v, b.v)};
+}
+/// a * b + c, rounded once where the machine can.
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+/// a > b ? a : b, so b when either is NaN; min likewise.
+inline Vec max(Vec a, Vec b) {
+  return {_mm512_max_ps(a.v, b.v)};
+}
+inline Vec min(Vec a, Vec b) {
+  return {_mm512_min_ps(a.v, b.v)};
+}
+/// Lane by lane: a < b ? yes : no.
+inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
+/// To the nearest integer, |x| < 2^22.
+inline Vec round(Vec x) {
+  return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+/// x * 2^n for integral n in [-126, 128].
+inline Vec times_power_of_two(Vec x, Vec n) {
+  return {_mm512_scalef_ps(x.v, n.v)};
+}
+/// All lanes together, in one fixed order.
+inline float sum(Vec x) {
+  return _mm512_reduce_add_ps(x.v);
+}
+inline float highest(Vec x) {
+  return _mm512_reduce_max_ps(x.v);
+}
+
+inline Vec load_bf16(const void* p) {
+  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+}
+inline Vec load_f16(const void* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+inline void store_bf16(void* p, Vec x) {
+  const __m512i bits = _mm512_castps_si512(x.v);
+  const __m512i last_kept = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i half = _mm512_add_epi32(last_kept, _mm512_set1_epi32(0x7FFF));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan, rounded, quiet)));
+}
+inline void store_f16(void* p, Vec x) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/// r[i] lane j <-> r[j] lane i.
+inline void transpose(Vec (&r)[kLanes]) {
+  __m512 t[kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+  __m512 u[kLanes];  // u[4g + c], 128-bit lane l: column 4l + c of rows 4g .. 4g + 3
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; i += 4) {
+    u[i + 0] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
+    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 even_low = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);        // lanes 0, 2 of row groups 0 and 1
+    const __m512 odd_low = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xDD);         // lanes 1, 3
+    const __m512 even_high = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);  // of row groups 2 and 3
+    const __m512 odd_high = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xDD);
+    r[c].v = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+    r[4 + c].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+    r[8 + c].v = _mm512_shuffle_f32x4(even_low, even_high, 0xDD);
+    r[12 + c].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0xDD);
+  }
+}
+/// The first and the second bfloat16 of each 32-bit lane (in memory order), widened.
+inline Vec even_bf16(Vec pairs) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs.v), 16))};
+}
+inline Vec odd_bf16(Vec pairs) {
+  return {_mm512_and_ps(pairs.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
+}
+
+}  // namespace pagoda::kernels::avx512

@@ -1,0 +1,141 @@
+#pragma once
+
+/// Four floats by the compiler's own vectors: SSE2, NEON or plain registers. See vec_avx512.hpp for what each function
+/// does.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/device.hpp"
+#include "kernels/dtype.hpp"
+
+namespace pagoda::kernels::portable {
+
+constexpr int kLanes = 4;
+constexpr int kMaxRows = 4;
+constexpr CpuIsa kIsa = CpuIsa::scalar;
+
+using Floats = float __attribute__((vector_size(16)));
+using Bits = std::int32_t __attribute__((vector_size(16)));
+
+struct Vec {
+  Floats v;
+};
+
+inline Vec set1(float x) {
+  return {Floats{x, x, x, x}};
+}
+inline Vec zero() {
+  return set1(0.0F);
+}
+inline Vec iota() {
+  return {Floats{0, 1, 2, 3}};
+}
+inline Vec load(const float* p) {
+  Vec x;
+  std::memcpy(&x.v, p, sizeof(x.v));
+  return x;
+}
+inline void store(float* p, Vec x) {
+  std::memcpy(p, &x.v, sizeof(x.v));
+}
+
+inline Vec operator+(Vec a, Vec b) {
+  return {a.v + b.v};
+}
+inline Vec operator-(Vec a, Vec b) {
+  return {a.v - b.v};
+}
+inline Vec operator*(Vec a, Vec b) {
+  return {a.v * b.v};
+}
+inline Vec operator/(Vec a, Vec b) {
+  return {a.v / b.v};
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return {a.v * b.v + c.v};
+}
+inline Vec max(Vec a, Vec b) {
+  return {a.v > b.v ? a.v : b.v};
+}
+inline Vec min(Vec a, Vec b) {
+  return {a.v < b.v ? a.v : b.v};
+}
+inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
+  return {a.v < b.v ? yes.v : no.v};
+}
+inline Vec round(Vec x) {
+  const Floats magic = set1(12582912.0F).v;  // 1.5 * 2^23: adding it leaves no fraction bits
+  return {(x.v + magic) - magic};
+}
+inline Vec power_of_two(Vec n) {
+  const Bits exponent = (__builtin_convertvector(n.v, Bits) + 127) << 23;
+  Vec power;
+  std::memcpy(&power.v, &exponent, sizeof(exponent));
+  return power;
+}
+inline Vec times_power_of_two(Vec x, Vec n) {
+  const Vec half = round(n * set1(0.5F));  // in two factors: 2^128 has no float
+  return (x * power_of_two(half)) * power_of_two(n - half);
+}
+inline float sum(Vec x) {
+  return (x.v[0] + x.v[2]) + (x.v[1] + x.v[3]);
+}
+inline float highest(Vec x) {
+  const float a = x.v[0] > x.v[2] ? x.v[0] : x.v[2];
+  const float b = x.v[1] > x.v[3] ? x.v[1] : x.v[3];
+  return a > b ? a : b;
+}
+
+inline Vec load_bf16(const void* p) {
+  std::uint16_t halves[kLanes];
+  std::memcpy(halves, p, sizeof(halves));
+  Bits bits{};
+  for (int i = 0; i < kLanes; ++i) bits[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(halves[i]) << 16);
+  Vec x;
+  std::memcpy(&x.v, &bits, sizeof(bits));
+  return x;
+}
+inline Vec load_f16(const void* p) {
+  Float16 halves[kLanes];
+  std::memcpy(halves, p, sizeof(halves));
+  Vec x = zero();
+  for (int i = 0; i < kLanes; ++i) x.v[i] = to_float(halves[i]);
+  return x;
+}
+inline void store_bf16(void* p, Vec x) {
+  BFloat16 halves[kLanes];
+  for (int i = 0; i < kLanes; ++i) halves[i] = to_bf16(x.v[i]);
+  std::memcpy(p, halves, sizeof(halves));
+}
+inline void store_f16(void* p, Vec x) {
+  Float16 halves[kLanes];
+  for (int i = 0; i < kLanes; ++i) halves[i] = to_f16(x.v[i]);
+  std::memcpy(p, halves, sizeof(halves));
+}
+
+inline void transpose(Vec (&r)[kLanes]) {
+  for (int i = 0; i < kLanes; ++i) {
+    for (int j = i + 1; j < kLanes; ++j) {
+      const float upper = r[i].v[j];
+      r[i].v[j] = r[j].v[i];
+      r[j].v[i] = upper;
+    }
+  }
+}
+inline Vec even_bf16(Vec pairs) {
+  Bits bits;
+  std::memcpy(&bits, &pairs.v, sizeof(bits));
+  bits <<= 16;
+  std::memcpy(&pairs.v, &bits, sizeof(bits));
+  return pairs;
+}
+inline Vec odd_bf16(Vec pairs) {
+  Bits bits;
+  std::memcpy(&bits, &pairs.v, sizeof(bits));
+  bits &= static_cast<std::int32_t>(0xFFFF0000U);
+  std::memcpy(&pairs.v, &bits, sizeof(bits));
+  return pairs;
+}
+
+}  // namespace pagoda::kernels::portable

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels {
+
+class Ops;
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+/// Where a buffer lives. On the CPU both are ordinary memory; on a GPU `host` is pinned memory.
+enum class MemoryKind : std::uint8_t { device, host };
+
+/// Owns one allocation of a device. Movable; freed when destroyed. Aligned to 64 bytes at least; zeroed.
+class Buffer {
+ public:
+  using Deleter = std::function<void(void*, std::size_t)>;
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, Deleter deleter) : data_(data), bytes_(bytes), deleter_(std::move(deleter)) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer gone(std::move(*this));
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr && deleter_) deleter_(data_, bytes_);
+  }
+
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(deleter_, other.deleter_);
+  }
+
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Deleter deleter_;
+};
+
+/// A point in a stream's order. Recorded once, waited for by other streams or by the host. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// True once everything enqueued before the record has finished. False before it was recorded.
+  virtual bool finished() const = 0;
+  /// Blocks the calling thread until it has finished.
+  virtual void synchronize() = 0;
+};
+
+/// An in-order queue of work on one device. On the CPU it is a thread with a queue; on a GPU a CUDA stream.
+/// One thread enqueues at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  /// Runs `issue` in stream order. Inside it, ops of this device are issued. CPU: `issue` runs later on the stream's
+  /// thread and its ops compute before it returns. GPU: `issue` runs at once on the caller's thread, since its ops only
+  /// enqueue. So code that issues ops inside `submit` is right on both.
+  virtual void submit(std::function<void()> issue) = 0;
+
+  /// Calls `callback` after everything enqueued before has finished, on a thread of the device. It must not block and
+  /// must not issue ops.
+  virtual void on_complete(std::function<void()> callback) = 0;
+
+  virtual std::shared_ptr<Event> record() = 0;
+  /// Everything enqueued later waits for `event` (of any stream of this device).
+  virtual void wait(std::shared_ptr<Event> event) = 0;
+
+  /// Blocks the calling thread until the stream is empty. Never on the step path.
+  virtual void synchronize() = 0;
+};
+
+/// One compute device: memory, streams and the table of its ops.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const = 0;
+  /// For logs: for example "cpu avx512_bf16, 2 threads".
+  virtual std::string description() const = 0;
+  virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  virtual Result<std::unique_ptr<Stream>> create_stream(const std::string& name) = 0;
+  virtual const Ops& ops() const = 0;
+  /// Bytes that may still be allocated for the given kind (physical memory on the CPU).
+  virtual std::size_t available_bytes(MemoryKind kind) const = 0;
+};
+
+/// Which instruction set the CPU ops use.
+enum class CpuIsa : std::uint8_t { scalar, avx2, avx512, avx512_bf16 };
+
+struct CpuDeviceOptions {
+  int num_threads = 0;  ///< 0 = one per available core
+  std::string isa;      ///< "" = the best that this machine can run; or scalar | avx2 | avx512 | avx512_bf16
+};
+
+/// The CPU device. Errors: an unknown or unavailable isa, num_threads < 0 (bad_config).
+Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options);
+
+}  // namespace pagoda::kernels

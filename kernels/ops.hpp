@@ -1,0 +1,183 @@
+#pragma once
+
+/// Every op of the engine, declared once with a params struct; each device implements the table (class Ops).
+///
+/// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU; `DType` fields say what a pointer
+/// holds. Each op has a plain scalar reference (kernels/reference) that every implementation is held against.
+///
+/// Batch invariance: an output row is computed with one fixed order of reduction that depends on nothing but the row's own
+/// inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block size.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/device.hpp"
+#include "kernels/dtype.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels {
+
+/// A weight matrix as it lies in the checkpoint: [rows, columns], row-major, rows contiguous. Not owned.
+struct WeightMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;     ///< output features
+  std::int64_t columns = 0;  ///< input features
+};
+
+/// out[t, :] = table[token_ids[t], :] as float32.
+struct EmbeddingParams {
+  const std::int32_t* token_ids = nullptr;  ///< [num_tokens]
+  std::int64_t num_tokens = 0;
+  WeightMatrix table;    ///< [vocab, hidden]
+  float* out = nullptr;  ///< [num_tokens, hidden]
+};
+
+/// out = x / sqrt(mean(x^2) + eps) * weight   (RMSNorm, Zhang & Sennrich 2019). With `residual`: first
+/// residual += x, then the norm of residual. x may be out.
+struct RmsNormParams {
+  const float* x = nullptr;  ///< [num_tokens, hidden]
+  float* residual = nullptr; ///< [num_tokens, hidden] or null; updated in place
+  const void* weight = nullptr;  ///< [hidden]
+  DType weight_dtype = DType::f32;
+  float eps = 1e-5F;
+  float* out = nullptr;  ///< [num_tokens, hidden]
+  std::int64_t num_tokens = 0;
+  std::int64_t hidden = 0;
+};
+
+/// out[:, columns of part i] = x * weights[i]^T (+ biases[i]). The parts share x and stand side by side in out, so a
+/// fused QKV or gate/up projection is one call over separate weights without a second copy of them.
+struct LinearParams {
+  const float* x = nullptr;  ///< [num_tokens, in]
+  std::int64_t num_tokens = 0;
+  std::int64_t in = 0;
+  std::span<const WeightMatrix> weights;  ///< 1 to 4 parts, each [out_i, in]
+  std::span<const void* const> biases;    ///< empty, or one pointer per part ([out_i] of bias_dtype, or null)
+  DType bias_dtype = DType::f32;
+  float* out = nullptr;            ///< [num_tokens, out_stride]
+  std::int64_t out_stride = 0;     ///< >= sum of out_i
+  bool accumulate = false;         ///< out += instead of out =
+};
+
+/// Rotary position embedding in place, "rotate half" (GPT-NeoX / Hugging Face Llama) or interleaved pairs.
+/// cos_sin: [max_position, rotary_dim]: the first half cosines, the second half sines.
+struct RotaryParams {
+  const std::int32_t* positions = nullptr;  ///< [num_tokens]
+  std::int64_t num_tokens = 0;
+  float* query = nullptr;  ///< [num_tokens, query_stride], heads * head_dim used
+  float* key = nullptr;    ///< [num_tokens, key_stride], kv_heads * head_dim used
+  std::int64_t query_stride = 0;
+  std::int64_t key_stride = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rotary_dim = 0;  ///< <= head_dim, even
+  const float* cos_sin = nullptr;
+  bool interleaved = false;
+};
+
+/// The paged KV cache of one layer. One physical block holds all layers; per layer K then V, each
+/// [num_kv_heads, block_size, head_dim] of `dtype`.
+struct KvCacheView {
+  std::byte* base = nullptr;        ///< of block 0, already moved to this layer's part
+  std::int64_t block_bytes = 0;     ///< from one block to the next (all layers)
+  std::int64_t num_blocks = 0;
+  std::int32_t block_size = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  DType dtype = DType::f32;
+
+  std::int64_t part_bytes() const {
+    return num_kv_heads * block_size * head_dim * static_cast<std::int64_t>(size_of(dtype));
+  }
+  std::byte* key_block(std::int64_t block) const { return base + block * block_bytes; }
+  std::byte* value_block(std::int64_t block) const { return base + block * block_bytes + part_bytes(); }
+};
+
+/// Writes the new tokens' keys and values into their slots (slot = block * block_size + offset; -1 = skip the token).
+struct StoreKvParams {
+  const float* key = nullptr;    ///< [num_tokens, key_stride]
+  const float* value = nullptr;  ///< [num_tokens, value_stride]
+  std::int64_t key_stride = 0;
+  std::int64_t value_stride = 0;
+  const std::int64_t* slot_mapping = nullptr;  ///< [num_tokens]
+  std::int64_t num_tokens = 0;
+  KvCacheView cache;
+};
+
+/// Causal attention of a batch of sequences over the paged KV cache; prefill, chunked prefill and decode in one op.
+/// Sequence s owns query rows [query_start[s], query_start[s+1]); its last query row is at position context_len[s] - 1,
+/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. All K/V of those positions are
+/// already in the cache. softmax(scale * q k^T + alibi_slope[h] * (k_pos - q_pos)) v, softcap applied to the scores as
+/// softcap * tanh(score / softcap) before ALiBi.
+struct PagedAttentionParams {
+  const float* query = nullptr;  ///< [num_tokens, query_stride]
+  std::int64_t query_stride = 0;
+  std::int64_t num_heads = 0;  ///< a multiple of cache.num_kv_heads
+  const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
+  const std::int32_t* context_len = nullptr;   ///< [num_sequences], cached and new tokens together
+  const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
+  std::int64_t max_blocks = 0;
+  std::int64_t num_sequences = 0;
+  KvCacheView cache;
+  float scale = 1.0F;
+  const float* alibi_slopes = nullptr;  ///< [num_heads] or null
+  std::int32_t window = 0;              ///< sliding window in tokens; 0 = none
+  float softcap = 0.0F;                 ///< 0 = none
+  float* out = nullptr;                 ///< [num_tokens, num_heads * head_dim]
+};
+
+enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, relu };
+
+/// gated: out[t, i] = act(x[t, i]) * x[t, width + i], x is [num_tokens, 2 * width] (SwiGLU and relatives).
+/// else:  out[t, i] = act(x[t, i]), x is [num_tokens, width]. x may be out when not gated.
+struct ActivationParams {
+  const float* x = nullptr;
+  std::int64_t num_tokens = 0;
+  std::int64_t width = 0;
+  Activation activation = Activation::silu;
+  bool gated = true;
+  float* out = nullptr;  ///< [num_tokens, width]
+};
+
+/// out[i, :] = x[rows[i], :].
+struct GatherRowsParams {
+  const float* x = nullptr;
+  const std::int32_t* rows = nullptr;  ///< [num_rows]
+  std::int64_t num_rows = 0;
+  std::int64_t width = 0;
+  float* out = nullptr;  ///< [num_rows, width]
+};
+
+struct SampleParams;
+
+/// Moves whole blocks: to_base + to * block_bytes = from_base + from * block_bytes, in the order of the lists. Used for
+/// swap-out (device -> host), swap-in (host -> device) and copies within a pool.
+struct MoveBlocksParams {
+  const std::byte* from_base = nullptr;
+  std::byte* to_base = nullptr;
+  std::int64_t block_bytes = 0;
+  std::span<const std::int32_t> from;
+  std::span<const std::int32_t> to;
+};
+
+/// The ops of one device. Each call checks its params (shapes, null pointers, limits), then launches on `stream` (see
+/// Stream::submit for when it computes). A wrong shape is an internal error that names the op and the shape.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual Status embedding(Stream& stream, const EmbeddingParams& params) const = 0;
+  virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
+  virtual Status linear(Stream& stream, const LinearParams& params) const = 0;
+  virtual Status rotary(Stream& stream, const RotaryParams& params) const = 0;
+  virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;
+  virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;
+  virtual Status activation(Stream& stream, const ActivationParams& params) const = 0;
+  virtual Status gather_rows(Stream& stream, const GatherRowsParams& params) const = 0;
+  virtual Status move_blocks(Stream& stream, const MoveBlocksParams& params) const = 0;
+  virtual Status sample(Stream& stream, const SampleParams& params) const = 0;  ///< kernels/sample.hpp
+};
+
+}  // namespace pagoda::kernels

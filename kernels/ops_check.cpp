@@ -1,0 +1,234 @@
+#include "kernels/ops_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace pagoda::kernels {
+namespace {
+
+/// Collects the first violation of one op.
+class Checker {
+ public:
+  explicit Checker(std::string_view op) : op_(op) {}
+
+  Checker& require(bool condition, std::string_view rule, std::int64_t value) {
+    if (condition || !status_) return *this;
+    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(rule) + ", not " + std::to_string(value));
+    return *this;
+  }
+
+  Checker& require_pointer(const void* pointer, std::string_view name) {
+    if (pointer != nullptr || !status_) return *this;
+    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(name) + " must not be null");
+    return *this;
+  }
+
+  /// Each values[i] in [low, high).
+  template <class Integer>
+  Checker& require_range(const Integer* values, std::int64_t count, std::int64_t low, std::int64_t high,
+                         std::string_view name) {
+    if (!status_) return *this;
+    const auto* bad = std::find_if(values, values + count, [=](Integer v) { return v < low || v >= high; });
+    if (bad == values + count) return *this;
+    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(name) + "[" +
+                                            std::to_string(bad - values) + "] must be in [" + std::to_string(low) +
+                                            ", " + std::to_string(high) + "), not " + std::to_string(*bad));
+    return *this;
+  }
+
+  bool ok() const { return status_.has_value(); }
+  Status status() const { return status_; }
+
+ private:
+  std::string_view op_;
+  Status status_;
+};
+
+constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
+
+void check_cache(Checker& checker, const KvCacheView& cache) {
+  checker.require_pointer(cache.base, "cache.base")
+      .require(cache.block_size >= 1, "cache.block_size must be at least 1", cache.block_size)
+      .require(cache.num_kv_heads >= 1, "cache.num_kv_heads must be at least 1", cache.num_kv_heads)
+      .require(cache.head_dim >= 1, "cache.head_dim must be at least 1", cache.head_dim)
+      .require(cache.num_blocks >= 1, "cache.num_blocks must be at least 1", cache.num_blocks);
+  if (checker.ok()) {
+    checker.require(cache.block_bytes >= 2 * cache.part_bytes(),
+                    "cache.block_bytes must hold K and V of the layer (" + std::to_string(2 * cache.part_bytes()) + ")",
+                    cache.block_bytes);
+  }
+}
+
+}  // namespace
+
+Status check(const EmbeddingParams& p) {
+  Checker checker("embedding");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
+      .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
+      .require_pointer(p.table.data, "table.data");
+  if (!checker.ok() || p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
+  if (checker.ok()) checker.require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids");
+  return checker.status();
+}
+
+Status check(const RmsNormParams& p) {
+  Checker checker("rms_norm");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.hidden >= 1, "hidden must be at least 1", p.hidden)
+      .require_pointer(p.weight, "weight");
+  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  return checker.status();
+}
+
+Status check(const LinearParams& p) {
+  constexpr std::size_t kMostParts = 4;
+  Checker checker("linear");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.in >= 1, "in must be at least 1", p.in)
+      .require(!p.weights.empty() && p.weights.size() <= kMostParts, "the number of weights must be 1 to 4",
+               static_cast<std::int64_t>(p.weights.size()))
+      .require(p.biases.empty() || p.biases.size() == p.weights.size(),
+               "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
+               static_cast<std::int64_t>(p.biases.size()));
+  std::int64_t out_features = 0;
+  for (const WeightMatrix& weight : p.weights) {
+    checker.require_pointer(weight.data, "weight data")
+        .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
+        .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
+    out_features += weight.rows;
+  }
+  checker.require(p.out_stride >= out_features,
+                  "out_stride must be at least the rows of all weights (" + std::to_string(out_features) + ")",
+                  p.out_stride);
+  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  return checker.status();
+}
+
+Status check(const RotaryParams& p) {
+  Checker checker("rotary");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.num_heads >= 1, "num_heads must be at least 1", p.num_heads)
+      .require(p.num_kv_heads >= 1, "num_kv_heads must be at least 1", p.num_kv_heads)
+      .require(p.rotary_dim >= 2 && p.rotary_dim % 2 == 0, "rotary_dim must be even and positive", p.rotary_dim)
+      .require(p.rotary_dim <= p.head_dim, "rotary_dim must be at most head_dim (" + std::to_string(p.head_dim) + ")",
+               p.rotary_dim)
+      .require(p.query_stride >= p.num_heads * p.head_dim, "query_stride must be at least num_heads * head_dim",
+               p.query_stride)
+      .require(p.key_stride >= p.num_kv_heads * p.head_dim, "key_stride must be at least num_kv_heads * head_dim",
+               p.key_stride)
+      .require_pointer(p.cos_sin, "cos_sin");
+  if (!checker.ok() || p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.positions, "positions").require_pointer(p.query, "query").require_pointer(p.key, "key");
+  if (checker.ok()) checker.require_range(p.positions, p.num_tokens, 0, kAnyIndex, "positions");
+  return checker.status();
+}
+
+Status check(const StoreKvParams& p) {
+  Checker checker("store_kv");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
+  check_cache(checker, p.cache);
+  const std::int64_t width = p.cache.num_kv_heads * p.cache.head_dim;
+  checker.require(p.key_stride >= width, "key_stride must be at least num_kv_heads * head_dim", p.key_stride)
+      .require(p.value_stride >= width, "value_stride must be at least num_kv_heads * head_dim", p.value_stride);
+  if (!checker.ok() || p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.key, "key")
+      .require_pointer(p.value, "value")
+      .require_pointer(p.slot_mapping, "slot_mapping");
+  if (checker.ok()) {
+    checker.require_range(p.slot_mapping, p.num_tokens, -1, p.cache.num_blocks * p.cache.block_size, "slot_mapping");
+  }
+  return checker.status();
+}
+
+namespace {
+
+/// The sequence's own row counts, and the block ids of the positions it sees.
+void check_sequence(Checker& checker, const PagedAttentionParams& p, std::int64_t s) {
+  const std::string name = "of sequence " + std::to_string(s);
+  const std::int64_t rows = std::int64_t{p.query_start[s + 1]} - p.query_start[s];
+  const std::int64_t context = p.context_len[s];
+  const std::int64_t block_size = p.cache.block_size;
+  checker.require(rows >= 0, "query rows " + name + " must not be negative", rows)
+      .require(context >= rows,
+               "context_len " + name + " must be at least its query rows (" + std::to_string(rows) + ")", context)
+      .require(context <= p.max_blocks * block_size,
+               "context_len " + name + " must fit its block table (" + std::to_string(p.max_blocks * block_size) + ")",
+               context);
+  if (!checker.ok() || rows == 0) return;
+  const std::int64_t first_position =
+      p.window > 0 ? std::max<std::int64_t>(0, context - rows - p.window + 1) : std::int64_t{0};
+  const std::int64_t first_block = first_position / block_size;
+  const std::int64_t end_block = (context + block_size - 1) / block_size;
+  checker.require_range(p.block_tables + s * p.max_blocks + first_block, end_block - first_block, 0, p.cache.num_blocks,
+                        "block_tables " + name + " from block " + std::to_string(first_block));
+}
+
+}  // namespace
+
+Status check(const PagedAttentionParams& p) {
+  Checker checker("paged_attention");
+  checker.require(p.num_sequences >= 0, "num_sequences must not be negative", p.num_sequences);
+  check_cache(checker, p.cache);
+  if (!checker.ok()) return checker.status();
+  checker
+      .require(p.num_heads >= 1 && p.num_heads % p.cache.num_kv_heads == 0,
+               "num_heads must be a multiple of num_kv_heads (" + std::to_string(p.cache.num_kv_heads) + ")",
+               p.num_heads)
+      .require(p.query_stride >= p.num_heads * p.cache.head_dim, "query_stride must be at least num_heads * head_dim",
+               p.query_stride)
+      .require(p.window >= 0, "window must not be negative", p.window)
+      .require(std::isfinite(p.scale), "scale must be finite", 0)
+      .require(p.softcap >= 0.0F, "softcap must not be negative", static_cast<std::int64_t>(p.softcap))
+      .require(p.max_blocks >= 0, "max_blocks must not be negative", p.max_blocks);
+  if (!checker.ok() || p.num_sequences == 0) return checker.status();
+  checker.require_pointer(p.query, "query")
+      .require_pointer(p.query_start, "query_start")
+      .require_pointer(p.context_len, "context_len")
+      .require_pointer(p.block_tables, "block_tables")
+      .require_pointer(p.out, "out");
+  if (!checker.ok()) return checker.status();
+  checker.require(p.query_start[0] >= 0, "query_start[0] must not be negative", p.query_start[0]);
+  for (std::int64_t s = 0; s < p.num_sequences && checker.ok(); ++s) check_sequence(checker, p, s);
+  return checker.status();
+}
+
+Status check(const ActivationParams& p) {
+  Checker checker("activation");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.width >= 1, "width must be at least 1", p.width);
+  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  checker.require(p.num_tokens == 0 || !p.gated || p.x != p.out, "a gated activation must not be in place; num_tokens",
+                  p.num_tokens);
+  return checker.status();
+}
+
+Status check(const GatherRowsParams& p) {
+  Checker checker("gather_rows");
+  checker.require(p.num_rows >= 0, "num_rows must not be negative", p.num_rows)
+      .require(p.width >= 1, "width must be at least 1", p.width);
+  if (!checker.ok() || p.num_rows == 0) return checker.status();
+  checker.require_pointer(p.x, "x").require_pointer(p.rows, "rows").require_pointer(p.out, "out");
+  if (checker.ok()) checker.require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows");
+  return checker.status();
+}
+
+Status check(const MoveBlocksParams& p) {
+  Checker checker("move_blocks");
+  const auto count = static_cast<std::int64_t>(p.from.size());
+  checker.require(p.block_bytes >= 1, "block_bytes must be at least 1", p.block_bytes)
+      .require(p.to.size() == p.from.size(),
+               "the number of target blocks must be that of the source blocks (" + std::to_string(count) + ")",
+               static_cast<std::int64_t>(p.to.size()));
+  if (!checker.ok() || count == 0) return checker.status();
+  checker.require_pointer(p.from_base, "from_base").require_pointer(p.to_base, "to_base");
+  checker.require_range(p.from.data(), count, 0, kAnyIndex, "from");
+  checker.require_range(p.to.data(), count, 0, kAnyIndex, "to");
+  return checker.status();
+}
+
+}  // namespace pagoda::kernels

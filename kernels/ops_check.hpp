@@ -1,0 +1,22 @@
+#pragma once
+
+/// What must hold for the params of an op, on every device: no null pointer that is read or written, shapes that fit
+/// each other, indices in range. Violations are internal errors that name the op, the field and the value. Host memory
+/// only: a device whose index arrays are not readable by the host checks the rest by itself.
+
+#include "kernels/ops.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels {
+
+Status check(const EmbeddingParams& p);
+Status check(const RmsNormParams& p);
+Status check(const LinearParams& p);
+Status check(const RotaryParams& p);
+Status check(const StoreKvParams& p);
+Status check(const PagedAttentionParams& p);
+Status check(const ActivationParams& p);
+Status check(const GatherRowsParams& p);
+Status check(const MoveBlocksParams& p);
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,21 @@
+#pragma once
+
+/// Every op as plain scalar code, written to be read: what the op means, without a thought for speed. Tests hold each
+/// device's implementation against it. Sums are taken in double precision, so that the reference is the most exact of
+/// all. Params must have passed `check` (kernels/ops_check.hpp).
+
+#include "kernels/ops.hpp"
+
+namespace pagoda::kernels::reference {
+
+void embedding(const EmbeddingParams& p);
+void rms_norm(const RmsNormParams& p);
+void linear(const LinearParams& p);
+void rotary(const RotaryParams& p);
+void store_kv(const StoreKvParams& p);
+void paged_attention(const PagedAttentionParams& p);
+void activation(const ActivationParams& p);
+void gather_rows(const GatherRowsParams& p);
+void move_blocks(const MoveBlocksParams& p);
+
+}  // namespace pagoda::kernels::reference

@@ -1,0 +1,60 @@
+#pragma once
+
+/// The sampling op: one pass over the batch's logits with per-row parameters.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/ops.hpp"
+
+namespace pagoda::kernels {
+
+/// How one row of logits becomes a token. Order of operations as vLLM's (v1/sample/sampler.py): (1) log-probabilities
+/// for the report are taken from the raw logits; (2) banned tokens (min_tokens), then logit bias; (3) penalties:
+/// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
+/// in the output); (4) temperature; (5) min_p, top_k, top_p, each over what the one before left, renormalised; (6) one
+/// draw with a counter-based random number keyed by (seed, sequence index, position).
+struct SampleRow {
+  std::int32_t logits_row = 0;  ///< row of SampleParams::logits; several rows may share one (n > 1 at the prompt's end)
+  float temperature = 1.0F;     ///< 0 = greedy: argmax, ties to the lowest id; no softmax unless logprobs are asked
+  std::int32_t top_k = 0;       ///< 0 = all
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  std::uint64_t seed = 0;
+  std::uint32_t sequence_index = 0;
+  std::uint32_t position = 0;       ///< index of the sampled token in the sequence (prompt included)
+  std::int32_t num_logprobs = -1;   ///< -1 = none; 0 = the sampled token's; k = the top k beside it
+  std::int32_t forced_token = -1;   ///< >= 0: nothing is drawn, `token` is this one (prompt logprobs)
+  bool processed_logprobs = false;  ///< logprobs after steps 2 and 3 instead of the raw ones (beam search)
+
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  float repetition_penalty = 1.0F;
+  std::span<const std::int32_t> prompt_tokens{};  ///< only read when a penalty is set
+  std::span<const std::int32_t> output_tokens{};  ///< only read when a penalty is set
+
+  std::span<const std::int32_t> banned_tokens{};  ///< logit = -inf (eos and stop ids before min_tokens)
+  std::span<const std::int32_t> bias_tokens{};
+  std::span<const float> bias_values{};  ///< parallel to bias_tokens
+};
+
+/// The draw of one row. Log-probabilities are natural logs.
+struct SampleOutput {
+  std::int32_t token = 0;
+  float logprob = 0;         ///< of `token`; only when num_logprobs >= 0
+  std::int32_t rank = 0;     ///< 1 + how many tokens are likelier; only when num_logprobs >= 0
+  std::int32_t num_top = 0;  ///< entries written to the row's part of top_tokens / top_logprobs
+};
+
+struct SampleParams {
+  const float* logits = nullptr;  ///< [num_logit_rows, vocab]; not modified
+  std::int64_t num_logit_rows = 0;
+  std::int64_t vocab = 0;
+  std::span<const SampleRow> rows{};
+  SampleOutput* outputs = nullptr;     ///< [rows]
+  std::int32_t* top_tokens = nullptr;  ///< [rows, max_top]; may be null when max_top is 0
+  float* top_logprobs = nullptr;       ///< [rows, max_top]
+  std::int64_t max_top = 0;            ///< >= every row's num_logprobs
+};
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,187 @@
+#include "kernels/thread_pool.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace pagoda::kernels {
+namespace {
+
+/// How long a thread polls for the next region (or for the end of this one) before it sleeps: longer than the gap
+/// between two ops of a model, much shorter than a scheduler's time slice.
+constexpr auto kSpinTime = std::chrono::microseconds(30);
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Polls until `done()` or until kSpinTime is over; true when done.
+template <class Done>
+bool spin_until(const Done& done) {
+  if (done()) return true;
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+}  // namespace
+
+/// A region goes through a gate: the caller writes the region's fields while the gate is closed, opens it, works,
+/// closes it and waits until every worker that went in has come out. A worker that wakes late finds the gate closed and
+/// goes back to sleep, so a caller never waits for a worker that has not begun.
+struct ThreadPool::State {
+  static constexpr std::uint32_t kOpen = 1;    // bit 0 of gate
+  static constexpr std::uint32_t kInside = 2;  // one worker inside; the count fills the other bits
+
+  std::vector<std::thread> workers;
+
+  // Callers take turns in the order in which they came.
+  std::mutex callers_mutex;
+  std::condition_variable callers_turn;
+  std::uint64_t next_ticket = 0;
+  std::uint64_t now_serving = 0;
+
+  // The region; written only while the gate is closed and nobody is inside.
+  Task task = nullptr;
+  const void* context = nullptr;
+  std::int64_t num_tasks = 0;
+  alignas(64) std::atomic<std::int64_t> next_task{0};
+
+  alignas(64) std::atomic<std::uint32_t> gate{0};
+  alignas(64) std::atomic<std::uint64_t> generation{0};  // counts regions; workers wait for a change
+  std::atomic<bool> stop{false};
+
+  std::mutex sleep_mutex;
+  std::condition_variable work_or_stop;  // workers sleep here
+  std::condition_variable all_out;       // the caller sleeps here
+  std::atomic<int> sleeping_workers{0};
+  std::atomic<bool> caller_sleeps{false};
+
+  void work(int thread) {
+    for (;;) {
+      const std::int64_t i = next_task.fetch_add(1, std::memory_order_relaxed);
+      if (i >= num_tasks) return;
+      task(context, i, thread);
+    }
+  }
+
+  bool enter() {
+    std::uint32_t seen = gate.load(std::memory_order_acquire);
+    while ((seen & kOpen) != 0) {
+      if (gate.compare_exchange_weak(seen, seen + kInside, std::memory_order_acq_rel)) return true;
+    }
+    return false;
+  }
+
+  void leave() {
+    if (gate.fetch_sub(kInside) == kInside && caller_sleeps.load()) {
+      const std::lock_guard lock(sleep_mutex);
+      all_out.notify_one();
+    }
+  }
+
+  void worker_loop(int thread) {
+    std::uint64_t seen = 0;
+    while (!stop.load(std::memory_order_acquire)) {
+      const auto changed = [&] { return generation.load() != seen || stop.load(); };
+      if (!spin_until(changed)) {
+        std::unique_lock lock(sleep_mutex);
+        sleeping_workers.fetch_add(1);
+        work_or_stop.wait(lock, changed);
+        sleeping_workers.fetch_sub(1);
+      }
+      seen = generation.load();
+      if (enter()) {
+        work(thread);
+        leave();
+      }
+    }
+  }
+
+  void wake_workers() {
+    generation.fetch_add(1);
+    if (sleeping_workers.load() > 0) {
+      const std::lock_guard lock(sleep_mutex);
+      work_or_stop.notify_all();
+    }
+  }
+
+  void wait_until_all_are_out() {
+    const auto empty = [&] { return gate.load() == 0; };
+    if (spin_until(empty)) return;
+    std::unique_lock lock(sleep_mutex);
+    caller_sleeps.store(true);
+    all_out.wait(lock, empty);
+    caller_sleeps.store(false);
+  }
+
+  void wait_for_turn() {
+    std::unique_lock lock(callers_mutex);
+    const std::uint64_t ticket = next_ticket++;
+    callers_turn.wait(lock, [&] { return now_serving == ticket; });
+  }
+
+  void end_turn() {
+    bool others_wait = false;
+    {
+      const std::lock_guard lock(callers_mutex);
+      ++now_serving;
+      others_wait = now_serving != next_ticket;
+    }
+    if (others_wait) callers_turn.notify_all();
+  }
+};
+
+ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
+  for (int thread = 1; thread < num_threads; ++thread) {
+    state_->workers.emplace_back([state = state_.get(), thread] { state->worker_loop(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(state_->sleep_mutex);
+    state_->stop.store(true);
+  }
+  state_->work_or_stop.notify_all();
+  for (auto& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::num_threads() const {
+  return static_cast<int>(state_->workers.size()) + 1;
+}
+
+void ThreadPool::run(std::int64_t num_tasks, Task task, const void* context) {
+  if (num_tasks <= 0) return;
+  State& s = *state_;
+  s.wait_for_turn();
+  if (s.workers.empty() || num_tasks == 1) {
+    for (std::int64_t i = 0; i < num_tasks; ++i) task(context, i, 0);
+  } else {
+    s.task = task;
+    s.context = context;
+    s.num_tasks = num_tasks;
+    s.next_task.store(0, std::memory_order_relaxed);
+    s.gate.store(State::kOpen, std::memory_order_release);
+    s.wake_workers();
+    s.work(0);
+    s.gate.fetch_and(~State::kOpen);
+    s.wait_until_all_are_out();
+  }
+  s.end_turn();
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace pagoda::kernels {
+
+/// Threads that compute one parallel region at a time. The caller takes part, so a pool of 1 has no thread of its own.
+/// Workers spin briefly between regions, then park: an idle pool uses no CPU. Regions must not nest; concurrent callers
+/// are serialised.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const;
+
+  /// Calls body(task) or body(task, thread) once for each task in [0, num_tasks), on any thread, in any order; returns
+  /// when all have returned. `thread` is in [0, num_threads()): no two tasks that run at once have the same one, so it
+  /// can index scratch memory. The body must not throw.
+  template <class Body>
+  void parallel_for(std::int64_t num_tasks, const Body& body) {
+    run(
+        num_tasks,
+        [](const void* context, std::int64_t task, int thread) {
+          const auto& call = *static_cast<const Body*>(context);
+          if constexpr (std::is_invocable_v<const Body&, std::int64_t, int>) {
+            call(task, thread);
+          } else {
+            call(task);
+          }
+        },
+        &body);
+  }
+
+ private:
+  using Task = void (*)(const void* context, std::int64_t task, int thread);
+  void run(std::int64_t num_tasks, Task task, const void* context);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::kernels

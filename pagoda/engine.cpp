@@ -1,0 +1,190 @@
+#include "pagoda/engine.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "pagoda/spawn_engine.hpp"
+
+namespace pagoda {
+namespace {
+
+/// The callbacks of live requests, found by tag. Shared by callers and the sink actor.
+class CallbackTable {
+ public:
+  std::uint64_t add(Engine::Callback callback) {
+    const std::lock_guard lock(mutex_);
+    live_.emplace(next_tag_, Live{std::make_shared<const Engine::Callback>(std::move(callback)), 0});
+    return next_tag_++;
+  }
+
+  /// The ticket of a request that was taken in; it may have ended already.
+  void set_ticket(std::uint64_t tag, RequestId ticket) {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(tag);
+    if (found == live_.end()) return;
+    found->second.ticket = ticket;
+    tag_of_.emplace(ticket, tag);
+  }
+
+  void remove(std::uint64_t tag) {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(tag);
+    if (found == live_.end()) return;
+    tag_of_.erase(found->second.ticket);
+    live_.erase(found);
+  }
+
+  std::uint64_t tag_of(RequestId ticket) {
+    const std::lock_guard lock(mutex_);
+    const auto found = tag_of_.find(ticket);
+    return found == tag_of_.end() ? 0 : found->second;
+  }
+
+  void deliver(const RequestOutput& output) {
+    std::shared_ptr<const Engine::Callback> callback;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = live_.find(output.tag);
+      if (found == live_.end()) return;
+      callback = found->second.callback;
+    }
+    if (output.done || output.error) remove(output.tag);
+    (*callback)(output);
+  }
+
+ private:
+  struct Live {
+    std::shared_ptr<const Engine::Callback> callback;
+    RequestId ticket = 0;
+  };
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Live> live_;
+  std::unordered_map<RequestId, std::uint64_t> tag_of_;
+  std::uint64_t next_tag_ = 1;
+};
+
+actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer, const std::shared_ptr<CallbackTable>& table) {
+  return {[table](const OutputBatch& batch) {
+    for (const RequestOutput& output : batch.outputs) table->deliver(output);
+  }};
+}
+
+constexpr std::size_t kPoolThreads = 2;
+
+}  // namespace
+
+struct Engine::State {
+  State() : system(configured()) {}
+
+  caf::actor_system_config& configured() {
+    init_actor_types();
+    actors::configure_pool(config, kPoolThreads);
+    return config;
+  }
+
+  /// Asks an actor and waits for its answer.
+  template <class Answer, class Message>
+  Result<Answer> ask(Message message) {
+    caf::scoped_actor self{system};
+    Result<Answer> result = fail(ErrorCode::internal, "the engine has stopped");
+    actors::ask(self, handle.router, std::move(message), [&](Answer& answer) { result = std::move(answer); });
+    return result;
+  }
+
+  caf::actor_system_config config;
+  caf::actor_system system;
+  EngineHandle handle;
+  std::shared_ptr<CallbackTable> callbacks = std::make_shared<CallbackTable>();
+  actors::SinkActor sink;
+};
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
+  auto state = std::make_unique<State>();
+  auto handle = spawn_engine(state->system, config);
+  if (!handle) return fail(handle.error());
+  state->handle = std::move(*handle);
+  state->sink = state->system.spawn(callback_sink, state->callbacks);
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+Engine::~Engine() {
+  // Live requests end with an error from the output processor, which goes before the sink does.
+  caf::scoped_actor self{state_->system};
+  caf::anon_send_exit(state_->handle.supervisor, caf::exit_reason::user_shutdown);
+  self->wait_for(state_->handle.supervisor);
+  self->wait_for(state_->handle.router);
+  caf::anon_send_exit(state_->sink, caf::exit_reason::user_shutdown);
+}
+
+Result<RequestId> Engine::submit(GenerateRequest request, Callback callback) {
+  const std::uint64_t tag = state_->callbacks->add(std::move(callback));
+  actors::SubmitRequest message{std::make_shared<const GenerateRequest>(std::move(request)), state_->sink, tag};
+  auto reply = state_->ask<actors::SubmitReply>(std::move(message));
+  if (!reply || !reply->ticket) {
+    state_->callbacks->remove(tag);
+    return fail(reply ? reply->ticket.error() : reply.error());
+  }
+  state_->callbacks->set_ticket(tag, *reply->ticket);
+  return *reply->ticket;
+}
+
+bool Engine::cancel(RequestId ticket) {
+  const std::uint64_t tag = state_->callbacks->tag_of(ticket);
+  if (tag == 0) return false;
+  const auto reply = state_->ask<actors::CancelReply>(actors::CancelRequest{state_->sink, tag});
+  return reply && reply->found;
+}
+
+std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest> requests) {
+  struct Waiting {
+    std::mutex mutex;
+    std::condition_variable all_done;
+    std::size_t left = 0;
+    std::vector<Result<RequestResult>> results;
+  };
+  const auto waiting = std::make_shared<Waiting>();
+  waiting->left = requests.size();
+  waiting->results.resize(requests.size());
+  const auto end = [waiting](std::size_t i, Result<RequestResult> result) {
+    const std::lock_guard lock(waiting->mutex);
+    waiting->results[i] = std::move(result);
+    if (--waiting->left == 0) waiting->all_done.notify_all();
+  };
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].stream = false;
+    const auto ticket = submit(std::move(requests[i]), [end, i](const RequestOutput& output) {
+      if (output.done) end(i, *output.done);
+      if (output.error) end(i, fail(*output.error));
+    });
+    if (!ticket) end(i, fail(ticket.error()));
+  }
+  std::unique_lock lock(waiting->mutex);
+  waiting->all_done.wait(lock, [&] { return waiting->left == 0; });
+  return std::move(waiting->results);
+}
+
+Result<RequestResult> Engine::generate(GenerateRequest request) {
+  std::vector<GenerateRequest> one;
+  one.push_back(std::move(request));
+  return std::move(generate(std::move(one)).front());
+}
+
+EngineStats Engine::stats() { return state_->ask<EngineStats>(actors::GetStats{}).value_or(EngineStats{}); }
+
+ModelInfo Engine::model_info() { return state_->ask<ModelInfo>(actors::GetModelInfo{}).value_or(ModelInfo{}); }
+
+Result<TokenIds> Engine::tokenize(std::string text, bool add_special_tokens) {
+  auto reply = state_->ask<actors::TokenizeReply>(actors::TokenizeRequest{std::move(text), add_special_tokens});
+  return reply ? std::move(reply->token_ids) : Result<TokenIds>(fail(reply.error()));
+}
+
+Result<std::string> Engine::detokenize(std::vector<std::int64_t> token_ids, bool skip_special_tokens) {
+  auto reply = state_->ask<actors::DetokenizeReply>(actors::DetokenizeRequest{std::move(token_ids), skip_special_tokens});
+  return reply ? std::move(reply->text) : Result<std::string>(fail(reply.error()));
+}
+
+}  // namespace pagoda

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/config.hpp"
+#include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
+#include "engine/stats.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+/// A running engine for programs that do not use actors themselves. Owns an actor system. Thread-safe.
+class Engine {
+ public:
+  /// Loads the model and starts the actors. Errors: bad_config (flags, config.json, tokenizer), bad_file, io_failed,
+  /// out_of_memory.
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config);
+
+  /// Aborts what is live, stops the actors, joins every thread.
+  ~Engine();
+
+  /// Called with each output of one request, in order, on an engine thread; must not block for long. The call with `done`
+  /// or `error` set is the last.
+  using Callback = std::function<void(const RequestOutput&)>;
+
+  /// Starts a request. The ticket cancels it. Errors as the request router gives them; then the callback is never called.
+  Result<RequestId> submit(GenerateRequest request, Callback callback);
+
+  /// Aborts a live request; false when there is none. Its callback still gets the terminal output.
+  bool cancel(RequestId ticket);
+
+  /// Runs all requests together and waits; results come in the order of the requests.
+  std::vector<Result<RequestResult>> generate(std::vector<GenerateRequest> requests);
+  Result<RequestResult> generate(GenerateRequest request);
+
+  EngineStats stats();
+  ModelInfo model_info();
+  Result<TokenIds> tokenize(std::string text, bool add_special_tokens = true);
+  Result<std::string> detokenize(std::vector<std::int64_t> token_ids, bool skip_special_tokens = true);
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "actors/engine_actors.hpp"
+#include "engine/config.hpp"
+
+namespace pagoda {
+
+/// Everything that is loaded and sized before the actors start.
+struct EngineParts {
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<execution::KvMemory> memory;
+  std::shared_ptr<kernels::Stream> copy_stream;
+  actors::WorkerFactory make_worker;
+  scheduling::SchedulerConfig scheduler;
+  memory::BlockSpaceConfig blocks;
+  routing::AdmissionLimits limits;
+  ModelInfo info;
+};
+
+/// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors as Engine::create.
+Result<EngineParts> load_engine_parts(const EngineConfig& config);
+
+}  // namespace pagoda

@@ -1,0 +1,37 @@
+#include "pagoda/spawn_engine.hpp"
+
+#include <utility>
+
+#include "pagoda/engine_parts.hpp"
+
+namespace pagoda {
+
+void init_actor_types() {
+#ifdef CAF_VERSION_MAJOR
+  caf::init_global_meta_objects<caf::id_block::pagoda>();
+  caf::core::init_global_meta_objects();
+#endif
+}
+
+Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config) {
+  auto parts = load_engine_parts(config);
+  if (!parts) return fail(parts.error());
+  auto worker_parts = parts->make_worker();
+  if (!worker_parts) return fail(worker_parts.error());
+
+  actors::SupervisedActors spawned;
+  spawned.tokenizer = actors::spawn_tokenizer(system, parts->tokenizer);
+  spawned.outputs = actors::spawn_output_processor(system, parts->tokenizer);
+  spawned.cache_engine = actors::spawn_cache_engine(system, parts->memory, parts->copy_stream);
+  spawned.block_manager = actors::spawn_block_manager(system, parts->blocks, spawned.cache_engine);
+  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine);
+  spawned.scheduler = actors::spawn_scheduler(system, parts->scheduler, spawned.block_manager, spawned.worker, spawned.outputs);
+  spawned.router = actors::spawn_request_router(system, parts->limits, parts->info, spawned.tokenizer,
+                                                spawned.scheduler, spawned.outputs);
+  EngineHandle handle;
+  handle.router = spawned.router;
+  handle.supervisor = actors::spawn_supervisor(system, std::move(spawned), std::move(parts->make_worker));
+  return handle;
+}
+
+}  // namespace pagoda

@@ -1,0 +1,62 @@
+#include "engine/layers/positions.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/layers/rotary.hpp"
+
+namespace pagoda::layers {
+namespace {
+
+using models::PositionKind;
+
+constexpr models::ModelLimits kLimits{.max_tokens = 4, .max_logit_rows = 4, .max_model_len = 33};
+
+std::shared_ptr<kernels::Device> cpu() {
+  auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});
+  return device ? *device : nullptr;
+}
+
+TEST(Positions, AlibiSlopesOfAPowerOfTwoAreAGeometricSequence) {
+  EXPECT_THAT(alibi_slopes(1), testing::ElementsAre(1.0F / 256));
+  EXPECT_THAT(alibi_slopes(4), testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F));
+  EXPECT_EQ(alibi_slopes(16)[0], static_cast<float>(std::sqrt(0.5)));
+}
+
+TEST(Positions, AlibiSlopesOfOtherNumbersTakeEveryOtherSlopeOfTwiceThePower) {
+  EXPECT_THAT(alibi_slopes(3), testing::ElementsAre(0.0625F, 0.00390625F, 0.25F));
+  EXPECT_THAT(alibi_slopes(6), testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
+  EXPECT_EQ(alibi_slopes(40).size(), 40U);
+}
+
+TEST(Positions, TheTablesOfADeviceHoldWhatTheConfigAsksFor) {
+  const auto device = cpu();
+  ASSERT_TRUE(device);
+  models::ModelConfig config;
+  config.num_heads = 6;
+  config.head_dim = 8;
+  auto tables = PositionTables::create(*device, config, kLimits);
+  ASSERT_TRUE(tables) << tables.error().message;
+  const auto expected = rotary_cos_sin(33, {.rotary_dim = 8, .theta = 10000.0, .scaling = {}});
+  EXPECT_EQ(std::memcmp(tables->cos_sin(), expected.data(), expected.size() * sizeof(float)), 0);
+  EXPECT_EQ(tables->alibi_slopes(), nullptr);
+  EXPECT_EQ(PositionTables::bytes(config, kLimits), 33 * 8 * 4);
+
+  config.positions = PositionKind::alibi;
+  tables = PositionTables::create(*device, config, kLimits);
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(tables->cos_sin(), nullptr);
+  EXPECT_EQ(tables->alibi_slopes()[4], 0.5F);
+
+  config.positions = PositionKind::learned;
+  tables = PositionTables::create(*device, config, kLimits);
+  ASSERT_TRUE(tables);
+  EXPECT_EQ(tables->cos_sin(), nullptr);
+  EXPECT_EQ(tables->alibi_slopes(), nullptr);
+}
+
+}  // namespace
+}  // namespace pagoda::layers

@@ -1,0 +1,168 @@
+#include "tests/engine/models/model_runner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/hf_config.hpp"
+
+namespace pagoda::test {
+namespace {
+
+constexpr std::int32_t kMaxTokens = 512;
+constexpr std::int64_t kNumSlots = 8192;
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
+}  // namespace
+
+struct ModelRunner::State {
+  Options options;
+  models::ModelConfig config;
+  std::unique_ptr<io::Checkpoint> checkpoint;
+  std::shared_ptr<kernels::Device> device;
+  std::unique_ptr<kernels::Stream> stream;
+  std::unique_ptr<models::Model> model;
+  kernels::Buffer kv;
+  kernels::Buffer logits;
+  std::vector<std::int32_t> free_blocks;
+  struct Sequence {
+    std::int32_t length = 0;
+    std::vector<std::int32_t> blocks;
+  };
+  std::vector<Sequence> sequences;
+  std::vector<kernels::Buffer> inputs;  // of the run in progress
+
+  template <class T>
+  const T* upload(const std::vector<T>& values) {
+    auto buffer =
+        must(device->allocate(std::max<std::size_t>(1, values.size() * sizeof(T)), kernels::MemoryKind::device));
+    std::memcpy(buffer.data(), values.data(), values.size() * sizeof(T));
+    inputs.push_back(std::move(buffer));
+    return inputs.back().as<T>();
+  }
+};
+
+ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& options)
+    : state_(std::make_unique<State>()) {
+  auto& s = *state_;
+  s.options = options;
+  s.config = must(io::load_hf_config(folder));
+  s.checkpoint = must(io::Checkpoint::open(folder));
+  s.device = must(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = ""}));
+  s.stream = must(s.device->create_stream("test"));
+  s.model = must(models::create_model(
+      s.config, *s.checkpoint, s.device,
+      {.max_tokens = kMaxTokens, .max_logit_rows = kMaxTokens, .max_model_len = s.config.max_position_embeddings}));
+  const std::int64_t bytes = kNumSlots * models::kv_bytes_per_token(s.config, options.kv_dtype);
+  s.kv = must(s.device->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device));
+  s.logits = must(s.device->allocate(kMaxTokens * static_cast<std::size_t>(s.config.vocab_size) * sizeof(float),
+                                     kernels::MemoryKind::device));
+  s.free_blocks.resize(static_cast<std::size_t>(kNumSlots / options.block_size));
+  std::iota(s.free_blocks.begin(), s.free_blocks.end(), 0);
+  std::shuffle(s.free_blocks.begin(), s.free_blocks.end(), std::mt19937(1));
+}
+
+ModelRunner::~ModelRunner() = default;
+
+const models::ModelConfig& ModelRunner::config() const {
+  return state_->config;
+}
+models::Model& ModelRunner::model() {
+  return *state_->model;
+}
+kernels::Device& ModelRunner::device() {
+  return *state_->device;
+}
+
+int ModelRunner::add_sequence() {
+  state_->sequences.emplace_back();
+  return static_cast<int>(state_->sequences.size()) - 1;
+}
+
+std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks) {
+  auto& s = *state_;
+  std::vector<std::int32_t> token_ids;
+  std::vector<std::int32_t> positions;
+  std::vector<std::int64_t> slots;
+  std::vector<std::int32_t> query_start{0};
+  std::vector<std::int32_t> context_len;
+  std::size_t max_blocks = 1;
+  for (const auto& chunk : chunks) {
+    auto& sequence = s.sequences[static_cast<std::size_t>(chunk.sequence)];
+    for (const auto token : chunk.tokens) {
+      const std::int32_t offset = sequence.length % s.options.block_size;
+      if (offset == 0) {
+        sequence.blocks.push_back(s.free_blocks.back());
+        s.free_blocks.pop_back();
+      }
+      token_ids.push_back(token);
+      positions.push_back(sequence.length++);
+      slots.push_back(std::int64_t{sequence.blocks.back()} * s.options.block_size + offset);
+    }
+    query_start.push_back(static_cast<std::int32_t>(token_ids.size()));
+    context_len.push_back(sequence.length);
+    max_blocks = std::max(max_blocks, sequence.blocks.size());
+  }
+  std::vector<std::int32_t> tables;
+  for (const auto& chunk : chunks) {
+    const auto& blocks = s.sequences[static_cast<std::size_t>(chunk.sequence)].blocks;
+    tables.insert(tables.end(), blocks.begin(), blocks.end());
+    tables.insert(tables.end(), max_blocks - blocks.size(), 0);
+  }
+  std::vector<std::int32_t> rows(token_ids.size());
+  std::iota(rows.begin(), rows.end(), 0);
+
+  s.inputs.clear();
+  const models::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),
+                                   .num_sequences = static_cast<std::int32_t>(chunks.size()),
+                                   .token_ids = s.upload(token_ids),
+                                   .positions = s.upload(positions),
+                                   .slot_mapping = s.upload(slots),
+                                   .query_start = s.upload(query_start),
+                                   .context_len = s.upload(context_len),
+                                   .block_tables = s.upload(tables),
+                                   .max_blocks = static_cast<std::int64_t>(max_blocks),
+                                   .logit_rows = s.upload(rows),
+                                   .num_logit_rows = static_cast<std::int32_t>(rows.size())};
+  const models::KvCache cache{.base = s.kv.as<std::byte>(),
+                              .num_blocks = kNumSlots / s.options.block_size,
+                              .block_size = s.options.block_size,
+                              .dtype = s.options.kv_dtype};
+  Status status;
+  s.stream->submit([&] { status = s.model->forward(*s.stream, batch, cache, s.logits.as<float>()); });
+  s.stream->synchronize();
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+
+  std::vector<Rows> results;
+  const auto vocab = static_cast<std::size_t>(s.config.vocab_size);
+  const auto* row = s.logits.as<float>();
+  for (const auto& chunk : chunks) {
+    auto& logits = results.emplace_back();
+    for (std::size_t i = 0; i < chunk.tokens.size(); ++i, row += vocab) logits.emplace_back(row, row + vocab);
+  }
+  return results;
+}
+
+TokenId argmax(const std::vector<float>& logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+double logprob(const std::vector<float>& logits, TokenId token) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(logit - top);
+  return logits[static_cast<std::size_t>(token)] - top - std::log(sum);
+}
+
+}  // namespace pagoda::test

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "engine/models/model.hpp"
+#include "kernels/device.hpp"
+
+namespace pagoda::test {
+
+/// Runs a model folder over a small paged cache made by hand. Blocks are dealt out in a scattered order, so that a test
+/// would see a block table ignored. Fails the running test when anything goes wrong.
+class ModelRunner {
+ public:
+  struct Options {
+    std::int32_t block_size = 16;
+    int num_threads = 1;
+    DType kv_dtype = DType::f32;
+  };
+  using Rows = std::vector<std::vector<float>>;  ///< logits, one row per token
+
+  ModelRunner(const std::filesystem::path& folder, const Options& options);
+  explicit ModelRunner(const std::filesystem::path& folder) : ModelRunner(folder, Options{}) {}
+  ~ModelRunner();
+
+  /// New tokens of one sequence; they follow what it has.
+  struct Chunk {
+    int sequence = 0;  ///< as given by add_sequence
+    TokenIds tokens;
+  };
+
+  int add_sequence();
+  /// Runs all chunks as one batch. result[chunk][token] are the logits after that token.
+  std::vector<Rows> run(const std::vector<Chunk>& chunks);
+  /// One sequence alone.
+  Rows run(int sequence, const TokenIds& tokens) { return run({{sequence, tokens}}).front(); }
+
+  const models::ModelConfig& config() const;
+  models::Model& model();
+  kernels::Device& device();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Index of the largest value; the lowest of equals.
+TokenId argmax(const std::vector<float>& logits);
+/// log softmax at `token`.
+double logprob(const std::vector<float>& logits, TokenId token);
+
+}  // namespace pagoda::test

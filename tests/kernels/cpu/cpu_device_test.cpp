@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/isa.hpp"
+#include "kernels/device.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+std::shared_ptr<Device> make_device(int num_threads = 2) {
+  auto device = create_cpu_device({num_threads, ""});
+  EXPECT_TRUE(device.has_value());
+  return *device;
+}
+
+TEST(CpuDeviceTest, DescribesItselfByInstructionSetAndThreads) {
+  const auto device = create_cpu_device({2, "scalar"});
+  ASSERT_TRUE(device.has_value());
+  EXPECT_EQ((*device)->description(), "cpu scalar, 2 threads");
+  EXPECT_EQ((*device)->kind(), DeviceKind::cpu);
+}
+
+TEST(CpuDeviceTest, TakesTheBestInstructionSetUnlessOneIsNamed) {
+  EXPECT_EQ(choose_isa("").value(), available_isas().back());
+  for (const CpuIsa isa : available_isas()) EXPECT_EQ(choose_isa(to_string(isa)).value(), isa);
+}
+
+TEST(CpuDeviceTest, RefusesAnUnknownInstructionSetAndListsTheAvailableOnes) {
+  const auto device = create_cpu_device({1, "sse9"});
+  ASSERT_FALSE(device.has_value());
+  EXPECT_EQ(device.error().code, ErrorCode::bad_config);
+  EXPECT_EQ(device.error().param, "isa");
+  EXPECT_THAT(device.error().message, HasSubstr("\"sse9\""));
+  EXPECT_THAT(device.error().message, HasSubstr("scalar"));
+}
+
+TEST(CpuDeviceTest, RefusesANegativeNumberOfThreads) {
+  const auto device = create_cpu_device({-1, ""});
+  ASSERT_FALSE(device.has_value());
+  EXPECT_EQ(device.error().code, ErrorCode::bad_config);
+  EXPECT_THAT(device.error().message, HasSubstr("-1"));
+}
+
+TEST(CpuDeviceTest, AllocatesZeroedAlignedMemoryOfAnySize) {
+  const auto device = make_device();
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{5} << 20}) {
+    const auto buffer = device->allocate(bytes, MemoryKind::device);
+    ASSERT_TRUE(buffer.has_value());
+    EXPECT_EQ(buffer->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0U);
+    const auto* data = buffer->as<std::uint8_t>();
+    EXPECT_TRUE(std::all_of(data, data + bytes, [](std::uint8_t byte) { return byte == 0; }));
+  }
+  EXPECT_EQ(device->allocate(0, MemoryKind::host)->bytes(), 0U);
+}
+
+TEST(CpuDeviceTest, RefusesAnAllocationThatDoesNotFitAndSaysHowMuchWasAsked) {
+  const auto buffer = make_device()->allocate(std::size_t{1} << 50, MemoryKind::device);
+  ASSERT_FALSE(buffer.has_value());
+  EXPECT_EQ(buffer.error().code, ErrorCode::out_of_memory);
+  EXPECT_THAT(buffer.error().message, HasSubstr("1073741824 MiB"));
+}
+
+TEST(CpuDeviceTest, KnowsHowMuchMemoryIsAvailable) {
+  EXPECT_GT(make_device()->available_bytes(MemoryKind::device), std::size_t{1} << 20);
+}
+
+TEST(CpuStreamTest, RunsWorkInOrder) {
+  const auto stream = make_device()->create_stream("test").value();
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i) {
+    if (i % 2 == 0) {
+      stream->submit([&order, i] { order.push_back(i); });
+    } else {
+      stream->on_complete([&order, i] { order.push_back(i); });
+    }
+  }
+  stream->synchronize();
+  ASSERT_EQ(order.size(), 100U);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+}
+
+TEST(CpuStreamTest, DoesNotRunWorkOnTheCallersThread) {
+  const auto stream = make_device()->create_stream("test").value();
+  std::thread::id worker;
+  stream->submit([&] { worker = std::this_thread::get_id(); });
+  stream->synchronize();
+  EXPECT_NE(worker, std::this_thread::get_id());
+}
+
+TEST(CpuStreamTest, FinishesAnEventOnlyAfterAllWorkBeforeIt) {
+  const auto stream = make_device()->create_stream("test").value();
+  std::promise<void> gate;
+  std::atomic<bool> worked = false;
+  stream->submit([&] {
+    gate.get_future().wait();
+    worked = true;
+  });
+  const auto event = stream->record();
+  EXPECT_FALSE(event->finished());
+  gate.set_value();
+  event->synchronize();
+  EXPECT_TRUE(event->finished());
+  EXPECT_TRUE(worked);
+}
+
+TEST(CpuStreamTest, MakesAStreamWaitForAnEventOfAnother) {
+  const auto device = make_device();
+  const auto first = device->create_stream("first").value();
+  const auto second = device->create_stream("second").value();
+  std::promise<void> gate;
+  int value = 0;
+  int seen = -1;
+  first->submit([&] {
+    gate.get_future().wait();
+    value = 7;
+  });
+  second->wait(first->record());
+  second->submit([&] { seen = value; });
+  const auto done = second->record();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(done->finished());
+  gate.set_value();
+  done->synchronize();
+  EXPECT_EQ(seen, 7);
+}
+
+TEST(CpuStreamTest, HandsWorkBetweenStreamsManyTimes) {
+  const auto device = make_device();
+  const auto ping = device->create_stream("ping").value();
+  const auto pong = device->create_stream("pong").value();
+  int value = 0;
+  for (int i = 0; i < 500; ++i) {
+    ping->submit([&value] { value += 1; });
+    pong->wait(ping->record());
+    pong->submit([&value] { value *= 1; });
+    ping->wait(pong->record());
+  }
+  ping->synchronize();
+  EXPECT_EQ(value, 500);
+}
+
+TEST(CpuStreamTest, RunsWhatIsLeftWhenItIsDestroyed) {
+  std::atomic<int> runs = 0;
+  {
+    const auto stream = make_device()->create_stream("test").value();
+    for (int i = 0; i < 50; ++i) stream->submit([&runs] { runs.fetch_add(1); });
+  }
+  EXPECT_EQ(runs, 50);
+}
+
+TEST(CpuStreamTest, LetsWorkEnqueueMoreWork) {
+  const auto stream = make_device()->create_stream("test").value();
+  std::promise<int> result;
+  stream->submit([&] { stream->on_complete([&] { result.set_value(3); }); });
+  EXPECT_EQ(result.get_future().get(), 3);
+}
+
+TEST(CpuStreamDeathTest, EndsTheProcessWhenWorkThrows) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_DEATH(
+      {
+        const auto stream = make_device(1)->create_stream("test").value();
+        stream->submit([] { throw std::runtime_error("step 3 broke"); });
+        stream->synchronize();
+      },
+      "step 3 broke");
+}
+
+}  // namespace
+}  // namespace pagoda::kernels

@@ -1,0 +1,111 @@
+#pragma once
+
+/// Random inputs and comparisons for the tests of ops.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/isa.hpp"
+#include "kernels/device.hpp"
+#include "kernels/ops.hpp"
+
+namespace pagoda::kernels::testing_support {
+
+/// A CPU device that is forced to one instruction set and number of threads, with a stream to issue ops on.
+class OpRunner {
+ public:
+  explicit OpRunner(CpuIsa isa, int num_threads = 2)
+      : device_(create_cpu_device({num_threads, std::string(to_string(isa))}).value()),
+        stream_(device_->create_stream("test").value()) {}
+
+  /// Runs `issue(ops, stream)` on the stream and returns its status.
+  Status operator()(const std::function<Status(const Ops&, Stream&)>& issue) const {
+    Status status;
+    stream_->submit([&] { status = issue(device_->ops(), *stream_); });
+    stream_->synchronize();
+    return status;
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+inline std::vector<float> random_floats(std::int64_t count, std::uint32_t seed, float scale = 1.0F) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0F, scale);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+/// An array of `dtype` that begins `offset_bytes` behind an aligned address, as tensors in a mapped file do.
+class TypedArray {
+ public:
+  TypedArray(const std::vector<float>& values, DType dtype, std::size_t offset_bytes = 0)
+      : dtype_(dtype), offset_(offset_bytes), bytes_(values.size() * size_of(dtype) + offset_bytes) {
+    for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
+  }
+
+  const void* data() const { return bytes_.data() + offset_; }
+  DType dtype() const { return dtype_; }
+
+ private:
+  void set(std::size_t i, float value) {
+    std::byte* at = bytes_.data() + offset_ + i * size_of(dtype_);
+    switch (dtype_) {
+      case DType::f32:
+        std::memcpy(at, &value, sizeof(value));
+        return;
+      case DType::f16: {
+        const Float16 half = to_f16(value);
+        std::memcpy(at, &half, sizeof(half));
+        return;
+      }
+      case DType::bf16: {
+        const BFloat16 half = to_bf16(value);
+        std::memcpy(at, &half, sizeof(half));
+        return;
+      }
+    }
+  }
+
+  DType dtype_;
+  std::size_t offset_;
+  std::vector<std::byte> bytes_;
+};
+
+/// |actual - expected| <= absolute + relative * |expected| everywhere.
+inline void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, double absolute,
+                         double relative) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double error = std::abs(double{actual[i]} - expected[i]);
+    ASSERT_LE(error, absolute + relative * std::abs(double{expected[i]}))
+        << "at " << i << ": " << actual[i] << " instead of " << expected[i];
+  }
+}
+
+inline const auto kAllDTypes = ::testing::Values(DType::f32, DType::f16, DType::bf16);
+
+using IsaAndDType = std::tuple<CpuIsa, DType>;
+
+inline std::string isa_name(const ::testing::TestParamInfo<CpuIsa>& info) {
+  return std::string(to_string(info.param));
+}
+
+inline std::string isa_and_dtype_name(const ::testing::TestParamInfo<IsaAndDType>& info) {
+  return std::string(to_string(std::get<0>(info.param))) + "_" + std::string(to_string(std::get<1>(info.param)));
+}
+
+}  // namespace pagoda::kernels::testing_support

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_ops.hpp"
+#include "tests/kernels/op_fixtures.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+using testing_support::expect_close;
+using testing_support::OpRunner;
+using testing_support::random_floats;
+
+constexpr std::int32_t kStale = 1 << 30;  // a block id that must never be read
+
+/// One layer's cache and the keys and values of some sequences in it; blocks are handed out in a scattered order, and
+/// slots that hold nothing are NaN, so that a read of them shows.
+struct AttentionCase {
+  std::int64_t num_heads = 4;
+  std::int64_t num_kv_heads = 2;
+  std::int64_t head_dim = 32;
+  std::int32_t block_size = 16;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> lengths;  ///< context of each sequence
+  std::int32_t window = 0;
+  float softcap = 0.0F;
+  bool alibi = false;
+
+  std::vector<std::byte> memory = {};
+  KvCacheView cache = {};
+  std::vector<std::int32_t> block_tables = {};
+  std::int64_t max_blocks = 0;
+  std::vector<float> slopes = {};
+  std::vector<std::vector<float>> queries = {};  ///< per sequence: [length, num_heads * head_dim]
+
+  std::int64_t query_width() const { return num_heads * head_dim; }
+
+  void fill() {
+    const auto blocks_of = [&](std::int64_t length) { return (length + block_size - 1) / block_size; };
+    std::int64_t num_blocks = 1;
+    for (const std::int64_t length : lengths) {
+      num_blocks += blocks_of(length);
+      max_blocks = std::max(max_blocks, blocks_of(length) + 1);
+    }
+    cache.block_size = block_size;
+    cache.num_kv_heads = num_kv_heads;
+    cache.head_dim = head_dim;
+    cache.dtype = dtype;
+    cache.num_blocks = num_blocks;
+    cache.block_bytes = 2 * cache.part_bytes() + 64;
+    memory.assign(static_cast<std::size_t>(cache.block_bytes * num_blocks), std::byte{0xFF});
+    cache.base = memory.data();
+
+    std::vector<std::int32_t> free_blocks(static_cast<std::size_t>(num_blocks));
+    std::iota(free_blocks.begin(), free_blocks.end(), 0);
+    std::shuffle(free_blocks.begin(), free_blocks.end(), std::mt19937(5));
+    block_tables.assign(lengths.size() * static_cast<std::size_t>(max_blocks), kStale);
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      for (std::int64_t b = 0; b < blocks_of(lengths[s]); ++b) {
+        block_tables[s * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(b)] = free_blocks.back();
+        free_blocks.pop_back();
+      }
+      store(s);
+      queries.push_back(random_floats(lengths[s] * query_width(), static_cast<std::uint32_t>(50 + s)));
+    }
+    for (std::int64_t h = 0; h < num_heads; ++h) slopes.push_back(std::exp2(-static_cast<float>(h + 1)));
+  }
+
+  void store(std::size_t s) {
+    const auto seed = static_cast<std::uint32_t>(100 + 2 * s);
+    const std::vector<float> keys = random_floats(lengths[s] * num_kv_heads * head_dim, seed);
+    const std::vector<float> values = random_floats(lengths[s] * num_kv_heads * head_dim, seed + 1);
+    std::vector<std::int64_t> slots;
+    for (std::int64_t j = 0; j < lengths[s]; ++j) {
+      const std::int64_t block =
+          block_tables[s * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(j / block_size)];
+      slots.push_back(block * block_size + j % block_size);
+    }
+    StoreKvParams params;
+    params.key = keys.data();
+    params.value = values.data();
+    params.key_stride = params.value_stride = num_kv_heads * head_dim;
+    params.slot_mapping = slots.data();
+    params.num_tokens = lengths[s];
+    params.cache = cache;
+    reference::store_kv(params);
+  }
+
+  struct Rows {
+    std::size_t sequence = 0;
+    std::int64_t first = 0;  ///< position
+    std::int64_t end = 0;
+  };
+
+  /// The attention of some rows in one call; results one after the other.
+  template <class Run>
+  std::vector<float> attend(const std::vector<Rows>& batch, const Run& run) const {
+    std::vector<float> query;
+    std::vector<std::int32_t> query_start = {0};
+    std::vector<std::int32_t> context_len;
+    std::vector<std::int32_t> tables;
+    const std::int64_t stride = query_width() + 5;
+    std::int64_t num_tokens = 0;
+    for (const Rows& rows : batch) {
+      for (std::int64_t p = rows.first; p < rows.end; ++p) {
+        const float* row = queries[rows.sequence].data() + p * query_width();
+        query.insert(query.end(), row, row + query_width());
+        query.insert(query.end(), 5, std::numeric_limits<float>::quiet_NaN());
+      }
+      num_tokens += rows.end - rows.first;
+      query_start.push_back(static_cast<std::int32_t>(num_tokens));
+      context_len.push_back(static_cast<std::int32_t>(rows.end));
+      const auto table = block_tables.begin() + static_cast<std::ptrdiff_t>(rows.sequence) * max_blocks;
+      tables.insert(tables.end(), table, table + max_blocks);
+      if (window > 0) {  // blocks before the window have been freed
+        const std::int64_t first_seen = std::max<std::int64_t>(0, rows.first - window + 1);
+        std::fill_n(tables.end() - max_blocks, first_seen / block_size, kStale);
+      }
+    }
+    std::vector<float> out(static_cast<std::size_t>(num_tokens * query_width()), -7.0F);
+    PagedAttentionParams params;
+    params.query = query.data();
+    params.query_stride = stride;
+    params.num_heads = num_heads;
+    params.query_start = query_start.data();
+    params.context_len = context_len.data();
+    params.block_tables = tables.data();
+    params.max_blocks = max_blocks;
+    params.num_sequences = static_cast<std::int64_t>(batch.size());
+    params.cache = cache;
+    params.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+    params.alibi_slopes = alibi ? slopes.data() : nullptr;
+    params.window = window;
+    params.softcap = softcap;
+    params.out = out.data();
+    run(params);
+    return out;
+  }
+
+  std::vector<Rows> whole_batch() const {
+    std::vector<Rows> batch;
+    for (std::size_t s = 0; s < lengths.size(); ++s) batch.push_back({s, 0, lengths[s]});
+    return batch;
+  }
+};
+
+class PagedAttentionTest : public testing::TestWithParam<testing_support::IsaAndDType> {
+ protected:
+  CpuIsa isa() const { return std::get<0>(GetParam()); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+
+  static std::vector<float> run_on(const OpRunner& runner, const AttentionCase& c,
+                                   const std::vector<AttentionCase::Rows>& batch) {
+    return c.attend(batch, [&](const PagedAttentionParams& params) {
+      const Status status = runner([&](const Ops& ops, Stream& stream) { return ops.paged_attention(stream, params); });
+      ASSERT_TRUE(status.has_value()) << status.error().message;
+    });
+  }
+
+  AttentionCase filled(AttentionCase c) const {
+    c.dtype = dtype();
+    c.fill();
+    return c;
+  }
+
+  void expect_like_reference(const AttentionCase& unfilled) {
+    const AttentionCase c = filled(unfilled);
+    std::vector<AttentionCase::Rows> decode;
+    for (std::size_t s = 0; s < c.lengths.size(); ++s) decode.push_back({s, c.lengths[s] - 1, c.lengths[s]});
+    for (const auto& batch : {c.whole_batch(), decode}) {
+      const std::vector<float> actual = run_on(runner_, c, batch);
+      const std::vector<float> expected =
+          c.attend(batch, [](const PagedAttentionParams& p) { reference::paged_attention(p); });
+      expect_close(actual, expected, 1e-5, 1e-5);
+    }
+  }
+
+  /// Whole prefill, chunks, token by token, other thread counts: the same bits.
+  void expect_same_bits_in_any_split(const AttentionCase& unfilled) {
+    const AttentionCase c = filled(unfilled);
+    const std::vector<float> whole = run_on(runner_, c, c.whole_batch());
+    const OpRunner one_thread(isa(), 1);
+    EXPECT_EQ(run_on(one_thread, c, c.whole_batch()), whole);
+
+    std::int64_t first_row = 0;
+    for (std::size_t s = 0; s < c.lengths.size(); ++s) {
+      const auto expected = [&](std::int64_t first, std::int64_t end) {
+        return std::vector<float>(whole.begin() + (first_row + first) * c.query_width(),
+                                  whole.begin() + (first_row + end) * c.query_width());
+      };
+      for (const std::int64_t chunk : {1, 7, 64, 100, 300}) {
+        SCOPED_TRACE(testing::Message() << "sequence " << s << " in chunks of " << chunk);
+        // Token by token is slow for long sequences: every 37th token stands for all.
+        const std::int64_t step = chunk == 1 && c.lengths[s] > 200 ? 37 : chunk;
+        for (std::int64_t first = 0; first < c.lengths[s]; first += step) {
+          const std::int64_t end = std::min(c.lengths[s], first + chunk);
+          ASSERT_EQ(run_on(runner_, c, {{s, first, end}}), expected(first, end)) << "from " << first;
+        }
+      }
+      const std::int64_t last = c.lengths[s] - 1;
+      EXPECT_EQ(run_on(one_thread, c, {{s, last, last + 1}}), expected(last, last + 1));
+      first_row += c.lengths[s];
+    }
+  }
+
+  OpRunner runner_{isa()};
+};
+
+TEST_P(PagedAttentionTest, MatchesTheReferenceForShortAndLongSequences) {
+  expect_like_reference({.lengths = {1, 2, 15, 16, 17, 33, 64}});
+  expect_like_reference({.head_dim = 16, .lengths = {511, 512, 513, 700}});
+}
+
+TEST_P(PagedAttentionTest, MatchesTheReferenceForAnyBlockSize) {
+  for (const std::int32_t block_size : {1, 3, 4, 16, 32, 50}) {
+    SCOPED_TRACE(block_size);
+    expect_like_reference({.block_size = block_size, .lengths = {7, 61}});
+  }
+}
+
+TEST_P(PagedAttentionTest, MatchesTheReferenceForAnyHeadDimension) {
+  for (const std::int64_t head_dim : {1, 8, 24, 64, 80, 96, 128, 200}) {
+    SCOPED_TRACE(head_dim);
+    expect_like_reference({.head_dim = head_dim, .lengths = {5, 40}});
+  }
+}
+
+TEST_P(PagedAttentionTest, MatchesTheReferenceForAnyGroupingOfHeads) {
+  expect_like_reference({.num_heads = 3, .num_kv_heads = 3, .lengths = {5, 40}});
+  expect_like_reference({.num_heads = 14, .num_kv_heads = 2, .lengths = {5, 40}});
+  expect_like_reference({.num_heads = 71, .num_kv_heads = 1, .head_dim = 16, .lengths = {5, 40}});
+}
+
+TEST_P(PagedAttentionTest, MatchesTheReferenceWithWindowSoftcapAndAlibi) {
+  for (const std::int32_t window : {1, 5, 16, 40, 600}) {
+    SCOPED_TRACE(window);
+    expect_like_reference({.lengths = {3, 90}, .window = window});
+  }
+  expect_like_reference({.head_dim = 16, .lengths = {1300}, .window = 530});
+  expect_like_reference({.lengths = {3, 90}, .softcap = 2.0F});
+  expect_like_reference({.lengths = {3, 90}, .alibi = true});
+  expect_like_reference({.lengths = {3, 90}, .window = 20, .softcap = 30.0F, .alibi = true});
+}
+
+TEST_P(PagedAttentionTest, GivesARowTheSameBitsInPrefillChunksAndDecode) {
+  expect_same_bits_in_any_split({.lengths = {1, 45, 130}});
+  expect_same_bits_in_any_split({.num_heads = 3, .num_kv_heads = 1, .head_dim = 20, .lengths = {90, 31}});
+  expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .lengths = {1200}});
+}
+
+TEST_P(PagedAttentionTest, GivesARowTheSameBitsInAnySplitWithWindowSoftcapAndAlibi) {
+  expect_same_bits_in_any_split({.lengths = {150}, .window = 37});
+  expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .lengths = {1200}, .window = 600});
+  expect_same_bits_in_any_split({.lengths = {100}, .softcap = 5.0F, .alibi = true});
+}
+
+TEST_P(PagedAttentionTest, GivesARowTheSameBitsForAnyBlockSize) {
+  const auto with_block_size = [&](std::int32_t block_size) {
+    const AttentionCase c = filled({.block_size = block_size, .lengths = {70, 41}});
+    return run_on(runner_, c, c.whole_batch());
+  };
+  const std::vector<float> expected = with_block_size(16);
+  for (const std::int32_t block_size : {1, 4, 32}) EXPECT_EQ(with_block_size(block_size), expected);
+}
+
+TEST_P(PagedAttentionTest, GivesARowTheSameBitsWhateverElseIsInTheBatch) {
+  const AttentionCase c = filled({.head_dim = 16, .lengths = {600, 20, 1100, 3, 64, 65, 33, 90, 12}});
+  const std::vector<float> together = run_on(runner_, c, c.whole_batch());
+  std::int64_t first_row = 0;
+  for (std::size_t s = 0; s < c.lengths.size(); ++s) {
+    const std::vector<float> expected(together.begin() + first_row * c.query_width(),
+                                      together.begin() + (first_row + c.lengths[s]) * c.query_width());
+    EXPECT_EQ(run_on(runner_, c, {{s, 0, c.lengths[s]}}), expected);
+    first_row += c.lengths[s];
+  }
+}
+
+TEST_P(PagedAttentionTest, DoesNothingForAnEmptyBatchAndForSequencesWithoutRows) {
+  const AttentionCase c = filled({.lengths = {20, 30}});
+  EXPECT_TRUE(run_on(runner_, c, {}).empty());
+  const auto with_empty = run_on(runner_, c, {{0, 5, 5}, {1, 29, 30}});
+  EXPECT_EQ(with_empty, run_on(runner_, c, {{1, 29, 30}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, PagedAttentionTest,
+                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
+                         testing_support::isa_and_dtype_name);
+
+}  // namespace
+}  // namespace pagoda::kernels

@@ -1,0 +1,409 @@
+#include "kernels/cpu/sample.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/sample_passes.hpp"
+#include "kernels/random.hpp"
+#include "kernels/reference/sample.hpp"
+#include "tests/kernels/sample_batch.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+using test::kMinusInf;
+using test::random_logits;
+using test::SampleBatch;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// The outputs must be the reference's. Where a draw differs, its uniform must lie on the border between two tokens.
+void expect_same_as_reference(SampleBatch& batch) {
+  ThreadPool pool(2);
+  const SampleParams params = batch.params();
+  ASSERT_TRUE(reference_sample(params)) << "the reference refuses the batch";
+  const auto expected = batch.outputs();
+  const auto expected_tokens = batch.top_tokens();
+  const auto expected_logprobs = batch.top_logprobs();
+
+  const SampleParams again = batch.params();
+  const Status status = cpu_sample(pool, again);
+  ASSERT_TRUE(status) << status.error().message;
+  std::size_t on_border = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE("row " + std::to_string(i));
+    const SampleRow& row = batch.rows()[i];
+    const SampleOutput& got = batch.outputs()[i];
+    if (got.token != expected[i].token) {
+      const auto probabilities = reference_distribution(again, row);
+      const std::int32_t low = std::min(got.token, expected[i].token);
+      double border = 0;
+      for (std::int32_t t = 0; t <= low; ++t) border += probabilities[t];
+      EXPECT_NEAR(sampling_uniform(row.seed, row.sequence_index, row.position), border, 1e-6)
+          << "token " << got.token << " instead of " << expected[i].token;
+      ++on_border;
+      continue;
+    }
+    EXPECT_NEAR(got.logprob, expected[i].logprob, 2e-6 * (1 + std::abs(expected[i].logprob)));
+    EXPECT_EQ(got.rank, expected[i].rank);
+    EXPECT_EQ(got.num_top, expected[i].num_top);
+  }
+  EXPECT_LE(on_border, expected.size() / 100);
+  EXPECT_EQ(batch.top_tokens(), expected_tokens);
+  for (std::size_t i = 0; i < expected_logprobs.size(); ++i) {
+    EXPECT_NEAR(batch.top_logprobs()[i], expected_logprobs[i], 2e-6 * (1 + std::abs(expected_logprobs[i])));
+  }
+}
+
+struct Shape {
+  std::int64_t vocab;
+  float spread;
+  float grid;
+};
+
+class SampleAgainstReference : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(SampleAgainstReference, AgreesForEveryCombinationOfFilters) {
+  const auto [vocab, spread, grid] = GetParam();
+  std::mt19937 random(7);
+  SampleBatch batch({random_logits(random, vocab, spread, grid), random_logits(random, vocab, spread, grid)});
+  std::uint32_t position = 0;
+  for (const float temperature : {0.0F, 0.3F, 1.0F, 2.5F}) {
+    for (const std::int32_t top_k : {0, 1, 5, 40, 1000, 1 << 30}) {
+      for (const float top_p : {1.0F, 0.999F, 0.9F, 0.5F, 1e-6F}) {
+        for (const float min_p : {0.0F, 0.001F, 0.2F, 1.0F}) {
+          SampleRow row{.logits_row = static_cast<std::int32_t>(position % 2), .temperature = temperature};
+          row.top_k = top_k;
+          row.top_p = top_p;
+          row.min_p = min_p;
+          row.seed = 99;
+          row.position = position++;
+          row.num_logprobs = static_cast<std::int32_t>(position % 7) - 1;
+          // The reference sorts everything: a large vocabulary gets every seventh combination.
+          if (vocab < 10000 || position % 7 == 0) batch.add(row);
+        }
+      }
+    }
+  }
+  expect_same_as_reference(batch);
+}
+
+TEST_P(SampleAgainstReference, AgreesForRandomPenaltiesBiasAndBans) {
+  const auto [vocab, spread, grid] = GetParam();
+  std::mt19937 random(11);
+  const auto token = [&] { return static_cast<std::int32_t>(random() % vocab); };
+  const auto tokens = [&](std::size_t most) {
+    std::vector<std::int32_t> list(random() % (most + 1));
+    std::generate(list.begin(), list.end(), token);
+    return list;
+  };
+  SampleBatch batch({random_logits(random, vocab, spread, grid)});
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    SampleRow row{.temperature = static_cast<float>(i % 3)};
+    row.top_k = (i % 4 == 0) ? 50 : 0;
+    row.top_p = (i % 5 == 0) ? 0.8F : 1.0F;
+    row.seed = i;
+    row.num_logprobs = 5;
+    row.processed_logprobs = i % 2 == 0;
+    if (i % 6 == 0) row.forced_token = token();
+    row.presence_penalty = (i % 2 == 0) ? 0.0F : 1.5F;
+    row.frequency_penalty = (i % 3 == 0) ? 0.0F : -0.7F;
+    row.repetition_penalty = (i % 5 < 2) ? 1.0F : 1.3F;
+    row.prompt_tokens = batch.own(tokens(40));
+    row.output_tokens = batch.own(tokens(40));
+    row.banned_tokens = vocab > 1 ? batch.own(std::vector<std::int32_t>(i % 2, token())) : std::span<std::int32_t>{};
+    const std::size_t biased = random() % 9;
+    std::vector<std::int32_t> ids(biased);
+    std::vector<float> values(biased);
+    for (std::size_t b = 0; b < biased; ++b) {
+      ids[b] = token();
+      values[b] = static_cast<float>(random() % 200) - 100.0F;
+    }
+    row.bias_tokens = batch.own(ids);
+    row.bias_values = batch.own(values);
+    batch.add(row);
+  }
+  expect_same_as_reference(batch);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SampleAgainstReference,
+                         ::testing::Values(Shape{1, 1, 0}, Shape{2, 1, 0}, Shape{17, 3, 0}, Shape{256, 2, 0},
+                                           Shape{257, 2, 0}, Shape{1000, 0.0F, 0}, Shape{5000, 4, 0},
+                                           Shape{5000, 1, 0.25F}, Shape{32000, 8, 0}, Shape{32000, 0.1F, 0},
+                                           Shape{50257, 1, 0.5F}),
+                         [](const auto& shape) {
+                           std::string name = "vocab" + std::to_string(shape.param.vocab) + "_spread" +
+                                              std::to_string(static_cast<int>(shape.param.spread * 10));
+                           return name + (shape.param.grid > 0 ? "_ties" : "");
+                         });
+
+SampleOutput sample_one(const std::vector<float>& logits, SampleRow row) {
+  SampleBatch batch({logits});
+  batch.add(row);
+  ThreadPool pool(1);
+  const Status status = cpu_sample(pool, batch.params());
+  EXPECT_TRUE(status) << status.error().message;
+  return batch.outputs()[0];
+}
+
+std::string error_of(const std::vector<float>& logits, SampleRow row) {
+  SampleBatch batch({logits});
+  batch.add(row);
+  ThreadPool pool(1);
+  const Status status = cpu_sample(pool, batch.params());
+  EXPECT_FALSE(status);
+  return status ? "" : status.error().message;
+}
+
+TEST(Sample, GreedyTakesTheLowestIdAmongEqualMaxima) {
+  std::vector<float> logits(1000, 0.0F);
+  logits[300] = logits[301] = logits[999] = 5.0F;
+  EXPECT_EQ(sample_one(logits, {.temperature = 0.0F}).token, 300);
+}
+
+TEST(Sample, TopKKeepsTheLowerIdsAmongEqualLogits) {
+  const std::vector<float> logits(1000, 1.0F);
+  for (std::uint32_t position = 0; position < 200; ++position) {
+    SampleRow row{.top_k = 3};
+    row.position = position;
+    EXPECT_LT(sample_one(logits, row).token, 3);
+  }
+}
+
+TEST(Sample, ATinyTopPOrAMinPOfOneIsGreedy) {
+  std::mt19937 random(3);
+  const auto logits = random_logits(random, 3000, 1.0F);
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  for (std::uint32_t position = 0; position < 50; ++position) {
+    SampleRow row{.position = position};
+    row.top_p = 1e-7F;
+    EXPECT_EQ(sample_one(logits, row).token, best);
+    row.top_p = 1.0F;
+    row.min_p = 1.0F;
+    EXPECT_EQ(sample_one(logits, row).token, best);
+  }
+}
+
+TEST(Sample, TheSmallestTemperaturesAreGreedyAndTheLargestUniform) {
+  std::mt19937 random(3);
+  const auto logits = random_logits(random, 100, 1.0F);
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  std::vector<int> counts(100, 0);
+  for (std::uint32_t position = 0; position < 5000; ++position) {
+    SampleRow row{.position = position};
+    for (const float temperature : {1e-30F, 1e-42F, std::numeric_limits<float>::denorm_min()}) {
+      row.temperature = temperature;
+      ASSERT_EQ(sample_one(logits, row).token, best);
+    }
+    row.temperature = 1e30F;
+    ++counts[sample_one(logits, row).token];
+  }
+  EXPECT_GT(*std::min_element(counts.begin(), counts.end()), 20);
+  EXPECT_LT(*std::max_element(counts.begin(), counts.end()), 90);
+}
+
+TEST(Sample, ExtremeFiniteLogitsDoNotOverflow) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const std::vector<float> logits{-kMax, kMax, kMinusInf, kMax, 0.0F};
+  for (std::uint32_t position = 0; position < 20; ++position) {
+    SampleRow row{.temperature = 0.5F, .position = position, .num_logprobs = 5};
+    const SampleOutput all = sample_one(logits, row);
+    EXPECT_TRUE(all.token == 1 || all.token == 3);
+    EXPECT_EQ(all.rank, 1);
+    row.top_p = 0.5F;
+    EXPECT_EQ(sample_one(logits, row).token, 1);
+  }
+}
+
+TEST(Sample, BannedTokensAreNeverDrawn) {
+  std::vector<std::int32_t> all_but_one;
+  for (std::int32_t t = 0; t < 500; ++t) {
+    if (t != 123) all_but_one.push_back(t);
+  }
+  std::mt19937 random(5);
+  const auto logits = random_logits(random, 500, 3.0F);
+  for (const float temperature : {0.0F, 1.0F}) {
+    for (const std::int32_t top_k : {0, 40, 400}) {
+      SampleRow row{.temperature = temperature, .top_k = top_k};
+      row.banned_tokens = all_but_one;
+      EXPECT_EQ(sample_one(logits, row).token, 123);
+    }
+  }
+}
+
+TEST(Sample, ABiasOfAHundredForcesAndForbids) {
+  std::mt19937 random(5);
+  const auto logits = random_logits(random, 300, 3.0F);
+  const std::vector<std::int32_t> ids{42};
+  const std::vector<float> up{100.0F};
+  const std::vector<float> down{-100.0F};
+  for (std::uint32_t position = 0; position < 300; ++position) {
+    SampleRow row{.temperature = 0.7F, .position = position};
+    row.bias_tokens = ids;
+    row.bias_values = up;
+    ASSERT_EQ(sample_one(logits, row).token, 42);
+    row.bias_values = down;
+    ASSERT_NE(sample_one(logits, row).token, 42);
+  }
+}
+
+TEST(Sample, LogprobsAreOfTheRawLogitsUnlessProcessedOnesAreAsked) {
+  const std::vector<float> logits{std::log(0.5F), std::log(0.3F), std::log(0.2F)};
+  const std::vector<std::int32_t> banned{0};
+  SampleRow row{.temperature = 0.0F, .num_logprobs = 1};
+  row.banned_tokens = banned;
+  const SampleOutput raw = sample_one(logits, row);
+  EXPECT_EQ(raw.token, 1);
+  EXPECT_EQ(raw.rank, 2);
+  EXPECT_NEAR(raw.logprob, std::log(0.3), 1e-6);
+  row.processed_logprobs = true;
+  const SampleOutput processed = sample_one(logits, row);
+  EXPECT_EQ(processed.rank, 1);
+  EXPECT_NEAR(processed.logprob, std::log(0.6), 1e-6);
+}
+
+TEST(Sample, AForcedTokenIsReportedAndNotDrawn) {
+  const SampleOutput out = sample_one({3.0F, 1.0F, 2.0F}, {.num_logprobs = 0, .forced_token = 1});
+  EXPECT_EQ(out.token, 1);
+  EXPECT_EQ(out.rank, 3);
+  EXPECT_EQ(out.num_top, 0);
+}
+
+TEST(Sample, TopLogprobsAreBestFirstAndAtMostTheVocabulary) {
+  SampleBatch batch({{1.0F, 3.0F, 2.0F, 3.0F}});
+  batch.add({.temperature = 0.0F, .num_logprobs = 20});
+  ThreadPool pool(1);
+  ASSERT_TRUE(cpu_sample(pool, batch.params()));
+  EXPECT_EQ(batch.outputs()[0].num_top, 4);
+  EXPECT_EQ(batch.outputs()[0].rank, 1);
+  const auto& top = batch.top_tokens();
+  EXPECT_THAT(std::vector<std::int32_t>(top.begin(), top.begin() + 4), ElementsAre(1, 3, 2, 0));
+}
+
+TEST(Sample, ARowWithNanOrInfinityIsNamedAndTheOthersAreSampled) {
+  for (const float bad : {kNan, -kNan, kInf}) {
+    for (const std::size_t at : {0U, 255U, 256U, 300U}) {
+      std::vector<float> broken(301, 1.0F);
+      broken[at] = bad;
+      std::vector<float> good(301, 1.0F);
+      good[17] = 9.0F;
+      SampleBatch batch({good, broken});
+      for (const std::int32_t row : {0, 1, 0}) {
+        batch.add({.logits_row = row, .temperature = 0.0F, .num_logprobs = 3});
+      }
+      ThreadPool pool(2);
+      const Status status = cpu_sample(pool, batch.params());
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code, ErrorCode::internal);
+      EXPECT_THAT(status.error().message, AllOf(HasSubstr("row 1"), HasSubstr("NaN")));
+      EXPECT_EQ(batch.outputs()[0].token, 17);
+      EXPECT_EQ(batch.outputs()[1].token, -1);
+      EXPECT_EQ(batch.outputs()[2].token, 17);
+    }
+  }
+}
+
+TEST(Sample, ARowWithNothingLeftIsAnError) {
+  EXPECT_THAT(error_of({kMinusInf, kMinusInf}, {}), HasSubstr("no token is left"));
+  const std::vector<std::int32_t> all{0, 1};
+  SampleRow row{.temperature = 0.0F};
+  row.banned_tokens = all;
+  EXPECT_THAT(error_of({1.0F, 2.0F}, row), HasSubstr("no token is left"));
+}
+
+TEST(Sample, IdsAndShapesOutOfRangeAreErrorsThatNameTheRow) {
+  const std::vector<float> logits{1.0F, 2.0F};
+  const std::vector<std::int32_t> outside{2};
+  const std::vector<std::int32_t> negative{-1};
+  const std::vector<float> bias{1.0F};
+  SampleRow row;
+  row.banned_tokens = outside;
+  EXPECT_THAT(error_of(logits, row), HasSubstr("row 0: a penalised, biased, banned"));
+  row = {};
+  row.bias_tokens = negative;
+  EXPECT_THAT(error_of(logits, row), HasSubstr("differ in size"));
+  row.bias_values = bias;
+  EXPECT_THAT(error_of(logits, row), HasSubstr("not in the vocabulary"));
+  row = {.presence_penalty = 1.0F};
+  row.output_tokens = outside;
+  EXPECT_THAT(error_of(logits, row), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(error_of(logits, {.forced_token = 2}), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(error_of(logits, {.logits_row = 1}), HasSubstr("logits_row is 1 of 1"));
+  EXPECT_THAT(error_of(logits, {.num_logprobs = 21}), HasSubstr("max_top"));
+  EXPECT_THAT(error_of(logits, {.temperature = kNan}), HasSubstr("out of range"));
+}
+
+TEST(Sample, ARowDoesNotDependOnItsBatchOrTheThreads) {
+  std::mt19937 random(21);
+  const auto shared = random_logits(random, 4000, 2.0F);
+  std::vector<SampleRow> rows;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    SampleRow row{.temperature = 0.8F + 0.1F * static_cast<float>(i % 4)};
+    row.top_k = (i % 3 == 0) ? 30 : 0;
+    row.top_p = (i % 2 == 0) ? 0.9F : 1.0F;
+    row.seed = i;
+    row.num_logprobs = 4;
+    rows.push_back(row);
+  }
+  const auto run = [&](std::vector<SampleRow> chosen, int threads) {
+    SampleBatch batch({shared});
+    for (const SampleRow& row : chosen) batch.add(row);
+    ThreadPool pool(threads);
+    EXPECT_TRUE(cpu_sample(pool, batch.params()));
+    return std::pair(batch.outputs(), batch.top_logprobs());
+  };
+  const auto together = run(rows, 1);
+  const auto parallel = run(rows, 4);
+  EXPECT_EQ(together.second, parallel.second);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto alone = run({rows[i]}, 1);
+    EXPECT_EQ(alone.first[0].token, together.first[i].token);
+    EXPECT_EQ(alone.first[0].logprob, together.first[i].logprob);
+    EXPECT_EQ(parallel.first[i].token, together.first[i].token);
+  }
+}
+
+TEST(SamplePasses, GiveTheSameBitsOnEveryInstructionSet) {
+  std::mt19937 random(13);
+  for (const std::int64_t vocab : {1, 15, 16, 255, 257, 5000}) {
+    auto logits = random_logits(random, vocab, 20.0F);
+    if (vocab > 20) logits[7] = kMinusInf;
+    const WeightScale scale{*std::max_element(logits.begin(), logits.end()), 1.7F};
+    const auto run = [&](const SamplePasses& passes) {
+      std::vector<float> maxima(sample_blocks(vocab));
+      std::vector<float> weights(vocab);
+      std::vector<double> sums(maxima.size());
+      EXPECT_TRUE(passes.block_maxima(logits.data(), vocab, maxima.data()));
+      passes.block_weight_sums(logits.data(), vocab, scale, sums.data());
+      passes.weights(logits.data(), vocab, scale, weights.data());
+      return std::tuple(maxima, sums, weights, passes.count_greater(logits.data(), vocab, 0.5F));
+    };
+    const auto portable = run(*available_sample_passes()[0]);
+    for (const SamplePasses* passes : available_sample_passes()) EXPECT_EQ(run(*passes), portable) << passes->name;
+  }
+}
+
+TEST(SamplePasses, WeightsAreExponentialsToAFewUnitsInTheLastPlace) {
+  std::vector<float> logits;
+  for (float x = -87.0F; x <= 0.0F; x += 0.00037F) logits.push_back(x);
+  logits.push_back(0.0F);
+  logits.push_back(-87.5F);
+  logits.push_back(-1e30F);
+  std::vector<float> weights(logits.size());
+  sample_passes().weights(logits.data(), static_cast<std::int64_t>(logits.size()), {0.0F, 1.0F}, weights.data());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double exact = logits[i] < -87.0F ? 0.0 : std::exp(static_cast<double>(logits[i]));
+    ASSERT_NEAR(weights[i], exact, 2e-7 * exact) << logits[i];
+  }
+  EXPECT_EQ(weights[logits.size() - 3], 1.0F);
+}
+
+}  // namespace
+}  // namespace pagoda::kernels
