@@ -25,7 +25,7 @@ enum class PreemptionMode : std::uint8_t { recompute, swap };
 struct SequenceNeed {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;  ///< tokens whose KV is computed or will be by a step already in flight
-  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step
+  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step; 0 = it sits out, and nothing is done for it
   std::int32_t num_lookahead_slots = 0;  ///< further slots to reserve beyond the new tokens
 };
 

@@ -131,6 +131,7 @@ void RandomScheduler::fork_some(PlanStep& request) {
 
 SequenceNeed RandomScheduler::need_for(const Tokens& sequence) {
   const auto left = static_cast<std::int32_t>(std::ssize(sequence.tokens)) - sequence.num_planned;
+  if (chance(5)) return {sequence.id, sequence.num_planned, 0, 0};
   return {sequence.id, sequence.num_planned, chance(70) ? left : pick(1, left), chance(20) ? pick(0, 3) : 0};
 }
 
@@ -291,7 +292,7 @@ void RandomScheduler::take_running(const PlanStep& request, const StepPlan& plan
   const auto take_rows = [&](Range range) {
     for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
       const SequenceNeed& need = request.needs[static_cast<std::size_t>(i)];
-      run_row(sequences_.at(need.sequence), need, rows);
+      if (need.num_new_tokens > 0) run_row(sequences_.at(need.sequence), need, rows);
     }
   };
   for (std::size_t i = 0; i < plan.running.size(); ++i) {
