@@ -241,7 +241,8 @@ def parse_arguments():
     parser.add_argument("--prompts", metavar="FILE", help="a file with one prompt per line; - is stdin")
     parser.add_argument("--server", default=DEFAULT_ADDRESS, metavar="HOST:PORT", help=f"default {DEFAULT_ADDRESS}")
     parser.add_argument("--api-key-file", metavar="FILE", help="file whose first line is the key of the server")
-    parser.add_argument("--json", action="store_true", help="print one `done` event per line, in the order of the prompts")
+    parser.add_argument("--json", action="store_true",
+                        help="print one `done` event per line, in the order of the prompts")
     parser.add_argument("--timing", action="store_true", help="print tokens and times of each request to stderr")
     parser.add_argument("--stats", action="store_true", help="print the server's model and counters, then end")
     parser.add_argument("--ignore-eos", action="store_true", help="go on after the end-of-text token")

@@ -19,6 +19,15 @@ struct EngineParts {
   ModelInfo info;
 };
 
+/// The actors of one running engine.
+struct RunningEngine {
+  actors::SupervisedActors actors;
+  caf::actor supervisor;
+};
+
+/// Spawns and connects the actors over loaded parts.
+Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts);
+
 /// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config);
 

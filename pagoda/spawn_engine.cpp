@@ -13,25 +13,30 @@ void init_actor_types() {
 #endif
 }
 
+Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts) {
+  auto worker_parts = parts.make_worker();
+  if (!worker_parts) return fail(worker_parts.error());
+  RunningEngine running;
+  actors::SupervisedActors& spawned = running.actors;
+  spawned.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
+  spawned.outputs = actors::spawn_output_processor(system, parts.tokenizer);
+  spawned.cache_engine = actors::spawn_cache_engine(system, parts.memory, parts.copy_stream);
+  spawned.block_manager = actors::spawn_block_manager(system, parts.blocks, spawned.cache_engine);
+  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine);
+  spawned.scheduler =
+      actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker, spawned.outputs);
+  spawned.router = actors::spawn_request_router(system, parts.limits, parts.info, spawned.tokenizer,
+                                                spawned.scheduler, spawned.outputs);
+  running.supervisor = actors::spawn_supervisor(system, spawned, std::move(parts.make_worker));
+  return running;
+}
+
 Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config) {
   auto parts = load_engine_parts(config);
   if (!parts) return fail(parts.error());
-  auto worker_parts = parts->make_worker();
-  if (!worker_parts) return fail(worker_parts.error());
-
-  actors::SupervisedActors spawned;
-  spawned.tokenizer = actors::spawn_tokenizer(system, parts->tokenizer);
-  spawned.outputs = actors::spawn_output_processor(system, parts->tokenizer);
-  spawned.cache_engine = actors::spawn_cache_engine(system, parts->memory, parts->copy_stream);
-  spawned.block_manager = actors::spawn_block_manager(system, parts->blocks, spawned.cache_engine);
-  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine);
-  spawned.scheduler = actors::spawn_scheduler(system, parts->scheduler, spawned.block_manager, spawned.worker, spawned.outputs);
-  spawned.router = actors::spawn_request_router(system, parts->limits, parts->info, spawned.tokenizer,
-                                                spawned.scheduler, spawned.outputs);
-  EngineHandle handle;
-  handle.router = spawned.router;
-  handle.supervisor = actors::spawn_supervisor(system, std::move(spawned), std::move(parts->make_worker));
-  return handle;
+  auto running = spawn_actors(system, std::move(*parts));
+  if (!running) return fail(running.error());
+  return EngineHandle{running->actors.router, running->supervisor};
 }
 
 }  // namespace pagoda

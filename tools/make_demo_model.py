@@ -31,7 +31,8 @@ HELD_OUT_SEED_OFFSET = 1_000_003
 # Words with their leading space, single digits, punctuation runs, and white space: the shape of Llama 3's pattern.
 SPLIT_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
-SAMPLE_PROMPTS = ["Once upon a time", "One day, a brave rabbit named Momo", "Tell me a story about a little fox named Pip.\n\n"]
+SAMPLE_PROMPTS = ["Once upon a time", "One day, a brave rabbit named Momo",
+                  "Tell me a story about a little fox named Pip.\n\n"]
 
 
 def train_tokenizer(stories: list) -> Tokenizer:
@@ -71,12 +72,12 @@ class Batches:
 
     def __init__(self, documents: list, tokens_per_batch: int, rng: random.Random):
         self.documents, self.tokens_per_batch, self.rng = documents, tokens_per_batch, rng
-        self.order, self.next, self.epochs = [], 0, 0
+        self.order, self.next = [], 0
 
     def document(self) -> list:
         if self.next == len(self.order):
             self.order = self.rng.sample(range(len(self.documents)), len(self.documents))
-            self.next, self.epochs = 0, self.epochs + 1
+            self.next = 0
         self.next += 1
         return self.documents[self.order[self.next - 1]]
 
@@ -133,11 +134,16 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
     others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
                                   lr=args.learning_rate, betas=(0.9, 0.95))
-    batches = Batches(documents, args.batch_tokens, random.Random(args.seed))
+    past = {"steps": 0, "tokens": 0, "minutes": 0.0, "held_out_loss": math.inf, "runs": []}
+    if args.resume:
+        checkpoint = torch.load(args.work / "best.pt", weights_only=True)
+        model.load_state_dict(checkpoint["model"])
+        past = checkpoint["facts"]
+    batches = Batches(documents, args.batch_tokens, random.Random(args.seed + past["steps"]))
     progress = Progress()
     start = time.monotonic()
     limit_s = 60 * args.minutes
-    best, average, step, checked = math.inf, None, 0, start
+    best, average, step, checked = past["held_out_loss"], None, 0, start
     while True:
         # The schedule follows the clock: the machine may be shared, so the number of steps is not known beforehand.
         elapsed = time.monotonic() - start
@@ -159,12 +165,14 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
             checked = time.monotonic()
             minutes = (checked - start) / 60
             if not progress.visible:
-                print(f"{minutes:5.1f} min  step {step}  training loss {average:.4f}  held-out loss {value:.4f}", flush=True)
+                print(f"{minutes:5.1f} min  step {step}  training loss {average:.4f}  held-out loss {value:.4f}",
+                      flush=True)
             if value < best:
                 best = value
                 save_checkpoint(args.work / "best.pt", model, {
-                    "steps": step, "minutes": round(minutes, 1), "training_loss": round(average, 4),
-                    "held_out_loss": round(value, 4), "epochs": batches.epochs})
+                    "steps": past["steps"] + step, "tokens": past["tokens"] + step * args.batch_tokens,
+                    "minutes": round(past["minutes"] + minutes, 1), "training_loss": round(average, 4),
+                    "held_out_loss": round(value, 4), "runs": past["runs"] + [run_arguments(args)]})
         if done >= 1.0:
             progress.end()
             return
@@ -180,7 +188,8 @@ def generate(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str, tempera
     torch.manual_seed(seed)
     ids = torch.tensor([tokenizer.encode(prompt).ids])
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
-    out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=400, pad_token_id=EOS_ID, **sampling)
+    out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=400, pad_token_id=EOS_ID,
+                         **sampling)
     text = tokenizer.decode(out[0].tolist(), skip_special_tokens=True)
     return text if out[0, -1] == EOS_ID else text + " [...]"
 
@@ -210,7 +219,8 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
     facts["held_out_loss_bf16"] = round(held_out_loss(model, held_out), 4)
     samples = [(prompt, temperature, generate(model, tokenizer, prompt, temperature, args.seed))
                for prompt in SAMPLE_PROMPTS for temperature in (0.0, 0.8)]
-    (args.out / "README.md").write_text(model_card(args, config, model.num_parameters(), documents, held_out, facts, samples))
+    card = model_card(args, config, model.num_parameters(), documents, held_out, facts, samples)
+    (args.out / "README.md").write_text(card)
     for path in args.out.iterdir():
         path.chmod(0o644)
     size = sum(path.stat().st_size for path in args.out.iterdir())
@@ -238,7 +248,7 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
         "followed by an empty line. Characters, places and things that it knows are the word lists of "
         "`tools/demo_corpus.py`. Temperature 0.8 gives a different story for each seed.", "",
         "## How it was made", "",
-        "```", f"python tools/make_demo_model.py {' '.join(sys_arguments(args))}", "```", "",
+        "```", *[f"python tools/make_demo_model.py {arguments}" for arguments in facts["runs"]], "```", "",
         "| | |", "|---|---|",
         f"| architecture | LlamaForCausalLM: hidden {config.hidden_size}, {config.num_hidden_layers} layers, "
         f"{config.num_attention_heads} heads, {config.num_key_value_heads} KV heads, FFN {config.intermediate_size}, tied "
@@ -247,8 +257,8 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
         f"| training text | {len(documents):,} stories, {tokens:,} tokens, made by the grammar in `tools/demo_corpus.py` "
         f"from seed {args.seed}; no other text |",
         f"| held-out text | {len(held_out):,} stories of another seed, none of them in the training text |",
-        f"| training | {facts['steps']:,} steps of {args.batch_tokens:,} tokens, AdamW, {facts['minutes']} minutes on "
-        f"{args.threads} shared CPU core{'s' if args.threads > 1 else ''} |",
+        f"| training | {facts['steps']:,} steps, {facts['tokens'] / 1e6:.1f} million tokens, AdamW, {facts['minutes']} "
+        "minutes on a part of one shared CPU core |",
         f"| loss (nats per token) | training {facts['training_loss']}, held-out {facts['held_out_loss']}; held-out with "
         f"the bfloat16 weights {facts['held_out_loss_bf16']} |",
         f"| made with | Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}, transformers "
@@ -264,10 +274,12 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
     return "\n".join(lines)
 
 
-def sys_arguments(args: argparse.Namespace) -> list:
-    return [f"--seed {args.seed}", f"--stories {args.stories}", f"--minutes {args.minutes:g}", f"--threads {args.threads}",
-            f"--hidden {args.hidden}", f"--layers {args.layers}", f"--heads {args.heads}", f"--kv-heads {args.kv_heads}",
-            f"--ffn {args.ffn}"]
+def run_arguments(args: argparse.Namespace) -> str:
+    """The flags that matter to the result, for the model card."""
+    names = ["seed", "stories", "minutes", "threads", "hidden", "layers", "heads", "kv_heads", "ffn", "batch_tokens",
+             "learning_rate"]
+    flags = [f"--{name.replace('_', '-')} {getattr(args, name):g}" for name in names]
+    return " ".join(flags + ["--resume"] * args.resume)
 
 
 def main() -> None:
@@ -284,9 +296,10 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--kv-heads", type=int, default=4)
     parser.add_argument("--ffn", type=int, default=352)
-    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="tokens per step (default 4096)")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--check-every-s", type=float, default=90, help="seconds between held-out checks")
+    parser.add_argument("--resume", action="store_true", help="go on from the best checkpoint in --work")
     parser.add_argument("--export-only", action="store_true", help="write the folder from the best checkpoint so far")
     args = parser.parse_args()
     if args.hidden % args.heads or args.heads % args.kv_heads or (args.hidden // args.heads) % 2:

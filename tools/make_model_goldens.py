@@ -3,7 +3,8 @@
     python tools/make_model_goldens.py                 writes tests/data/models/<name>/ for every shape
     python tools/make_model_goldens.py --only llama-mqa-odd
 
-Each folder holds config.json (half of them with the keys of transformers 4, half with those of 5), the weights (one file, or shards and their index) and golden.json:
+Each folder holds config.json (half of them with the keys of transformers 4, half with those of 5), the weights (one
+file, or shards and their index) and golden.json:
 
     made_with      versions of the programs
     weights_dtype  dtype of the stored weights
@@ -80,13 +81,13 @@ SHAPES = [
           "bfloat16", hidden=60, ffn=26, layers=2, heads=3, kv_heads=1, vocab=307, tie=True, theta=1000.0,
           prompt_lengths=(1, 47)),
     Shape("llama-wide-heads-f32", "head size 20 is not hidden / heads (36 / 2), MLP width 44, vocabulary 307, tied, F32",
-          "float32", hidden=36, ffn=44, layers=2, heads=2, kv_heads=1, vocab=307, tie=True, theta=1000000.0, head_dim=20, classic_config=True,
-          prompt_lengths=(2, 40)),
+          "float32", hidden=36, ffn=44, layers=2, heads=2, kv_heads=1, vocab=307, tie=True, theta=1000000.0, head_dim=20,
+          classic_config=True, prompt_lengths=(2, 40)),
     Shape("llama-sharded-bf16", "three weight files and an index, BF16", "bfloat16", hidden=40, ffn=70, layers=3,
           heads=4, kv_heads=2, vocab=149, tie=False, shard_size="44KB"),
     Shape("llama-rope-llama3", "Llama 3.1's scaled rotary positions, prompts longer than the original context, BF16",
-          "bfloat16", hidden=32, ffn=72, layers=2, heads=2, kv_heads=1, vocab=173, tie=True, theta=10000.0, classic_config=True,
-          extra={"rope": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "bfloat16", hidden=32, ffn=72, layers=2, heads=2, kv_heads=1, vocab=173, tie=True, theta=10000.0,
+          classic_config=True, extra={"rope": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                           "original_max_position_embeddings": 64}}, prompt_lengths=(5, 60, 150)),
     Shape("llama-rope-linear-f32", "linearly scaled rotary positions, norm epsilon 1e-3, F32", "float32", hidden=32,
           ffn=40, layers=2, heads=4, kv_heads=2, vocab=101, tie=True, extra={"rope": {"rope_type": "linear", "factor": 4.0},

@@ -1,11 +1,12 @@
-"""Writes a Hugging Face model folder with random weights of a given shape: for benchmarks and load tests, where the
+r"""Writes a Hugging Face model folder with random weights of a given shape: for benchmarks and load tests, where the
 speed and the memory count and the text does not.
 
     python tools/make_random_model.py --preset llama-1.1b --out build/models/llama-1.1b
-    python tools/make_random_model.py --hidden 256 --layers 4 --heads 8 --kv-heads 2 --ffn 704 --vocab 1024 --out build/models/small
+    python tools/make_random_model.py --hidden 256 --layers 4 --heads 8 --kv-heads 2 --ffn 704 --vocab 1024 \
+        --out build/models/small
 
-Weights are drawn like those of a fresh model (normal with standard deviation 0.02, norms 1, biases 0), stream by stream
-to the file, so memory stays small; only numpy is needed. The same flags, seed and numpy give the same bytes, and sharding
+Weights are drawn like those of a fresh model (normal with standard deviation 0.02, norms 1, biases 0) and written piece
+by piece, so memory stays small; only numpy is needed. The same flags, seed and numpy give the same bytes, and sharding
 does not change a tensor. The tokenizer has exactly --vocab entries: two special tokens, the 256 bytes, and words of
 letters in a fixed order, so that any text can be encoded and every id decodes to text.
 """
@@ -271,12 +272,14 @@ def main() -> None:
         old.unlink()
     write_json(args.out / "config.json", config_json(args))
     write_json(args.out / "generation_config.json", {"bos_token_id": 0, "eos_token_id": 1})
-    (args.out / "tokenizer.json").write_text(json.dumps(tokenizer_json(args.vocab), ensure_ascii=False) + "\n", encoding="utf-8")
+    tokenizer = json.dumps(tokenizer_json(args.vocab), ensure_ascii=False)
+    (args.out / "tokenizer.json").write_text(tokenizer + "\n", encoding="utf-8")
     write_json(args.out / "tokenizer_config.json",
                {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": SPECIAL_TOKENS[0],
                 "eos_token": SPECIAL_TOKENS[1], "model_max_length": args.max_len})
     parameters = write_weights(args)
-    print(f"{args.out}: {parameters / 1e6:.1f} M parameters, {parameters * DTYPES[args.dtype][1] / 1e6:,.1f} MB of {args.dtype}")
+    megabytes = parameters * DTYPES[args.dtype][1] / 1e6
+    print(f"{args.out}: {parameters / 1e6:.1f} M parameters, {megabytes:,.1f} MB of {args.dtype}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ void StepPlanner::collect_rows(Range range) {
   rows_.clear();
   for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
     const SequenceNeed& need = request_.needs[static_cast<std::size_t>(i)];
-    rows_.push_back(Growth{&store_.get(need.sequence), &need});
+    if (need.num_new_tokens > 0) rows_.push_back(Growth{&store_.get(need.sequence), &need});
   }
 }
 
@@ -130,10 +130,8 @@ void StepPlanner::serve_swapped() {
 AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   Group& group = store_.group(candidate.group);
   collect_rows(candidate.sequences);
-  for (const Growth& row : rows_) {
-    PAGODA_ASSERT(row.sequence->on_host, "only a swapped-out group can be swapped in");
-    store_.drop_invisible(*row.sequence);
-  }
+  PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
+  for (const Growth& row : rows_) store_.drop_invisible(*row.sequence);
   const std::int32_t num_rows = std::max(candidate.num_rows, candidate.sequences.count);
   const std::int32_t num_blocks = group.num_host_blocks + store_.count_missing(rows_);
   if (num_blocks > store_.device().size() || num_rows > request_.row_budget) return AllocStatus::never;

@@ -17,5 +17,8 @@ struct ModelParts {
 // One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.
 
 Result<std::unique_ptr<Model>> create_llama(const ModelParts& parts);
+Result<std::unique_ptr<Model>> create_mistral(const ModelParts& parts);
+Result<std::unique_ptr<Model>> create_qwen2(const ModelParts& parts);
+Result<std::unique_ptr<Model>> create_qwen3(const ModelParts& parts);
 
 }  // namespace pagoda::models

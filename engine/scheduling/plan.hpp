@@ -25,7 +25,7 @@ enum class PreemptionMode : std::uint8_t { recompute, swap };
 struct SequenceNeed {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;  ///< tokens whose KV is computed or will be by a step already in flight
-  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step
+  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step; 0 = it sits out, and nothing is done for it
   std::int32_t num_lookahead_slots = 0;  ///< further slots to reserve beyond the new tokens
 };
 
@@ -104,12 +104,14 @@ struct PlanStep {
   std::vector<SequenceNeed> needs;   ///< ranges of running and swapped candidates
 };
 
-/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool.
+/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool (or in
+/// the whole row budget). A swapped-out group that is answered NEVER keeps its host blocks until it is released; a
+/// group that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
 
 enum class RunningOutcome : std::uint8_t {
   scheduled,             ///< runs in this step
-  skipped,               ///< keeps its blocks but does not run (token budget used up)
+  skipped,               ///< keeps its blocks but does not run (token budget used up, or its window still has to move)
   preempted_recompute,   ///< its blocks are gone; it must be admitted again with all its tokens
   preempted_swap,        ///< its blocks are in the host pool after this step's CachePlan
   never,                 ///< alone in the engine and still too large: its blocks are gone

@@ -115,6 +115,7 @@ std::optional<PlanStep> SchedulerCore::next_plan() {
   }
   report_progress(plan);
   ++next_step_;
+  changed_ = false;
 
   PendingPlan pending;
   pending.step = plan.step;
@@ -249,6 +250,8 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   stats_.prefix_cache_queries_total = plan.memory.prefix_cache_queries;
   stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
 
+  // A plan that runs nothing need not be made again, unless it asked for prompts alone or something happens meanwhile.
+  changed_ |= pending.running.empty() && !running_.empty();
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) releases_.push_back(ref.sequence);
     changed_ = true;
@@ -269,11 +272,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
     copy_table_deltas(plan, step);
   }
   // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
-  if (!anything_scheduled) {
-    // Prompts asked alone (and refused) leave the running groups to be asked.
-    changed_ = pending.running.empty() && !running_.empty();
-    return std::nullopt;
-  }
+  if (!anything_scheduled) return std::nullopt;
   changed_ = true;
   step.rows_gone = std::exchange(rows_gone_, {});
   in_flight_.push_back(std::move(building_));
@@ -425,10 +424,6 @@ void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
     give_row_back(s);
     s.state = to;
     if (to == SequenceState::waiting) drop_kv(s);
-  }
-  if (!group.any(SequenceState::running)) {
-    rows_reserved_ -= group.rows_reserved;
-    group.rows_reserved = 0;
   }
   place(group);
   something_was_freed();

@@ -150,7 +150,8 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
   groups_.erase(group.entry.id);
 }
 
-/// Puts the group into the queues that its sequences' states ask for, and only into those.
+/// Puts the group into the queues that its sequences' states ask for, and only into those. A group of which nothing runs
+/// keeps no rows.
 void SchedulerCore::place(SequenceGroup& group) {
   const auto set_membership = [&](std::vector<SequenceGroup*>& list, bool wanted, bool& present) {
     if (wanted == present) return;
@@ -165,6 +166,7 @@ void SchedulerCore::place(SequenceGroup& group) {
     list.insert(std::upper_bound(list.begin(), list.end(), &group, before), &group);
   };
   set_membership(running_, group.any(SequenceState::running), group.in_running);
+  if (!group.in_running) rows_reserved_ -= std::exchange(group.rows_reserved, 0);
   set_membership(swapped_, group.any(SequenceState::swapped), group.in_swapped);
   const bool waits = group.any(SequenceState::waiting);
   if (waits != group.in_waiting) {

@@ -15,6 +15,8 @@ template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
 
 // Characters below U+0300 are their own composed form and never combine with what is before them.
 bool is_already_normal(std::string_view text, UnicodeForm form) {

@@ -280,8 +280,10 @@ std::string TokenDecoder::replace_in_stream(std::size_t i, StageState& state, st
   all += text;
   if (!at_end) {
     // What follows the last match may still become one.
-    const std::size_t last = all.rfind(pattern);
-    const std::size_t from = last == std::string::npos ? 0 : last + pattern.size();
+    std::size_t from = 0;
+    for (std::size_t at = all.find(pattern); at != std::string::npos; at = all.find(pattern, from)) {
+      from = at + pattern.size();
+    }
     const std::size_t keep = overlap(std::string_view(all).substr(from), pattern);
     state.held = all.substr(all.size() - keep);
     all.resize(all.size() - keep);

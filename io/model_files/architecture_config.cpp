@@ -1,8 +1,10 @@
 #include "io/model_files/architecture_config.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/layers/mlp.hpp"
 #include "engine/models/model.hpp"
@@ -31,14 +33,13 @@ void read_sizes(ConfigReader& reader, ModelConfig& config, const char* intermedi
   config.num_kv_heads = config.num_heads;
 }
 
-/// head_dim, which follows from the hidden size where the config does not give it.
-void read_head_dim(ConfigReader& reader, ModelConfig& config, const char* hidden_key = "hidden_size",
-                   const char* heads_key = "num_attention_heads") {
-  if (reader.has("head_dim")) {
-    config.head_dim = reader.integer("head_dim", 1, kMaxWidth / config.num_heads);
+/// head_dim, which follows from the hidden size where neither the config nor the architecture (`default_dim`) gives it.
+void read_head_dim(ConfigReader& reader, ModelConfig& config, std::int64_t default_dim) {
+  if (reader.has("head_dim") || default_dim > 0) {
+    config.head_dim = reader.integer("head_dim", 1, kMaxWidth / config.num_heads, default_dim);
   } else if (config.hidden_size % config.num_heads != 0) {
-    reader.reject(hidden_key, std::to_string(config.hidden_size) + " is not a multiple of " + heads_key + " " +
-                                  std::to_string(config.num_heads) + ", and there is no head_dim");
+    reader.reject("hidden_size", std::to_string(config.hidden_size) + " is not a multiple of num_attention_heads " +
+                                     std::to_string(config.num_heads) + ", and there is no head_dim");
   } else {
     config.head_dim = config.hidden_size / config.num_heads;
   }
@@ -60,11 +61,11 @@ void read_activation(ConfigReader& reader, ModelConfig& config, const char* key,
 }
 
 /// What Llama and its relatives have in common.
-void read_llama_like(ConfigReader& reader, ModelConfig& config) {
+void read_llama_like(ConfigReader& reader, ModelConfig& config, std::int64_t default_head_dim = 0) {
   read_sizes(reader, config);
   read_kv_heads(reader, config);
   config.max_position_embeddings = reader.integer("max_position_embeddings", 1, kMaxPositions);
-  read_head_dim(reader, config);
+  read_head_dim(reader, config, default_head_dim);
   config.norm_eps = reader.number("rms_norm_eps", 0.0, 1e-6);
   read_rope(reader, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
@@ -81,6 +82,59 @@ void read_llama(ConfigReader& reader, ModelConfig& config) {
   config.mlp_bias = reader.boolean("mlp_bias", false);
 }
 
+std::int32_t read_window(ConfigReader& reader) {
+  return static_cast<std::int32_t>(reader.integer("sliding_window", 1, kMaxPositions, 0));
+}
+
+void read_mistral(ConfigReader& reader, ModelConfig& config) {
+  read_llama_like(reader, config);
+  config.sliding_window = read_window(reader);
+}
+
+/// Gives `window` to the layers that layer_types marks, or where it is absent to those from max_window_layers on.
+void read_window_of_layers(ConfigReader& reader, ModelConfig& config, std::int32_t window) {
+  const auto first = reader.integer("max_window_layers", 0, kMaxLayers, 28);
+  const auto* types = reader.find("layer_types");
+  if (types != nullptr && (!types->is_array() || std::cmp_not_equal(types->size(), config.num_layers))) {
+    reader.reject("layer_types", "must be an array with one entry per layer");
+    return;
+  }
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    bool slides = layer >= first;
+    if (types != nullptr) {
+      const auto& type = types->at(static_cast<std::size_t>(layer));
+      slides = type == "sliding_attention";
+      if (!slides && type != "full_attention") {
+        reader.reject("layer_types", shown(type) + " is not supported (full_attention, sliding_attention)",
+                      ErrorCode::unsupported);
+      }
+    }
+    config.layer_windows.push_back(slides ? window : 0);
+  }
+  if (std::ranges::adjacent_find(config.layer_windows, std::not_equal_to{}) == config.layer_windows.end()) {
+    config.sliding_window = config.layer_windows.front();
+    config.layer_windows.clear();
+  }
+}
+
+void read_qwen(ConfigReader& reader, ModelConfig& config, std::int64_t default_head_dim = 0) {
+  read_llama_like(reader, config, default_head_dim);
+  if (!reader.boolean("use_sliding_window", false)) return;
+  if (const auto window = read_window(reader); window > 0) read_window_of_layers(reader, config, window);
+}
+
+void read_qwen2(ConfigReader& reader, ModelConfig& config) {
+  read_qwen(reader, config);
+  config.attention_bias = true;
+}
+
+void read_qwen3(ConfigReader& reader, ModelConfig& config) {
+  constexpr std::int64_t kHeadDim = 128;
+  read_qwen(reader, config, kHeadDim);
+  config.attention_bias = reader.boolean("attention_bias", false);
+  config.attention_output_bias = config.attention_bias;
+}
+
 struct ArchitectureConfig {
   std::string_view name;
   void (*read)(ConfigReader&, ModelConfig&);
@@ -88,6 +142,9 @@ struct ArchitectureConfig {
 
 constexpr ArchitectureConfig kArchitectureConfigs[] = {
     {"LlamaForCausalLM", read_llama},
+    {"MistralForCausalLM", read_mistral},
+    {"Qwen2ForCausalLM", read_qwen2},
+    {"Qwen3ForCausalLM", read_qwen3},
 };
 
 }  // namespace

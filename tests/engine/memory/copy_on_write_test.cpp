@@ -48,6 +48,19 @@ TEST_F(CopyOnWrite, writes_in_place_once_the_other_owner_is_gone) {
   EXPECT_EQ(planned.plan.memory.allocated_slots, 8);
 }
 
+TEST_F(CopyOnWrite, does_nothing_for_a_sequence_that_sits_out_and_sends_its_table_when_it_runs) {
+  auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 0, 0}, {2, 6, 1, 0}}));
+  ASSERT_EQ(planned.plan.table_deltas.size(), 1U);
+  EXPECT_EQ(planned.plan.table_deltas[0].sequence, 2U);
+  EXPECT_EQ(planned.cache_plan.copies.size(), 1U);
+  planned = planning_.plan(planning_.step().fork_from(1, 3).sample(3, 60).run(1, {{1, 6, 0, 0}, {3, 6, 0, 0}}));
+  EXPECT_TRUE(planned.plan.table_deltas.empty());
+  planned = planning_.plan(planning_.step().run(1, {{1, 6, 0, 0}, {3, 6, 1, 0}}));
+  ASSERT_EQ(planned.plan.table_deltas.size(), 1U);
+  EXPECT_EQ(planned.plan.table_deltas[0].sequence, 3U);
+  EXPECT_EQ(planned.plan.table_deltas[0].first_block, 0);
+}
+
 TEST_F(CopyOnWrite, takes_a_new_block_without_a_copy_where_nothing_is_computed_yet) {
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   planning_.plan(

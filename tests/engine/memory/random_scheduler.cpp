@@ -131,6 +131,7 @@ void RandomScheduler::fork_some(PlanStep& request) {
 
 SequenceNeed RandomScheduler::need_for(const Tokens& sequence) {
   const auto left = static_cast<std::int32_t>(std::ssize(sequence.tokens)) - sequence.num_planned;
+  if (chance(5)) return {sequence.id, sequence.num_planned, 0, 0};
   return {sequence.id, sequence.num_planned, chance(70) ? left : pick(1, left), chance(20) ? pick(0, 3) : 0};
 }
 
@@ -224,12 +225,33 @@ void RandomScheduler::set_back(RequestId group) {
   }
 }
 
+void RandomScheduler::check_first(const PlanStep& request, const StepPlan& plan) {
+  // Whatever it takes, the first group of the line gets on: unless it was too large, or others that are not in the line
+  // hold blocks.
+  if (plan.running.empty() || groups_at(Place::running).size() != request.running.size()) return;
+  const Range range = request.running[0].sequences;
+  std::int32_t tokens = 0;
+  for (std::int32_t i = 0; i < range.count; ++i) tokens += request.needs[static_cast<std::size_t>(i)].num_new_tokens;
+  const bool is_preempted =
+      plan.running[0] == RunningOutcome::preempted_recompute || plan.running[0] == RunningOutcome::preempted_swap;
+  if (is_preempted) fail("the first group of the line was preempted");
+  if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && config_.sliding_window == 0)
+    fail("the first group of the line was skipped");
+  if (plan.running[0] != RunningOutcome::never || range.count > 1 || config_.sliding_window > 0) return;
+  const SequenceNeed& need = request.needs[0];
+  const int slots = need.num_computed_tokens + need.num_new_tokens + need.num_lookahead_slots;
+  // One block more when its last block has to be copied first.
+  if ((slots + config_.block_size - 1) / config_.block_size < config_.num_device_blocks)
+    fail("a sequence that fits the pool was given up");
+}
+
 void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan) {
   const auto is_preempted = [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
   };
   const auto first = std::ranges::find_if(plan.running, is_preempted);
   if (!std::all_of(first, plan.running.end(), is_preempted)) fail("a group was preempted before one behind it");
+  check_first(request, plan);
   const bool admits = first == plan.running.end() && request.admit;
   bool closed = !admits;
   for (const AllocStatus status : plan.swapped) {
@@ -270,7 +292,7 @@ void RandomScheduler::take_running(const PlanStep& request, const StepPlan& plan
   const auto take_rows = [&](Range range) {
     for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
       const SequenceNeed& need = request.needs[static_cast<std::size_t>(i)];
-      run_row(sequences_.at(need.sequence), need, rows);
+      if (need.num_new_tokens > 0) run_row(sequences_.at(need.sequence), need, rows);
     }
   };
   for (std::size_t i = 0; i < plan.running.size(); ++i) {

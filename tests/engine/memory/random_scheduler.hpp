@@ -28,7 +28,7 @@ class RandomScheduler {
 
   struct Coverage {
     std::int64_t admissions = 0, cached_admissions = 0, chunks = 0, forks = 0, copies = 0, recomputes = 0,
-                 swap_outs = 0, swap_ins = 0, shared_swaps = 0, nevers = 0, failures = 0, stamps = 0;
+                 swap_outs = 0, swap_ins = 0, nevers = 0, failures = 0, stamps = 0;
   };
   const Coverage& coverage() const { return coverage_; }
 
@@ -78,6 +78,7 @@ class RandomScheduler {
   void take_answer(const PlanStep& request, const memory::PlannedStep& planned);
   void take_running(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
   void take_waiting(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
+  void check_first(const PlanStep& request, const StepPlan& plan);
   void check_order(const PlanStep& request, const StepPlan& plan);
   void check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows);
   void run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "engine/models/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
@@ -116,6 +117,77 @@ TEST(HfConfig, HeadDimNeedNotFollowFromHiddenSize) {
   const auto config = parse(source);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->head_dim, 16);
+}
+
+json of_architecture(const char* name) {
+  auto source = llama();
+  source["architectures"] = {name};
+  return source;
+}
+
+TEST(HfConfig, ASlidingWindowOfEveryLayerIsOneNumber) {
+  auto source = of_architecture("MistralForCausalLM");
+  source["sliding_window"] = 32;
+  auto config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->sliding_window, 32);
+  EXPECT_EQ(config->window_of(4), 32);
+  source["sliding_window"] = nullptr;
+  config = parse(source);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->sliding_window, 0);
+}
+
+TEST(HfConfig, QwenMayGiveAWindowToSomeLayersOnly) {
+  auto source = of_architecture("Qwen2ForCausalLM");
+  source["sliding_window"] = 32;
+  source["use_sliding_window"] = false;
+  auto config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->attention_bias);
+  EXPECT_FALSE(config->attention_output_bias);
+  EXPECT_EQ(config->window_of(4), 0);
+
+  source["use_sliding_window"] = true;
+  source["max_window_layers"] = 3;
+  config = parse(source);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->sliding_window, 0);
+  EXPECT_THAT(config->layer_windows, ElementsAre(0, 0, 0, 32, 32));
+
+  source["max_window_layers"] = 0;
+  config = parse(source);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->sliding_window, 32);
+  EXPECT_THAT(config->layer_windows, ElementsAre());
+
+  source["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "full_attention", "full_attention"};
+  config = parse(source);
+  ASSERT_TRUE(config);
+  EXPECT_THAT(config->layer_windows, ElementsAre(0, 32, 0, 0, 0));
+
+  source["layer_types"] = {"full_attention"};
+  config = parse(source);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().param, "layer_types");
+  source["layer_types"] = {"full_attention", "linear_attention", "full_attention", "full_attention", "full_attention"};
+  config = parse(source);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::unsupported);
+}
+
+TEST(HfConfig, Qwen3HasHeadsOf128UnlessItSaysOtherwise) {
+  const auto config = parse(of_architecture("Qwen3ForCausalLM"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_FALSE(config->attention_bias);
+}
+
+TEST(HfConfig, EveryKnownArchitectureCanBeRead) {
+  for (const auto& name : models::known_architectures()) {
+    const auto config = parse(of_architecture(name.c_str()));
+    EXPECT_TRUE(config || config.error().param != "architectures") << name;
+  }
 }
 
 TEST(HfConfig, EosIdsOfTheGenerationConfigWin) {

@@ -69,10 +69,15 @@ TEST_P(SharedTokenizers, DecodeRandomIdsAsThePackageDoes) {
   for (const json& sequence : golden.at("decode")) expect_decodes(tokenizer_, sequence);
 }
 
-TEST_P(SharedTokenizers, FinishOneMegabyteOfOneCharacter) {
-  for (const std::string character : {"a", " ", "\n", "\u6f22", "\u0301", "\U0001f999"}) {
+TEST_P(SharedTokenizers, FinishLongRunsOfOneCharacter) {
+  struct Run {
+    std::string character;
+    std::size_t bytes;
+  };
+  for (const Run& run : {Run{"a", 1'000'000}, Run{" ", 1'000'000}, Run{"\n", 100'000}, Run{"\u6f22", 100'000},
+                         Run{"\u0301", 100'000}, Run{"\U0001f999", 100'000}}) {
     std::string text;
-    while (text.size() < 1'000'000) text += character;
+    while (text.size() < run.bytes) text += run.character;
     const Result<TokenIds> ids = tokenizer_->encode(text, false);
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_EQ(tokenizer_->decode(*ids, false), text);

@@ -1,0 +1,226 @@
+#include "tests/engine/scheduling/simulation.hpp"
+
+#include <algorithm>
+
+namespace pagoda::test {
+namespace {
+
+constexpr TokenId kVocab = 50;
+constexpr TokenId kEos = 0;
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
+  h ^= x + 0x9E3779B97F4A7C15U + (h << 6) + (h >> 2);
+  h *= 0xFF51AFD7ED558CCDU;
+  return h ^ (h >> 29);
+}
+
+scheduling::SchedulerConfig with_eos(scheduling::SchedulerConfig config) {
+  config.eos_token_ids = {kEos};
+  return config;
+}
+
+}  // namespace
+
+Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
+    : config_(config),
+      random_(seed),
+      scheduler_(with_eos(config.scheduler)),
+      blocks_(config.blocks),
+      device_(config.blocks, static_cast<Timing>(seed % 3), seed) {}
+
+TokenId Simulation::next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const {
+  std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
+  for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
+  if (static_cast<double>(h % 10000) < config_.eos_chance * 10000) return kEos;
+  return 1 + static_cast<TokenId>((h >> 20) % (kVocab - 1));
+}
+
+TokenIds Simulation::right_answer(const RequestSpec& spec, std::int32_t index) const {
+  TokenIds tokens = *spec.prompt;
+  TokenIds output;
+  while (static_cast<std::int64_t>(output.size()) < spec.sampling.max_tokens) {
+    output.push_back(next_token(spec, index, tokens));
+    tokens.push_back(output.back());
+    if (output.back() == kEos) break;
+  }
+  return output;
+}
+
+void Simulation::arrive() {
+  auto spec = std::make_shared<RequestSpec>();
+  spec->id = static_cast<RequestId>(++arrived_);
+  spec->seed = random_();
+  spec->priority = static_cast<std::int64_t>(random_() % 3);
+  spec->user = "tenant" + std::to_string(random_() % 3);
+  spec->cache_salt = random_() % 4 == 0 ? "salt" : "";
+  const auto length = static_cast<std::size_t>(1 + random_() % static_cast<std::uint64_t>(config_.most_prompt_tokens));
+  TokenIds prompt;
+  const std::uint64_t family = random_() % 2;  // prompts of a family share their beginning
+  for (std::size_t i = 0; i < length; ++i) {
+    prompt.push_back(i < 24 ? static_cast<TokenId>(1 + (i * 7 + family) % (kVocab - 1))
+                            : static_cast<TokenId>(1 + random_() % (kVocab - 1)));
+  }
+  spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
+  spec->sampling.max_tokens = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(config_.most_new_tokens));
+  const auto most = std::min(config_.most_samples, config_.scheduler.max_num_seqs);
+  spec->sampling.n = random_() % 3 == 0 ? 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most)) : 1;
+  told_[spec->id].spec = spec;
+  scheduler_.add_group(spec);
+  after_scheduler_event();
+}
+
+void Simulation::after_scheduler_event() {
+  if (const auto broken = scheduler_.check_invariants()) fail("scheduler: " + *broken);
+  listen(scheduler_.take_outputs());
+  if (auto plan = scheduler_.next_plan()) to_block_manager_.push_back(std::move(*plan));
+}
+
+void Simulation::listen(const StepOutputs& outputs) {
+  for (const SequenceOutput& output : outputs.outputs) {
+    Told& told = told_.at(output.request);
+    if (told.ended || told.finished.count(output.sequence_index) > 0) {
+      fail("request " + std::to_string(output.request) + " goes on after its end");
+    }
+    if (output.has_token) told.tokens[output.sequence_index].push_back(output.token);
+    if (output.finished) told.finished[output.sequence_index] = *output.finished;
+    told.ended = static_cast<std::int64_t>(told.finished.size()) == told.spec->sampling.n ||
+                 (!output.has_token && told.finished.size() == 1 && told.spec->sampling.n > 1 && told.tokens.empty());
+  }
+  for (const RequestEnd& end : outputs.ends) {
+    Told& told = told_.at(end.request);
+    if (told.ended) fail("request " + std::to_string(end.request) + " ends twice");
+    told.ended = told.aborted = true;
+  }
+}
+
+void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
+  for (const RowId row : step.rows_gone) {
+    if (rows_.count(row) == 0) return fail("a row goes that was not there");
+    device_.drop(rows_.at(row).sequence);
+    rows_.erase(row);
+  }
+  for (const NewRow& fresh : step.new_rows) {
+    if (rows_.count(fresh.row) > 0) return fail("a row comes that was there already");
+    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec->prompt, 0};
+    row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+    rows_.emplace(fresh.row, std::move(row));
+  }
+  memory::PlannedStep planned;
+  planned.plan.step = step.step;
+  planned.plan.blocks = step.blocks;
+  planned.plan.has_cache_plan = step.wait_for_cache;
+  planned.cache_plan = cache_plan;
+  for (const RowTableDelta& delta : step.table_deltas) {
+    planned.plan.table_deltas.push_back({rows_.at(delta.row).sequence, delta.first_block, delta.blocks});
+  }
+  StepResult result;
+  result.step = step.step;
+  std::vector<FakeRow> fake_rows;
+  for (const RowWork& work : step.work) {
+    Row& row = rows_.at(work.row);
+    const std::int32_t end = work.first_position + work.num_tokens;
+    if (row.sequence != work.sequence) return fail("a row runs for another sequence");
+    if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
+    FakeRow fake{work.sequence, work.first_position, {}, false};
+    Mark mark = root_mark(row.spec->cache_salt, 0);
+    for (std::int32_t i = 0; i < end; ++i) fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
+    fake_rows.push_back(std::move(fake));
+    const TokenIds before = row.tokens;
+    for (std::int32_t k = 0; k < work.num_samples; ++k) {
+      const std::int32_t index = work.num_samples > 1 ? k : row.index;
+      result.samples.push_back({work.sequence, k, next_token(*row.spec, index, before), 0.0F, 0, {}});
+      if (k == 0) row.tokens.push_back(result.samples.back().token);
+    }
+  }
+  device_.submit(planned, std::move(fake_rows));
+  to_scheduler_results_.push_back(std::move(result));
+}
+
+bool Simulation::deliver_one() {
+  std::vector<int> choices;
+  if (!to_block_manager_.empty()) choices.push_back(0);
+  if (!to_scheduler_plans_.empty()) choices.push_back(1);
+  if (!to_worker_.empty()) choices.push_back(2);
+  if (!to_scheduler_results_.empty()) choices.push_back(3);
+  if (arrived_ < config_.num_requests) choices.push_back(4);
+  if (choices.empty()) return false;
+  switch (choices[random_() % choices.size()]) {
+    case 0: {
+      memory::PlannedStep planned = blocks_.plan(to_block_manager_.front());
+      to_block_manager_.pop_front();
+      if (const auto broken = blocks_.check_invariants()) fail("block manager: " + *broken);
+      cache_plans_[planned.plan.step] = std::move(planned.cache_plan);
+      to_scheduler_plans_.push_back(std::move(planned.plan));
+      break;
+    }
+    case 1: {
+      auto step = scheduler_.on_step_plan(to_scheduler_plans_.front(), now_);
+      if (!step && !cache_plans_.at(to_scheduler_plans_.front().step).empty()) fail("a cache plan without a step");
+      to_scheduler_plans_.pop_front();
+      if (step) to_worker_.push_back(std::move(*step));
+      after_scheduler_event();
+      break;
+    }
+    case 2:
+      worker(to_worker_.front(), cache_plans_.at(to_worker_.front().step));
+      cache_plans_.erase(to_worker_.front().step);
+      to_worker_.pop_front();
+      break;
+    case 3:
+      device_.complete(to_scheduler_results_.front().step);
+      scheduler_.on_step_result(to_scheduler_results_.front());
+      to_scheduler_results_.pop_front();
+      after_scheduler_event();
+      break;
+    default: arrive(); break;
+  }
+  device_.advance();
+  return true;
+}
+
+std::optional<std::string> Simulation::run() {
+  std::uniform_real_distribution<double> chance(0, 1);
+  std::int64_t messages = 0;
+  while (!error_ && deliver_one()) {
+    now_ += 10;
+    if (++messages > 200'000) fail("no end in sight");
+    if (device_.error()) fail("device: " + *device_.error());
+    if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
+      scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
+      after_scheduler_event();
+    }
+  }
+  if (error_) return error_;
+  if (!scheduler_.idle()) {
+    const EngineStats stats = scheduler_.stats();
+    return "the messages have run dry with " + std::to_string(stats.requests_waiting) + " waiting, " +
+           std::to_string(stats.requests_running) + " running, " + std::to_string(stats.requests_swapped) + " swapped";
+  }
+  for (const auto& [id, told] : told_) {
+    const std::string name = "request " + std::to_string(id);
+    if (!told.ended) return name + " never ended";
+    for (const auto& [index, tokens] : told.tokens) {
+      TokenIds right = right_answer(*told.spec, index);
+      const bool whole = told.finished.count(index) > 0 && !told.aborted;
+      const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.block_size;
+      // A group that outgrows the whole pool ends with what it has.
+      const std::int64_t most = told.spec->sampling.n * (std::ssize(*told.spec->prompt) + told.spec->sampling.max_tokens +
+                                                         config_.blocks.block_size);
+      const bool may_be_cut = most > capacity;
+      if (whole && !may_be_cut && tokens.size() != right.size()) return name + " ended early";
+      if (tokens.size() > right.size()) return name + " has too many tokens";
+      right.resize(tokens.size());
+      if (tokens != right) return name + " has wrong tokens";
+    }
+  }
+  const MemoryStats memory = blocks_.stats();
+  if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total) return "device blocks leaked";
+  if (memory.host_blocks_free != memory.host_blocks_total) return "host blocks leaked";
+  return std::nullopt;
+}
+
+std::int64_t Simulation::preemptions() const {
+  return scheduler_.stats().preemptions_recompute_total + scheduler_.stats().preemptions_swap_total;
+}
+
+}  // namespace pagoda::test

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+#include "tests/support/fake_device.hpp"
+
+namespace pagoda::test {
+
+struct SimulationConfig {
+  scheduling::SchedulerConfig scheduler;
+  memory::BlockSpaceConfig blocks;
+  std::int32_t num_requests = 12;
+  std::int32_t most_prompt_tokens = 40;
+  std::int32_t most_new_tokens = 24;
+  double abort_chance = 0.02;  ///< per delivered message
+  double eos_chance = 0.03;    ///< per sampled token
+  std::int32_t most_samples = 3;  ///< n
+};
+
+/// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that keeps
+/// the messages of each pair of actors in theirs. A token is a hash of all tokens before it, so every sequence has one
+/// right continuation whatever the schedule was; blocks hold marks, so a wrong table, copy, swap or reuse is seen.
+class Simulation {
+ public:
+  Simulation(const SimulationConfig& config, std::uint64_t seed);
+
+  /// Runs to the end. The first thing that went wrong, or nothing.
+  std::optional<std::string> run();
+
+  std::int64_t preemptions() const;
+  std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
+
+ private:
+  struct Row {
+    SequenceId sequence = 0;
+    std::int32_t index = 0;
+    SharedSpec spec;
+    TokenIds tokens;
+    std::size_t num_blocks = 0;
+  };
+  struct Told {  ///< what the output processor has heard of a request
+    SharedSpec spec;
+    std::map<std::int32_t, TokenIds> tokens;
+    std::map<std::int32_t, FinishReason> finished;
+    bool ended = false;
+    bool aborted = false;
+  };
+
+  TokenId next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const;
+  TokenIds right_answer(const RequestSpec& spec, std::int32_t index) const;
+  void arrive();
+  bool deliver_one();
+  void after_scheduler_event();
+  void worker(const ExecuteStep& step, const CachePlan& cache_plan);
+  void listen(const StepOutputs& outputs);
+  void fail(std::string what) {
+    if (!error_) error_ = std::move(what);
+  }
+
+  SimulationConfig config_;
+  std::mt19937_64 random_;
+  scheduling::SchedulerCore scheduler_;
+  memory::BlockSpaceManager blocks_;
+  FakeDevice device_;
+  std::int32_t arrived_ = 0;
+  TimeUs now_ = 0;
+  std::deque<PlanStep> to_block_manager_;
+  std::deque<StepPlan> to_scheduler_plans_;
+  std::deque<StepResult> to_scheduler_results_;
+  std::deque<ExecuteStep> to_worker_;
+  std::map<StepId, CachePlan> cache_plans_;
+  std::unordered_map<RowId, Row> rows_;
+  std::map<RequestId, Told> told_;
+  std::optional<std::string> error_;
+};
+
+}  // namespace pagoda::test

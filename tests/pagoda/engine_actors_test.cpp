@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "pagoda/engine_parts.hpp"
+#include "pagoda/spawn_engine.hpp"
+#include "tests/pagoda/test_models.hpp"
+
+namespace pagoda {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a sink actor has received.
+struct Received {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<RequestOutput> outputs;
+
+  void add(const OutputBatch& batch) {
+    const std::lock_guard lock(mutex);
+    outputs.insert(outputs.end(), batch.outputs.begin(), batch.outputs.end());
+    changed.notify_all();
+  }
+  bool wait_for(const std::function<bool(const std::vector<RequestOutput>&)>& ready) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 60s, [&] { return ready(outputs); });
+  }
+  std::size_t terminals() {
+    const std::lock_guard lock(mutex);
+    std::size_t count = 0;
+    for (const RequestOutput& o : outputs) count += o.done || o.error ? 1 : 0;
+    return count;
+  }
+};
+
+class EngineActors : public ::testing::Test {
+ protected:
+  EngineActors() {
+    init_actor_types();
+    actors::configure_pool(config_, 2);
+    system_ = std::make_unique<caf::actor_system>(config_);
+    EngineConfig config;
+    config.model = test::demo_model();
+    config.threads = 1;
+    config.max_num_seqs = 16;
+    config.max_num_batched_tokens = 128;
+    auto parts = load_engine_parts(config);
+    EXPECT_TRUE(parts) << parts.error().message;
+    auto running = spawn_actors(*system_, std::move(*parts));
+    EXPECT_TRUE(running) << running.error().message;
+    engine_ = std::move(*running);
+    sink_ = system_->spawn([received = received_](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type {
+      return {[received](const OutputBatch& batch) { received->add(batch); }};
+    });
+  }
+
+  ~EngineActors() override {
+    caf::scoped_actor self{*system_};
+    caf::anon_send_exit(engine_.supervisor, caf::exit_reason::user_shutdown);
+    self->wait_for(engine_.supervisor);
+    caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
+    engine_ = {};
+    sink_ = nullptr;
+  }
+
+  template <class Answer, class Message>
+  Answer ask(const Message& message) {
+    caf::scoped_actor self{*system_};
+    Answer answer{};
+    actors::ask(self, engine_.actors.router, message, [&](Answer& a) { answer = std::move(a); });
+    return answer;
+  }
+
+  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens, const actors::SinkActor& sink) {
+    auto request = std::make_shared<GenerateRequest>();
+    request->prompt = "Once upon a time";
+    request->sampling.max_tokens = max_tokens;
+    request->sampling.ignore_eos = true;
+    request->sampling.seed = tag;
+    caf::scoped_actor self{*system_};
+    Result<RequestId> ticket = fail(ErrorCode::internal, "no answer");
+    actors::ask(self, engine_.actors.router, actors::SubmitRequest{request, sink, tag},
+                [&](actors::SubmitReply& reply) { ticket = reply.ticket; });
+    return ticket;
+  }
+
+  bool comes_to_rest() {
+    for (int i = 0; i < 500; ++i) {
+      const auto stats = ask<EngineStats>(actors::GetStats{});
+      const bool empty = stats.requests_running + stats.requests_waiting + stats.requests_swapped == 0;
+      if (empty && stats.device_blocks_free + stats.device_blocks_cached == stats.device_blocks_total) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+  RunningEngine engine_;
+  std::shared_ptr<Received> received_ = std::make_shared<Received>();
+  actors::SinkActor sink_;
+};
+
+bool all_ended(const std::vector<RequestOutput>& outputs, std::size_t count) {
+  std::size_t ended = 0;
+  for (const RequestOutput& output : outputs) ended += output.done || output.error ? 1 : 0;
+  return ended == count;
+}
+
+TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
+  constexpr std::size_t kRequests = 6;
+  for (std::uint64_t tag = 1; tag <= kRequests; ++tag) ASSERT_TRUE(submit(tag, 300, sink_));
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return outputs.size() > 20; }));
+  caf::anon_send_exit(engine_.actors.worker, caf::exit_reason::kill);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).worker_restarts_total, 1);
+
+  std::map<std::uint64_t, TokenIds> interrupted;
+  for (const RequestOutput& output : received_->outputs) {
+    ASSERT_FALSE(output.error) << output.error->message;
+    if (output.done) interrupted[output.tag] = output.done->outputs.at(0).token_ids;
+  }
+  received_->outputs.clear();
+  for (std::uint64_t tag = 1; tag <= kRequests; ++tag) ASSERT_TRUE(submit(tag, 300, sink_));
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
+  for (const RequestOutput& output : received_->outputs) {
+    if (!output.done) continue;
+    EXPECT_EQ(output.done->outputs.at(0).token_ids, interrupted[output.tag]) << "tag " << output.tag;
+  }
+  EXPECT_TRUE(comes_to_rest());
+}
+
+TEST_F(EngineActors, RequestsOfADeadSinkAreAborted) {
+  const actors::SinkActor dying =
+      system_->spawn([](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type { return {[](const OutputBatch&) {}}; });
+  for (std::uint64_t tag = 1; tag <= 4; ++tag) ASSERT_TRUE(submit(tag, 900, dying));
+  caf::anon_send_exit(dying, caf::exit_reason::user_shutdown);
+  EXPECT_TRUE(comes_to_rest());
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).requests_aborted_total, 4);
+}
+
+TEST_F(EngineActors, DrainRefusesNewRequestsAndAbortsLiveOnesWhenItsTimeIsOver) {
+  ASSERT_TRUE(submit(1, 8, sink_));
+  ASSERT_TRUE(submit(2, 950, sink_));
+  const auto drained = ask<actors::Drained>(actors::Drain{1});
+  EXPECT_GE(drained.aborted, 1);
+  const auto refused = submit(3, 8, sink_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::shutting_down);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 2); }));
+}
+
+TEST_F(EngineActors, ATagIsRefusedWhileItsRequestLives) {
+  ASSERT_TRUE(submit(1, 900, sink_));
+  const auto second = submit(1, 8, sink_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::duplicate_id);
+  EXPECT_TRUE(ask<actors::CancelReply>(actors::CancelRequest{sink_, 1}).found);
+  EXPECT_FALSE(ask<actors::CancelReply>(actors::CancelRequest{sink_, 99}).found);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 1); }));
+}
+
+TEST_F(EngineActors, EveryLiveRequestIsToldWhenTheEngineStops) {
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) ASSERT_TRUE(submit(tag, 900, sink_));
+  caf::anon_send_exit(engine_.supervisor, caf::exit_reason::user_shutdown);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 3); }));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(received_->terminals(), 3U);
+}
+
+}  // namespace
+}  // namespace pagoda

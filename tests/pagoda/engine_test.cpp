@@ -1,0 +1,279 @@
+#include "pagoda/engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/pagoda/test_models.hpp"
+
+namespace pagoda {
+namespace {
+
+using nlohmann::json;
+
+std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {}) {
+  EngineConfig config;
+  config.model = model;
+  config.threads = 2;
+  config.max_num_seqs = 64;
+  config.max_num_batched_tokens = 256;
+  if (change) change(config);
+  auto engine = Engine::create(config);
+  EXPECT_TRUE(engine) << engine.error().message;
+  return engine ? std::move(*engine) : nullptr;
+}
+
+GenerateRequest prompt(std::string text, std::int64_t max_tokens) {
+  GenerateRequest request;
+  request.prompt = std::move(text);
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+/// Requests of many kinds: lengths, seeds, filters, penalties, n, shared beginnings.
+std::vector<GenerateRequest> varied_requests(int count) {
+  const std::vector<std::string> beginnings = {"Once upon a time", "The little fox", "One day, Lily went to the park and",
+                                               "It was raining. The old bear sat in his house and looked out of the"};
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    const auto u = static_cast<std::size_t>(i);
+    GenerateRequest request = prompt(beginnings[u % beginnings.size()], 6 + (i * 7) % 40);
+    if (i % 3 == 1) *request.prompt += beginnings[(u / 4) % beginnings.size()];
+    SamplingParams& sampling = request.sampling;
+    if (i % 4 != 0) {
+      sampling.temperature = 0.5 + 0.1 * (i % 8);
+      sampling.seed = static_cast<std::uint64_t>(i) * 77 + 5;
+    }
+    if (i % 5 == 2) sampling.top_k = 20;
+    if (i % 5 == 3) sampling.top_p = 0.8;
+    if (i % 7 == 4) sampling.repetition_penalty = 1.2;
+    if (i % 6 == 5) sampling.n = 3;
+    if (i % 8 == 6) sampling.ignore_eos = false;
+    if (i % 9 == 7) sampling.stop = {"the"};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+/// Token ids and finish reasons of every sequence, as text to compare.
+std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateRequest>& requests, bool one_by_one = false) {
+  std::vector<Result<RequestResult>> results;
+  if (one_by_one) {
+    for (const GenerateRequest& request : requests) results.push_back(engine.generate(request));
+  } else {
+    results = engine.generate(requests);
+  }
+  std::vector<std::string> all;
+  for (const auto& result : results) {
+    if (!result) {
+      all.push_back("error: " + result.error().message);
+      continue;
+    }
+    std::string line;
+    for (const SequenceResult& output : result->outputs) {
+      for (const TokenId id : output.token_ids) line += std::to_string(id) + " ";
+      line += std::string(to_string(output.finish_reason)) + "|" + output.text + "|";
+    }
+    all.push_back(std::move(line));
+  }
+  return all;
+}
+
+TEST(Engine, GivesTheExpectedGreedyTokensTextAndLogprobs) {
+  PAGODA_NEEDS_SHARED_DATA();
+  const auto engine = engine_with(test::shared_path("models/stories260k"));
+  ASSERT_TRUE(engine);
+  const json golden = json::parse(std::ifstream(test::shared_path("goldens/stories260k_greedy.json")));
+  std::vector<GenerateRequest> requests;
+  for (const json& g : golden) {
+    requests.push_back(prompt(g["prompt"], static_cast<std::int64_t>(g["token_ids"].size())));
+    requests.back().sampling.logprobs = 2;
+  }
+  const auto results = engine->generate(requests);
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    ASSERT_TRUE(results[i]) << results[i].error().message;
+    const SequenceResult& output = results[i]->outputs.at(0);
+    EXPECT_EQ(output.token_ids, golden[i]["token_ids"].get<TokenIds>());
+    EXPECT_EQ(output.text, golden[i]["text"].get<std::string>());
+    double sum = 0;
+    for (std::size_t k = 0; k < output.logprobs->size(); ++k) {
+      const LogprobEntry& entry = (*output.logprobs)[k];
+      EXPECT_NEAR(entry.logprob, golden[i]["logprobs"][k].get<double>(), 2e-3);
+      EXPECT_EQ(entry.rank, 1);
+      ASSERT_EQ(entry.top.size(), 2U);
+      EXPECT_EQ(entry.top[0].token_id, entry.token_id);
+      sum += static_cast<double>(entry.logprob);
+    }
+    EXPECT_NEAR(output.cumulative_logprob.value(), sum, 1e-6);
+  }
+}
+
+TEST(Engine, GivesTheSameTokensUnderEverySchedule) {
+  const auto requests = varied_requests(32);
+  const auto plain = engine_with(test::demo_model(), [](EngineConfig& c) {
+    c.pipeline_depth = 1;
+    c.threads = 1;
+    c.enable_prefix_caching = false;
+  });
+  ASSERT_TRUE(plain);
+  const auto expected = run_all(*plain, requests, true);  // each alone
+  for (const std::string& line : expected) EXPECT_EQ(line.find("error"), std::string::npos) << line;
+
+  const auto same = [&](const char* what, const std::function<void(EngineConfig&)>& change, bool must_preempt = false) {
+    SCOPED_TRACE(what);
+    const auto engine = engine_with(test::demo_model(), change);
+    ASSERT_TRUE(engine);
+    const auto got = run_all(*engine, requests);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i], expected[i]) << "request " << i;
+    const EngineStats stats = engine->stats();
+    EXPECT_EQ(stats.preemptions_recompute_total + stats.preemptions_swap_total > 0, must_preempt);
+  };
+  same("together, depth 1", [](EngineConfig& c) { c.pipeline_depth = 1; });
+  same("together, depth 2", [](EngineConfig&) {});
+  same("one thread", [](EngineConfig& c) { c.threads = 1; });
+  same("blocks of 1", [](EngineConfig& c) { c.block_size = 1; });
+  same("blocks of 32", [](EngineConfig& c) { c.block_size = 32; });
+  same("no prefix cache", [](EngineConfig& c) { c.enable_prefix_caching = false; });
+  same("small steps", [](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = 8; });
+  same("whole prompts", [](EngineConfig& c) {
+    c.enable_chunked_prefill = false;
+    c.max_num_batched_tokens = 1024;
+  });
+  same("preempted by recompute", [](EngineConfig& c) {
+    c.num_device_blocks = 64;
+    c.block_size = 4;
+    c.preemption_mode = PreemptionPolicy::recompute;
+  }, true);
+  same("preempted by swap", [](EngineConfig& c) {
+    c.num_device_blocks = 64;
+    c.block_size = 4;
+    c.num_host_blocks = 500;
+    c.preemption_mode = PreemptionPolicy::swap;
+  }, true);
+}
+
+TEST(Engine, StreamsDeltasThatAddUpToTheResult) {
+  const auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  GenerateRequest request = prompt("The little fox", 40);
+  request.sampling.n = 2;
+  request.sampling.temperature = 0.9;
+  request.sampling.seed = 3;
+  std::promise<RequestResult> done;
+  std::map<std::int32_t, std::string> text;
+  std::map<std::int32_t, TokenIds> ids;
+  const auto ticket = engine->submit(request, [&](const RequestOutput& output) {
+    for (const SequenceDelta& delta : output.deltas) {
+      text[delta.index] += delta.text;
+      ids[delta.index].insert(ids[delta.index].end(), delta.token_ids.begin(), delta.token_ids.end());
+    }
+    if (output.done) done.set_value(*output.done);
+  });
+  ASSERT_TRUE(ticket) << ticket.error().message;
+  const RequestResult result = done.get_future().get();
+  ASSERT_EQ(result.outputs.size(), 2U);
+  for (const SequenceResult& output : result.outputs) {
+    EXPECT_EQ(text[output.index], output.text);
+    EXPECT_EQ(ids[output.index], output.token_ids);
+    EXPECT_EQ(output.token_ids.size(), 40U);
+  }
+  EXPECT_NE(result.outputs[0].token_ids, result.outputs[1].token_ids);
+  EXPECT_EQ(result.usage.completion_tokens, 80);
+}
+
+TEST(Engine, CancelEndsARequestWithAbortAndFreesItsMemory) {
+  const auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  std::promise<RequestResult> done;
+  std::promise<void> first;
+  std::atomic<bool> seen = false;
+  const auto ticket = engine->submit(prompt("Once upon a time", 900), [&](const RequestOutput& output) {
+    if (!seen.exchange(true)) first.set_value();
+    if (output.done) done.set_value(*output.done);
+  });
+  ASSERT_TRUE(ticket);
+  first.get_future().wait();
+  EXPECT_TRUE(engine->cancel(*ticket));
+  EXPECT_EQ(done.get_future().get().outputs.at(0).finish_reason, FinishReason::abort);
+  EXPECT_FALSE(engine->cancel(*ticket));
+  for (int i = 0; i < 200; ++i) {
+    const EngineStats stats = engine->stats();
+    if (stats.requests_running == 0 && stats.device_blocks_free + stats.device_blocks_cached == stats.device_blocks_total) {
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "the cancelled request still holds memory";
+}
+
+TEST(Engine, GenerationThatOutgrowsTheCacheAloneEndsWithLength) {
+  for (const int depth : {1, 2}) {
+    const auto engine = engine_with(test::demo_model(), [&](EngineConfig& c) {
+      c.pipeline_depth = depth;
+      c.num_device_blocks = 4;
+      c.block_size = 16;
+    });
+    ASSERT_TRUE(engine);
+    const auto result = engine->generate(prompt("Once upon a time", 500));
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result->outputs.at(0).finish_reason, FinishReason::length);
+    EXPECT_EQ(result->usage.prompt_tokens + result->usage.completion_tokens, 4 * 16 + 1) << "depth " << depth;
+    const auto too_long = engine->generate(prompt(std::string(4000, 'z'), 5));
+    ASSERT_FALSE(too_long);
+    EXPECT_EQ(too_long.error().code, ErrorCode::context_too_long);
+  }
+}
+
+TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
+  const auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  const auto refused = [&](const char* param, const std::function<void(GenerateRequest&)>& change) {
+    GenerateRequest request = prompt("a", 4);
+    change(request);
+    const auto result = engine->generate(request);
+    ASSERT_FALSE(result) << param;
+    EXPECT_EQ(result.error().code, ErrorCode::invalid_request);
+    EXPECT_EQ(result.error().param, param);
+  };
+  refused("use_beam_search", [](GenerateRequest& r) { r.sampling.use_beam_search = true; });
+  refused("best_of", [](GenerateRequest& r) { r.sampling.best_of = 3; r.sampling.temperature = 1; });
+  refused("prompt_logprobs", [](GenerateRequest& r) { r.sampling.prompt_logprobs = 1; });
+  refused("prompt", [](GenerateRequest& r) { r.prompt.reset(); });
+  refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt_token_ids = {{1}}; });
+  refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt.reset(); r.prompt_token_ids.emplace(); });
+  refused("n", [](GenerateRequest& r) { r.sampling.n = 65; });
+  refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
+}
+
+TEST(Engine, ReportsAFolderThatIsNoModel) {
+  EngineConfig config;
+  config.model = "no/such/folder";
+  const auto engine = Engine::create(config);
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("no/such/folder"), std::string::npos) << engine.error().message;
+}
+
+TEST(Engine, EndsWithLiveRequestsByTellingEachOne) {
+  auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  std::atomic<int> terminal = 0;
+  for (int i = 0; i < 8; ++i) {
+    const auto ticket = engine->submit(prompt("Once upon a time", 900), [&](const RequestOutput& output) {
+      if (output.done || output.error) ++terminal;
+    });
+    ASSERT_TRUE(ticket);
+  }
+  engine.reset();
+  EXPECT_EQ(terminal, 8);
+}
+
+}  // namespace
+}  // namespace pagoda
