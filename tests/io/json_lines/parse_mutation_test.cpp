@@ -63,7 +63,8 @@ TEST(ParseMutation, mutated_lines_are_read_or_refused_and_never_crash) {
     append_error(line, message.error().id, message.error().error);
     EXPECT_TRUE(nlohmann::json::accept(line)) << line;
     EXPECT_EQ(line.find('\n'), line.size() - 1);
-    if (!nlohmann::json::accept(text)) EXPECT_FALSE(message.error().id.has_value()) << text;
+    if (nlohmann::json::accept(text)) continue;
+    EXPECT_FALSE(message.error().id.has_value()) << text;
   }
   EXPECT_GT(refused, 1000);
   EXPECT_GT(read, 100);

@@ -287,7 +287,7 @@ TEST(Events, done_carries_every_output_usage_and_timing) {
   result.outputs.push_back({0, "x", {1, 2}, FinishReason::stop, std::string("x"), -1.5, std::nullopt});
   result.outputs.push_back({1, "", {}, FinishReason::abort, {}, 0, std::vector<LogprobEntry>{entry(3, -1)}});
   result.outputs.push_back({2, "", {2}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
-  result.prompt_logprobs.emplace({std::nullopt, entry(4, -3)});
+  result.prompt_logprobs = std::vector<std::optional<LogprobEntry>>{std::nullopt, entry(4, -3)};
   result.usage = {5, 2, 4};
   result.timing = {0.5, 1.25, 10};
   std::string line;

@@ -190,7 +190,9 @@ TEST_F(ServerTest, a_drain_delivers_the_last_events_and_then_ends_the_connection
   int ended = 0;
   for (auto event = c.receive(); !event.is_null(); event = c.receive()) {
     if (event["event"] == "done") ++ended;
-    if (event["event"] == "error") EXPECT_EQ(event["error"]["code"], "shutting_down");
+    if (event["event"] == "error") {
+      EXPECT_EQ(event["error"]["code"], "shutting_down");
+    }
   }
   EXPECT_EQ(ended, 3);
   EXPECT_TRUE(idle.at_end());

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Tests of the pagoda command: exit codes, messages, outputs. Standard library only.
+
+usage: command_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PAGODA, MODEL = sys.argv[1:3]
+
+
+def run(*args, stdin="", timeout=120):
+    """(exit code, stdout, stderr) of one call of the command."""
+    done = subprocess.run([PAGODA, *args], input=stdin, capture_output=True, text=True, timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Usage(unittest.TestCase):
+    def assert_bad_usage(self, name, *args):
+        code, out, err = run(*args)
+        self.assertEqual(code, 2, err)
+        self.assertEqual(out, "")
+        self.assertIn(name, err)
+        return err
+
+    def test_help_and_version_succeed(self):
+        for args in (["--help"], ["serve", "--help"], ["bench", "throughput", "--help"], ["--version"]):
+            code, out, _ = run(*args)
+            self.assertEqual(code, 0, args)
+            self.assertTrue(out)
+
+    def test_no_subcommand_is_bad_usage(self):
+        self.assert_bad_usage("subcommand")
+
+    def test_a_wrong_flag_is_named_in_one_line(self):
+        for command in ("serve", "generate", "tokenize", "inspect"):
+            err = self.assert_bad_usage("--no-such-flag", command, "--no-such-flag")
+            self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_wrong_value_is_named(self):
+        self.assert_bad_usage("--block-size", "serve", "--model", MODEL, "--block-size", "abc")
+        self.assert_bad_usage("--preemption-mode", "serve", "--model", MODEL, "--preemption-mode", "never")
+        self.assert_bad_usage("pipeline_depth", "serve", "--model", MODEL, "--pipeline-depth", "3")
+        self.assert_bad_usage("listen", "serve", "--model", MODEL, "--listen", "nowhere")
+        self.assert_bad_usage("log_level", "serve", "--model", MODEL, "--log-level", "loud")
+        self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
+
+    def test_every_problem_is_told(self):
+        err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
+        for name in ("model", "block_size", "pipeline_depth"):
+            self.assertIn(name, err)
+
+    def test_generate_wants_one_source_of_prompts(self):
+        self.assert_bad_usage("--prompt", "generate", "--model", MODEL)
+        self.assert_bad_usage("--prompt", "generate", "--model", MODEL, "--prompt", "a", "--prompts", "-")
+
+    def test_a_model_that_is_not_there_is_a_failure(self):
+        for args in (["serve"], ["generate", "--prompt", "a"], ["inspect"], ["tokenize"]):
+            code, _, err = run(*args, "--model", "/no/such/folder")
+            self.assertEqual(code, 1, args)
+            self.assertIn("/no/such/folder", err)
+            self.assertEqual(err.count("\n"), 1, err)
+
+
+class ConfigFile(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, content):
+        path = os.path.join(self.folder.name, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def test_an_unknown_key_is_bad_usage_that_names_it(self):
+        code, _, err = run("serve", "--config", self.write({"model": MODEL, "blok_size": 4}))
+        self.assertEqual(code, 2)
+        self.assertIn("blok_size", err)
+
+    def test_a_wrong_type_is_bad_usage_that_names_the_key(self):
+        code, _, err = run("generate", "--prompt", "a", "--config", self.write({"model": MODEL, "block_size": "4"}))
+        self.assertEqual(code, 2)
+        self.assertIn("block_size", err)
+
+    def test_a_file_that_is_not_json_is_bad_usage(self):
+        code, _, err = run("inspect", "--config", self.write("{"))
+        self.assertEqual(code, 2)
+        self.assertIn("config.json", err)
+
+    def test_its_keys_count_and_a_flag_wins(self):
+        path = self.write({"model": MODEL, "block_size": 4, "num_device_blocks": 40, "listen": "127.0.0.1:0"})
+        code, out, err = run("inspect", "--json", "--config", path)
+        self.assertEqual(code, 0, err)
+        memory = json.loads(out)["memory"]
+        self.assertEqual((memory["block_size"], memory["num_device_blocks"]), (4, 40))
+        code, out, err = run("inspect", "--json", "--config", path, "--block-size", "8")
+        self.assertEqual(json.loads(out)["memory"]["block_size"], 8, err)
+
+
+class Generate(unittest.TestCase):
+    def generate(self, *args, stdin=""):
+        return run("generate", "--model", MODEL, "--temperature", "0", "--threads", "1", *args, stdin=stdin)
+
+    def test_json_is_one_done_object_a_line_in_input_order(self):
+        prompts = "".join(f"Once {i}\n" for i in range(40))
+        code, out, err = self.generate("--prompts", "-", "--output", "json", "--max-tokens", "5", stdin=prompts)
+        self.assertEqual(code, 0, err)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([line["id"] for line in lines], [str(i + 1) for i in range(40)])
+        for line in lines:
+            self.assertEqual(line["event"], "done")
+            self.assertLessEqual(len(line["outputs"][0]["token_ids"]), 5)
+
+    def test_a_line_with_a_brace_is_a_generate_object_and_blank_lines_are_skipped(self):
+        prompts = 'Once\n\n{"id": "mine", "prompt": "The", "max_tokens": 2, "ignore_eos": true}\n'
+        code, out, err = self.generate("--prompts", "-", "--output", "json", stdin=prompts)
+        self.assertEqual(code, 0, err)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([line["id"] for line in lines], ["1", "mine"])
+        self.assertEqual(lines[1]["usage"]["completion_tokens"], 2)
+
+    def test_a_bad_line_gets_its_error_and_the_others_their_outputs(self):
+        prompts = '{"prompt": "a", "temprature": 1}\nOnce\n{nope\n{"id": "t", "prompt": "a", "temperature": -1}\n'
+        code, out, err = self.generate("--prompts", "-", "--output", "json", stdin=prompts)
+        self.assertEqual(code, 1)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([line["event"] for line in lines], ["error", "done", "error", "error"])
+        self.assertEqual(lines[0]["error"]["param"], "temprature")
+        self.assertEqual(lines[3]["id"], "t")
+        self.assertEqual(lines[3]["error"]["param"], "temperature")
+
+    def test_a_wrong_sampling_flag_fails_with_its_name(self):
+        code, _, err = self.generate("--prompt", "a", "--top-p", "2")
+        self.assertEqual(code, 1)
+        self.assertIn("top_p", err)
+
+    def test_text_is_the_output_alone(self):
+        code, out, err = self.generate("--prompt", "Once upon a time", "--max-tokens", "8", "--ignore-eos")
+        self.assertEqual((code, err), (0, ""))
+        _, as_json, _ = self.generate("--prompt", "Once upon a time", "--max-tokens", "8", "--ignore-eos", "--output",
+                                      "json")
+        self.assertEqual(out, json.loads(as_json)["outputs"][0]["text"] + "\n")
+
+    def test_a_prompts_file_that_is_not_there_is_a_failure(self):
+        code, _, err = self.generate("--prompts", "/no/such/prompts")
+        self.assertEqual(code, 1)
+        self.assertIn("/no/such/prompts", err)
+
+
+class Others(unittest.TestCase):
+    def test_tokenize_prints_the_ids_of_all_of_standard_input(self):
+        code, out, err = run("tokenize", "--model", MODEL, stdin="Once upon\na time\n")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(out.count("\n"), 1)
+        self.assertTrue(all(isinstance(token, int) for token in json.loads(out)))
+
+    def test_inspect_tells_facts_and_a_plan(self):
+        code, out, err = run("inspect", MODEL, "--json")
+        self.assertEqual(code, 0, err)
+        facts = json.loads(out)
+        self.assertGreater(facts["model"]["num_parameters"], 0)
+        self.assertGreater(facts["memory"]["kv_bytes_per_token"], 0)
+        self.assertGreater(facts["memory"]["num_device_blocks"], 0)
+        self.assertEqual(run("inspect", MODEL)[0], 0)
+
+    def test_inspect_lists_architectures(self):
+        code, out, _ = run("inspect", "--architectures")
+        self.assertEqual(code, 0)
+        self.assertIn("LlamaForCausalLM", out.split())
+
+    def test_bench_reports_rates_and_latencies(self):
+        code, out, err = run("bench", "throughput", "--model", MODEL, "--json", "--num-prompts", "6", "--input-len", "8",
+                             "--output-len", "4", "--concurrency", "3")
+        self.assertEqual(code, 0, err)
+        result = json.loads(out)
+        self.assertEqual(result["generation_tokens"], 24)
+        self.assertEqual(result["prompt_tokens"], 48)
+        self.assertGreaterEqual(result["steps"], 8)
+        self.assertGreater(result["ttft_ms"]["p50"], 0)
+        self.assertGreater(result["itl_ms"]["p99"], 0)
+        code, out, err = run("bench", "latency", "--model", MODEL, "--json", "--batch-size", "2", "--input-len", "8",
+                             "--output-len", "4", "--num-iters", "2")
+        self.assertEqual(code, 0, err)
+        self.assertGreater(json.loads(out)["latency_ms"]["mean"], 0)
+
+
+class Serve(unittest.TestCase):
+    def start(self, *args):
+        server = subprocess.Popen([PAGODA, "serve", "--model", MODEL, "--listen", "127.0.0.1:0", "--threads", "1", *args],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close(), server.stderr.close()))
+        line = server.stdout.readline()
+        found = re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", line)
+        self.assertTrue(found, line)
+        return server, int(found.group(1))
+
+    def connect(self, port):
+        connection = socket.create_connection(("127.0.0.1", port), 30)
+        self.addCleanup(connection.close)
+        stream = connection.makefile("rw", encoding="utf-8")
+        self.addCleanup(stream.close)
+        return stream
+
+    def ask(self, stream, message):
+        stream.write(json.dumps(message) + "\n")
+        stream.flush()
+        return json.loads(stream.readline())
+
+    def test_a_taken_port_is_a_failure(self):
+        _, port = self.start()
+        code, out, err = run("serve", "--model", MODEL, "--listen", f"127.0.0.1:{port}")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(str(port), err)
+
+    def test_sigterm_lets_live_requests_finish(self):
+        server, port = self.start()
+        stream = self.connect(port)
+        first = self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "temperature": 0})
+        self.assertEqual(first["event"], "delta")
+        server.send_signal(signal.SIGTERM)
+        events = [json.loads(line) for line in stream]
+        self.assertEqual(events[-1]["event"], "done")
+        self.assertEqual(events[-1]["outputs"][0]["finish_reason"], "length")
+        self.assertEqual(server.wait(30), 0)
+
+    def test_sigterm_aborts_live_requests_after_the_drain_timeout(self):
+        server, port = self.start("--drain-timeout", "0")
+        stream = self.connect(port)
+        self.assertEqual(self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 200, "ignore_eos": True,
+                                           "min_tokens": 200})["event"], "delta")
+        server.send_signal(signal.SIGINT)
+        events = [json.loads(line) for line in stream]
+        self.assertIn(events[-1]["event"], ("done", "error"))
+        self.assertEqual(server.wait(30), 0)
+
+    def test_an_idle_server_uses_no_cpu(self):
+        server, port = self.start()
+        self.assertEqual(self.ask(self.connect(port), {"op": "ping"})["event"], "pong")
+
+        def ticks():
+            with open(f"/proc/{server.pid}/stat", encoding="utf-8") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        before = ticks()
+        try:
+            server.wait(2)
+        except subprocess.TimeoutExpired:
+            pass
+        self.assertLessEqual(ticks() - before, 2)
+
+    def test_keys_are_read_from_a_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+            keys.write("# keys\nopen sesame\n")
+            keys.flush()
+            _, port = self.start("--api-key-file", keys.name)
+            stream = self.connect(port)
+            self.assertEqual(self.ask(stream, {"op": "ping"})["error"]["code"], "unauthorized")
+            self.assertEqual(self.ask(stream, {"op": "auth", "key": "open sesame"})["event"], "ok")
+            self.assertEqual(self.ask(stream, {"op": "ping"})["event"], "pong")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
