@@ -23,8 +23,9 @@ struct SimulationConfig {
   std::int32_t most_prompt_tokens = 40;
   std::int32_t most_new_tokens = 24;
   double abort_chance = 0.02;  ///< per delivered message
+  double beam_chance = 0.2;    ///< per request
   double eos_chance = 0.03;    ///< per sampled token
-  std::int32_t most_samples = 3;  ///< n
+  std::int32_t most_samples = 3;  ///< n and best_of
 };
 
 /// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that keeps
@@ -38,6 +39,7 @@ class Simulation {
   std::optional<std::string> run();
 
   std::int64_t preemptions() const;
+  std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
 
  private:
@@ -52,12 +54,17 @@ class Simulation {
     SharedSpec spec;
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
+    TokenIds prompt_logprobs;  ///< the tokens that were reported on
     bool ended = false;
     bool aborted = false;
   };
 
   TokenId next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const;
+  std::vector<std::pair<TokenId, float>> beam_candidates_after(const RequestSpec& spec, const TokenIds& tokens) const;
   TokenIds right_answer(const RequestSpec& spec, std::int32_t index) const;
+  std::vector<TokenIds> right_beams(const RequestSpec& spec) const;
+  /// What is wrong with the outputs of an ended request.
+  std::optional<std::string> judge(const Told& told) const;
   void arrive();
   bool deliver_one();
   void after_scheduler_event();
@@ -81,6 +88,7 @@ class Simulation {
   std::map<StepId, CachePlan> cache_plans_;
   std::unordered_map<RowId, Row> rows_;
   std::map<RequestId, Told> told_;
+  std::int64_t beams_completed_ = 0;
   std::optional<std::string> error_;
 };
 

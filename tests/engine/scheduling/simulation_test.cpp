@@ -35,15 +35,18 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   constexpr std::uint64_t kSeeds = 3000;
   std::int64_t preemptions = 0;
   std::int64_t prefix_hits = 0;
+  std::int64_t beams = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_config(seed), seed);
     const auto error = simulation.run();
     ASSERT_FALSE(error) << "seed " << seed << ": " << *error;
     preemptions += simulation.preemptions();
     prefix_hits += simulation.prefix_hits();
+    beams += simulation.beams_completed();
   }
   EXPECT_GT(preemptions, 1000) << "the seeds must press memory";
   EXPECT_GT(prefix_hits, 1000) << "the seeds must share prefixes";
+  EXPECT_GT(beams, 1000) << "the seeds must search beams";
 }
 
 }  // namespace
