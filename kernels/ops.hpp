@@ -32,6 +32,7 @@ struct EmbeddingParams {
   std::int64_t num_tokens = 0;
   WeightMatrix table;    ///< [vocab, hidden]
   float* out = nullptr;  ///< [num_tokens, hidden]
+  bool accumulate = false;  ///< out += instead of out =
 };
 
 /// out = x / sqrt(mean(x^2) + eps) * weight   (RMSNorm, Zhang & Sennrich 2019). With `residual`: first
@@ -41,6 +42,21 @@ struct RmsNormParams {
   float* residual = nullptr; ///< [num_tokens, hidden] or null; updated in place
   const void* weight = nullptr;  ///< [hidden]
   DType weight_dtype = DType::f32;
+  float eps = 1e-5F;
+  float* out = nullptr;  ///< [num_tokens, hidden]
+  std::int64_t num_tokens = 0;
+  std::int64_t hidden = 0;
+};
+
+/// out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias   (LayerNorm, Ba et al. 2016). With `residual`: first
+/// residual += x, then the norm of residual. x or residual may be out.
+struct LayerNormParams {
+  const float* x = nullptr;      ///< [num_tokens, hidden]
+  float* residual = nullptr;     ///< [num_tokens, hidden] or null; updated in place
+  const void* weight = nullptr;  ///< [hidden] or null: 1
+  const void* bias = nullptr;    ///< [hidden] or null: 0
+  DType weight_dtype = DType::f32;
+  DType bias_dtype = DType::f32;
   float eps = 1e-5F;
   float* out = nullptr;  ///< [num_tokens, hidden]
   std::int64_t num_tokens = 0;
@@ -170,6 +186,7 @@ class Ops {
   virtual ~Ops() = default;
   virtual Status embedding(Stream& stream, const EmbeddingParams& params) const = 0;
   virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
+  virtual Status layer_norm(Stream& stream, const LayerNormParams& params) const = 0;
   virtual Status linear(Stream& stream, const LinearParams& params) const = 0;
   virtual Status rotary(Stream& stream, const RotaryParams& params) const = 0;
   virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;

@@ -85,6 +85,14 @@ Status check(const RmsNormParams& p) {
   return checker.status();
 }
 
+Status check(const LayerNormParams& p) {
+  Checker checker("layer_norm");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.hidden >= 1, "hidden must be at least 1", p.hidden);
+  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  return checker.status();
+}
+
 Status check(const LinearParams& p) {
   constexpr std::size_t kMostParts = 4;
   Checker checker("linear");

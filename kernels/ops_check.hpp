@@ -11,6 +11,7 @@ namespace pagoda::kernels {
 
 Status check(const EmbeddingParams& p);
 Status check(const RmsNormParams& p);
+Status check(const LayerNormParams& p);
 Status check(const LinearParams& p);
 Status check(const RotaryParams& p);
 Status check(const StoreKvParams& p);

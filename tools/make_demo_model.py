@@ -4,7 +4,8 @@
 
 The training text comes from demo_corpus.py (a grammar and a seed). The result is a Hugging Face folder in bfloat16 of
 about 3 MB. The best weights so far (by loss on held-out stories) are kept in --work/best.pt, so that --export-only can
-write the folder at any time, also while a training runs.
+write the folder at any time, also while a training runs. With the folder comes --golden: the greedy tokens and log
+probabilities of a few prompts as transformers computes them (float32 arithmetic on the bfloat16 weights).
 """
 
 import argparse
@@ -33,6 +34,14 @@ SPLIT_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1
                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
 SAMPLE_PROMPTS = ["Once upon a time", "One day, a brave rabbit named Momo",
                   "Tell me a story about a little fox named Pip.\n\n"]
+GOLDEN_PROMPTS = [
+    "Once upon a time", "One day, a brave rabbit named Momo", "Tell me a story about a little fox named Pip.\n\n", "Lily",
+    "There was once a kind bear called Bruno, who", "It was a cold and bright morning.", "In a house near the river lived",
+    "Suddenly, the sky became dark.", '"Where is my red ball?" asked', "The old owl said", "Tom and Mia went to the park.",
+    "Write a story about Ruby.\n\n", "Then they came to a river without a bridge.", "One night, Ben could not sleep.",
+    "Long ago", "The end"]
+GOLDEN_TOKENS = 64
+GOLDEN_SMALLEST_GAP = 0.004
 
 
 def train_tokenizer(stories: list) -> Tokenizer:
@@ -194,6 +203,34 @@ def generate(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str, tempera
     return text if out[0, -1] == EOS_ID else text + " [...]"
 
 
+@torch.no_grad()
+def greedy_golden(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str) -> dict:
+    """64 tokens by argmax, the end token included. min_top2_gap is the least gap between the two best log
+    probabilities; the first token of a prompt has no log probability."""
+    prompt_ids = tokenizer.encode(prompt).ids
+    ids, gap = list(prompt_ids), math.inf
+    for _ in range(GOLDEN_TOKENS):
+        best = torch.topk(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1], 2)
+        gap = min(gap, (best.values[0] - best.values[1]).item())
+        ids.append(best.indices[0].item())
+    table = torch.log_softmax(model(input_ids=torch.tensor([ids]), use_cache=False).logits[0], -1)
+    logprobs = [round(table[i - 1, ids[i]].item(), 6) for i in range(1, len(ids))]
+    generated = ids[len(prompt_ids):]
+    return {"prompt": prompt, "prompt_token_ids": prompt_ids,
+            "text": tokenizer.decode(generated, skip_special_tokens=True), "token_ids": generated,
+            "logprobs": logprobs[len(prompt_ids) - 1:], "prompt_logprobs": [None] + logprobs[:len(prompt_ids) - 1],
+            "min_top2_gap": round(gap, 6)}
+
+
+def write_golden(path: Path, model: LlamaForCausalLM, tokenizer: Tokenizer) -> None:
+    """One line per prompt; only prompts without a close call, which other rounding could turn."""
+    goldens = [greedy_golden(model, tokenizer, prompt) for prompt in GOLDEN_PROMPTS]
+    lines = [json.dumps(golden) for golden in goldens if golden["min_top2_gap"] >= GOLDEN_SMALLEST_GAP]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    print(f"{path}: {len(lines)} prompts")
+
+
 def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held_out: list) -> None:
     checkpoint = torch.load(args.work / "best.pt", weights_only=True)
     config = model_config(args)
@@ -223,6 +260,7 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
     (args.out / "README.md").write_text(card)
     for path in args.out.iterdir():
         path.chmod(0o644)
+    write_golden(args.golden, model, tokenizer)
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {size / 1e6:.2f} MB, held-out loss {facts['held_out_loss_bf16']:.4f} after {facts['steps']} steps")
 
@@ -285,6 +323,8 @@ def run_arguments(args: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("examples/models/pagoda-stories"), help="folder to write")
+    parser.add_argument("--golden", type=Path, default=Path("tests/data/models/pagoda-stories/greedy.json"),
+                        help="file for the greedy tokens of a few prompts")
     parser.add_argument("--work", type=Path, default=Path("build/demo-model"), help="folder for checkpoints")
     parser.add_argument("--minutes", type=float, default=30, help="training time on the wall clock (default 30)")
     parser.add_argument("--max-steps", type=int, default=1_000_000, help="stop after so many steps")

@@ -56,10 +56,10 @@ Attention::Heads Attention::project(ForwardPass& pass, const float* hidden, floa
   return heads;
 }
 
-void Attention::operator()(ForwardPass& pass, const Activations& activations, float* hidden) const {
+void Attention::operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const {
   const auto& batch = pass.batch();
   const auto cache = cache_of_layer(pass.cache());
-  const auto heads = project(pass, hidden, activations.qkv);
+  const auto heads = project(pass, in, activations.qkv);
   if (shape_.cos_sin != nullptr) {
     pass.run(&Ops::rotary, {.positions = batch.positions,
                             .num_tokens = pass.num_tokens(),
@@ -93,7 +93,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, fl
                                    .alibi_slopes = shape_.alibi_slopes,
                                    .window = shape_.window,
                                    .out = activations.attention});
-  output_(pass, activations.attention, pass.num_tokens(), hidden);
+  output_(pass, activations.attention, pass.num_tokens(), out);
 }
 
 }  // namespace pagoda::layers

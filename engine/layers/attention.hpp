@@ -47,8 +47,8 @@ class Attention {
  public:
   Attention(const AttentionShape& shape, QkvProjection qkv, Linear output);
 
-  /// hidden: [num_tokens, hidden_size], in place.
-  void operator()(ForwardPass& pass, const Activations& activations, float* hidden) const;
+  /// in, out: [num_tokens, hidden_size]; out may be in.
+  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
 
  private:
   /// Where the batch's queries, keys and values lie, and the floats from one token's to the next.

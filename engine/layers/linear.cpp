@@ -18,8 +18,10 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
   }
 }
 
-Linear::Linear(const kernels::WeightMatrix& weight)
-    : weights_{weight}, in_features_(weight.columns), out_features_(weight.rows) {}
+Linear::Linear(const kernels::WeightMatrix& weight, const WeightVector& bias)
+    : weights_{weight}, bias_dtype_(bias.dtype), in_features_(weight.columns), out_features_(weight.rows) {
+  if (bias.data != nullptr) biases_.push_back(bias.data);
+}
 
 void Linear::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
   pass.run(&kernels::Ops::linear, {.x = x,

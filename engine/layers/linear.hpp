@@ -26,8 +26,8 @@ class Linear {
   Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias);
   Linear(const WeightLoader& loader, const Projection& projection, std::int64_t in_features, bool bias)
       : Linear(loader, {&projection, 1}, in_features, bias) {}
-  /// Of a weight that was taken already (a head tied to the embedding).
-  explicit Linear(const kernels::WeightMatrix& weight);
+  /// Of a weight that was taken already (a head tied to the embedding), and a bias or null.
+  explicit Linear(const kernels::WeightMatrix& weight, const WeightVector& bias = {});
 
   std::int64_t in_features() const { return in_features_; }
   /// Sum of the projections' outputs: the width of a row of y.

@@ -16,15 +16,29 @@ std::optional<kernels::Activation> activation_of(std::string_view name) {
 GatedMlp::GatedMlp(Linear gate_up, kernels::Activation activation, Linear down)
     : gate_up_(std::move(gate_up)), activation_(activation), down_(std::move(down)) {}
 
-void GatedMlp::operator()(ForwardPass& pass, const Activations& activations, float* hidden) const {
-  gate_up_(pass, hidden, pass.num_tokens(), activations.gate_up);
+void GatedMlp::operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const {
+  gate_up_(pass, in, pass.num_tokens(), activations.gate_up);
   pass.run(&kernels::Ops::activation, {.x = activations.gate_up,
                                        .num_tokens = pass.num_tokens(),
                                        .width = gate_up_.out_features() / 2,
                                        .activation = activation_,
                                        .gated = true,
                                        .out = activations.activated});
-  down_(pass, activations.activated, pass.num_tokens(), hidden);
+  down_(pass, activations.activated, pass.num_tokens(), out);
+}
+
+Mlp::Mlp(Linear up, kernels::Activation activation, Linear down)
+    : up_(std::move(up)), activation_(activation), down_(std::move(down)) {}
+
+void Mlp::operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const {
+  up_(pass, in, pass.num_tokens(), activations.gate_up);
+  pass.run(&kernels::Ops::activation, {.x = activations.gate_up,
+                                       .num_tokens = pass.num_tokens(),
+                                       .width = up_.out_features(),
+                                       .activation = activation_,
+                                       .gated = false,
+                                       .out = activations.gate_up});
+  down_(pass, activations.gate_up, pass.num_tokens(), out);
 }
 
 }  // namespace pagoda::layers

@@ -19,11 +19,25 @@ class GatedMlp {
   /// `gate_up` gives the gate and then the values side by side in a row.
   GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
 
-  /// hidden: [num_tokens, hidden_size], in place.
-  void operator()(ForwardPass& pass, const Activations& activations, float* hidden) const;
+  /// in, out: [num_tokens, hidden_size]; out may be in.
+  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
 
  private:
   Linear gate_up_;
+  kernels::Activation activation_;
+  Linear down_;
+};
+
+/// down(act(up(x))): the MLP of GPT-2 and OPT.
+class Mlp {
+ public:
+  Mlp(Linear up, kernels::Activation activation, Linear down);
+
+  /// in, out: [num_tokens, hidden_size]; out may be in.
+  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
+
+ private:
+  Linear up_;
   kernels::Activation activation_;
   Linear down_;
 };

@@ -20,4 +20,29 @@ void RmsNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, s
                                      .hidden = width_});
 }
 
+LayerNorm::LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, bool affine)
+    : width_(width), eps_(static_cast<float>(eps)) {
+  if (!affine) return;
+  weight_ = loader.vector("weight", width);
+  bias_ = loader.vector("bias", width);
+}
+
+void LayerNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+  add_and_norm(pass, x, nullptr, num_rows, y);
+}
+
+void LayerNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows,
+                             float* y) const {
+  pass.run(&kernels::Ops::layer_norm, {.x = x,
+                                       .residual = residual,
+                                       .weight = weight_.data,
+                                       .bias = bias_.data,
+                                       .weight_dtype = weight_.dtype,
+                                       .bias_dtype = bias_.dtype,
+                                       .eps = eps_,
+                                       .out = y,
+                                       .num_tokens = num_rows,
+                                       .hidden = width_});
+}
+
 }  // namespace pagoda::layers

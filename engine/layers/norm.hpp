@@ -26,4 +26,24 @@ class RmsNorm {
   float eps_ = 0.0F;
 };
 
+/// y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
+class LayerNorm {
+ public:
+  LayerNorm() = default;
+  /// Takes `weight` and `bias` [width] of the loader's module; neither when not `affine`.
+  LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, bool affine = true);
+
+  /// x, y: [num_rows, width]; y may be x.
+  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
+
+  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x or residual.
+  void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const;
+
+ private:
+  WeightVector weight_;
+  WeightVector bias_;
+  std::int64_t width_ = 0;
+  float eps_ = 0.0F;
+};
+
 }  // namespace pagoda::layers

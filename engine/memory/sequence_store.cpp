@@ -174,41 +174,46 @@ bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::in
   return device_.pool().num_owners(block) - num_leaving == 1 && !device_.cache().contains(block);
 }
 
-std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
-  const auto leaving = [&](const Growth& row, std::int32_t index) -> std::int32_t& {
-    const auto block = static_cast<std::size_t>(row.sequence->table[index]);
-    return row.sequence->on_host ? leaving_host_[block] : leaving_device_[block];
-  };
-  std::int32_t missing = 0;
-  for (const Growth& row : rows) {
-    const BlockTable& table = row.sequence->table;
-    const std::int32_t end = end_block(*row.need);
-    missing += std::max(0, end - table.size());
-    for (std::int32_t i = first_block(*row.need); i < std::min(end, table.size()); ++i) {
-      if (is_writable(*row.sequence, table[i], leaving(row, i))) continue;
-      ++missing;
-      ++leaving(row, i);
-    }
-  }
-  for (const Growth& row : rows)
-    for (std::int32_t i = first_block(*row.need); i < std::min(end_block(*row.need), row.sequence->table.size()); ++i)
-      leaving(row, i) = 0;
-  return missing;
-}
+void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
+  PAGODA_ASSERT(need.num_computed_tokens <= sequence.num_scheduled_tokens,
+                "a row starts behind the tokens that were planned");
+  PAGODA_ASSERT(need.num_computed_tokens >= sequence.num_computed_tokens,
+                "a row goes back behind tokens that are computed for sure");
+  BlockTable& table = sequence.table;
+  // A fork may start before the end of its parent; then all behind is the parent's. Else it is lookahead slots.
+  const bool goes_back = need.num_computed_tokens < sequence.num_scheduled_tokens;
+  std::int32_t keep = layout_.blocks_for(need.num_computed_tokens);
+  while (!goes_back && keep < table.size() && is_writable(sequence, table[keep], 0)) ++keep;
+  while (table.size() > keep) release_block(sequence, table.pop_back());
+  sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * config_.block_size);
 
-void SequenceStore::drop_invisible(Sequence& sequence) {
   if (config_.sliding_window == 0) return;
   // Counted from what is computed for sure: a fork or the repetition of a failed step may start there.
   const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
-  while (sequence.table.first_owned() < first_visible && sequence.table.num_owned() > 0) {
-    const BlockId block = sequence.table.drop_first();
-    if (sequence.on_host) {
-      release_host(group(sequence.group), block);
-      sequence.table.replace(sequence.table.first_owned() - 1, 0);  // stale entries are ids of the device pool
-    } else {
-      release_device(block, sequence.last_run);
-    }
+  while (table.first_owned() < first_visible && table.num_owned() > 0) {
+    release_block(sequence, table.drop_first());
+    if (sequence.on_host) table.replace(table.first_owned() - 1, 0);  // stale entries are ids of the device pool
   }
+}
+
+std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
+  // Of several owners that write, all but the last need a copy.
+  const auto leaving = [&](const Sequence& sequence, BlockId block) -> std::int32_t& {
+    return (sequence.on_host ? leaving_host_ : leaving_device_)[static_cast<std::size_t>(block)];
+  };
+  std::int32_t missing = 0;
+  for (const auto& [sequence, need] : rows) {
+    missing += std::max(0, end_block(*need) - sequence->table.size());
+    if (need->num_computed_tokens % config_.block_size == 0) continue;
+    const BlockId block = sequence->table[need->num_computed_tokens / config_.block_size];
+    if (is_writable(*sequence, block, leaving(*sequence, block))) continue;
+    ++missing;
+    ++leaving(*sequence, block);
+  }
+  for (const auto& [sequence, need] : rows)
+    if (need->num_computed_tokens % config_.block_size != 0)
+      leaving(*sequence, sequence->table[need->num_computed_tokens / config_.block_size]) = 0;
+  return missing;
 }
 
 void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) {
@@ -223,33 +228,31 @@ void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
                  std::min(config_.block_size, sequence.num_scheduled_tokens - i * config_.block_size));
 }
 
-void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
-  const std::int32_t num_scheduled = need.num_computed_tokens + need.num_new_tokens;
-  const std::int32_t first = first_block(need);
-  const std::int32_t end = end_block(need);
-  const std::int32_t present = std::min(end, sequence.table.size());
-  PAGODA_ASSERT(need.num_computed_tokens <= sequence.num_scheduled_tokens && first >= sequence.table.first_owned(),
-                "a row starts behind the tokens that were planned, or before its sliding window");
-  for (std::int32_t i = first; i < present; ++i) {
-    const BlockId old = sequence.table[i];
-    if (device_.is_writable(old)) continue;
-    const BlockId fresh = device_.allocate();
-    if (i * config_.block_size < need.num_computed_tokens) {
-      const StepId last =
-          stamp(device_.pool().last_touched(old), device_.pool().last_touched(fresh), sequence.last_run);
-      cache_plan_->copies.push_back(BlockMove{old, fresh, last});
-    }
-    sequence.table.replace(i, fresh);
-    if (device_.cache().contains(old)) {
-      copy_sources_.emplace_back(old, sequence.last_run);
-    } else {
-      release_device(old, sequence.last_run);
-    }
+void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {
+  const BlockId old = sequence.table[index];
+  if (device_.is_writable(old)) return;
+  const BlockId fresh = device_.allocate();
+  const StepId last = stamp(device_.pool().last_touched(old), device_.pool().last_touched(fresh), sequence.last_run);
+  cache_plan_->copies.push_back(BlockMove{old, fresh, last});
+  sequence.table.replace(index, fresh);
+  if (device_.cache().contains(old)) {
+    copy_sources_.emplace_back(old, sequence.last_run);
+  } else {
+    release_device(old, sequence.last_run);
   }
+}
+
+void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
+  const std::int32_t first = need.num_computed_tokens / config_.block_size;
+  const std::int32_t end = end_block(need);
+  PAGODA_ASSERT(first >= sequence.table.first_owned(), "a row starts before its sliding window");
+  if (need.num_computed_tokens % config_.block_size != 0) copy_on_write(sequence, first);
+  const std::int32_t num_fetched = std::max(0, end - sequence.table.size());
   while (sequence.table.size() < end) sequence.table.push_back(device_.allocate());
+  const std::int32_t num_scheduled = need.num_computed_tokens + need.num_new_tokens;
   sequence.num_scheduled_tokens = std::max(sequence.num_scheduled_tokens, num_scheduled);
   fill(sequence, first);
-  set_reserved(sequence, std::max(0, sequence.reserved_blocks - (end - present)));
+  set_reserved(sequence, std::max(0, sequence.reserved_blocks - num_fetched));
   sequence.last_run = step_;
 }
 
@@ -264,16 +267,17 @@ void SequenceStore::release_host(Group& group, BlockId block) {
   --group.num_host_blocks;
 }
 
+void SequenceStore::release_block(Sequence& sequence, BlockId block) {
+  if (sequence.on_host) {
+    release_host(group(sequence.group), block);
+  } else {
+    release_device(block, sequence.last_run);
+  }
+}
+
 void SequenceStore::release_table(Sequence& sequence) {
   // From the back, so that the blocks freed last (and used first) are the head of the sequence.
-  while (sequence.table.num_owned() > 0) {
-    const BlockId block = sequence.table.pop_back();
-    if (sequence.on_host) {
-      release_host(group(sequence.group), block);
-    } else {
-      release_device(block, sequence.last_run);
-    }
-  }
+  while (sequence.table.num_owned() > 0) release_block(sequence, sequence.table.pop_back());
   set_reserved(sequence, 0);
 }
 

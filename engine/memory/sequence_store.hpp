@@ -98,19 +98,19 @@ class SequenceStore {
   Sequence& admit(const AdmissionCandidate& candidate, const PrefixHit& hit);
 
   // --- growth in a step
-  /// Logical blocks [first, end) that the row writes or reserves.
-  std::int32_t first_block(const SequenceNeed& need) const { return need.num_computed_tokens / config_.block_size; }
+  /// The table's size that the row needs.
   std::int32_t end_block(const SequenceNeed& need) const {
     return layout_.blocks_for(need.num_computed_tokens + need.num_new_tokens + need.num_lookahead_slots);
   }
-  /// Blocks that have to be fetched so that the group can write what it needs: behind its tables, and in place of
-  /// blocks that it may not write. Exact.
+  /// Gives back what the row has no use for: blocks that have left its sliding window for good, and blocks behind its
+  /// computed tokens that are not its own.
+  void trim(Sequence& sequence, const SequenceNeed& need);
+  /// Blocks that have to be fetched for trimmed rows: behind their tables, and for copies of partly filled blocks that
+  /// they may not write. Exact.
   std::int32_t count_missing(std::span<const Growth> rows);
-  /// Gives back the blocks that have left the sliding window for good: no step that may still be planned sees them.
-  void drop_invisible(Sequence& sequence);
   /// Gives back lookahead slots behind the first `num_blocks` blocks; blocks of planned tokens stay.
   void drop_lookahead(Sequence& sequence, std::int32_t num_blocks);
-  /// Makes everything writable that the sequence needs, by new blocks and copy-on-write, and marks it as run.
+  /// Gives a trimmed row the blocks it needs, with copy-on-write, and marks it as run.
   void grow(Sequence& sequence, const SequenceNeed& need);
   void set_reserved(Sequence& sequence, std::int32_t num_blocks);
 
@@ -126,7 +126,9 @@ class SequenceStore {
   StepId stamp(StepId first, StepId second, StepId third) const;
   void release_device(BlockId block, StepId last_run) { device_.release(block, last_run, step_); }
   void release_host(Group& group, BlockId block);
+  void release_block(Sequence& sequence, BlockId block);
   void release_table(Sequence& sequence);
+  void copy_on_write(Sequence& sequence, std::int32_t index);
   void remove(Sequence& sequence);
   void offer_full_blocks(Sequence& sequence);
   bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;

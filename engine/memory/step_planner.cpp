@@ -76,7 +76,7 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   const RunningCandidate& candidate = request_.running[index];
   collect_rows(candidate.sequences);
   if (num_new_tokens(rows_) > tokens_left_) return RunningOutcome::skipped;
-  for (const Growth& row : rows_) store_.drop_invisible(*row.sequence);
+  for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
   const std::int32_t missing = store_.count_missing(rows_);
   if (missing > store_.device().num_available()) {
     Group& group = store_.group(candidate.group);
@@ -131,7 +131,7 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   Group& group = store_.group(candidate.group);
   collect_rows(candidate.sequences);
   PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
-  for (const Growth& row : rows_) store_.drop_invisible(*row.sequence);
+  for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
   const std::int32_t num_rows = std::max(candidate.num_rows, candidate.sequences.count);
   const std::int32_t num_blocks = group.num_host_blocks + store_.count_missing(rows_);
   if (num_blocks > store_.device().size() || num_rows > request_.row_budget) return AllocStatus::never;

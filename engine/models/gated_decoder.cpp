@@ -88,14 +88,14 @@ class GatedDecoder final : public Model {
     float* hidden = activations_.hidden;
     float* residual = activations_.residual;
 
-    embed_tokens_(pass, residual);
+    embed_tokens_(pass, batch.token_ids, residual);
     layers_.front().input_layernorm(pass, residual, n, hidden);
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const auto& layer = layers_[i];
       if (i > 0) layer.input_layernorm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.self_attn(pass, activations_, hidden);
+      layer.self_attn(pass, activations_, hidden, hidden);
       layer.post_attention_layernorm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.mlp(pass, activations_, hidden);
+      layer.mlp(pass, activations_, hidden, hidden);
     }
     norm_.add_and_norm(pass, hidden, residual, n, hidden);
     lm_head_(pass, activations_, hidden, logits);

@@ -50,6 +50,7 @@ struct ModelConfig {
   bool normalized_head = false;             ///< rows of the head's weight are scaled to length 1 (Baichuan 2)
   bool post_norm = false;                   ///< norms follow attention and MLP instead of leading them (OPT 350m)
   bool final_norm = true;                   ///< a norm stands before the head
+  bool affine_norms = true;                 ///< LayerNorms have a weight and a bias
   std::int64_t embedding_size = 0;          ///< width of the token embedding; other than hidden_size: projected
   DType checkpoint_dtype = DType::f32;      ///< torch_dtype
   std::optional<TokenId> bos_token_id;

@@ -16,8 +16,10 @@ struct ModelParts {
 
 // One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.
 
+Result<std::unique_ptr<Model>> create_gpt2(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_llama(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_mistral(const ModelParts& parts);
+Result<std::unique_ptr<Model>> create_opt(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_qwen2(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_qwen3(const ModelParts& parts);
 

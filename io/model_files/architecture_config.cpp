@@ -135,16 +135,59 @@ void read_qwen3(ConfigReader& reader, ModelConfig& config) {
   config.attention_output_bias = config.attention_bias;
 }
 
+/// One key and value head for each head, no gate, learned positions.
+void use_plain_heads(ConfigReader& reader, ModelConfig& config, const char* hidden_key, const char* heads_key) {
+  config.num_kv_heads = config.num_heads;
+  config.head_dim = config.hidden_size / config.num_heads;
+  config.positions = PositionKind::learned;
+  config.gated_mlp = false;
+  config.embedding_size = config.hidden_size;
+  if (config.hidden_size % config.num_heads != 0) {
+    reader.reject(hidden_key, std::to_string(config.hidden_size) + " is not a multiple of " + heads_key + " " +
+                                  std::to_string(config.num_heads));
+  }
+}
+
+void read_gpt2(ConfigReader& reader, ModelConfig& config) {
+  config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
+  config.hidden_size = reader.integer("n_embd", 1, kMaxWidth);
+  config.intermediate_size = reader.integer("n_inner", 1, kMaxWidth, 4 * config.hidden_size);
+  config.num_layers = reader.integer("n_layer", 1, kMaxLayers);
+  config.num_heads = reader.integer("n_head", 1, kMaxHeads);
+  config.max_position_embeddings = reader.integer("n_positions", 1, kMaxPositions);
+  config.norm_eps = reader.number("layer_norm_epsilon", 0.0, 1e-5);
+  config.tie_word_embeddings = reader.boolean("tie_word_embeddings", true);
+  read_activation(reader, config, "activation_function", "gelu_new");
+  if (!reader.boolean("scale_attn_weights", true) || reader.boolean("scale_attn_by_inverse_layer_idx", false)) {
+    reader.reject("scale_attn_weights", "only the usual scale 1/sqrt(head size) is supported", ErrorCode::unsupported);
+  }
+  use_plain_heads(reader, config, "n_embd", "n_head");
+}
+
+void read_opt(ConfigReader& reader, ModelConfig& config) {
+  read_sizes(reader, config, "ffn_dim");
+  config.max_position_embeddings = reader.integer("max_position_embeddings", 1, kMaxPositions);
+  config.tie_word_embeddings = reader.boolean("tie_word_embeddings", true);
+  read_activation(reader, config, "activation_function", "relu");
+  config.post_norm = !reader.boolean("do_layer_norm_before", true);
+  config.final_norm = !config.post_norm;
+  if (!config.post_norm && reader.boolean("_remove_final_layer_norm", false)) {
+    reader.reject("_remove_final_layer_norm", "is not supported with do_layer_norm_before", ErrorCode::unsupported);
+  }
+  config.affine_norms = reader.boolean("layer_norm_elementwise_affine", true);
+  config.attention_bias = config.attention_output_bias = config.mlp_bias = reader.boolean("enable_bias", true);
+  use_plain_heads(reader, config, "hidden_size", "num_attention_heads");
+  config.embedding_size = reader.integer("word_embed_proj_dim", 1, config.hidden_size, config.hidden_size);
+}
+
 struct ArchitectureConfig {
   std::string_view name;
   void (*read)(ConfigReader&, ModelConfig&);
 };
 
 constexpr ArchitectureConfig kArchitectureConfigs[] = {
-    {"LlamaForCausalLM", read_llama},
-    {"MistralForCausalLM", read_mistral},
-    {"Qwen2ForCausalLM", read_qwen2},
-    {"Qwen3ForCausalLM", read_qwen3},
+    {"GPT2LMHeadModel", read_gpt2}, {"LlamaForCausalLM", read_llama}, {"MistralForCausalLM", read_mistral},
+    {"OPTForCausalLM", read_opt},   {"Qwen2ForCausalLM", read_qwen2}, {"Qwen3ForCausalLM", read_qwen3},
 };
 
 }  // namespace

@@ -4,9 +4,11 @@
 #include <cstring>
 
 #include "kernels/cpu/attention.hpp"
+#include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/linear.hpp"
 #include "kernels/cpu/sample.hpp"
 #include "kernels/ops_check.hpp"
+#include "kernels/reference/element.hpp"
 
 namespace pagoda::kernels {
 namespace {
@@ -33,7 +35,9 @@ Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
   const std::int64_t row_bytes = hidden * static_cast<std::int64_t>(size_of(p.table.dtype));
   for_rows(threads_, p.num_tokens, hidden, [&](std::int64_t t) {
     const auto* row = static_cast<const std::byte*>(p.table.data) + p.token_ids[t] * row_bytes;
-    kernels_.widen(row, p.table.dtype, hidden, p.out + t * hidden);
+    float* out = p.out + t * hidden;
+    if (!p.accumulate) return kernels_.widen(row, p.table.dtype, hidden, out);
+    for (std::int64_t i = 0; i < hidden; ++i) out[i] += reference::load(row, p.table.dtype, i);
   });
   return {};
 }
@@ -47,6 +51,23 @@ Status CpuOps::rms_norm(Stream&, const RmsNormParams& p) const {
   for_rows(threads_, p.num_tokens, p.hidden, [&](std::int64_t t) {
     float* residual = p.residual == nullptr ? nullptr : p.residual + t * p.hidden;
     kernels_.rms_norm(p.x + t * p.hidden, residual, weight, p.eps, p.hidden, p.out + t * p.hidden);
+  });
+  return {};
+}
+
+Status CpuOps::layer_norm(Stream&, const LayerNormParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  auto scratch = scratch_.borrow(p.hidden, 2);
+  if (!scratch) return fail(std::move(scratch.error()));
+  float* weight = scratch->floats(p.hidden);
+  float* bias = scratch->floats(p.hidden);
+  std::fill_n(weight, p.hidden, 1.0F);
+  std::fill_n(bias, p.hidden, 0.0F);
+  if (p.weight != nullptr) kernels_.widen(p.weight, p.weight_dtype, p.hidden, weight);
+  if (p.bias != nullptr) kernels_.widen(p.bias, p.bias_dtype, p.hidden, bias);
+  for_rows(threads_, p.num_tokens, p.hidden, [&](std::int64_t t) {
+    float* residual = p.residual == nullptr ? nullptr : p.residual + t * p.hidden;
+    cpu_layer_norm_row(p.x + t * p.hidden, residual, weight, bias, p.eps, p.hidden, p.out + t * p.hidden);
   });
   return {};
 }

@@ -17,6 +17,7 @@ class CpuOps final : public Ops {
 
   Status embedding(Stream& stream, const EmbeddingParams& params) const override;
   Status rms_norm(Stream& stream, const RmsNormParams& params) const override;
+  Status layer_norm(Stream& stream, const LayerNormParams& params) const override;
   Status linear(Stream& stream, const LinearParams& params) const override;
   Status rotary(Stream& stream, const RotaryParams& params) const override;
   Status store_kv(Stream& stream, const StoreKvParams& params) const override;

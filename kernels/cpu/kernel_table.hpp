@@ -23,9 +23,21 @@ struct PackArgs {
   DType dtype = DType::f32;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  float* dst = nullptr;             ///< [count, pitch], aligned to a vector
-  std::int64_t pitch = 0;           ///< a multiple of lanes
-  std::int64_t prefetch_bytes = 0;  ///< also prefetches what lies this far behind each row's elements; 0 = nothing
+  float* dst = nullptr;    ///< [count, pitch], aligned to a vector
+  std::int64_t pitch = 0;  ///< a multiple of lanes
+};
+
+/// gemm_tile prefetches once per kPrefetchStride steps of k.
+constexpr std::int64_t kPrefetchStride = 8;
+
+/// Lines that gemm_tile prefetches while it computes: a column of 64-byte pieces down the rows of a block, then the
+/// next.
+struct PrefetchBlock {
+  const void* first = nullptr;
+  const void* column_end = nullptr;  ///< first piece of the column + column_bytes
+  std::int64_t row_bytes = 0;
+  std::int64_t column_bytes = 0;      ///< rows of the block * row_bytes
+  std::int64_t lines_per_stride = 0;  ///< 0 = nothing
 };
 
 /// c[r, 0..panel) (+)= sum over i < k of x[i * x_pitch + r] * w[i, 0..panel).
@@ -39,6 +51,22 @@ struct GemmTileArgs {
   std::int64_t rows = 0;  ///< 1 .. max_rows
   std::int64_t k = 0;
   bool first = false;  ///< c starts at zero instead of its old value
+  PrefetchBlock prefetch = {};
+};
+
+/// How far ahead of its reads gemv prefetches within a row.
+constexpr std::int64_t kGemvPrefetchBytes = 1024;
+
+/// c[m, 0..lanes) = x[m, :] * w[0..lanes, :]^T with w read once, straight from memory. The same chains as gemm_tile.
+struct GemvArgs {
+  const void* w = nullptr;  ///< [rows, k] of dtype
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;  ///< 1 .. lanes; columns of c behind it are unspecified
+  std::int64_t k = 0;
+  const float* x = nullptr;  ///< element k of token m at k * x_pitch + m
+  std::int64_t x_pitch = 0;  ///< 1 (one token) or lanes
+  std::int64_t tokens = 0;   ///< 1 .. max_gemv_tokens
+  float* c = nullptr;        ///< [tokens, lanes]
 };
 
 /// One tile of scores becomes probabilities, row by row (online softmax, Milakov & Gimelshein 2018): scores are scaled,
@@ -68,12 +96,14 @@ struct AttentionSums {
 
 struct CpuKernels {
   CpuIsa isa = CpuIsa::scalar;
-  int lanes = 0;     ///< floats in a vector
-  int panel = 0;     ///< columns of a register tile: 2 * lanes
-  int max_rows = 0;  ///< most rows of a register tile; <= lanes
+  int lanes = 0;            ///< floats in a vector
+  int panel = 0;            ///< columns of a register tile: 2 * lanes
+  int max_rows = 0;         ///< most rows of a register tile; <= lanes
+  int max_gemv_tokens = 0;  ///< up to here gemv is faster than packing and gemm_tile; <= max_rows
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);
+  void (*gemv)(const GemvArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);

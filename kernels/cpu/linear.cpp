@@ -65,10 +65,7 @@ class Linear {
       const std::int64_t first_panel = chunk * blocking_.task_panels;
       const std::int64_t end_panel = std::min(num_panels_, first_panel + blocking_.task_panels);
       const Tiles tiles{block * blocking_.block_rows, std::min(tiles_.count(), (block + 1) * blocking_.block_rows)};
-      for (std::int64_t panel = first_panel; panel < end_panel; panel += blocking_.block_panels) {
-        multiply_block(tiles, panel, std::min(end_panel, panel + blocking_.block_panels),
-                       workspaces[static_cast<std::size_t>(thread)]);
-      }
+      multiply_panels(tiles, first_panel, end_panel, workspaces[static_cast<std::size_t>(thread)]);
     });
     return {};
   }
@@ -84,6 +81,12 @@ class Linear {
     std::int64_t end = 0;
   };
 
+  /// `depth` columns of a panel, from k on.
+  struct Piece {
+    std::int64_t panel = 0;
+    std::int64_t k = 0;
+  };
+
   /// Some rows of one weight matrix, at most a panel.
   struct Panel {
     const std::byte* data = nullptr;  ///< of the first row
@@ -92,14 +95,14 @@ class Linear {
     std::int64_t out_column = 0;
   };
 
+  bool is_gemv() const { return p_.num_tokens <= kernels_.max_gemv_tokens; }
   bool packs_x() const { return p_.num_tokens > 1; }
-  std::int64_t x_pitch() const { return packs_x() ? kernels_.lanes : 1; }
   std::int64_t sums_floats() const {
     return blocking_.block_panels * blocking_.block_rows * tiles_.most_rows() * kernels_.panel;
   }
 
   void choose_blocking() {
-    constexpr std::int64_t kDepth = 256;
+    constexpr std::int64_t kDepth = 192;
     constexpr std::int64_t kMostRows = 256;
     constexpr std::int64_t kMostPanels = 8;
     constexpr std::int64_t kTasksPerThread = 4;
@@ -108,7 +111,7 @@ class Linear {
     blocking_.block_rows = std::max<std::int64_t>(1, ceil_div(tiles_.count(), row_blocks));
     const std::int64_t wanted_chunks = ceil_div(threads_.num_threads() * kTasksPerThread, row_blocks);
     blocking_.task_panels = std::clamp<std::int64_t>(num_panels_ / wanted_chunks, 1, kMostPanels);
-    blocking_.block_panels = p_.num_tokens <= kernels_.max_rows * 4 ? 1 : blocking_.task_panels;
+    blocking_.block_panels = p_.num_tokens <= 4 * kernels_.max_rows ? 1 : blocking_.task_panels;
   }
 
   /// Tile t of x becomes [in, lanes] at t * in * lanes: the rows of a tile side by side for each k.
@@ -161,16 +164,46 @@ class Linear {
     return {};
   }
 
+  void multiply_panels(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
+                       const Workspace& work) const {
+    if (is_gemv()) {
+      for (std::int64_t index = first_panel; index < end_panel; ++index) multiply_from_memory(panel_at(index), work);
+      return;
+    }
+    for (std::int64_t panel = first_panel; panel < end_panel; panel += blocking_.block_panels) {
+      multiply_block(tiles, panel, std::min(end_panel, panel + blocking_.block_panels), work);
+    }
+  }
+
+  void multiply_from_memory(const Panel& panel, const Workspace& work) const {
+    const std::int64_t row_bytes = p_.in * static_cast<std::int64_t>(size_of(panel.dtype));
+    for (std::int64_t first = 0; first < panel.rows; first += kernels_.lanes) {
+      const std::int64_t rows = std::min<std::int64_t>(kernels_.lanes, panel.rows - first);
+      kernels_.gemv({.w = panel.data + first * row_bytes,
+                     .dtype = panel.dtype,
+                     .rows = rows,
+                     .k = p_.in,
+                     .x = packs_x() ? x_ : p_.x,
+                     .x_pitch = packs_x() ? kernels_.lanes : 1,
+                     .tokens = p_.num_tokens,
+                     .c = work.sums});
+      for (std::int64_t token = 0; token < p_.num_tokens; ++token) {
+        write_row(token, panel.out_column + first, rows, work.sums + token * kernels_.lanes);
+      }
+    }
+  }
+
   void multiply_block(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                       const Workspace& work) const {
-    const std::int64_t rows =
-        tiles_.first_row(tiles.end - 1) + tiles_.rows(tiles.end - 1) - tiles_.first_row(tiles.first);
+    const std::int64_t rows = tiles_.first_row(tiles.end) - tiles_.first_row(tiles.first);
     const std::int64_t sums_of_panel = rows * kernels_.panel;
     for (std::int64_t k = 0; k < p_.in; k += blocking_.depth) {
-      const std::int64_t depth = std::min(blocking_.depth, p_.in - k);
       for (std::int64_t index = first_panel; index < end_panel; ++index) {
-        pack_panel(panel_at(index), k, depth, work.packed);
-        multiply_panel(tiles, k, depth, work.packed, work.sums + (index - first_panel) * sums_of_panel);
+        const Piece next = index + 1 < end_panel         ? Piece{index + 1, k}
+                           : k + blocking_.depth < p_.in ? Piece{first_panel, k + blocking_.depth}
+                                                         : Piece{end_panel, 0};
+        pack_piece({index, k}, work.packed);
+        multiply_piece(tiles, k, next, work.packed, work.sums + (index - first_panel) * sums_of_panel);
       }
     }
     for (std::int64_t index = first_panel; index < end_panel; ++index) {
@@ -178,12 +211,11 @@ class Linear {
     }
   }
 
-  void pack_panel(const Panel& panel, std::int64_t k, std::int64_t depth, float* packed) const {
-    const std::int64_t size = static_cast<std::int64_t>(size_of(panel.dtype));
-    const std::int64_t row_bytes = p_.in * size;
-    const bool last = k + depth == p_.in;
-    // What this thread needs next: the following columns of the same rows, or the first columns of the next panel.
-    const std::int64_t next = last ? kernels_.panel * row_bytes - k * size : depth * size;
+  std::int64_t depth_at(std::int64_t k) const { return std::min(blocking_.depth, p_.in - k); }
+
+  void pack_piece(const Piece& piece, float* packed) const {
+    const Panel panel = panel_at(piece.panel);
+    const std::int64_t row_bytes = p_.in * static_cast<std::int64_t>(size_of(panel.dtype));
     for (std::int64_t half = 0; half < kernels_.panel; half += kernels_.lanes) {
       std::array<const void*, kMostLanes> rows;
       for (std::int64_t r = 0; r < kernels_.lanes; ++r) {
@@ -191,38 +223,61 @@ class Linear {
       }
       kernels_.pack({.rows = rows.data(),
                      .dtype = panel.dtype,
-                     .first = k,
-                     .count = depth,
+                     .first = piece.k,
+                     .count = depth_at(piece.k),
                      .dst = packed + half,
-                     .pitch = kernels_.panel,
-                     .prefetch_bytes = next});
+                     .pitch = kernels_.panel});
     }
   }
 
-  void multiply_panel(const Tiles& tiles, std::int64_t k, std::int64_t depth, const float* packed, float* sums) const {
+  /// While a piece is multiplied, the next one is fetched from memory.
+  void multiply_piece(const Tiles& tiles, std::int64_t k, const Piece& next, const float* packed, float* sums) const {
     for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
       const std::int64_t rows = tiles_.rows(tile);
-      kernels_.gemm_tile({.x = (packs_x() ? x_ + tile * p_.in * kernels_.lanes : p_.x) + k * x_pitch(),
-                          .x_pitch = x_pitch(),
+      kernels_.gemm_tile({.x = x_ + (tile * p_.in + k) * kernels_.lanes,
+                          .x_pitch = kernels_.lanes,
                           .w = packed,
                           .w_pitch = kernels_.panel,
                           .c = sums,
                           .c_pitch = kernels_.panel,
                           .rows = rows,
-                          .k = depth,
-                          .first = k == 0});
+                          .k = depth_at(k),
+                          .first = k == 0,
+                          .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       sums += rows * kernels_.panel;
     }
   }
 
+  /// The lines of `next` that the given one of `num_tiles` register tiles prefetches.
+  PrefetchBlock share_of_prefetch(const Piece& next, std::int64_t tile, std::int64_t num_tiles) const {
+    constexpr std::int64_t kLine = 64;
+    if (next.panel >= num_panels_) return {};
+    const Panel panel = panel_at(next.panel);
+    const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
+    const std::int64_t row_bytes = p_.in * size;
+    const std::int64_t lines = panel.rows * ceil_div(depth_at(next.k) * size, kLine);
+    const std::int64_t strides = ceil_div(blocking_.depth, kPrefetchStride);
+    const std::int64_t lines_per_stride = ceil_div(lines, num_tiles * strides);
+    const std::int64_t first_line = tile * strides * lines_per_stride;
+    if (first_line >= lines) return {};
+    const std::byte* column = panel.data + next.k * size + first_line / panel.rows * kLine;
+    return {.first = column + first_line % panel.rows * row_bytes,
+            .column_end = column + panel.rows * row_bytes,
+            .row_bytes = row_bytes,
+            .column_bytes = panel.rows * row_bytes,
+            .lines_per_stride = lines_per_stride};
+  }
+
   void write_panel(const Tiles& tiles, const Panel& panel, const float* sums) const {
-    const float* bias = biases_ == nullptr ? nullptr : biases_ + panel.out_column;
-    const std::int64_t first = tiles_.first_row(tiles.first);
-    const std::int64_t end = tiles_.first_row(tiles.end - 1) + tiles_.rows(tiles.end - 1);
-    for (std::int64_t row = first; row < end; ++row) {
-      kernels_.write_out(sums, bias, panel.rows, p_.accumulate, p_.out + row * p_.out_stride + panel.out_column);
+    for (std::int64_t token = tiles_.first_row(tiles.first); token < tiles_.first_row(tiles.end); ++token) {
+      write_row(token, panel.out_column, panel.rows, sums);
       sums += kernels_.panel;
     }
+  }
+
+  void write_row(std::int64_t token, std::int64_t column, std::int64_t count, const float* sums) const {
+    const float* bias = biases_ == nullptr ? nullptr : biases_ + column;
+    kernels_.write_out(sums, bias, count, p_.accumulate, p_.out + token * p_.out_stride + column);
   }
 
   const CpuKernels& kernels_;

@@ -10,6 +10,7 @@ namespace pagoda::kernels::reference {
 
 void embedding(const EmbeddingParams& p);
 void rms_norm(const RmsNormParams& p);
+void layer_norm(const LayerNormParams& p);
 void linear(const LinearParams& p);
 void rotary(const RotaryParams& p);
 void store_kv(const StoreKvParams& p);

@@ -11,7 +11,8 @@ void embedding(const EmbeddingParams& p) {
   const std::int64_t hidden = p.table.columns;
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
     for (std::int64_t i = 0; i < hidden; ++i) {
-      p.out[t * hidden + i] = load(p.table.data, p.table.dtype, p.token_ids[t] * hidden + i);
+      float& out = p.out[t * hidden + i];
+      out = (p.accumulate ? out : 0.0F) + load(p.table.data, p.table.dtype, p.token_ids[t] * hidden + i);
     }
   }
 }

@@ -10,34 +10,58 @@ namespace {
 
 constexpr int kPanel = 2 * kLanes;
 
-/// Elements of one row that pack takes in a step: a vector of float32 or f16, a vector of bf16 pairs.
+/// Elements of one row that a step takes: a vector of float32 or f16, a vector of bf16 pairs.
 constexpr int step_of(DType dtype) {
   return dtype == DType::bf16 ? 2 * kLanes : kLanes;
 }
 
+/// Calls use(i, column) for each element i of a step, in order; lane r of the column belongs to rows[r].
+template <DType dtype, class Use>
+inline void for_columns(const char* const* rows, std::int64_t at_bytes, const Use& use) {
+  constexpr int kColumns = 4;
+  Square square;
+  if constexpr (dtype == DType::f16) {
+    square = load_square_f16(rows, at_bytes);
+  } else {
+    square = load_square(rows, at_bytes);
+  }
+#pragma GCC unroll 4
+  for (int group = 0; group < kLanes / kColumns; ++group) {
+    Vec t[kColumns];
+    columns_of(square, group, t);
+#pragma GCC unroll 4
+    for (int i = 0; i < kColumns; ++i) {
+      const int column = group * kColumns + i;
+      if constexpr (dtype == DType::bf16) {
+        use(2 * column, even_bf16(t[i]));
+        use(2 * column + 1, odd_bf16(t[i]));
+      } else {
+        use(column, t[i]);
+      }
+    }
+  }
+}
+
+/// The last, shorter step of `lanes` rows goes through copies, so that nothing is read past the end of a row.
+template <DType dtype>
+struct Tail {
+  static constexpr std::int64_t kBytes = step_of(dtype) * static_cast<std::int64_t>(size_of(dtype));
+
+  Tail(const char* const* from, std::int64_t at_bytes, std::int64_t bytes) {
+    for (int r = 0; r < kLanes; ++r) {
+      std::memcpy(copies[r], from[r] + at_bytes, static_cast<std::size_t>(bytes));
+      rows[r] = copies[r];
+    }
+  }
+
+  alignas(64) char copies[kLanes][kBytes] = {};
+  const char* rows[kLanes];
+};
+
 /// One step: rows[r][at .. at + step) -> dst[0 .. step, 0 .. lanes).
 template <DType dtype>
 inline void pack_step(const char* const* rows, std::int64_t at_bytes, float* dst, std::int64_t pitch) {
-  Vec r[kLanes];
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    const char* p = rows[i] + at_bytes;
-    if constexpr (dtype == DType::f16) {
-      r[i] = load_f16(p);
-    } else {
-      r[i] = load(reinterpret_cast<const float*>(p));
-    }
-  }
-  transpose(r);
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    if constexpr (dtype == DType::bf16) {
-      store(dst + (2 * i) * pitch, even_bf16(r[i]));
-      store(dst + (2 * i + 1) * pitch, odd_bf16(r[i]));
-    } else {
-      store(dst + i * pitch, r[i]);
-    }
-  }
+  for_columns<dtype>(rows, at_bytes, [=](int i, Vec column) { store(dst + i * pitch, column); });
 }
 
 template <DType dtype>
@@ -49,25 +73,13 @@ void pack_rows(const PackArgs& args) {
 
   std::int64_t k = 0;
   for (; k + kStep <= args.count; k += kStep) {
-    if (args.prefetch_bytes != 0) {
-#pragma GCC unroll 16
-      for (int r = 0; r < kLanes; ++r) __builtin_prefetch(rows[r] + k * kSize + args.prefetch_bytes, 0, 2);
-    }
     pack_step<dtype>(rows, k * kSize, args.dst + k * args.pitch, args.pitch);
   }
   if (k == args.count) return;
-
-  // The last, shorter step goes through copies, so that nothing is read or written past the end.
-  const std::int64_t rest = args.count - k;
-  alignas(64) char tails[kLanes][kStep * kSize] = {};
+  const Tail<dtype> tail(rows, k * kSize, (args.count - k) * kSize);
   alignas(64) float packed[kStep * kLanes];
-  const char* tail_rows[kLanes];
-  for (int r = 0; r < kLanes; ++r) {
-    std::memcpy(tails[r], rows[r] + k * kSize, static_cast<std::size_t>(rest * kSize));
-    tail_rows[r] = tails[r];
-  }
-  pack_step<dtype>(tail_rows, 0, packed, kLanes);
-  for (std::int64_t i = 0; i < rest; ++i) store(args.dst + (k + i) * args.pitch, load(packed + i * kLanes));
+  pack_step<dtype>(tail.rows, 0, packed, kLanes);
+  for (std::int64_t i = 0; k + i < args.count; ++i) store(args.dst + (k + i) * args.pitch, load(packed + i * kLanes));
 }
 
 void pack(const PackArgs& args) {
@@ -81,6 +93,32 @@ void pack(const PackArgs& args) {
   }
 }
 
+/// Walks over the lines of a block of rows, column of lines by column, and prefetches them into the second-level cache.
+struct Prefetcher {
+  explicit Prefetcher(const PrefetchBlock& block)
+      : at(static_cast<const char*>(block.first)),
+        column_end(static_cast<const char*>(block.column_end)),
+        row_bytes(block.row_bytes),
+        column_bytes(block.column_bytes) {}
+
+  void take(std::int64_t lines) {
+    for (; lines > 0; --lines) {
+      __builtin_prefetch(at, 0, 2);
+      at += row_bytes;
+      if (at >= column_end) {
+        at -= column_bytes - kLine;
+        column_end += kLine;
+      }
+    }
+  }
+
+  static constexpr std::int64_t kLine = 64;
+  const char* at;
+  const char* column_end;
+  std::int64_t row_bytes;
+  std::int64_t column_bytes;
+};
+
 template <int rows>
 void gemm_tile_of(const GemmTileArgs& args) {
   Vec low[rows];
@@ -92,17 +130,22 @@ void gemm_tile_of(const GemmTileArgs& args) {
   }
   const float* x = args.x;
   const float* w = args.w;
-  for (std::int64_t k = 0; k < args.k; ++k) {
-    const Vec w_low = load(w);
-    const Vec w_high = load(w + kLanes);
+  Prefetcher prefetcher(args.prefetch);
+  for (std::int64_t k = 0; k < args.k;) {
+    prefetcher.take(args.prefetch.lines_per_stride);
+    const std::int64_t end = k + kPrefetchStride < args.k ? k + kPrefetchStride : args.k;
+    for (; k < end; ++k) {
+      const Vec w_low = load(w);
+      const Vec w_high = load(w + kLanes);
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      const Vec broadcast = set1(x[r]);
-      low[r] = fma(broadcast, w_low, low[r]);
-      high[r] = fma(broadcast, w_high, high[r]);
+      for (int r = 0; r < rows; ++r) {
+        const Vec broadcast = set1(x[r]);
+        low[r] = fma(broadcast, w_low, low[r]);
+        high[r] = fma(broadcast, w_high, high[r]);
+      }
+      x += args.x_pitch;
+      w += args.w_pitch;
     }
-    x += args.x_pitch;
-    w += args.w_pitch;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
@@ -119,6 +162,63 @@ void gemm_tile_up_to(const GemmTileArgs& args) {
 
 void gemm_tile(const GemmTileArgs& args) {
   gemm_tile_up_to<kMaxRows>(args);
+}
+
+/// c[0..tokens, 0..lanes) of `lanes` rows of w: the chains of gemm_tile without the way through memory.
+template <DType dtype, int tokens>
+void gemv_of(const GemvArgs& args) {
+  constexpr std::int64_t kStep = step_of(dtype);
+  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t row_bytes = args.k * kSize;
+  const char* rows[kLanes];
+  for (int r = 0; r < kLanes; ++r) {
+    rows[r] = static_cast<const char*>(args.w) + (r < args.rows ? r : args.rows - 1) * row_bytes;
+  }
+  Vec sums[tokens];
+#pragma GCC unroll 16
+  for (int m = 0; m < tokens; ++m) sums[m] = zero();
+
+  const auto add_step = [&](const char* const* from, std::int64_t at_bytes, const float* x) {
+    for_columns<dtype>(from, at_bytes, [&](int i, Vec column) {
+#pragma GCC unroll 16
+      for (int m = 0; m < tokens; ++m) sums[m] = fma(set1(x[i * args.x_pitch + m]), column, sums[m]);
+    });
+  };
+  std::int64_t k = 0;
+  for (; k + kStep <= args.k; k += kStep) {
+    // Ahead in the same rows, or at the start of the rows behind them.
+    std::int64_t ahead = k * kSize + kGemvPrefetchBytes;
+    if (ahead >= row_bytes) ahead += (kLanes - 1) * row_bytes;
+#pragma GCC unroll 16
+    for (int r = 0; r < kLanes; ++r) __builtin_prefetch(rows[r] + ahead, 0, 2);
+    add_step(rows, k * kSize, args.x + k * args.x_pitch);
+  }
+  if (k < args.k) {
+    const Tail<dtype> tail(rows, k * kSize, row_bytes - k * kSize);
+    float x[kStep * kLanes] = {};
+    const std::int64_t rest = (args.k - k) * args.x_pitch;
+    std::memcpy(x, args.x + k * args.x_pitch, static_cast<std::size_t>(rest) * sizeof(float));
+    add_step(tail.rows, 0, x);
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < tokens; ++m) store(args.c + m * kLanes, sums[m]);
+}
+
+template <DType dtype, int tokens>
+void gemv_up_to(const GemvArgs& args) {
+  if (args.tokens == tokens) return gemv_of<dtype, tokens>(args);
+  if constexpr (tokens > 1) gemv_up_to<dtype, tokens - 1>(args);
+}
+
+void gemv(const GemvArgs& args) {
+  switch (args.dtype) {
+    case DType::f32:
+      return gemv_up_to<DType::f32, kMaxGemvTokens>(args);
+    case DType::f16:
+      return gemv_up_to<DType::f16, kMaxGemvTokens>(args);
+    case DType::bf16:
+      return gemv_up_to<DType::bf16, kMaxGemvTokens>(args);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 /// Eight floats, AVX2 with FMA and F16C. See vec_avx512.hpp for what each function does.
 
+#include <cstdint>
+
 #include <immintrin.h>
 
 #include "kernels/device.hpp"
@@ -10,6 +12,7 @@ namespace pagoda::kernels::avx2 {
 
 constexpr int kLanes = 8;
 constexpr int kMaxRows = 6;  // 12 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
+constexpr int kMaxGemvTokens = 4;
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 
 struct Vec {
@@ -100,26 +103,37 @@ inline void store_f16(void* p, Vec x) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-inline void transpose(Vec (&r)[kLanes]) {
-  __m256 t[kLanes];
+struct Square {
+  __m256 pieces[2][4];
+};
+template <class Load>
+inline Square load_square_by(const Load& load_row) {
+  Square square;
 #pragma GCC unroll 4
-  for (int i = 0; i < kLanes; i += 2) {
-    t[i] = _mm256_unpacklo_ps(r[i].v, r[i + 1].v);
-    t[i + 1] = _mm256_unpackhi_ps(r[i].v, r[i + 1].v);
+  for (int j = 0; j < 4; ++j) {
+    const __m256 upper = load_row(j).v;
+    const __m256 lower = load_row(4 + j).v;
+    square.pieces[0][j] = _mm256_permute2f128_ps(upper, lower, 0x20);
+    square.pieces[1][j] = _mm256_permute2f128_ps(upper, lower, 0x31);
   }
-  __m256 u[kLanes];  // u[4h + c]: column c (and c + 4) of rows 4h .. 4h + 3
-#pragma GCC unroll 2
-  for (int i = 0; i < kLanes; i += 4) {
-    u[i + 0] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
-    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    r[i].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-    r[i + 4].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-  }
+  return square;
+}
+inline Square load_square(const char* const* rows, std::int64_t at) {
+  return load_square_by([&](int r) { return load(reinterpret_cast<const float*>(rows[r] + at)); });
+}
+inline Square load_square_f16(const char* const* rows, std::int64_t at) {
+  return load_square_by([&](int r) { return load_f16(rows[r] + at); });
+}
+inline void columns_of(const Square& square, int group, Vec (&t)[4]) {
+  const __m256(&rows)[4] = square.pieces[group];
+  const __m256 low_01 = _mm256_unpacklo_ps(rows[0], rows[1]);
+  const __m256 high_01 = _mm256_unpackhi_ps(rows[0], rows[1]);
+  const __m256 low_23 = _mm256_unpacklo_ps(rows[2], rows[3]);
+  const __m256 high_23 = _mm256_unpackhi_ps(rows[2], rows[3]);
+  t[0].v = _mm256_shuffle_ps(low_01, low_23, 0x44);
+  t[1].v = _mm256_shuffle_ps(low_01, low_23, 0xEE);
+  t[2].v = _mm256_shuffle_ps(high_01, high_23, 0x44);
+  t[3].v = _mm256_shuffle_ps(high_01, high_23, 0xEE);
 }
 inline Vec even_bf16(Vec pairs) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs.v), 16))};

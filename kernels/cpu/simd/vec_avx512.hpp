@@ -3,6 +3,8 @@
 /// Sixteen floats, AVX-512 F, BW, DQ and VL. Every vec_*.hpp offers the same names in a namespace of its own, so that
 /// no function compiled for one instruction set can be linked into code for another.
 
+#include <cstdint>
+
 #include <immintrin.h>
 
 #include "kernels/device.hpp"
@@ -11,6 +13,7 @@ namespace pagoda::kernels::avx512 {
 
 constexpr int kLanes = 16;
 constexpr int kMaxRows = 14;  // 28 sums, 2 vectors of w, 1 broadcast: 31 of 32 registers
+constexpr int kMaxGemvTokens = 4;
 constexpr CpuIsa kIsa = CpuIsa::avx512;
 
 struct Vec {
@@ -96,33 +99,50 @@ inline void store_f16(void* p, Vec x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/// r[i] lane j <-> r[j] lane i.
-inline void transpose(Vec (&r)[kLanes]) {
-  __m512 t[kLanes];
-#pragma GCC unroll 8
-  for (int i = 0; i < kLanes; i += 2) {
-    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
-    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
-  }
-  __m512 u[kLanes];  // u[4g + c], 128-bit lane l: column 4l + c of rows 4g .. 4g + 3
+/// A square of 32-bit elements on its way to being transposed: pieces[g][j], 128-bit lane i = elements 4g .. 4g + 3 of
+/// row 4i + j. Each row is loaded whole and once: rows lie a power of two apart, so that their lines compete for one
+/// set of the first-level cache and are gone at a second look.
+struct Square {
+  __m512 pieces[4][4];
+};
+template <class Load>
+inline Square load_square_by(const Load& load_row) {
+  Square square;
 #pragma GCC unroll 4
-  for (int i = 0; i < kLanes; i += 4) {
-    u[i + 0] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
-    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+  for (int j = 0; j < 4; ++j) {
+    const __m512 row_0 = load_row(j).v;
+    const __m512 row_1 = load_row(4 + j).v;
+    const __m512 row_2 = load_row(8 + j).v;
+    const __m512 row_3 = load_row(12 + j).v;
+    const __m512 low_01 = _mm512_shuffle_f32x4(row_0, row_1, 0x44);
+    const __m512 high_01 = _mm512_shuffle_f32x4(row_0, row_1, 0xEE);
+    const __m512 low_23 = _mm512_shuffle_f32x4(row_2, row_3, 0x44);
+    const __m512 high_23 = _mm512_shuffle_f32x4(row_2, row_3, 0xEE);
+    square.pieces[0][j] = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
+    square.pieces[1][j] = _mm512_shuffle_f32x4(low_01, low_23, 0xDD);
+    square.pieces[2][j] = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
+    square.pieces[3][j] = _mm512_shuffle_f32x4(high_01, high_23, 0xDD);
   }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    const __m512 even_low = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);        // lanes 0, 2 of row groups 0 and 1
-    const __m512 odd_low = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xDD);         // lanes 1, 3
-    const __m512 even_high = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);  // of row groups 2 and 3
-    const __m512 odd_high = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xDD);
-    r[c].v = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
-    r[4 + c].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
-    r[8 + c].v = _mm512_shuffle_f32x4(even_low, even_high, 0xDD);
-    r[12 + c].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0xDD);
-  }
+  return square;
+}
+/// The 32-bit elements behind rows[r] + at, r < lanes; and the same for float16 elements, widened.
+inline Square load_square(const char* const* rows, std::int64_t at) {
+  return load_square_by([&](int r) { return load(reinterpret_cast<const float*>(rows[r] + at)); });
+}
+inline Square load_square_f16(const char* const* rows, std::int64_t at) {
+  return load_square_by([&](int r) { return load_f16(rows[r] + at); });
+}
+/// Columns 4 * group .. 4 * group + 3: lane r of t[i] belongs to row r.
+inline void columns_of(const Square& square, int group, Vec (&t)[4]) {
+  const __m512(&rows)[4] = square.pieces[group];
+  const __m512 low_01 = _mm512_unpacklo_ps(rows[0], rows[1]);
+  const __m512 high_01 = _mm512_unpackhi_ps(rows[0], rows[1]);
+  const __m512 low_23 = _mm512_unpacklo_ps(rows[2], rows[3]);
+  const __m512 high_23 = _mm512_unpackhi_ps(rows[2], rows[3]);
+  t[0].v = _mm512_shuffle_ps(low_01, low_23, 0x44);
+  t[1].v = _mm512_shuffle_ps(low_01, low_23, 0xEE);
+  t[2].v = _mm512_shuffle_ps(high_01, high_23, 0x44);
+  t[3].v = _mm512_shuffle_ps(high_01, high_23, 0xEE);
 }
 /// The first and the second bfloat16 of each 32-bit lane (in memory order), widened.
 inline Vec even_bf16(Vec pairs) {

@@ -13,6 +13,7 @@ namespace pagoda::kernels::portable {
 
 constexpr int kLanes = 4;
 constexpr int kMaxRows = 4;
+constexpr int kMaxGemvTokens = 4;
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 
 using Floats = float __attribute__((vector_size(16)));
@@ -114,14 +115,22 @@ inline void store_f16(void* p, Vec x) {
   std::memcpy(p, halves, sizeof(halves));
 }
 
-inline void transpose(Vec (&r)[kLanes]) {
-  for (int i = 0; i < kLanes; ++i) {
-    for (int j = i + 1; j < kLanes; ++j) {
-      const float upper = r[i].v[j];
-      r[i].v[j] = r[j].v[i];
-      r[j].v[i] = upper;
-    }
-  }
+struct Square {
+  Vec rows[kLanes];
+};
+inline Square load_square(const char* const* rows, std::int64_t at) {
+  Square square;
+  for (int r = 0; r < kLanes; ++r) square.rows[r] = load(reinterpret_cast<const float*>(rows[r] + at));
+  return square;
+}
+inline Square load_square_f16(const char* const* rows, std::int64_t at) {
+  Square square;
+  for (int r = 0; r < kLanes; ++r) square.rows[r] = load_f16(rows[r] + at);
+  return square;
+}
+inline void columns_of(const Square& square, int, Vec (&t)[4]) {
+  const auto& r = square.rows;
+  for (int i = 0; i < kLanes; ++i) t[i].v = Floats{r[0].v[i], r[1].v[i], r[2].v[i], r[3].v[i]};
 }
 inline Vec even_bf16(Vec pairs) {
   Bits bits;

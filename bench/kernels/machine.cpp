@@ -1,0 +1,155 @@
+#include "bench/kernels/machine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include <benchmark/benchmark.h>
+
+#include "kernels/thread_pool.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace pagoda::kernels::bench {
+namespace {
+
+int num_threads() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+double seconds_of(const auto& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The best of some repetitions: other programs only make it slower.
+double best_seconds_of(const auto& work) {
+  constexpr int kRepetitions = 15;
+  double best = seconds_of(work);
+  for (int i = 1; i < kRepetitions; ++i) best = std::min(best, seconds_of(work));
+  return best;
+}
+
+ThreadPool& threads() {
+  static ThreadPool pool(num_threads());
+  return pool;
+}
+
+#if defined(__x86_64__)
+constexpr std::int64_t kLoops = 200'000;
+constexpr int kChains = 24;  // independent sums: enough to hide the latency of each
+
+__attribute__((target("avx512f"))) void multiply_add_512() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    asm volatile(
+        ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"
+        "vfmadd231ps %%zmm30, %%zmm31, %%zmm\\r\n"
+        ".endr" ::
+            : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12",
+              "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23");
+  }
+}
+
+__attribute__((target("avx512f"))) void dot_bf16_512() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    asm volatile(
+        ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"
+        "vdpbf16ps %%zmm30, %%zmm31, %%zmm\\r\n"
+        ".endr" ::
+            : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12",
+              "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23");
+  }
+}
+
+__attribute__((target("avx2,fma"))) void multiply_add_256() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      asm volatile(
+          ".irp r,0,1,2,3,4,5,6,7,8,9,10,11\n"
+          "vfmadd231ps %%ymm14, %%ymm15, %%ymm\\r\n"
+          ".endr" ::
+              : "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", "ymm11");
+    }
+  }
+}
+
+double flops_of(void (*loop)(), double flops_per_instruction) {
+  const double seconds = best_seconds_of([&] { threads().parallel_for(num_threads(), [&](std::int64_t) { loop(); }); });
+  return static_cast<double>(kLoops) * kChains * flops_per_instruction * num_threads() / seconds;
+}
+#endif
+
+double measure_f32_flops() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") != 0) return flops_of(multiply_add_512, 32);
+  if (__builtin_cpu_supports("fma") != 0) return flops_of(multiply_add_256, 16);
+#endif
+  return 0;
+}
+
+double measure_bf16_flops() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16") != 0) return flops_of(dot_bf16_512, 64);
+#endif
+  return 0;
+}
+
+double measure_read_bytes_per_second() {
+  constexpr std::size_t kBytes = std::size_t{1} << 29;
+  constexpr std::size_t kTaskBytes = std::size_t{1} << 20;
+  const Buffer buffer = device().allocate(kBytes, MemoryKind::device).value();
+  std::fill_n(buffer.as<std::uint64_t>(), kBytes / 8, 1);
+  const auto read_all = [&] {
+    threads().parallel_for(kBytes / kTaskBytes, [&](std::int64_t task) {
+      const auto* words = buffer.as<std::uint64_t>() + task * static_cast<std::int64_t>(kTaskBytes / 8);
+      std::uint64_t sums[8] = {};
+      for (std::size_t i = 0; i < kTaskBytes / 8; i += 8) {
+        for (std::size_t j = 0; j < 8; ++j) sums[j] |= words[i + j];
+      }
+      benchmark::DoNotOptimize(sums);
+    });
+  };
+  return static_cast<double>(kBytes) / best_seconds_of(read_all);
+}
+
+void report_peaks(benchmark::State& state) {
+  for (auto _ : state) {
+    state.counters["read_GB/s"] = peak_read_bytes_per_second() / 1e9;
+    state.counters["f32_GFLOP/s"] = peak_f32_flops() / 1e9;
+    state.counters["bf16_GFLOP/s"] = peak_bf16_flops() / 1e9;
+  }
+}
+BENCHMARK(report_peaks)->Name("peaks")->Iterations(1);
+
+}  // namespace
+
+double peak_read_bytes_per_second() {
+  static const double peak = measure_read_bytes_per_second();
+  return peak;
+}
+
+double peak_f32_flops() {
+  static const double peak = measure_f32_flops();
+  return peak;
+}
+
+double peak_bf16_flops() {
+  static const double peak = measure_bf16_flops();
+  return peak;
+}
+
+Device& device() {
+  static const std::shared_ptr<Device> the_device = create_cpu_device({}).value();
+  return *the_device;
+}
+
+Stream& stream() {
+  static const std::unique_ptr<Stream> the_stream = device().create_stream("bench").value();
+  return *the_stream;
+}
+
+}  // namespace pagoda::kernels::bench
