@@ -248,7 +248,7 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
         "added_tokens_decoder": {
             str(i): {"content": token, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
                      "special": True} for i, token in enumerate([BOS, EOS])},
-        "chat_template": "{{ bos_token }}{{ messages[-1]['content'] }}\n\n",
+        "chat_template": "{{ bos_token }}{{ messages[-1]['content'] + '\\n\\n' }}",
     }
     (args.out / "tokenizer_config.json").write_text(json.dumps(tokenizer_config, indent=2) + "\n")
     model = model.float().eval()  # float32 arithmetic on the bfloat16 weights, as an engine would run it
