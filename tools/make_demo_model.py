@@ -156,7 +156,7 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
     while True:
         # The schedule follows the clock: the machine may be shared, so the number of steps is not known beforehand.
         elapsed = time.monotonic() - start
-        done = min(1.0, max(elapsed / limit_s, step / args.max_steps))
+        done = min(1.0, max(elapsed / limit_s, (step + 1) / args.max_steps))
         rate = args.learning_rate * min(1.0, (step + 1) / 100) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in optimizer.param_groups:
             group["lr"] = rate
