@@ -1,5 +1,5 @@
-#include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "actors/clock.hpp"
@@ -27,6 +27,7 @@ struct RequestRouterState {
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, LiveRequest> live;
   std::unordered_map<caf::actor_id, std::unordered_map<std::uint64_t, RequestId>> of_sink;  ///< tag -> request
+  std::unordered_set<caf::actor_id> watched_sinks;
   std::vector<caf::typed_response_promise<Drained>> draining;
   std::int64_t aborted_by_drain = 0;
 };
@@ -92,10 +93,9 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
     promise.deliver(SubmitReply{fail(id.error())});
     return;
   }
-  const bool new_sink = tags == state.of_sink.end();
   state.live.emplace(*id, RequestRouterState::LiveRequest{message.sink, message.tag});
   state.of_sink[message.sink.id()].emplace(message.tag, *id);
-  if (new_sink) {
+  if (state.watched_sinks.insert(message.sink.id()).second) {
     const auto me = caf::actor_cast<caf::actor_addr>(self);
     when_ended(message.sink, [me, sink = message.sink.address()] {
       if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{sink});
@@ -186,6 +186,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const SinkGone& message) {
         auto& state = state_of(self);
+        state.watched_sinks.erase(message.sink.id());
         const auto tags = state.of_sink.find(message.sink.id());
         if (tags == state.of_sink.end()) return;
         for (const auto& [tag, id] : tags->second) abort(self, id);

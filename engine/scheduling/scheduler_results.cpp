@@ -64,7 +64,7 @@ void SchedulerCore::fork_samples(SequenceGroup& group) {
     child.index = index;
     child.row = -1;
     group_of_[child.id] = group.entry.id;
-    if (parent.state == SequenceState::running) forks_.push_back({parent.id, child.id});
+    if (parent.state != SequenceState::waiting) forks_.push_back({parent.id, child.id});
     group.sequences.push_back(std::move(child));
   }
 }
