@@ -67,6 +67,7 @@ class CallbackTable {
 
 actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer, const std::shared_ptr<CallbackTable>& table) {
   return {[table](const OutputBatch& batch) {
+    actors::happens_before::received();
     for (const RequestOutput& output : batch.outputs) table->deliver(output);
   }};
 }

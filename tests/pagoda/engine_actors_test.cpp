@@ -56,7 +56,10 @@ class EngineActors : public ::testing::Test {
     EXPECT_TRUE(running) << running.error().message;
     engine_ = std::move(*running);
     sink_ = system_->spawn([received = received_](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type {
-      return {[received](const OutputBatch& batch) { received->add(batch); }};
+      return {[received](const OutputBatch& batch) {
+        actors::happens_before::received();
+        received->add(batch);
+      }};
     });
   }
 
