@@ -52,9 +52,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
     if (!loaded) return fail(loaded.error());
     auto stream = device->create_stream("pagoda-step");
     if (!stream) return fail(stream.error());
-    // The runner's model points into the mapped checkpoint, so it keeps it.
+    // The runner points into the mapped checkpoint and the KV memory, so it keeps both: its last step may outlive the actors.
     auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
-    return actors::WorkerParts{{made, [checkpoint](execution::ModelRunner* p) { delete p; }}, std::move(*stream)};
+    return actors::WorkerParts{{made, [checkpoint, kept = *memory](execution::ModelRunner* p) { delete p; }}, std::move(*stream)};
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;
   parts.scheduler.max_num_batched_tokens = max_tokens;
