@@ -19,7 +19,7 @@ StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const
   PAGODA_ASSERT(!broken, *broken);
 #endif
   if (!planned.cache_plan.empty()) send(self, state.cache_engine, std::move(planned.cache_plan));
-  return std::move(planned.plan);
+  return reply(std::move(planned.plan));
 }
 
 BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<BlockManagerState> self,

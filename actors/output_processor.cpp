@@ -36,6 +36,7 @@ void process(Self self, const StepOutputs& step) {
 
   std::vector<std::pair<SinkActor, OutputBatch>> batches;
   std::unordered_map<caf::actor_id, std::size_t> batch_of;
+  std::vector<RequestClosed> closed;
   for (RequestOutput& output : effects.outputs) {
     const auto sink = state.sinks.find(output.request_id);
     PAGODA_ASSERT(sink != state.sinks.end(), "a request has its sink until its terminal output");
@@ -43,12 +44,14 @@ void process(Self self, const StepOutputs& step) {
     const auto [place, fresh] = batch_of.emplace(actor.id(), batches.size());
     if (fresh) batches.emplace_back(actor, OutputBatch{});
     if (output.done || output.error) {
-      send(self, state.peers.router, RequestClosed{output.request_id});
+      closed.push_back({output.request_id});
       state.sinks.erase(sink);
     }
     batches[place->second].second.outputs.push_back(std::move(output));
   }
   for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
+  // After the batches: who waits for a drain may then end the sinks.
+  for (const RequestClosed& request : closed) send(self, state.peers.router, request);
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer) {

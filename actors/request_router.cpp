@@ -1,5 +1,5 @@
-#include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "actors/clock.hpp"
@@ -27,6 +27,7 @@ struct RequestRouterState {
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, LiveRequest> live;
   std::unordered_map<caf::actor_id, std::unordered_map<std::uint64_t, RequestId>> of_sink;  ///< tag -> request
+  std::unordered_set<caf::actor_id> watched_sinks;
   std::vector<caf::typed_response_promise<Drained>> draining;
   std::int64_t aborted_by_drain = 0;
 };
@@ -47,7 +48,7 @@ void forget(RequestRouterState& state, RequestId id) {
 
 void answer_drains_when_empty(RequestRouterState& state) {
   if (!state.live.empty()) return;
-  for (auto& promise : state.draining) promise.deliver(Drained{state.aborted_by_drain});
+  for (auto& promise : state.draining) deliver(promise, Drained{state.aborted_by_drain});
   state.draining.clear();
 }
 
@@ -84,18 +85,17 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   const auto& request = message.request;
   const auto tags = state.of_sink.find(message.sink.id());
   if (tags != state.of_sink.end() && tags->second.count(message.tag) > 0) {
-    promise.deliver(SubmitReply{fail(ErrorCode::duplicate_id, "the sink has a live request with this tag")});
+    deliver(promise, SubmitReply{fail(ErrorCode::duplicate_id, "the sink has a live request with this tag")});
     return;
   }
   const auto id = state.core->submit(*request);
   if (!id) {
-    promise.deliver(SubmitReply{fail(id.error())});
+    deliver(promise, SubmitReply{fail(id.error())});
     return;
   }
-  const bool new_sink = tags == state.of_sink.end();
   state.live.emplace(*id, RequestRouterState::LiveRequest{message.sink, message.tag});
   state.of_sink[message.sink.id()].emplace(message.tag, *id);
-  if (new_sink) {
+  if (state.watched_sinks.insert(message.sink.id()).second) {
     const auto me = caf::actor_cast<caf::actor_addr>(self);
     when_ended(message.sink, [me, sink = message.sink.address()] {
       if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{sink});
@@ -103,13 +103,13 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   }
   if (request->prompt_token_ids) {
     TokenIds ids(request->prompt_token_ids->begin(), request->prompt_token_ids->end());
-    promise.deliver(enter_engine(self, *id, *request, std::move(ids)));
+    deliver(promise, enter_engine(self, *id, *request, std::move(ids)));
     return;
   }
   pagoda::actors::request(
       self, state.tokenizer, EncodePrompt{request},
-      [self, promise, id = *id, request](const TokenizeReply& reply) mutable {
-        promise.deliver(enter_engine(self, id, *request, reply.token_ids));
+      [self, promise, id = *id, request](const TokenizeReply& answer) mutable {
+        deliver(promise, enter_engine(self, id, *request, answer.token_ids));
       },
       [self](caf::error& reason) { self->quit(std::move(reason)); });
 }
@@ -127,8 +127,8 @@ template <class Answer, class Actor, class Question>
 caf::typed_response_promise<Answer> forward(Self self, const Actor& receiver, const Question& question) {
   auto promise = self->template make_response_promise<Answer>();
   pagoda::actors::request(
-      self, receiver, question, [promise](const Answer& answer) mutable { promise.deliver(answer); },
-      [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
+      self, receiver, question, [promise](const Answer& answer) mutable { deliver(promise, answer); },
+      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
   return promise;
 }
 
@@ -150,11 +150,11 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       [self](const CancelRequest& message) -> CancelReply {
         auto& state = state_of(self);
         const auto tags = state.of_sink.find(message.sink.id());
-        if (tags == state.of_sink.end()) return {false};
+        if (tags == state.of_sink.end()) return reply(CancelReply{false});
         const auto id = tags->second.find(message.tag);
-        if (id == tags->second.end()) return {false};
+        if (id == tags->second.end()) return reply(CancelReply{false});
         abort(self, id->second);
-        return {true};
+        return reply(CancelReply{true});
       },
       [self](const GetStats& message) {
         auto promise = self->make_response_promise<EngineStats>();
@@ -162,12 +162,12 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
             self, state_of(self).scheduler, message,
             [self, promise](EngineStats stats) mutable {
               stats.uptime_s = static_cast<double>(now_us() - state_of(self).started_us) / 1e6;
-              promise.deliver(std::move(stats));
+              deliver(promise, std::move(stats));
             },
-            [promise](caf::error& reason) mutable { promise.deliver(std::move(reason)); });
+            [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
         return promise;
       },
-      [self](const GetModelInfo&) { return state_of(self).info; },
+      [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) { return forward<TokenizeReply>(self, state_of(self).tokenizer, message); },
       [self](const DetokenizeRequest& message) {
         return forward<DetokenizeReply>(self, state_of(self).tokenizer, message);
@@ -186,6 +186,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const SinkGone& message) {
         auto& state = state_of(self);
+        state.watched_sinks.erase(message.sink.id());
         const auto tags = state.of_sink.find(message.sink.id());
         if (tags == state.of_sink.end()) return;
         for (const auto& [tag, id] : tags->second) abort(self, id);

@@ -82,7 +82,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state.core->workers_replaced();
         advance(self);
       },
-      [self](const GetStats&) { return state_of(self).core->stats(); },
+      [self](const GetStats&) { return reply(state_of(self).core->stats()); },
   };
 }
 

@@ -1,4 +1,4 @@
-#include <optional>
+#include <spdlog/spdlog.h>
 
 #include "actors/engine_actors.hpp"
 
@@ -43,9 +43,11 @@ void replace_worker(Self self) {
   auto& state = state_of(self);
   auto parts = state.make_worker();
   if (!parts) {
+    spdlog::error("the worker has ended and cannot be replaced: {}", parts.error().message);
     self->quit(caf::exit_reason::user_shutdown);
     return;
   }
+  spdlog::warn("the worker has ended; a new one recomputes what was running");
   auto& actors = *state.actors;
   actors.worker = spawn_worker(self->system(), std::move(*parts), actors.cache_engine);
   watch(self, actors.worker);
@@ -73,6 +75,7 @@ Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, co
     if (gone.child == state_of(self).actors->worker.address()) {
       replace_worker(self);
     } else {
+      spdlog::critical("an actor of the engine has ended; the engine stops");
       self->quit(caf::exit_reason::user_shutdown);
     }
   }};

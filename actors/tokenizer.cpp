@@ -13,7 +13,7 @@ struct TokenizerState {
 using Self = TokenizerActor::stateful_pointer<TokenizerState>;
 
 TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, bool add_special_tokens) {
-  return {tokenizer.encode(text, add_special_tokens)};
+  return reply(TokenizeReply{tokenizer.encode(text, add_special_tokens)});
 }
 
 DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest& message) {
@@ -33,13 +33,14 @@ TokenizerActor::behavior_type behavior(Self self, const std::shared_ptr<const te
   state_of(self).tokenizer = tokenizer;
   return {
       [self](const EncodePrompt& message) {
+        const text::Tokenizer& encoder = *state_of(self).tokenizer;
         const GenerateRequest& request = *message.generate;
-        return encode(*state_of(self).tokenizer, *request.prompt, request.add_special_tokens);
+        return encode(encoder, *request.prompt, request.add_special_tokens);
       },
       [self](const TokenizeRequest& message) {
         return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens);
       },
-      [self](const DetokenizeRequest& message) { return decode(*state_of(self).tokenizer, message); },
+      [self](const DetokenizeRequest& message) { return reply(decode(*state_of(self).tokenizer, message)); },
   };
 }
 

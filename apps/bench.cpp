@@ -71,7 +71,8 @@ void print_text(const ordered_json& object, const std::string& prefix = {}) {
     if (value.is_object()) {
       print_text(value, prefix + key + " ");
     } else {
-      std::printf("%-36s %s\n", (prefix + key).c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+      std::printf("%-36s %s\n", (prefix + key).c_str(),
+                  value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
     }
   }
 }
@@ -101,7 +102,8 @@ ordered_json describe(const ModelInfo& model, const LoadShape& shape) {
 /// The failure of a run that did not complete all its requests.
 Status check_complete(const LoadResult& load) {
   if (load.failed == 0) return {};
-  return fail(ErrorCode::internal, std::to_string(load.failed) + " requests failed, the first with: " + load.first_failure);
+  return fail(ErrorCode::internal,
+              std::to_string(load.failed) + " requests failed, the first with: " + load.first_failure);
 }
 
 /// An engine that is up, or the exit code.
@@ -175,7 +177,8 @@ Command add_bench(CLI::App& pagoda) {
   auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
   const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
   const auto latency_options = std::make_shared<LatencyOptions>(*latency);
-  return {bench, [=] { return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options); }};
+  return {bench,
+          [=] { return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options); }};
 }
 
 }  // namespace pagoda::apps

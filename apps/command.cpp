@@ -11,7 +11,9 @@ void complain(std::string message) {
   std::fprintf(stderr, "pagoda: %s\n", message.c_str());
 }
 
-int exit_with(const Error& error) { return exit_with(std::span(&error, 1)); }
+int exit_with(const Error& error) {
+  return exit_with(std::span(&error, 1));
+}
 
 int exit_with(std::span<const Error> errors) {
   int code = kExitFailure;

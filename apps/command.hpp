@@ -2,10 +2,11 @@
 
 /// What the subcommands share: how they are found, how they end and how they complain.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <span>
 #include <string>
+
+#include <CLI/CLI.hpp>
 
 #include "kernels/result.hpp"
 

@@ -1,9 +1,9 @@
 #include "apps/flags.hpp"
 
+#include <algorithm>
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <algorithm>
 
 namespace pagoda::apps {
 namespace {

@@ -2,7 +2,6 @@
 
 /// Flags that several subcommands share. A flag is its config key with dashes, and wins over the config file.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"

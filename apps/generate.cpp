@@ -1,11 +1,11 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <memory>
 #include <mutex>
+
+#include <unistd.h>
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
@@ -18,12 +18,11 @@ namespace {
 
 struct GenerateOptions {
   explicit GenerateOptions(CLI::App& app) : engine(app, "warn") {
-    auto* group = app.add_option_group("Input", "What to continue");
-    group->add_option("--prompt", prompt, "One prompt");
-    group->add_option("--prompts", prompts,
-                      "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
-                      "object of the JSON-lines protocol");
-    group->require_option(1);
+    auto* one = app.add_option("--prompt", prompt, "One prompt");
+    app.add_option("--prompts", prompts,
+                   "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
+                   "object of the JSON-lines protocol")
+        ->excludes(one);
     app.add_option("--output", output, "text, or json: one done object a line")
         ->check(CLI::IsMember({"text", "json"}).description(""))
         ->capture_default_str();
@@ -186,6 +185,9 @@ class BatchRun {
 };
 
 int run_generate(GenerateOptions& options) {
+  if (!options.prompt && options.prompts.empty()) {
+    return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt", -1});
+  }
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
                                : PromptSource::open(options.prompts, options.request);

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+
 #include <nlohmann/json.hpp>
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
-#include "engine/models/memory_plan.hpp"
-#include "io/host_memory.hpp"
-#include "io/model_files/checkpoint.hpp"
-#include "io/model_files/hf_config.hpp"
+#include "engine/models/model.hpp"
+#include "pagoda/engine_plan.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -29,14 +28,6 @@ struct InspectOptions {
   bool architectures = false;
 };
 
-Result<DType> named_dtype(const std::string& name, DType automatic) {
-  if (name == "auto") return automatic;
-  for (const auto dtype : {DType::f32, DType::f16, DType::bf16}) {
-    if (name == to_string(dtype)) return dtype;
-  }
-  return fail(ErrorCode::bad_config, "unknown dtype \"" + name + "\"", "dtype");
-}
-
 ordered_json model_facts(const models::ModelConfig& model) {
   return {{"architecture", model.architecture},
           {"vocab_size", model.vocab_size},
@@ -51,7 +42,9 @@ ordered_json model_facts(const models::ModelConfig& model) {
           {"checkpoint_dtype", to_string(model.checkpoint_dtype)}};
 }
 
-ordered_json plan_facts(const models::MemoryPlan& plan, const EngineConfig& config, std::int64_t num_blocks) {
+ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config) {
+  const auto& plan = engine.memory;
+  const std::int64_t num_blocks = engine.num_device_blocks;
   return {{"weight_bytes", plan.weight_bytes},
           {"activation_bytes", plan.activation_bytes},
           {"logit_bytes", plan.logit_bytes},
@@ -61,7 +54,10 @@ ordered_json plan_facts(const models::MemoryPlan& plan, const EngineConfig& conf
           {"block_size", config.block_size},
           {"num_device_blocks", num_blocks},
           {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
-          {"kv_tokens", num_blocks * config.block_size}};
+          {"kv_tokens", num_blocks * config.block_size},
+          {"kv_cache_dtype", to_string(engine.kv_dtype)},
+          {"num_host_blocks", engine.num_host_blocks},
+          {"longest_context", std::min(engine.limits.max_model_len, num_blocks * config.block_size)}};
 }
 
 void print_section(const char* title, const ordered_json& facts) {
@@ -80,43 +76,21 @@ int list_architectures() {
   return kExitOk;
 }
 
-/// KV blocks that a run with this configuration would have.
-std::int64_t planned_blocks(const EngineConfig& config, const models::MemoryPlan& plan) {
-  return config.num_device_blocks > 0 ? config.num_device_blocks : plan.num_blocks;
-}
-
 int run_inspect(InspectOptions& options) {
   if (options.architectures) return list_architectures();
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   const auto& config = options.engine.config;
-  const auto model = io::load_hf_config(config.model);
-  if (!model) return exit_with(model.error());
-  const auto checkpoint = io::Checkpoint::open(config.model);
-  if (!checkpoint) return exit_with(checkpoint.error());
-  const auto dtype = named_dtype(config.dtype, model->checkpoint_dtype);
-  if (!dtype) return exit_with(dtype.error());
-  const auto kv_dtype = named_dtype(config.kv_cache_dtype, *dtype);
-  if (!kv_dtype) return exit_with(kv_dtype.error());
+  const auto device = create_device(config);
+  if (!device) return exit_with(device.error());
+  const auto plan = plan_engine(config, **device);
+  if (!plan) return exit_with(plan.error());
 
-  const auto facts = (*checkpoint)->facts();
-  models::MemoryRequest request;
-  request.weight_bytes = facts.weight_bytes;
-  request.kv_dtype = *kv_dtype;
-  request.block_size = config.block_size;
-  request.limits = {config.max_num_batched_tokens, config.max_num_seqs,
-                    config.max_model_len > 0 ? config.max_model_len : model->max_position_embeddings};
-  auto plan = models::plan_memory(*model, request);
-  request.budget_bytes = plan.fixed_bytes() + io::kv_cache_budget_bytes(config);
-  plan = models::plan_memory(*model, request);
-  const auto num_blocks = planned_blocks(config, plan);
-
-  auto about_model = model_facts(*model);
+  const auto facts = plan->checkpoint->facts();
+  auto about_model = model_facts(plan->model);
   about_model["num_parameters"] = facts.num_parameters;
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;
-  auto about_memory = plan_facts(plan, config, num_blocks);
-  about_memory["kv_cache_dtype"] = to_string(*kv_dtype);
-  about_memory["longest_context"] = std::min(request.limits.max_model_len, num_blocks * config.block_size);
+  const auto about_memory = memory_facts(*plan, config);
   if (options.json) {
     std::printf("%s\n", ordered_json{{"model", about_model}, {"memory", about_memory}}.dump().c_str());
   } else {

@@ -57,6 +57,8 @@ PromptSource::Prompt PromptSource::parse(const std::string& line) {
   return {object->id.value_or(id), std::move(object->request)};
 }
 
-double PromptSource::fraction_read() { return file_bytes_ > 0 ? read_bytes_ / file_bytes_ : -1; }
+double PromptSource::fraction_read() {
+  return file_bytes_ > 0 ? read_bytes_ / file_bytes_ : -1;
+}
 
 }  // namespace pagoda::apps

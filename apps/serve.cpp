@@ -1,14 +1,14 @@
-#include <spdlog/spdlog.h>
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <spdlog/spdlog.h>
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
@@ -19,8 +19,8 @@ namespace pagoda::apps {
 namespace {
 
 constexpr std::size_t kPoolThreads = 2;
-constexpr auto kFlushGrace = std::chrono::seconds(2);          // clients may take their last lines
-constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);   // beyond the drain timeout, for the engine's answer
+constexpr auto kFlushGrace = std::chrono::seconds(2);         // clients may take their last lines
+constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);  // beyond the drain timeout, for the engine's answer
 
 struct ServeOptions {
   explicit ServeOptions(CLI::App& app) : engine(app, "info") {
@@ -68,9 +68,8 @@ class ServiceLoop {
     signals_.async_wait([this](const boost::system::error_code& error, int signal) {
       if (!error) begin_drain(signal);
     });
-    actors::when_ended(engine_.supervisor, [this, loop = loop_] {
-      boost::asio::post(*loop, [this] { on_engine_down(); });
-    });
+    actors::when_ended(engine_.supervisor,
+                       [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
     loop_->run();
     return exit_code_;
   }

@@ -16,6 +16,7 @@ struct TokenizeOptions {
 };
 
 int run_tokenize(const TokenizeOptions& options) {
+  if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model", -1});
   const auto tokenizer = io::load_tokenizer(options.model);
   if (!tokenizer) return exit_with(tokenizer.error());
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
@@ -38,7 +39,7 @@ int run_tokenize(const TokenizeOptions& options) {
 Command add_tokenize(CLI::App& pagoda) {
   auto* app = pagoda.add_subcommand("tokenize", "Print the token ids of the text on standard input");
   const auto options = std::make_shared<TokenizeOptions>();
-  app->add_option("--model", options->model, "Folder that holds tokenizer.json")->required();
+  app->add_option("--model", options->model, "Folder that holds tokenizer.json");
   app->add_flag("--add-special-tokens,!--no-add-special-tokens", options->add_special_tokens,
                 "With the tokens that the tokenizer puts around a text");
   return {app, [options] { return run_tokenize(*options); }};

@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "engine/config.hpp"
 #include "io/config_fields.hpp"
@@ -31,8 +32,8 @@ class ConfigFile {
   Status read(const std::string& key, double& field) const;
 
   template <class T>
-    requires std::is_integral_v<T>
-  Status read(const std::string& key, T& field) const {
+  requires std::is_integral_v<T> Status read(const std::string& key, T& field)
+  const {
     const auto* value = find(key);
     if (value == nullptr) return {};
     constexpr auto kLeast = std::numeric_limits<T>::min();
@@ -49,8 +50,8 @@ class ConfigFile {
   }
 
   template <class E>
-    requires std::is_enum_v<E>
-  Status read(const std::string& key, E& field) const {
+  requires std::is_enum_v<E> Status read(const std::string& key, E& field)
+  const {
     const auto* value = find(key);
     if (value == nullptr) return {};
     std::string words;
@@ -76,8 +77,8 @@ class ConfigFile {
   std::string name_;
 };
 
-/// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone, so
-/// that one file does for all. Values are checked by EngineConfig::validate, not here.
+/// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone,
+/// so that one file does for all. Values are checked by EngineConfig::validate, not here.
 Result<EngineConfig> load_engine_config(const std::filesystem::path& path);
 
 }  // namespace pagoda::io

@@ -67,6 +67,7 @@ class CallbackTable {
 
 actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer, const std::shared_ptr<CallbackTable>& table) {
   return {[table](const OutputBatch& batch) {
+    actors::happens_before::received();
     for (const RequestOutput& output : batch.outputs) table->deliver(output);
   }};
 }
@@ -112,11 +113,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
 }
 
 Engine::~Engine() {
-  // Live requests end with an error from the output processor, which goes before the sink does.
+  // The shutdown ladder: live requests are aborted and told, then the actors end.
+  state_->ask<actors::Drained>(actors::Drain{0});
   caf::scoped_actor self{state_->system};
   caf::anon_send_exit(state_->handle.supervisor, caf::exit_reason::user_shutdown);
   self->wait_for(state_->handle.supervisor);
-  self->wait_for(state_->handle.router);
   caf::anon_send_exit(state_->sink, caf::exit_reason::user_shutdown);
 }
 

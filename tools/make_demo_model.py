@@ -156,7 +156,7 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
     while True:
         # The schedule follows the clock: the machine may be shared, so the number of steps is not known beforehand.
         elapsed = time.monotonic() - start
-        done = min(1.0, max(elapsed / limit_s, step / args.max_steps))
+        done = min(1.0, max(elapsed / limit_s, (step + 1) / args.max_steps))
         rate = args.learning_rate * min(1.0, (step + 1) / 100) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -248,7 +248,7 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
         "added_tokens_decoder": {
             str(i): {"content": token, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
                      "special": True} for i, token in enumerate([BOS, EOS])},
-        "chat_template": "{{ bos_token }}{{ messages[-1]['content'] }}\n\n",
+        "chat_template": "{{ bos_token }}{{ messages[-1]['content'] + '\\n\\n' }}",
     }
     (args.out / "tokenizer_config.json").write_text(json.dumps(tokenizer_config, indent=2) + "\n")
     model = model.float().eval()  # float32 arithmetic on the bfloat16 weights, as an engine would run it
@@ -281,7 +281,8 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
         "It is there so that a fresh checkout can generate text, be benchmarked and be tested end to end without a "
         "download.", "",
         "Good for: demos, tests, the examples of this repository. Not good for: facts, questions, or anything that is "
-        "not a short story; its world is the few hundred words of its grammar.", "",
+        "not a short story; its world is the few hundred words of its grammar. Names it keeps; a thing or an animal it may "
+        "confuse with another before the story ends.", "",
         "Try `Once upon a time`, `One day, a shy bear named Bruno`, or `Tell me a story about a brave rabbit named Momo.` "
         "followed by an empty line. Characters, places and things that it knows are the word lists of "
         "`tools/demo_corpus.py`. Temperature 0.8 gives a different story for each seed.", "",

@@ -1,8 +1,8 @@
 #include "io/json_lines/bridge.hpp"
 
-#include <boost/asio/post.hpp>
 #include <type_traits>
 
+#include <boost/asio/post.hpp>
 
 namespace pagoda::json_lines {
 
@@ -73,7 +73,9 @@ struct BridgeState {
         [this, tag](const SubmitReply& reply) {
           if (!reply.ticket) outbox->push(Refused{tag, reply.ticket.error()});
         },
-        [this, tag](caf::error&) { outbox->push(Refused{tag, engine_gone()}); });
+        [this, tag](caf::error&) {
+          outbox->push(Refused{tag, engine_gone()});
+        });
   }
 
   // Found or not, the request's terminal output is the answer: it is live here, so its end is still to come.

@@ -1,9 +1,9 @@
 #pragma once
 
-/// Between a socket and the engine: one bridge actor per connection. It is the sink of the connection's requests and sends
-/// them to the request router, so their order is kept and their fate is tied to it: when it dies, the router aborts them.
+/// Between a socket and the engine: one bridge actor per connection. It is the sink of the connection's requests and
+/// sends them to the request router, so their order is kept and their fate is tied to it: when it dies, the router
+/// aborts them.
 
-#include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +11,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include <boost/asio/io_context.hpp>
 
 #include "actors/interfaces.hpp"
 #include "io/json_lines/protocol.hpp"
@@ -40,8 +42,8 @@ struct RouterGone {};
 
 using BridgeEvent = std::variant<OutputBatch, Refused, ReplyLine, FlushMark, RouterGone>;
 
-/// Carries events from the bridge, on CAF's threads, to the connection, on the I/O thread. Events that come together are
-/// handed over together, with one wake-up. Thread-safe.
+/// Carries events from the bridge, on CAF's threads, to the connection, on the I/O thread. Events that come together
+/// are handed over together, with one wake-up. Thread-safe.
 class Outbox : public std::enable_shared_from_this<Outbox> {
  public:
   /// Called on the I/O thread with the events in order.

@@ -1,9 +1,9 @@
 #include "io/json_lines/connection.hpp"
 
-#include <spdlog/spdlog.h>
+#include <chrono>
 
 #include <boost/asio/write.hpp>
-#include <chrono>
+#include <spdlog/spdlog.h>
 
 #include "io/version.hpp"
 
@@ -39,7 +39,8 @@ void Connection::start() {
   read_more();
 }
 
-// -- input -------------------------------------------------------------------------------------------------------------
+// -- input
+// -------------------------------------------------------------------------------------------------------------
 
 bool Connection::wants_input() const {
   return !closed_ && !closing_ && !input_ended_ && answers_due_ < kMaxAnswersDue &&
@@ -112,7 +113,8 @@ void Connection::refuse_line_too_long() {
   begin_close();
 }
 
-// -- messages of the client ----------------------------------------------------------------------------------------------
+// -- messages of the client
+// ----------------------------------------------------------------------------------------------
 
 void Connection::run(GenerateOp& op) {
   if (tags_.contains(op.id)) {
@@ -135,7 +137,9 @@ void Connection::run(CancelOp& op) {
   tell_bridge(it->second, std::move(op));
 }
 
-void Connection::run(PingOp& op) { append_pong(queue_.line(), op.id, version()); }
+void Connection::run(PingOp& op) {
+  append_pong(queue_.line(), op.id, version());
+}
 
 void Connection::run(AuthOp& op) {
   const auto& keys = context_.config.api_keys;
@@ -155,7 +159,8 @@ void Connection::refuse(const ClientId& id, ErrorCode code, std::string message,
   append_error(queue_.line(), id, {code, std::move(message), std::move(param), retry_after_ms});
 }
 
-// -- events of the bridge ------------------------------------------------------------------------------------------------
+// -- events of the bridge
+// ------------------------------------------------------------------------------------------------
 
 void Connection::on_events(std::vector<BridgeEvent>& events) {
   for (auto& event : events) {
@@ -197,7 +202,9 @@ void Connection::on_event(ReplyLine& reply) {
   queue_.line() += reply.line;
 }
 
-void Connection::on_event(FlushMark&) { begin_close(); }
+void Connection::on_event(FlushMark&) {
+  begin_close();
+}
 
 void Connection::on_engine_gone() {
   if (closed_) return;
@@ -213,7 +220,8 @@ void Connection::forget(std::uint64_t tag) {
   live_.erase(it);
 }
 
-// -- output and the end --------------------------------------------------------------------------------------------------
+// -- output and the end
+// --------------------------------------------------------------------------------------------------
 
 void Connection::pump() {
   if (closed_) return;
@@ -277,8 +285,8 @@ void Connection::finish_when_done() {
   }
 }
 
-/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread input
-/// would make TCP reset the connection, and the client might lose its last lines.
+/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread
+/// input would make TCP reset the connection, and the client might lose its last lines.
 void Connection::linger() {
   if (!lingering_) {
     lingering_ = true;

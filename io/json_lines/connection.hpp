@@ -2,8 +2,6 @@
 
 /// One client's connection. Private to the server.
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +9,9 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "io/json_lines/bridge.hpp"
 #include "io/json_lines/output_queue.hpp"
@@ -27,8 +28,8 @@ struct ConnectionContext {
   std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
 };
 
-/// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or closing
-/// (the server ends it: no more input, what is queued is sent); then closed. Everything runs on the I/O thread.
+/// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
+/// closing (the server ends it: no more input, what is queued is sent); then closed. Everything runs on the I/O thread.
 ///
 /// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
 /// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
@@ -100,14 +101,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   BridgeActor bridge_;
   boost::asio::steady_timer deadline_;
 
-  std::string input_;          ///< bytes of lines not handled yet
-  std::size_t scanned_ = 0;    ///< bytes of input_ that hold no line end
-  bool reading_ = false;       ///< a wait for input is under way
+  std::string input_;        ///< bytes of lines not handled yet
+  std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end
+  bool reading_ = false;     ///< a wait for input is under way
   bool input_ended_ = false;
   bool authorized_;
 
-  std::unordered_map<std::uint64_t, Live> live_;          ///< by tag
-  std::unordered_map<std::string, std::uint64_t> tags_;   ///< client id -> tag
+  std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
+  std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag
   std::uint64_t last_tag_ = 0;
   std::size_t answers_due_ = 0;  ///< of the engine, to anything but generate and cancel
 

@@ -127,12 +127,15 @@ void append_prompt_entry(std::string& out, const std::optional<LogprobEntry>& en
 /// Only the protocol's own codes go out; whatever else went wrong is internal to a client.
 ErrorCode wire_code(ErrorCode code) {
   switch (code) {
-    case ErrorCode::unsupported: return ErrorCode::invalid_request;
+    case ErrorCode::unsupported:
+      return ErrorCode::invalid_request;
     case ErrorCode::bad_config:
     case ErrorCode::bad_file:
     case ErrorCode::io_failed:
-    case ErrorCode::out_of_memory: return ErrorCode::internal;
-    default: return code;
+    case ErrorCode::out_of_memory:
+      return ErrorCode::internal;
+    default:
+      return code;
   }
 }
 

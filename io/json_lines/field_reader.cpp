@@ -25,15 +25,22 @@ bool to_integer(const std::string& text, std::int64_t& out) {
 
 std::string describe(const json& value) {
   switch (value.type()) {
-    case json::value_t::null: return "null";
-    case json::value_t::boolean: return "a boolean";
-    case json::value_t::string: return "a string";
-    case json::value_t::array: return "a list";
-    case json::value_t::object: return "an object";
+    case json::value_t::null:
+      return "null";
+    case json::value_t::boolean:
+      return "a boolean";
+    case json::value_t::string:
+      return "a string";
+    case json::value_t::array:
+      return "a list";
+    case json::value_t::object:
+      return "an object";
     case json::value_t::number_float:
     case json::value_t::number_integer:
-    case json::value_t::number_unsigned: return value.dump();
-    default: return "something else";
+    case json::value_t::number_unsigned:
+      return value.dump();
+    default:
+      return "something else";
   }
 }
 
@@ -138,8 +145,8 @@ void FieldReader::read_strings(const char* name, std::vector<std::string>& out) 
   std::vector<std::string> strings;
   for (const auto& item : *value) {
     if (!item.is_string()) {
-      return refuse(name, std::string(name) + "[" + std::to_string(strings.size()) + "] must be a string, not " +
-                              describe(item));
+      return refuse(
+          name, std::string(name) + "[" + std::to_string(strings.size()) + "] must be a string, not " + describe(item));
     }
     strings.push_back(item.get<std::string>());
   }
@@ -152,7 +159,8 @@ void FieldReader::read_bias(const char* name, std::vector<std::pair<std::int64_t
   if (!value->is_object()) return expect(name, "an object from token ids to numbers", *value);
   for (const auto& [key, bias] : value->items()) {
     std::int64_t id = 0;
-    if (!to_integer(key, id)) return refuse(name, std::string(name) + " has a key that is no token id: \"" + key + "\"");
+    if (!to_integer(key, id))
+      return refuse(name, std::string(name) + " has a key that is no token id: \"" + key + "\"");
     if (!bias.is_number()) return expect(name, "an object from token ids to numbers", bias);
     out.emplace_back(id, bias.get<double>());
   }

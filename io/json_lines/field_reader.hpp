@@ -1,21 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/request/sampling_params.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::json_lines {
 
-/// Takes the fields of one JSON object by name and remembers the first thing that is wrong (invalid_request, param = the
-/// field). A field that was never asked for is unknown. A field that is absent leaves its target as it is; null does so
-/// too where the target can be absent.
+/// Takes the fields of one JSON object by name and remembers the first thing that is wrong (invalid_request, param =
+/// the field). A field that was never asked for is unknown. A field that is absent leaves its target as it is; null
+/// does so too where the target can be absent.
 class FieldReader {
  public:
   explicit FieldReader(const nlohmann::json& object) : object_(object) {}

@@ -81,9 +81,9 @@ class TreeBuilder : public nlohmann::json_sax<json> {
 
   std::size_t max_depth_;
   json root_;
-  json* slot_ = nullptr;      ///< where the value of the last key goes
-  std::vector<json*> open_;   ///< arrays and objects not closed yet; a child is finished before its parent grows again
-  std::string field_;         ///< the last key of the outermost object
+  json* slot_ = nullptr;     ///< where the value of the last key goes
+  std::vector<json*> open_;  ///< arrays and objects not closed yet; a child is finished before its parent grows again
+  std::string field_;        ///< the last key of the outermost object
   Error error_;
 };
 

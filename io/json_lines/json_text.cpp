@@ -43,14 +43,29 @@ std::size_t utf8_sequence_length(std::string_view text, std::size_t& skip) {
 
 void append_escape(std::string& out, char c) {
   switch (c) {
-    case '"': out += "\\\""; return;
-    case '\\': out += "\\\\"; return;
-    case '\b': out += "\\b"; return;
-    case '\f': out += "\\f"; return;
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    default: break;
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\b':
+      out += "\\b";
+      return;
+    case '\f':
+      out += "\\f";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    default:
+      break;
   }
   constexpr std::string_view kHex = "0123456789abcdef";
   out += "\\u00";
@@ -97,7 +112,9 @@ void append_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void append_integer(std::string& out, std::int64_t value) { append_chars(out, value); }
+void append_integer(std::string& out, std::int64_t value) {
+  append_chars(out, value);
+}
 
 void append_number(std::string& out, double value) {
   if (std::isfinite(value)) {

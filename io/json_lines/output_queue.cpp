@@ -5,9 +5,9 @@
 namespace pagoda::json_lines {
 namespace {
 
-constexpr std::size_t kLineBytes = 64;      // keys and punctuation of a delta line
-constexpr std::size_t kTokenIdBytes = 6;    // digits and comma
-constexpr std::size_t kLogprobBytes = 80;   // one candidate
+constexpr std::size_t kLineBytes = 64;     // keys and punctuation of a delta line
+constexpr std::size_t kTokenIdBytes = 6;   // digits and comma
+constexpr std::size_t kLogprobBytes = 80;  // one candidate
 
 std::size_t estimated_bytes(const SequenceDelta& delta) {
   std::size_t bytes = delta.text.size() + delta.token_ids.size() * kTokenIdBytes;

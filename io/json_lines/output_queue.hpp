@@ -11,9 +11,9 @@
 
 namespace pagoda::json_lines {
 
-/// The lines that wait for a connection's socket. While few bytes wait, every event becomes text at once. When more than
-/// `coalesce_bytes` wait, the deltas of one sequence are merged into one until the queue is taken, so a slow reader gets
-/// fewer and longer lines. A request's terminal line never overtakes its deltas. Not thread-safe.
+/// The lines that wait for a connection's socket. While few bytes wait, every event becomes text at once. When more
+/// than `coalesce_bytes` wait, the deltas of one sequence are merged into one until the queue is taken, so a slow
+/// reader gets fewer and longer lines. A request's terminal line never overtakes its deltas. Not thread-safe.
 class OutputQueue {
  public:
   explicit OutputQueue(std::size_t coalesce_bytes) : coalesce_bytes_(coalesce_bytes) {}
@@ -46,7 +46,7 @@ class OutputQueue {
   std::string text_;
   std::vector<Chunk> chunks_;
   std::map<std::pair<std::uint64_t, std::int32_t>, std::size_t> chunk_of_;  ///< (tag, sequence) -> its chunk
-  std::size_t chunk_bytes_ = 0;                                             ///< merged deltas; their texts are counted apart
+  std::size_t chunk_bytes_ = 0;  ///< merged deltas; their texts are counted apart
 };
 
 }  // namespace pagoda::json_lines

@@ -67,7 +67,8 @@ ClientId read_id(const json& object, FieldReader& fields, bool required) {
   }
   const auto& id = it->get_ref<const std::string&>();
   if (id.empty() || id.size() > kMaxIdBytes) {
-    fields.refuse("id", "id must have 1 to " + std::to_string(kMaxIdBytes) + " bytes, not " + std::to_string(id.size()));
+    fields.refuse("id",
+                  "id must have 1 to " + std::to_string(kMaxIdBytes) + " bytes, not " + std::to_string(id.size()));
     return {};
   }
   return id;
@@ -131,8 +132,8 @@ Parsed parse_line(std::string_view line) {
   if (op == object->end()) return read_message("generate", *object);
   if (!op->is_string()) {
     FieldReader ignored(*object);
-    return tl::unexpected(RefusedLine{read_id(*object, ignored, false),
-                                      {ErrorCode::invalid_request, "op must be a string", "op", -1}});
+    return tl::unexpected(
+        RefusedLine{read_id(*object, ignored, false), {ErrorCode::invalid_request, "op must be a string", "op", -1}});
   }
   return read_message(op->get_ref<const std::string&>(), *object);
 }

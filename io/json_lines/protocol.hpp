@@ -55,8 +55,7 @@ struct AuthOp {
   std::string key;
 };
 
-using ClientMessage =
-    std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ModelOp, StatsOp, PingOp, AuthOp>;
+using ClientMessage = std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ModelOp, StatsOp, PingOp, AuthOp>;
 
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {
@@ -64,13 +63,13 @@ struct RefusedLine {
   Error error;
 };
 
-/// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type, an
-/// integer that does not fit 64 bits. Ranges are checked later, by the request router. Errors: invalid_json,
+/// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
+/// an integer that does not fit 64 bits. Ranges are checked later, by the request router. Errors: invalid_json,
 /// invalid_request (param names the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line);
 
-/// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has the
-/// value of `defaults` (whose prompt is not looked at).
+/// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has
+/// the value of `defaults` (whose prompt is not looked at).
 struct GenerateObject {
   ClientId id;
   GenerateRequest request;

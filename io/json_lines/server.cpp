@@ -1,16 +1,16 @@
 #include "io/json_lines/server.hpp"
 
-#include <netinet/tcp.h>
-#include <spdlog/spdlog.h>
-#include <sys/socket.h>
-
 #include <atomic>
+#include <thread>
+#include <unordered_map>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <thread>
-#include <unordered_map>
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include "io/json_lines/connection.hpp"
 
@@ -69,7 +69,8 @@ class Server::State {
     const bool is_v6 = wanted->host.find(':') != std::string::npos;
     address = (is_v6 ? "[" + wanted->host + "]" : wanted->host) + ":" + std::to_string(port);
     if (!endpoint.address().is_loopback() && config.api_keys.empty()) {
-      spdlog::warn("listening on {}, beyond this machine, without API keys: anybody who reaches it can use it", address);
+      spdlog::warn("listening on {}, beyond this machine, without API keys: anybody who reaches it can use it",
+                   address);
     }
     return {};
   }
@@ -152,7 +153,7 @@ class Server::State {
   ConnectionContext context;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;  ///< I/O thread
   std::shared_ptr<Outbox> engine_watch;
-  bool ending = false;                                                      ///< I/O thread
+  bool ending = false;  ///< I/O thread
   std::atomic<std::size_t> num_connections{0};
   std::uint16_t port = 0;
   std::string address;
@@ -161,7 +162,9 @@ class Server::State {
 
 Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Server::~Server() { shutdown(std::chrono::milliseconds(0)); }
+Server::~Server() {
+  shutdown(std::chrono::milliseconds(0));
+}
 
 Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, actors::RequestRouterActor router,
                                               ServerConfig config) {
@@ -172,9 +175,13 @@ Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, actors:
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
-std::uint16_t Server::port() const { return state_->port; }
+std::uint16_t Server::port() const {
+  return state_->port;
+}
 
-const std::string& Server::address() const { return state_->address; }
+const std::string& Server::address() const {
+  return state_->address;
+}
 
 void Server::stop_accepting() {
   boost::asio::post(state_->io, [state = state_.get()] { state->stop_accepting(); });
@@ -186,6 +193,8 @@ void Server::shutdown(std::chrono::milliseconds grace) {
   state_->thread.join();
 }
 
-std::size_t Server::num_connections() const { return state_->num_connections; }
+std::size_t Server::num_connections() const {
+  return state_->num_connections;
+}
 
 }  // namespace pagoda::json_lines

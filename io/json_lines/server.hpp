@@ -28,8 +28,8 @@ class Server {
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const;
 
-  /// No new connections from now on; those that there are go on. The first step of a drain: the router refuses their new
-  /// requests meanwhile.
+  /// No new connections from now on; those that there are go on. The first step of a drain: the router refuses their
+  /// new requests meanwhile.
   void stop_accepting();
 
   /// Ends every connection once it has sent what it has for its client, at the latest after `grace`, and joins the I/O

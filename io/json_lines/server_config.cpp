@@ -9,10 +9,10 @@ std::vector<Error> ServerConfig::validate() const {
   std::vector<Error> problems;
   const auto at_least = [&](const char* key, std::int64_t value, std::int64_t least) {
     if (value < least) {
-      problems.push_back({ErrorCode::bad_config,
-                          std::string(key) + " must be at least " + std::to_string(least) + ", not " +
-                              std::to_string(value),
-                          key, -1});
+      problems.push_back(
+          {ErrorCode::bad_config,
+           std::string(key) + " must be at least " + std::to_string(least) + ", not " + std::to_string(value), key,
+           -1});
     }
   };
   if (auto address = parse_listen(listen); !address) problems.push_back(std::move(address.error()));

@@ -3,10 +3,8 @@
 /// The inner loops of the CPU ops, one table per instruction set. Drivers (linear.cpp, attention.cpp, ...) are ordinary
 /// code that splits an op into tasks and cache blocks; everything that profits from vectors goes through this table.
 ///
-/// The heart is one register tile: c[rows, panel] += x[rows, k] * w[k, panel], with `rows` broadcast values of x
-/// against two vectors of w. A panel is two vectors wide. Each element of c is one chain of multiply-adds in ascending
-/// k, so it has the same bits however rows, panels and ranges of k are split: this is what makes linear and attention
-/// batch-invariant.
+/// Matrix products are batch-invariant since each result is made of chains of multiply-adds in ascending order, which
+/// have the same bits however rows, columns and ranges of k are split between tiles, calls and threads.
 
 #include <cstdint>
 
@@ -27,19 +25,6 @@ struct PackArgs {
   std::int64_t pitch = 0;  ///< a multiple of lanes
 };
 
-/// gemm_tile prefetches once per kPrefetchStride steps of k.
-constexpr std::int64_t kPrefetchStride = 8;
-
-/// Lines that gemm_tile prefetches while it computes: a column of 64-byte pieces down the rows of a block, then the
-/// next.
-struct PrefetchBlock {
-  const void* first = nullptr;
-  const void* column_end = nullptr;  ///< first piece of the column + column_bytes
-  std::int64_t row_bytes = 0;
-  std::int64_t column_bytes = 0;      ///< rows of the block * row_bytes
-  std::int64_t lines_per_stride = 0;  ///< 0 = nothing
-};
-
 /// c[r, 0..panel) (+)= sum over i < k of x[i * x_pitch + r] * w[i, 0..panel).
 struct GemmTileArgs {
   const float* x = nullptr;
@@ -51,22 +36,87 @@ struct GemmTileArgs {
   std::int64_t rows = 0;  ///< 1 .. max_rows
   std::int64_t k = 0;
   bool first = false;  ///< c starts at zero instead of its old value
-  PrefetchBlock prefetch = {};
 };
 
-/// How far ahead of its reads gemv prefetches within a row.
-constexpr std::int64_t kGemvPrefetchBytes = 1024;
+// Linear: out[m, n] = sum of x[m, k] * w[n, k]. Columns are taken in blocks of kLinearBlock, whose sums are added in
+// ascending order. A block's sum is four chains, by the place of k within a quad of elements, added at its end: a
+// vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
+// little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
+// ones of eight. There are two kernels with the same sums: linear_stream takes weights as they lie in memory, for few
+// rows of x; linear_tile takes packed weights, for many.
 
-/// c[m, 0..lanes) = x[m, :] * w[0..lanes, :]^T with w read once, straight from memory. The same chains as gemm_tile.
-struct GemvArgs {
-  const void* w = nullptr;  ///< [rows, k] of dtype
-  DType dtype = DType::f32;
-  std::int64_t rows = 0;  ///< 1 .. lanes; columns of c behind it are unspecified
+constexpr std::int64_t kLinearBlock = 512;
+/// Columns are padded with zeros to a multiple of this where they are packed.
+constexpr std::int64_t kLinearPadding = 32;
+
+/// Packs x for a register tile: dst[step, m, 0..4) = the step-th quad of row m.
+struct PackRowsArgs {
+  const float* x = nullptr;  ///< [rows, k]
+  std::int64_t rows = 0;
   std::int64_t k = 0;
-  const float* x = nullptr;  ///< element k of token m at k * x_pitch + m
-  std::int64_t x_pitch = 0;  ///< 1 (one token) or lanes
-  std::int64_t tokens = 0;   ///< 1 .. max_gemv_tokens
-  float* c = nullptr;        ///< [tokens, lanes]
+  bool paired = false;   ///< quads as bfloat16 weights have them
+  float* dst = nullptr;  ///< [padded k / 4, rows, 4]
+};
+
+/// Columns [first, first + count) of some rows of a weight matrix.
+struct WeightPiece {
+  const void* w = nullptr;  ///< column 0 of the first row
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;       ///< at least 1; a kernel that takes more repeats the last
+  std::int64_t row_bytes = 0;  ///< from one row to the next
+  std::int64_t first = 0;      ///< a multiple of kLinearBlock
+  std::int64_t count = 0;      ///< a multiple of kLinearBlock unless the row ends here
+};
+
+/// Where results go: out[m * stride + n] = sum + bias[n], or += that.
+struct LinearOut {
+  float* out = nullptr;
+  std::int64_t stride = 0;
+  const float* bias = nullptr;  ///< may be null
+  std::int64_t columns = 0;     ///< rows of the piece
+  bool accumulate = false;
+};
+
+/// Sums of a register tile that are continued from call to call. The last call writes the results.
+struct LinearSums {
+  float* sums = nullptr;  ///< [rows of x, rows of the panel]
+  bool first = false;     ///< they start at zero
+  bool last = false;      ///< they go to `out`
+  LinearOut out = {};
+};
+
+struct LinearStreamArgs {
+  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs
+  std::int64_t rows = 0;     ///< 1 .. stream_rows
+  WeightPiece piece = {};    ///< at most stream_panel rows (linear_panel for few rows of x)
+  LinearSums sums = {};
+  std::int64_t ahead_bytes =
+      0;  ///< prefetches what lies so far ahead in the same rows, and behind their end in the next
+  std::int64_t first_ahead = 0;  ///< but only rows first_ahead, first_ahead + step_ahead, ...
+  std::int64_t step_ahead = 1;
+};
+
+/// linear_tile prefetches once per kPrefetchStride steps.
+constexpr std::int64_t kPrefetchStride = 8;
+
+/// Lines that linear_tile prefetches while it computes: a column of 64-byte pieces down the rows of a block, then the
+/// next.
+struct PrefetchBlock {
+  const void* first = nullptr;
+  const void* column_end = nullptr;  ///< first piece of the column + column_bytes
+  std::int64_t row_bytes = 0;
+  std::int64_t column_bytes = 0;      ///< rows of the block * row_bytes
+  std::int64_t lines_per_stride = 0;  ///< 0 = nothing
+};
+
+/// One block of columns.
+struct LinearTileArgs {
+  const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs
+  const float* w = nullptr;  ///< [steps, 4 * linear_panel], from pack_weights
+  std::int64_t rows = 0;     ///< 1 .. linear_rows
+  std::int64_t steps = 0;
+  LinearSums sums = {};
+  PrefetchBlock prefetch = {};
 };
 
 /// One tile of scores becomes probabilities, row by row (online softmax, Milakov & Gimelshein 2018): scores are scaled,
@@ -96,14 +146,24 @@ struct AttentionSums {
 
 struct CpuKernels {
   CpuIsa isa = CpuIsa::scalar;
-  int lanes = 0;            ///< floats in a vector
-  int panel = 0;            ///< columns of a register tile: 2 * lanes
-  int max_rows = 0;         ///< most rows of a register tile; <= lanes
-  int max_gemv_tokens = 0;  ///< up to here gemv is faster than packing and gemm_tile; <= max_rows
+  int lanes = 0;     ///< floats in a vector
+  int panel = 0;     ///< columns of a register tile: 2 * lanes
+  int max_rows = 0;  ///< most rows of a register tile; <= lanes
+
+  int linear_panel = 0;  ///< rows of w in a register tile of linear_tile
+  int linear_rows = 0;   ///< most rows of x in it
+  int stream_panel = 0;  ///< the same of linear_stream
+  int stream_rows = 0;
+  int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
+
+  void (*pack_rows)(const PackRowsArgs& args);
+  /// Packs one block of columns; dst: [padded count / 4, 4 * linear_panel].
+  void (*pack_weights)(const WeightPiece& piece, float* dst);
+  void (*linear_tile)(const LinearTileArgs& args);
+  void (*linear_stream)(const LinearStreamArgs& args);
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);
-  void (*gemv)(const GemvArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
@@ -112,8 +172,6 @@ struct CpuKernels {
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
 
-  /// out[i] = c[i] + bias[i] (bias may be null), or out[i] += that.
-  void (*write_out)(const float* c, const float* bias, std::int64_t count, bool accumulate, float* out);
   /// out[i] = x[i] * factor.
   void (*scale)(const float* x, float factor, std::int64_t count, float* out);
   /// One row of RmsNormParams; residual may be null.

@@ -1,9 +1,9 @@
 #include "engine/config.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace pagoda {
 namespace {
@@ -24,7 +24,9 @@ std::vector<std::string> wrong_keys(const EngineConfig& config) {
   return keys;
 }
 
-TEST(EngineConfig, defaults_with_a_model_are_right) { EXPECT_TRUE(wrong_keys(good()).empty()); }
+TEST(EngineConfig, defaults_with_a_model_are_right) {
+  EXPECT_TRUE(wrong_keys(good()).empty());
+}
 
 TEST(EngineConfig, each_wrong_value_is_named) {
   using Change = void (*)(EngineConfig&);

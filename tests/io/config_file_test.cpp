@@ -1,9 +1,9 @@
 #include "io/config_file.hpp"
 
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <set>
+
+#include <gtest/gtest.h>
 
 namespace pagoda::io {
 namespace {

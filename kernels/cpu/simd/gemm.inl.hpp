@@ -1,4 +1,4 @@
-// Packing and the register tile. Included once per instruction set; PAGODA_SIMD names the namespace.
+// The matrix products of attention. Included once per instruction set; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 #include <cstring>
@@ -93,32 +93,6 @@ void pack(const PackArgs& args) {
   }
 }
 
-/// Walks over the lines of a block of rows, column of lines by column, and prefetches them into the second-level cache.
-struct Prefetcher {
-  explicit Prefetcher(const PrefetchBlock& block)
-      : at(static_cast<const char*>(block.first)),
-        column_end(static_cast<const char*>(block.column_end)),
-        row_bytes(block.row_bytes),
-        column_bytes(block.column_bytes) {}
-
-  void take(std::int64_t lines) {
-    for (; lines > 0; --lines) {
-      __builtin_prefetch(at, 0, 2);
-      at += row_bytes;
-      if (at >= column_end) {
-        at -= column_bytes - kLine;
-        column_end += kLine;
-      }
-    }
-  }
-
-  static constexpr std::int64_t kLine = 64;
-  const char* at;
-  const char* column_end;
-  std::int64_t row_bytes;
-  std::int64_t column_bytes;
-};
-
 template <int rows>
 void gemm_tile_of(const GemmTileArgs& args) {
   Vec low[rows];
@@ -130,22 +104,17 @@ void gemm_tile_of(const GemmTileArgs& args) {
   }
   const float* x = args.x;
   const float* w = args.w;
-  Prefetcher prefetcher(args.prefetch);
-  for (std::int64_t k = 0; k < args.k;) {
-    prefetcher.take(args.prefetch.lines_per_stride);
-    const std::int64_t end = k + kPrefetchStride < args.k ? k + kPrefetchStride : args.k;
-    for (; k < end; ++k) {
-      const Vec w_low = load(w);
-      const Vec w_high = load(w + kLanes);
+  for (std::int64_t k = 0; k < args.k; ++k) {
+    const Vec w_low = load(w);
+    const Vec w_high = load(w + kLanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) {
-        const Vec broadcast = set1(x[r]);
-        low[r] = fma(broadcast, w_low, low[r]);
-        high[r] = fma(broadcast, w_high, high[r]);
-      }
-      x += args.x_pitch;
-      w += args.w_pitch;
+    for (int r = 0; r < rows; ++r) {
+      const Vec broadcast = set1(x[r]);
+      low[r] = fma(broadcast, w_low, low[r]);
+      high[r] = fma(broadcast, w_high, high[r]);
     }
+    x += args.x_pitch;
+    w += args.w_pitch;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
@@ -162,63 +131,6 @@ void gemm_tile_up_to(const GemmTileArgs& args) {
 
 void gemm_tile(const GemmTileArgs& args) {
   gemm_tile_up_to<kMaxRows>(args);
-}
-
-/// c[0..tokens, 0..lanes) of `lanes` rows of w: the chains of gemm_tile without the way through memory.
-template <DType dtype, int tokens>
-void gemv_of(const GemvArgs& args) {
-  constexpr std::int64_t kStep = step_of(dtype);
-  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t row_bytes = args.k * kSize;
-  const char* rows[kLanes];
-  for (int r = 0; r < kLanes; ++r) {
-    rows[r] = static_cast<const char*>(args.w) + (r < args.rows ? r : args.rows - 1) * row_bytes;
-  }
-  Vec sums[tokens];
-#pragma GCC unroll 16
-  for (int m = 0; m < tokens; ++m) sums[m] = zero();
-
-  const auto add_step = [&](const char* const* from, std::int64_t at_bytes, const float* x) {
-    for_columns<dtype>(from, at_bytes, [&](int i, Vec column) {
-#pragma GCC unroll 16
-      for (int m = 0; m < tokens; ++m) sums[m] = fma(set1(x[i * args.x_pitch + m]), column, sums[m]);
-    });
-  };
-  std::int64_t k = 0;
-  for (; k + kStep <= args.k; k += kStep) {
-    // Ahead in the same rows, or at the start of the rows behind them.
-    std::int64_t ahead = k * kSize + kGemvPrefetchBytes;
-    if (ahead >= row_bytes) ahead += (kLanes - 1) * row_bytes;
-#pragma GCC unroll 16
-    for (int r = 0; r < kLanes; ++r) __builtin_prefetch(rows[r] + ahead, 0, 2);
-    add_step(rows, k * kSize, args.x + k * args.x_pitch);
-  }
-  if (k < args.k) {
-    const Tail<dtype> tail(rows, k * kSize, row_bytes - k * kSize);
-    float x[kStep * kLanes] = {};
-    const std::int64_t rest = (args.k - k) * args.x_pitch;
-    std::memcpy(x, args.x + k * args.x_pitch, static_cast<std::size_t>(rest) * sizeof(float));
-    add_step(tail.rows, 0, x);
-  }
-#pragma GCC unroll 16
-  for (int m = 0; m < tokens; ++m) store(args.c + m * kLanes, sums[m]);
-}
-
-template <DType dtype, int tokens>
-void gemv_up_to(const GemvArgs& args) {
-  if (args.tokens == tokens) return gemv_of<dtype, tokens>(args);
-  if constexpr (tokens > 1) gemv_up_to<dtype, tokens - 1>(args);
-}
-
-void gemv(const GemvArgs& args) {
-  switch (args.dtype) {
-    case DType::f32:
-      return gemv_up_to<DType::f32, kMaxGemvTokens>(args);
-    case DType::f16:
-      return gemv_up_to<DType::f16, kMaxGemvTokens>(args);
-    case DType::bf16:
-      return gemv_up_to<DType::bf16, kMaxGemvTokens>(args);
-  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #define PAGODA_SIMD avx2
 #include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/linear.inl.hpp"
 #include "kernels/cpu/simd/math.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"
 #include "kernels/cpu/simd/softmax.inl.hpp"

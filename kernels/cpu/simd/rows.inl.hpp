@@ -92,18 +92,6 @@ inline void map_row(std::int64_t count, float* out, const F& f) {
   store_first(out + i, rest, f([i, rest](const float* p) { return load_first(p + i, rest); }));
 }
 
-void write_out(const float* c, const float* bias, std::int64_t count, bool accumulate, float* out) {
-  if (bias == nullptr && !accumulate) {
-    map_row(count, out, [=](const auto& at) { return at(c); });
-  } else if (bias == nullptr) {
-    map_row(count, out, [=](const auto& at) { return at(out) + at(c); });
-  } else if (!accumulate) {
-    map_row(count, out, [=](const auto& at) { return at(c) + at(bias); });
-  } else {
-    map_row(count, out, [=](const auto& at) { return at(out) + (at(c) + at(bias)); });
-  }
-}
-
 void scale(const float* x, float factor, std::int64_t count, float* out) {
   const Vec factors = set1(factor);
   map_row(count, out, [=](const auto& at) { return at(x) * factors; });

@@ -11,8 +11,12 @@
 namespace pagoda::kernels::avx2 {
 
 constexpr int kLanes = 8;
-constexpr int kMaxRows = 6;  // 12 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
-constexpr int kMaxGemvTokens = 4;
+constexpr int kMaxRows = 6;     // 12 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
+constexpr int kLinearRows = 6;  // 12 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
+constexpr int kLinearVectors = 2;
+constexpr int kStreamRows = 4;  // 8 sums, 4 vectors of w, 2 widened, 1 broadcast
+constexpr int kStreamVectors = 2;
+constexpr int kWideStreamRows = 4;
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 
 struct Vec {
@@ -141,6 +145,20 @@ inline Vec even_bf16(Vec pairs) {
 inline Vec odd_bf16(Vec pairs) {
   const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
   return {_mm256_and_ps(pairs.v, _mm256_castsi256_ps(upper))};
+}
+inline Vec broadcast_quad(const float* p) {
+  return {_mm256_broadcast_ps(reinterpret_cast<const __m128*>(p))};
+}
+inline void transpose_quads(Vec (&r)[kLanes / 4]) {
+  const __m256 first = r[0].v;
+  r[0].v = _mm256_permute2f128_ps(first, r[1].v, 0x20);
+  r[1].v = _mm256_permute2f128_ps(first, r[1].v, 0x31);
+}
+inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
+  const __m256 half = _mm256_add_ps(_mm256_unpacklo_ps(x[0].v, x[1].v), _mm256_unpackhi_ps(x[0].v, x[1].v));
+  const __m256 whole = _mm256_add_ps(half, _mm256_permute_ps(half, 0x4E));
+  const __m128 interleaved = _mm_unpacklo_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
+  _mm_storeu_ps(sums, first ? interleaved : _mm_add_ps(_mm_loadu_ps(sums), interleaved));
 }
 
 }  // namespace pagoda::kernels::avx2

@@ -12,8 +12,12 @@
 namespace pagoda::kernels::avx512 {
 
 constexpr int kLanes = 16;
-constexpr int kMaxRows = 14;  // 28 sums, 2 vectors of w, 1 broadcast: 31 of 32 registers
-constexpr int kMaxGemvTokens = 4;
+constexpr int kMaxRows = 14;    // 28 sums, 2 vectors of w, 1 broadcast: 31 of 32 registers
+constexpr int kLinearRows = 6;  // 24 sums, 4 vectors of w, 1 broadcast: 29 of 32 registers
+constexpr int kLinearVectors = 4;
+constexpr int kStreamRows = 8;  // 16 sums, 8 vectors of w, 2 widened, 1 broadcast
+constexpr int kStreamVectors = 2;
+constexpr int kWideStreamRows = 5;
 constexpr CpuIsa kIsa = CpuIsa::avx512;
 
 struct Vec {
@@ -150,6 +154,38 @@ inline Vec even_bf16(Vec pairs) {
 }
 inline Vec odd_bf16(Vec pairs) {
   return {_mm512_and_ps(pairs.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
+}
+/// Four floats, in each 128-bit lane.
+inline Vec broadcast_quad(const float* p) {
+  return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};
+}
+/// Seen as a square of 128-bit lanes: r[i] lane j <-> r[j] lane i.
+inline void transpose_quads(Vec (&r)[kLanes / 4]) {
+  const __m512 low_01 = _mm512_shuffle_f32x4(r[0].v, r[1].v, 0x44);
+  const __m512 low_23 = _mm512_shuffle_f32x4(r[2].v, r[3].v, 0x44);
+  const __m512 high_01 = _mm512_shuffle_f32x4(r[0].v, r[1].v, 0xEE);
+  const __m512 high_23 = _mm512_shuffle_f32x4(r[2].v, r[3].v, 0xEE);
+  r[0].v = _mm512_shuffle_f32x4(low_01, low_23, 0x88);
+  r[1].v = _mm512_shuffle_f32x4(low_01, low_23, 0xDD);
+  r[2].v = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
+  r[3].v = _mm512_shuffle_f32x4(high_01, high_23, 0xDD);
+}
+/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], as (0 + 2) + (1 + 3); = when `first`.
+inline void add_quad_sums(const Vec (&x)[4], bool first, float* sums) {
+  const __m512 half_01 = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));
+  const __m512 half_23 = _mm512_add_ps(_mm512_unpacklo_ps(x[2].v, x[3].v), _mm512_unpackhi_ps(x[2].v, x[3].v));
+  const __m512 even = _mm512_shuffle_ps(half_01, half_23, 0x44);
+  const __m512 odd = _mm512_shuffle_ps(half_01, half_23, 0xEE);
+  const __m512i by_vector = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512 block = _mm512_permutexvar_ps(by_vector, _mm512_add_ps(even, odd));
+  _mm512_storeu_ps(sums, first ? block : _mm512_add_ps(_mm512_loadu_ps(sums), block));
+}
+inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
+  const __m512 half = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));
+  const __m512 whole = _mm512_add_ps(half, _mm512_permute_ps(half, 0x4E));
+  const __m512i by_vector = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m256 block = _mm512_castps512_ps256(_mm512_permutexvar_ps(by_vector, whole));
+  _mm256_storeu_ps(sums, first ? block : _mm256_add_ps(_mm256_loadu_ps(sums), block));
 }
 
 }  // namespace pagoda::kernels::avx512

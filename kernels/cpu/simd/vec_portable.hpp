@@ -13,7 +13,11 @@ namespace pagoda::kernels::portable {
 
 constexpr int kLanes = 4;
 constexpr int kMaxRows = 4;
-constexpr int kMaxGemvTokens = 4;
+constexpr int kLinearRows = 4;
+constexpr int kLinearVectors = 2;
+constexpr int kStreamRows = 4;
+constexpr int kStreamVectors = 2;
+constexpr int kWideStreamRows = 4;
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 
 using Floats = float __attribute__((vector_size(16)));
@@ -145,6 +149,13 @@ inline Vec odd_bf16(Vec pairs) {
   bits &= static_cast<std::int32_t>(0xFFFF0000U);
   std::memcpy(&pairs.v, &bits, sizeof(bits));
   return pairs;
+}
+inline Vec broadcast_quad(const float* p) {
+  return load(p);
+}
+inline void transpose_quads(Vec (&)[1]) {}
+inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
+  for (int v = 0; v < 2; ++v) sums[v] = first ? sum(x[v]) : sums[v] + sum(x[v]);
 }
 
 }  // namespace pagoda::kernels::portable

@@ -1,5 +1,6 @@
 #include "tests/io/json_lines/fake_router.hpp"
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@ namespace {
 using namespace actors;
 
 constexpr std::size_t kFloodBytes = 64 << 10;
+constexpr auto kEndlessPace = std::chrono::milliseconds(1);
 
 struct FakeRouterState {
   FakeRouterState() {}
@@ -72,7 +74,8 @@ void advance(Self self, RequestId id) {
     output.error = Error{ErrorCode::internal, "made to fail", {}, -1};
     return end(self, id, std::move(output));
   }
-  if (live.next == live.request->sampling.max_tokens && prompt != "flood" && prompt != "hold") {
+  const bool ends = prompt != "flood" && prompt != "endless" && prompt != "hold";
+  if (ends && live.next == live.request->sampling.max_tokens) {
     return end_with(self, id, FinishReason::length);
   }
   RequestOutput output;
@@ -81,7 +84,12 @@ void advance(Self self, RequestId id) {
   if (prompt != "flood") live.text += text;
   live.ids.push_back(static_cast<TokenId>(live.next++));
   if (live.request->stream) give(self, live, std::move(output));
-  if (prompt != "hold") send(self, caf::actor_cast<RequestRouterActor>(self), RequestClosed{id});
+  const auto me = caf::actor_cast<RequestRouterActor>(self);
+  if (prompt == "flood" || prompt == "endless") {
+    send_later(self, me, kEndlessPace, RequestClosed{id});  // what has no end must leave the pool to others
+  } else if (prompt != "hold") {
+    send(self, me, RequestClosed{id});
+  }
 }
 
 SubmitReply submit(Self self, const SubmitRequest& message) {

@@ -15,9 +15,9 @@ struct FakeRouterCounts {
   std::atomic<int> lost_sinks{0};
 };
 
-/// A request router that makes up outputs: each request gets max_tokens deltas "w0 ", "w1 ", ... and then done. Its prompt
-/// chooses the manner: "hold" gives one delta and waits for a cancel, "refuse" is refused, "fail" ends with an error,
-/// "flood" gives long deltas without end.
+/// A request router that makes up outputs: each request gets max_tokens deltas "w0 ", "w1 ", ... and then done. Its
+/// prompt chooses the manner: "hold" gives one delta and waits for a cancel, "refuse" is refused, "fail" ends with an
+/// error, "flood" gives long deltas without end.
 actors::RequestRouterActor spawn_fake_router(caf::actor_system& system, std::shared_ptr<FakeRouterCounts> counts);
 
 }  // namespace pagoda::json_lines

@@ -1,10 +1,10 @@
 #include "io/json_lines/json_text.hpp"
 
-#include <gtest/gtest.h>
-
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pagoda::json_lines {
 namespace {
@@ -19,8 +19,21 @@ std::string as_json(std::string_view text) {
 
 TEST(JsonText, strings_are_escaped_as_nlohmann_json_escapes_them) {
   std::mt19937 random(7);
-  const std::vector<std::string> pieces{"a",    "\"",   "\\",       "\n",           "\r",   "\t",   "\b",  "\f",  "\x01",
-                                        "\x1f", "\x7f", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "plain text",
+  const std::vector<std::string> pieces{"a",
+                                        "\"",
+                                        "\\",
+                                        "\n",
+                                        "\r",
+                                        "\t",
+                                        "\b",
+                                        "\f",
+                                        "\x01",
+                                        "\x1f",
+                                        "\x7f",
+                                        "\xc3\xa9",
+                                        "\xe2\x82\xac",
+                                        "\xf0\x9f\x98\x80",
+                                        "plain text",
                                         std::string(1, '\0')};
   for (int round = 0; round < 2000; ++round) {
     std::string text;

@@ -1,9 +1,9 @@
 #include "io/json_lines/output_queue.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pagoda::json_lines {
 namespace {
@@ -19,7 +19,9 @@ std::vector<json> taken(OutputQueue& queue) {
   return lines;
 }
 
-SequenceDelta delta(std::int32_t index, std::string text, TokenId id) { return {index, std::move(text), {id}, {}}; }
+SequenceDelta delta(std::int32_t index, std::string text, TokenId id) {
+  return {index, std::move(text), {id}, {}};
+}
 
 TEST(OutputQueue, events_become_lines_one_by_one_while_few_bytes_wait) {
   OutputQueue queue(1000);

@@ -1,11 +1,11 @@
 // The parser under seeded mutations of good lines: it never crashes, and what it refuses can be told to the client.
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "io/json_lines/protocol.hpp"
 
@@ -21,21 +21,47 @@ const std::vector<std::string> kGoodLines{
     R"({"op":"auth","key":"secret"})",
     R"({"op":"ping","id":"p","a":[[[{"b":{"c":[null,true,false,1e9]}}]]]})",
 };
-const std::vector<std::string> kPieces{"{",    "}",     "[",      "]",  "\"",   ":",         ",",
-                                       "\\",   "\\u",   "\\ud83d", "-", "1e999", "9223372036854775808",
-                                       "null", "\"id\":", "\"op\":", "\xff", "\xc3", std::string(1, '\0'), "\x7f", " "};
+const std::vector<std::string> kPieces{"{",
+                                       "}",
+                                       "[",
+                                       "]",
+                                       "\"",
+                                       ":",
+                                       ",",
+                                       "\\",
+                                       "\\u",
+                                       "\\ud83d",
+                                       "-",
+                                       "1e999",
+                                       "9223372036854775808",
+                                       "null",
+                                       "\"id\":",
+                                       "\"op\":",
+                                       "\xff",
+                                       "\xc3",
+                                       std::string(1, '\0'),
+                                       "\x7f",
+                                       " "};
 
 std::string mutated(std::string line, std::mt19937_64& random) {
   const auto at = [&] { return line.empty() ? 0 : random() % line.size(); };
   for (auto edits = random() % 4 + 1; edits > 0; --edits) {
     switch (random() % 6) {
-      case 0: line.insert(at(), kPieces[random() % kPieces.size()]); break;
-      case 1: line.erase(at(), random() % 4 + 1); break;
+      case 0:
+        line.insert(at(), kPieces[random() % kPieces.size()]);
+        break;
+      case 1:
+        line.erase(at(), random() % 4 + 1);
+        break;
       case 2:
         if (!line.empty()) line[at()] = static_cast<char>(random());
         break;
-      case 3: line = line.substr(0, at()); break;
-      case 4: line += line.substr(at()); break;
+      case 3:
+        line = line.substr(0, at());
+        break;
+      case 4:
+        line += line.substr(at());
+        break;
       default: {
         const auto& other = kGoodLines[random() % kGoodLines.size()];
         line.insert(at(), other.substr(random() % other.size()));

@@ -1,10 +1,10 @@
 #include "io/json_lines/protocol.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 namespace pagoda::json_lines {
@@ -269,13 +269,14 @@ json written(const std::string& line) {
   return json::parse(line);
 }
 
-LogprobEntry entry(TokenId id, float logprob) { return {id, logprob, 1, "t", {{id, logprob, "t"}, {9, -2.5F, "u"}}}; }
+LogprobEntry entry(TokenId id, float logprob) {
+  return {id, logprob, 1, "t", {{id, logprob, "t"}, {9, -2.5F, "u"}}};
+}
 
 TEST(Events, a_delta_carries_text_ids_and_logprobs_only_when_asked) {
   std::string line;
   append_delta(line, "a\"b", {1, "é\n\"", {7, -1}, {}});
-  EXPECT_EQ(written(line),
-            json::parse(R"({"event":"delta","id":"a\"b","index":1,"text":"é\n\"","token_ids":[7,-1]})"));
+  EXPECT_EQ(written(line), json::parse(R"({"event":"delta","id":"a\"b","index":1,"text":"é\n\"","token_ids":[7,-1]})"));
   line.clear();
   append_delta(line, "a", {0, "t", {7}, {entry(7, -0.5F)}});
   EXPECT_EQ(written(line)["logprobs"], json::parse(R"([{"token_id":7,"logprob":-0.5,"rank":1,"token":"t",

@@ -15,7 +15,7 @@ TEST_F(ServerTest, a_client_that_goes_leaves_nothing_live) {
   for (int i = 0; i < 10; ++i) {
     auto c = client();
     c.send(generate("a", "hold"));
-    c.send(generate("b", "endless", 1'000'000'000));
+    c.send(generate("b", "endless"));
     EXPECT_EQ(c.receive()["event"], "delta");
   }
   EXPECT_TRUE(eventually([&] { return counts_->lost_sinks == 10 && counts_->live == 0; }));
@@ -97,7 +97,7 @@ TEST_F(ServerTest, a_client_that_reads_late_gets_every_token_in_fewer_lines) {
   config.max_buffered_bytes = 1 << 30;
   start(config);
   auto c = client(4096);
-  constexpr int kTokens = 200'000;
+  constexpr int kTokens = 100'000;
   c.send(generate("a", "p", kTokens));
   EXPECT_TRUE(eventually([&] { return counts_->submitted == 1 && counts_->live == 0; }));
   const auto events = c.receive_until_end("a");

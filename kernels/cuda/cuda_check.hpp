@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels::cuda {
+
+/// Turns the result of a CUDA call into a Status whose message names the call. Out of memory has a code of its own.
+inline Status check(cudaError_t result, const char* call) {
+  if (result == cudaSuccess) return {};
+  const ErrorCode code = result == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::internal;
+  return fail(code, std::string(call) + ": " + cudaGetErrorString(result));
+}
+
+}  // namespace pagoda::kernels::cuda

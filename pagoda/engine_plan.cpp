@@ -1,0 +1,117 @@
+#include "pagoda/engine_plan.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "io/model_files/hf_config.hpp"
+
+namespace pagoda {
+namespace {
+
+constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
+/// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
+constexpr double kDefaultKvShare = 0.25;
+
+Result<DType> chosen_dtype(const std::string& name, DType checkpoint, const char* key) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  if (name == "auto") return checkpoint;
+  return fail(ErrorCode::bad_config, std::string(key) + " must be auto, float32, float16 or bfloat16, not " + name,
+              key);
+}
+
+Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
+  if (config.max_model_len == 0) return model.max_position_embeddings;
+  if (config.max_model_len > model.max_position_embeddings) {
+    return fail(ErrorCode::bad_config,
+                "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
+                    std::to_string(model.max_position_embeddings),
+                "max_model_len");
+  }
+  return config.max_model_len;
+}
+
+/// Blocks of the device pool: as told, or as the memory budget allows, but no more than max_num_seqs full contexts.
+Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models::MemoryPlan& plan,
+                                       std::int64_t max_model_len) {
+  if (config.num_device_blocks > 0) return config.num_device_blocks;
+  const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
+  if (plan.num_blocks < blocks_per_context) {
+    return fail(ErrorCode::out_of_memory,
+                "the KV cache would hold " + std::to_string(plan.num_blocks * config.block_size) +
+                    " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) +
+                    ": raise kv_cache_memory or lower max_model_len",
+                "kv_cache_memory");
+  }
+  return static_cast<std::int32_t>(std::min(plan.num_blocks, blocks_per_context * config.max_num_seqs));
+}
+
+Status check_supported(DType dtype, DType checkpoint) {
+  if (dtype != checkpoint) {
+    return fail(ErrorCode::unsupported,
+                "dtype " + std::string(to_string(dtype)) + ": the checkpoint is " + std::string(to_string(checkpoint)) +
+                    " and is used as it lies",
+                "dtype");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
+  if (config.device != "cpu") {
+    return fail(ErrorCode::unsupported, "device " + config.device + " is not in this build", "device");
+  }
+  return kernels::create_cpu_device({config.threads, config.cpu_isa});
+}
+
+Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
+  const std::filesystem::path folder = config.model;
+  EnginePlan plan;
+  auto model = io::load_hf_config(folder);
+  if (!model) return fail(model.error());
+  plan.model = std::move(*model);
+  const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype, "dtype");
+  if (!dtype) return fail(dtype.error());
+  const auto kv_dtype = chosen_dtype(config.kv_cache_dtype, *dtype, "kv_cache_dtype");
+  if (!kv_dtype) return fail(kv_dtype.error());
+  plan.dtype = *dtype;
+  plan.kv_dtype = *kv_dtype;
+  if (Status supported = check_supported(plan.dtype, plan.model.checkpoint_dtype); !supported) {
+    return fail(supported.error());
+  }
+  const auto max_model_len = chosen_model_len(config, plan.model);
+  if (!max_model_len) return fail(max_model_len.error());
+  const std::int32_t max_tokens = config.max_num_batched_tokens;
+  if (!config.enable_chunked_prefill && max_tokens < *max_model_len) {
+    return fail(ErrorCode::bad_config,
+                "without chunked prefill max_num_batched_tokens must be at least max_model_len (" +
+                    std::to_string(*max_model_len) + "), not " + std::to_string(max_tokens),
+                "max_num_batched_tokens");
+  }
+  plan.limits = {max_tokens, config.max_num_seqs, *max_model_len};
+
+  auto checkpoint = io::Checkpoint::open(folder);
+  if (!checkpoint) return fail(checkpoint.error());
+  plan.checkpoint = std::move(*checkpoint);
+  const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
+  const double kv_budget =
+      config.kv_cache_memory > 0 ? config.kv_cache_memory * kBytesPerGib : free_bytes * kDefaultKvShare;
+  models::MemoryRequest request{plan.checkpoint->facts().weight_bytes, plan.kv_dtype, config.block_size, plan.limits,
+                                0};
+  request.budget_bytes = models::plan_memory(plan.model, request).fixed_bytes() + static_cast<std::int64_t>(kv_budget);
+  plan.memory = models::plan_memory(plan.model, request);
+  const auto device_blocks = num_device_blocks(config, plan.memory, *max_model_len);
+  if (!device_blocks) return fail(device_blocks.error());
+  plan.num_device_blocks = *device_blocks;
+  plan.num_host_blocks = config.num_host_blocks >= 0
+                             ? config.num_host_blocks
+                             : static_cast<std::int32_t>(config.swap_space * kBytesPerGib /
+                                                         static_cast<double>(plan.memory.kv_bytes_per_block));
+  return plan;
+}
+
+}  // namespace pagoda

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/config.hpp"
+#include "engine/models/memory_plan.hpp"
+#include "engine/models/model_config.hpp"
+#include "io/model_files/checkpoint.hpp"
+#include "kernels/device.hpp"
+#include "kernels/dtype.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+/// How an engine will be sized. Everything in it is known before weights are read or memory is taken.
+struct EnginePlan {
+  models::ModelConfig model;
+  std::shared_ptr<io::Checkpoint> checkpoint;  ///< mapped, headers checked
+  DType dtype = DType::f32;
+  DType kv_dtype = DType::f32;
+  models::ModelLimits limits;
+  models::MemoryPlan memory;
+  std::int32_t num_device_blocks = 0;
+  std::int32_t num_host_blocks = 0;
+};
+
+/// Reads config.json and the checkpoint's headers and sizes the KV cache for `device`. Errors as Engine::create.
+Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
+
+/// The device that the configuration names. Errors: unsupported (not in this build), bad_config (threads, cpu_isa).
+Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config);
+
+}  // namespace pagoda

@@ -1,0 +1,218 @@
+#include "engine/output/output_core.hpp"
+
+#include <gtest/gtest.h>
+
+#include "io/model_files/tokenizer_json.hpp"
+
+namespace pagoda::output {
+namespace {
+
+/// The tokenizer of the demo model: byte-level, so every text has tokens.
+std::shared_ptr<const text::Tokenizer> tokenizer() {
+  static const auto loaded = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories");
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return *loaded;
+}
+
+class OutputCoreTest : public ::testing::Test {
+ protected:
+  SharedSpec open(RequestId id, const std::function<void(RequestSpec&)>& change = {}) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->tag = id + 100;
+    spec->prompt = std::make_shared<const TokenIds>(*tokenizer()->encode("Once", false));
+    spec->sampling.max_tokens = 100;
+    spec->arrival_us = 1000;
+    if (change) change(*spec);
+    core_.open(spec);
+    return spec;
+  }
+
+  static SequenceOutput token(RequestId id, TokenId token, std::int32_t index = 0) {
+    SequenceOutput output;
+    output.request = id;
+    output.sequence_index = index;
+    output.token = token;
+    output.logprob = -0.5F;
+    output.rank = 2;
+    output.top = {{token + 1, -0.25F}};
+    return output;
+  }
+
+  /// One step per token of `text`; collects what the sink gets.
+  std::vector<RequestOutput> feed(RequestId id, const std::string& text) {
+    std::vector<RequestOutput> all;
+    const TokenIds ids = *tokenizer()->encode(text, false);
+    for (const TokenId t : ids) {
+      auto effects = step({token(id, t)});
+      stop_hits_.insert(stop_hits_.end(), effects.stop_hits.begin(), effects.stop_hits.end());
+      all.insert(all.end(), effects.outputs.begin(), effects.outputs.end());
+    }
+    return all;
+  }
+
+  OutputCore::Effects step(std::vector<SequenceOutput> outputs, std::vector<RequestEnd> ends = {}) {
+    StepOutputs message;
+    message.finished_us = 3000;
+    message.outputs = std::move(outputs);
+    message.ends = std::move(ends);
+    return core_.process(message, 5000);
+  }
+
+  OutputCore core_{tokenizer()};
+  std::vector<StopHit> stop_hits_;
+};
+
+std::string text_of(const std::vector<RequestOutput>& outputs) {
+  std::string text;
+  for (const RequestOutput& output : outputs) {
+    for (const SequenceDelta& delta : output.deltas) text += delta.text;
+  }
+  return text;
+}
+
+TEST_F(OutputCoreTest, AStopStringAcrossTokensEndsTheSequenceBeforeItAndTellsTheScheduler) {
+  open(1, [](RequestSpec& s) { s.sampling.stop = {"the end", "fox and"}; });
+  const auto outputs = feed(1, " was a fox and a bear");
+  ASSERT_TRUE(outputs.back().done);
+  const SequenceResult& result = outputs.back().done->outputs.at(0);
+  EXPECT_EQ(result.text, " was a ");
+  EXPECT_EQ(text_of(outputs), result.text);
+  EXPECT_EQ(result.finish_reason, FinishReason::stop);
+  EXPECT_EQ(std::get<std::string>(result.stop_reason), "fox and");
+  ASSERT_EQ(stop_hits_.size(), 1U);
+  EXPECT_EQ(stop_hits_[0].request, 1U);
+  EXPECT_EQ(core_.num_open(), 0U);
+  EXPECT_TRUE(step({token(1, 40)}).outputs.empty()) << "nothing follows the terminal output";
+}
+
+TEST_F(OutputCoreTest, TheStopStringIsKeptWhenAskedFor) {
+  open(1, [](RequestSpec& s) {
+    s.sampling.stop = {"fox"};
+    s.sampling.include_stop_str_in_output = true;
+  });
+  const auto outputs = feed(1, " was a fox and");
+  EXPECT_EQ(outputs.back().done->outputs.at(0).text, " was a fox");
+}
+
+TEST_F(OutputCoreTest, AStopStringDoesNotCountBeforeMinTokens) {
+  open(1, [](RequestSpec& s) {
+    s.sampling.stop = {"a"};
+    s.sampling.min_tokens = 1000;
+    s.sampling.max_tokens = 2000;
+  });
+  const auto outputs = feed(1, " a fox and a bear");
+  EXPECT_FALSE(outputs.back().done);
+}
+
+TEST_F(OutputCoreTest, HeldBackTextComesOutWhenTheSequenceEndsByLength) {
+  open(1, [](RequestSpec& s) { s.sampling.stop = {"fox and a bear"}; });
+  const TokenIds ids = *tokenizer()->encode(" was a fox and", false);
+  std::vector<RequestOutput> all;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    SequenceOutput output = token(1, ids[i]);
+    if (i + 1 == ids.size()) output.finished = FinishReason::length;
+    auto effects = step({output});
+    all.insert(all.end(), effects.outputs.begin(), effects.outputs.end());
+  }
+  ASSERT_TRUE(all.back().done);
+  EXPECT_EQ(all.back().done->outputs.at(0).text, " was a fox and");
+  EXPECT_EQ(text_of(all), " was a fox and");
+  EXPECT_EQ(all.back().done->outputs.at(0).finish_reason, FinishReason::length);
+}
+
+TEST_F(OutputCoreTest, TheTokenThatStopsASequenceCountsButLeavesNoText) {
+  open(1);
+  const TokenIds ids = *tokenizer()->encode(" fox", false);
+  SequenceOutput output = token(1, ids.at(0));
+  output.finished = FinishReason::stop;
+  output.stop_token = ids.at(0);
+  const auto effects = step({output});
+  const SequenceResult& result = effects.outputs.at(0).done->outputs.at(0);
+  EXPECT_EQ(result.text, "");
+  EXPECT_EQ(result.token_ids, TokenIds{ids.at(0)});
+  EXPECT_EQ(std::get<TokenId>(result.stop_reason), ids.at(0));
+  EXPECT_EQ(effects.outputs.at(0).done->usage.completion_tokens, 1);
+}
+
+TEST_F(OutputCoreTest, HalfACharacterWaitsForItsOtherHalf) {
+  open(1);
+  const TokenIds ids = *tokenizer()->encode("\xC3\xA9", false);
+  if (ids.size() < 2) GTEST_SKIP() << "the demo tokenizer has this character as one token";
+  auto first = step({token(1, ids[0])});
+  EXPECT_EQ(text_of(first.outputs), "");
+  auto second = step({token(1, ids[1])});
+  EXPECT_EQ(text_of(second.outputs), "\xC3\xA9");
+}
+
+TEST_F(OutputCoreTest, OneOutputPerRequestAndStepCarriesAllItsSequences) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 2; });
+  open(2);
+  const auto effects = step({token(1, 50, 0), token(2, 51), token(1, 52, 1)});
+  ASSERT_EQ(effects.outputs.size(), 2U);
+  EXPECT_EQ(effects.outputs[0].request_id, 1U);
+  EXPECT_EQ(effects.outputs[0].tag, 101U);
+  EXPECT_EQ(effects.outputs[0].deltas.size(), 2U);
+  EXPECT_EQ(effects.outputs[1].deltas.size(), 1U);
+}
+
+TEST_F(OutputCoreTest, WithoutStreamOnlyTheTerminalOutputIsSent) {
+  open(1, [](RequestSpec& s) { s.stream = false; });
+  EXPECT_TRUE(feed(1, " was a fox").empty());
+  SequenceOutput last = token(1, 60);
+  last.finished = FinishReason::length;
+  const auto effects = step({last});
+  ASSERT_EQ(effects.outputs.size(), 1U);
+  EXPECT_TRUE(effects.outputs[0].deltas.empty());
+  EXPECT_TRUE(effects.outputs[0].done);
+}
+
+TEST_F(OutputCoreTest, AnAbortedRequestEndsWithWhatItHas) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 2; });
+  feed(1, " was");
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}});
+  ASSERT_EQ(effects.outputs.size(), 1U);
+  const RequestResult& result = *effects.outputs[0].done;
+  EXPECT_EQ(result.outputs.at(0).finish_reason, FinishReason::abort);
+  EXPECT_EQ(result.outputs.at(0).text, " was");
+  EXPECT_EQ(result.outputs.at(1).finish_reason, FinishReason::abort);
+}
+
+TEST_F(OutputCoreTest, AFailedRequestEndsWithItsError) {
+  open(1);
+  const auto effects = step({}, {RequestEnd{1, Error{ErrorCode::internal, "broken", {}, -1}}});
+  ASSERT_EQ(effects.outputs.size(), 1U);
+  EXPECT_EQ(effects.outputs[0].error->message, "broken");
+  EXPECT_FALSE(effects.outputs[0].done);
+}
+
+TEST_F(OutputCoreTest, LogprobEntriesCarryTokenTextAndSumUp) {
+  open(1, [](RequestSpec& s) { s.sampling.logprobs = 1; });
+  feed(1, " was");
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}});
+  const SequenceResult& result = effects.outputs.at(0).done->outputs.at(0);
+  ASSERT_EQ(result.logprobs->size(), result.token_ids.size());
+  const LogprobEntry& entry = result.logprobs->at(0);
+  EXPECT_EQ(entry.token, tokenizer()->token_piece_text(entry.token_id));
+  EXPECT_EQ(entry.rank, 2);
+  EXPECT_EQ(entry.top.at(0).token_id, entry.token_id + 1);
+  EXPECT_NEAR(*result.cumulative_logprob, -0.5 * static_cast<double>(result.token_ids.size()), 1e-9);
+}
+
+TEST_F(OutputCoreTest, TimesCountFromArrival) {
+  open(1);
+  StepOutputs started;
+  started.started = {{1, 2000, 7}};
+  core_.process(started, 2500);
+  SequenceOutput last = token(1, 60);
+  last.finished = FinishReason::length;
+  const auto effects = step({last});
+  const RequestResult& result = *effects.outputs.at(0).done;
+  EXPECT_DOUBLE_EQ(result.timing.queue_ms, 1.0);
+  EXPECT_DOUBLE_EQ(result.timing.ttft_ms, 2.0);
+  EXPECT_DOUBLE_EQ(result.timing.total_ms, 4.0);
+  EXPECT_EQ(result.usage.cached_tokens, 7);
+}
+
+}  // namespace
+}  // namespace pagoda::output

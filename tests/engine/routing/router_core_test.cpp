@@ -1,0 +1,130 @@
+#include "engine/routing/router_core.hpp"
+
+#include <gtest/gtest.h>
+
+namespace pagoda::routing {
+namespace {
+
+AdmissionLimits limits() {
+  AdmissionLimits limits;
+  limits.vocab_size = 100;
+  limits.max_model_len = 32;
+  limits.max_kv_tokens = 24;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = 2;
+  limits.max_queued_prompt_tokens = 20;
+  limits.seed = 7;
+  return limits;
+}
+
+GenerateRequest text_request() {
+  GenerateRequest request;
+  request.prompt = "hello";
+  return request;
+}
+
+TokenIds tokens(std::size_t count) { return TokenIds(count, 5); }
+
+TEST(RouterCore, CutsMaxTokensToWhatTheModelLengthLeaves) {
+  RouterCore core(limits());
+  GenerateRequest request = text_request();
+  request.sampling.max_tokens = 1000;
+  const auto id = core.submit(request);
+  ASSERT_TRUE(id);
+  const auto spec = core.prompt_encoded(*id, request, 9, tokens(10), 123);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ((*spec)->sampling.max_tokens, 22);
+  EXPECT_EQ((*spec)->tag, 9U);
+  EXPECT_EQ((*spec)->arrival_us, 123);
+  EXPECT_EQ((*spec)->prompt->size(), 10U);
+}
+
+TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
+  RouterCore core(limits());
+  for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {
+    const auto id = core.submit(text_request());
+    ASSERT_TRUE(id);
+    const auto spec = core.prompt_encoded(*id, text_request(), 1, tokens(length), 0);
+    ASSERT_FALSE(spec);
+    EXPECT_EQ(spec.error().code, ErrorCode::context_too_long);
+    EXPECT_EQ(spec.error().param, "prompt");
+    EXPECT_EQ(core.num_live(), 0U);
+  }
+}
+
+TEST(RouterCore, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
+  RouterCore core(limits());
+  const auto empty = core.submit(text_request());
+  EXPECT_EQ(core.prompt_encoded(*empty, text_request(), 1, TokenIds{}, 0).error().code, ErrorCode::invalid_request);
+  const auto outside = core.submit(text_request());
+  EXPECT_EQ(core.prompt_encoded(*outside, text_request(), 1, TokenIds{100}, 0).error().param, "prompt");
+  const auto bad_text = core.submit(text_request());
+  const auto spec = core.prompt_encoded(*bad_text, text_request(), 1, fail(ErrorCode::invalid_request, "not UTF-8"), 0);
+  EXPECT_EQ(spec.error().message, "not UTF-8");
+  EXPECT_EQ(spec.error().param, "prompt");
+}
+
+TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
+  RouterCore core(limits());
+  const auto first = core.submit(text_request());
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(core.submit(text_request()));
+  const auto third = core.submit(text_request());
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, ErrorCode::queue_full);
+  EXPECT_GT(third.error().retry_after_ms, 0);
+  core.closed(*first);
+  core.closed(*first);  // a second time changes nothing
+  EXPECT_TRUE(core.submit(text_request()));
+  EXPECT_EQ(core.num_live(), 2U);
+}
+
+TEST(RouterCore, CountsQueuedPromptTokens) {
+  RouterCore core(limits());
+  const auto id = core.submit(text_request());
+  ASSERT_TRUE(core.prompt_encoded(*id, text_request(), 1, tokens(20), 0));
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::queue_full);
+  core.closed(*id);
+  EXPECT_TRUE(core.submit(text_request()));
+}
+
+TEST(RouterCore, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
+  RouterCore one(limits());
+  RouterCore two(limits());
+  const auto seed_of_next = [](RouterCore& core) {
+    const auto id = core.submit(text_request());
+    const auto spec = core.prompt_encoded(*id, text_request(), 1, tokens(1), 0);
+    core.closed(*id);
+    return (*spec)->seed;
+  };
+  const auto a = seed_of_next(one);
+  const auto b = seed_of_next(one);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(seed_of_next(two), a);
+  EXPECT_EQ(seed_of_next(two), b);
+}
+
+TEST(RouterCore, RefusesEverythingOnceDraining) {
+  RouterCore core(limits());
+  core.start_draining();
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::shutting_down);
+}
+
+TEST(RouterCore, NamesTheFieldThatIsWrong) {
+  RouterCore core(limits());
+  const auto param = [&](GenerateRequest request) { return core.submit(request).error().param; };
+  EXPECT_EQ(param(GenerateRequest{}), "prompt");
+  GenerateRequest both = text_request();
+  both.prompt_token_ids = {{1}};
+  EXPECT_EQ(param(both), "prompt_token_ids");
+  GenerateRequest ids;
+  ids.prompt_token_ids = {{-1}};
+  EXPECT_EQ(param(ids), "prompt_token_ids");
+  GenerateRequest many = text_request();
+  many.sampling.n = 5;
+  EXPECT_EQ(param(many), "n");
+  EXPECT_EQ(core.num_live(), 0U);
+}
+
+}  // namespace
+}  // namespace pagoda::routing

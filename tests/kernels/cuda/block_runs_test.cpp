@@ -1,0 +1,33 @@
+#include "kernels/cuda/block_runs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <vector>
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+using Runs = std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>;
+
+Runs runs_of(const std::vector<std::int32_t>& from, const std::vector<std::int32_t>& to) {
+  Runs runs;
+  for_each_block_run(from, to, [&](std::int64_t f, std::int64_t t, std::int64_t n) { runs.emplace_back(f, t, n); });
+  return runs;
+}
+
+TEST(BlockRuns, JoinsMovesWhoseSourcesAndTargetsAreNeighbours) {
+  EXPECT_EQ(runs_of({3, 4, 9}, {7, 8, 1}), (Runs{{3, 7, 2}, {9, 1, 1}}));
+  EXPECT_EQ(runs_of({}, {}), Runs{});
+  EXPECT_EQ(runs_of({5}, {5}), (Runs{{5, 5, 1}}));
+  EXPECT_EQ(runs_of({1, 2, 3}, {10, 12, 13}), (Runs{{1, 10, 1}, {2, 12, 2}}));
+}
+
+TEST(BlockRuns, NeverJoinsARunThatWouldOverlapItself) {
+  EXPECT_EQ(runs_of({0, 1, 2}, {1, 2, 3}), (Runs{{0, 1, 1}, {1, 2, 1}, {2, 3, 1}}));
+  EXPECT_EQ(runs_of({4, 5, 6, 7}, {6, 7, 8, 9}), (Runs{{4, 6, 2}, {6, 8, 2}}));
+  EXPECT_EQ(runs_of({6, 7, 8}, {4, 5, 6}), (Runs{{6, 4, 2}, {8, 6, 1}}));
+}
+
+}  // namespace
+}  // namespace pagoda::kernels::cuda
