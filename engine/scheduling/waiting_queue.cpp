@@ -1,6 +1,7 @@
 #include "engine/scheduling/waiting_queue.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <queue>
 #include <set>
@@ -11,16 +12,16 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// First come first served, within a priority when `by_priority`.
+/// In the order of a key that never changes: arrival, or priority and arrival.
 class OrderedQueue final : public WaitingQueue {
  public:
-  explicit OrderedQueue(bool by_priority) : by_priority_(by_priority) {}
+  OrderedQueue(bool by_priority, TimeUs aging_us) : by_priority_(by_priority), aging_us_(aging_us) {}
 
   void push(const QueueEntry& entry) override { entries_.insert(key(entry)); }
   void erase(const QueueEntry& entry) override { entries_.erase(key(entry)); }
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
-    for (const auto& [priority, id] : entries_) {
-      if (!visit(id)) return;
+    for (const Key& key : entries_) {
+      if (!visit(key.id)) return;
     }
   }
   std::size_t size() const override { return entries_.size(); }
@@ -28,10 +29,21 @@ class OrderedQueue final : public WaitingQueue {
   void charge(const QueueEntry&, std::int64_t) override {}
 
  private:
-  using Key = std::pair<std::int64_t, RequestId>;
-  Key key(const QueueEntry& entry) const { return {by_priority_ ? entry.priority : 0, entry.id}; }
+  struct Key {
+    TimeUs aged = 0;  ///< arrival, moved by the priority
+    std::int64_t priority = 0;
+    RequestId id = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  Key key(const QueueEntry& entry) const {
+    if (!by_priority_) return {0, 0, entry.id};
+    constexpr std::int64_t kMostPriority = 10'000'000;
+    const std::int64_t priority = std::clamp(entry.priority, -kMostPriority, kMostPriority);
+    return {aging_us_ == 0 ? 0 : priority * aging_us_ + entry.arrival_us, entry.priority, entry.id};
+  }
 
   bool by_priority_;
+  TimeUs aging_us_;  ///< 0 = strict
   std::set<Key> entries_;
 };
 
@@ -109,9 +121,9 @@ class FairQueue final : public WaitingQueue {
 
 }  // namespace
 
-std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy) {
+std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s) {
   if (policy == SchedulingPolicy::fair) return std::make_unique<FairQueue>();
-  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority);
+  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority, static_cast<TimeUs>(priority_aging_s * 1e6));
 }
 
 }  // namespace pagoda::scheduling
