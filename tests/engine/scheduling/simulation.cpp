@@ -177,8 +177,6 @@ void Simulation::measure(const CachePlan& cache_plan) {
 
 /// What was enqueued passes, and so do the cache plans whose steps never will run; everything else of the worker is lost.
 void Simulation::replace_worker() {
-  for (const auto& [id, row] : rows_) device_.drop(row.sequence);
-  rows_.clear();
   StepId last = to_scheduler_results_.empty() ? 0 : to_scheduler_results_.back().step;
   for (const ExecuteStep& step : to_worker_) {
     memory::PlannedStep lost;
@@ -188,6 +186,9 @@ void Simulation::replace_worker() {
     device_.submit(lost, {});
   }
   if (last > 0) device_.complete(last);
+  device_.forget_failures();
+  for (const auto& [id, row] : rows_) device_.drop(row.sequence);
+  rows_.clear();
   to_worker_.clear();
   to_scheduler_results_.clear();
   scheduler_.workers_replaced();
