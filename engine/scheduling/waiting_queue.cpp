@@ -51,6 +51,8 @@ class OrderedQueue final : public WaitingQueue {
 class FairQueue final : public WaitingQueue {
  public:
   void push(const QueueEntry& entry) override {
+    settle();
+    if (tenants_.size() >= prune_at_) prune();
     Tenant& tenant = tenants_[entry.user];
     if (tenant.waiting.empty()) {
       if (!order_.empty()) tenant.served = std::max(tenant.served, order_.begin()->first);
@@ -61,6 +63,7 @@ class FairQueue final : public WaitingQueue {
   }
 
   void erase(const QueueEntry& entry) override {
+    settle();
     const auto found = tenants_.find(entry.user);
     if (found == tenants_.end()) return;
     Tenant& tenant = found->second;
@@ -72,6 +75,7 @@ class FairQueue final : public WaitingQueue {
   }
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
+    settle();
     // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will.
     struct Cursor {
       std::int64_t served;
@@ -102,20 +106,44 @@ class FairQueue final : public WaitingQueue {
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
 
   void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
-    Tenant& tenant = tenants_[entry.user];
-    const bool present = !tenant.waiting.empty();
-    if (present) order_.erase({tenant.served, entry.user});
-    tenant.served += num_tokens;
-    if (present) order_.insert({tenant.served, entry.user});
+    const auto tenant = tenants_.try_emplace(entry.user).first;
+    if (tenant->second.unsettled == 0) unsettled_.push_back(&*tenant);
+    tenant->second.unsettled += num_tokens;
   }
 
  private:
   struct Tenant {
     std::int64_t served = 0;
+    std::int64_t unsettled = 0;  ///< to be added to `served`: a step charges a tenant for many rows, the order moves once
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
   };
-  std::map<std::string, Tenant, std::less<>> tenants_;
-  std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  using Tenants = std::map<std::string, Tenant, std::less<>>;
+
+  void settle() const {
+    for (auto* entry : unsettled_) {
+      auto& [user, tenant] = *entry;
+      const bool present = !tenant.waiting.empty();
+      if (present) order_.erase({tenant.served, user});
+      tenant.served += std::exchange(tenant.unsettled, 0);
+      if (present) order_.insert({tenant.served, user});
+    }
+    unsettled_.clear();
+  }
+
+  /// Tenants that are away and would be lifted on their return anyway need not be remembered.
+  void prune() {
+    if (!order_.empty()) {
+      const std::int64_t least = order_.begin()->first;
+      std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= least; });
+    }
+    prune_at_ = std::max(kFewTenants, 2 * tenants_.size());
+  }
+
+  static constexpr std::size_t kFewTenants = 1024;
+  mutable Tenants tenants_;
+  mutable std::vector<Tenants::value_type*> unsettled_;
+  mutable std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  std::size_t prune_at_ = kFewTenants;
   std::size_t size_ = 0;
 };
 
