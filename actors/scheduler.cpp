@@ -59,7 +59,8 @@ void advance(Self self) {
         self, state.block_manager, std::move(*plan), [self](const StepPlan& answer) { on_step_plan(self, answer); },
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
-  if (!outputs.outputs.empty() || !outputs.ends.empty() || !outputs.started.empty()) {
+  if (!outputs.outputs.empty() || !outputs.ends.empty() || !outputs.started.empty() ||
+      !outputs.prompt_logprobs.empty()) {
     send(self, state.outputs, std::move(outputs));
   }
 }

@@ -37,9 +37,11 @@ StepResult ModelRunner::run(kernels::Stream& stream, const ExecuteStep& step) {
     logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));
     status = model_->forward(stream, batch, cache_, logits_.data());
     if (status) status = sample(stream, step, result);
+    if (status) status = report_prompts(stream, step, result);
   }
   if (!status) {
     result.samples.clear();
+    result.prompt_logprobs.clear();
     result.error = status.error();
   }
   result.finished_us = clock_();
@@ -60,6 +62,9 @@ void ModelRunner::apply_rows(const ExecuteStep& step) {
                                                     static_cast<std::uint32_t>(fresh.sequence_index),
                                                     config_.vocab_size);
     row.spec = fresh.spec;
+  }
+  for (const ChosenToken& chosen : step.chosen_tokens) {
+    rows_[static_cast<std::size_t>(chosen.row)].tokens.push_back(chosen.token);
   }
   for (const RowTableDelta& delta : step.table_deltas) {
     auto& table = rows_[static_cast<std::size_t>(delta.row)].block_table;
@@ -127,36 +132,81 @@ Status ModelRunner::sample(kernels::Stream& stream, const ExecuteStep& step, Ste
     }
   }
   if (sample_rows_.empty()) return {};
+  if (Status status = run_sample_rows(stream, logits_row, max_top); !status) return status;
+
+  result.samples.reserve(sampled_.size());
+  std::size_t i = 0;
+  for (const RowWork& work : step.work) {
+    Row& row = rows_[static_cast<std::size_t>(work.row)];
+    // The row goes on with the first sample; forks get rows of their own with theirs.
+    const bool appends = work.num_samples > 0 && !row.spec->sampling.use_beam_search;
+    if (appends) row.tokens.push_back(sampled_[i].token);
+    for (std::int32_t k = 0; k < work.num_samples; ++k, ++i) {
+      const kernels::SampleOutput& out = sampled_[i];
+      result.samples.push_back({work.sequence, k, out.token, out.logprob, out.rank, top_of(i, max_top)});
+    }
+  }
+  return {};
+}
+
+Status ModelRunner::run_sample_rows(kernels::Stream& stream, std::int32_t num_logit_rows, std::int64_t max_top) {
   sampled_.resize(sample_rows_.size());
   top_tokens_.resize(sample_rows_.size() * static_cast<std::size_t>(max_top));
   top_logprobs_.resize(top_tokens_.size());
   kernels::SampleParams params;
   params.logits = logits_.data();
-  params.num_logit_rows = logits_row;
+  params.num_logit_rows = num_logit_rows;
   params.vocab = config_.vocab_size;
   params.rows = sample_rows_;
   params.outputs = sampled_.data();
   params.top_tokens = top_tokens_.data();
   params.top_logprobs = top_logprobs_.data();
   params.max_top = max_top;
-  if (Status status = device_->ops().sample(stream, params); !status) return status;
+  return device_->ops().sample(stream, params);
+}
 
-  result.samples.reserve(sampled_.size());
-  std::size_t i = 0;
-  for (const RowWork& work : step.work) {
-    // The row goes on with the first sample; forks get rows of their own with theirs.
-    if (work.num_samples > 0) rows_[static_cast<std::size_t>(work.row)].tokens.push_back(sampled_[i].token);
-    for (std::int32_t k = 0; k < work.num_samples; ++k, ++i) {
+std::vector<std::pair<TokenId, float>> ModelRunner::top_of(std::size_t sample, std::int64_t max_top) const {
+  std::vector<std::pair<TokenId, float>> top;
+  const auto count = static_cast<std::size_t>(sampled_[sample].num_top);
+  const std::size_t first = sample * static_cast<std::size_t>(max_top);
+  top.reserve(count);
+  for (std::size_t i = first; i < first + count; ++i) top.emplace_back(top_tokens_[i], top_logprobs_[i]);
+  return top;
+}
+
+Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result) {
+  logit_rows_.clear();
+  sample_rows_.clear();
+  std::int64_t max_top = 0;
+  const auto report = [&] {
+    const auto num_rows = static_cast<std::int32_t>(logit_rows_.size());
+    if (num_rows == 0) return Status{};
+    logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));
+    if (Status status = model_->more_logits(stream, logit_rows_.data(), num_rows, logits_.data()); !status) return status;
+    if (Status status = run_sample_rows(stream, num_rows, max_top); !status) return status;
+    for (std::size_t i = 0; i < sampled_.size(); ++i) {
       const kernels::SampleOutput& out = sampled_[i];
-      SampleResult sample{work.sequence, k, out.token, out.logprob, out.rank, {}};
-      for (std::int32_t t = 0; t < out.num_top; ++t) {
-        const std::size_t at = i * static_cast<std::size_t>(max_top) + static_cast<std::size_t>(t);
-        sample.top.emplace_back(top_tokens_[at], top_logprobs_[at]);
-      }
-      result.samples.push_back(std::move(sample));
+      result.prompt_logprobs.push_back({out.token, out.logprob, out.rank, top_of(i, max_top)});
+    }
+    logit_rows_.clear();
+    sample_rows_.clear();
+    return Status{};
+  };
+  for (std::size_t i = 0; i < step.work.size(); ++i) {
+    const RowWork& work = step.work[i];
+    const Row& row = rows_[static_cast<std::size_t>(work.row)];
+    for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
+      const std::int32_t position = work.first_prompt_logprob + k;
+      const auto logits_row = static_cast<std::int32_t>(logit_rows_.size());
+      logit_rows_.push_back(query_start_[i] + position - 1 - work.first_position);
+      sample_rows_.push_back(row.sampler->prompt_logprobs_row(logits_row, row.tokens[static_cast<std::size_t>(position)],
+                                                              static_cast<std::uint32_t>(position)));
+      max_top = std::max<std::int64_t>(max_top, sample_rows_.back().num_logprobs);
+      if (logits_row + 1 < config_.max_num_seqs) continue;  // as many rows as the model's limit allows
+      if (Status status = report(); !status) return status;
     }
   }
-  return {};
+  return report();
 }
 
 }  // namespace pagoda::execution

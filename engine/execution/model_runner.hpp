@@ -46,6 +46,11 @@ class ModelRunner {
   void apply_rows(const ExecuteStep& step);
   Status build_batch(const ExecuteStep& step);
   Status sample(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
+  /// Prompt logprobs, in pieces of max_num_seqs logit rows.
+  Status report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
+  /// Runs sample_rows_ over the first num_logit_rows rows of logits_.
+  Status run_sample_rows(kernels::Stream& stream, std::int32_t num_logit_rows, std::int64_t max_top);
+  std::vector<std::pair<TokenId, float>> top_of(std::size_t sample, std::int64_t max_top) const;
 
   RunnerConfig config_;
   std::unique_ptr<models::Model> model_;

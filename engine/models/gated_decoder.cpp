@@ -102,6 +102,16 @@ class GatedDecoder final : public Model {
     return pass.status();
   }
 
+  Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows,
+                     float* logits) override {
+    const ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
+    if (auto status = activations_.admit(batch); !status) return status;
+    const KvCache no_cache;
+    ForwardPass pass(device_->ops(), stream, batch, no_cache);
+    lm_head_(pass, activations_, activations_.hidden, logits);
+    return pass.status();
+  }
+
  private:
   std::shared_ptr<kernels::Device> device_;
   Activations activations_;

@@ -49,6 +49,10 @@ class Model {
   virtual ~Model() = default;
   /// logits: [num_logit_rows, vocab_size], float32, device memory.
   virtual Status forward(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache, float* logits) = 0;
+  /// Logits of more token rows of the last forward, whichever that asked for: so that all rows of a prompt can be looked
+  /// at in pieces of at most max_logit_rows. rows: [num_rows], device memory; logits: [num_rows, vocab_size], likewise.
+  virtual Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows,
+                             float* logits) = 0;
 };
 
 /// Bytes of KV that one token takes in all layers together.

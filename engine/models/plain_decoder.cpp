@@ -26,7 +26,18 @@ class PlainDecoder final : public Model {
       (*weights_.project_out)(pass, last, pass.num_tokens(), activations_.attention);
       last = activations_.attention;
     }
+    last_hidden_ = last;
     weights_.head(pass, activations_, last, logits);
+    return pass.status();
+  }
+
+  Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows,
+                     float* logits) override {
+    const ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
+    if (auto status = activations_.admit(batch); !status) return status;
+    const KvCache no_cache;
+    ForwardPass pass(device_->ops(), stream, batch, no_cache);
+    weights_.head(pass, activations_, last_hidden_, logits);
     return pass.status();
   }
 
@@ -77,6 +88,7 @@ class PlainDecoder final : public Model {
   std::shared_ptr<kernels::Device> device_;
   Activations activations_;
   PlainDecoderWeights weights_;
+  const float* last_hidden_ = nullptr;  ///< of the last run, before the head
 };
 
 }  // namespace

@@ -1,24 +1,35 @@
 #include "engine/output/output_core.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace pagoda::output {
+namespace {
+
+/// What best_of compares. A sequence without tokens is worse than any other.
+double mean_logprob(const SequenceResult& result) {
+  if (result.token_ids.empty()) return -std::numeric_limits<double>::infinity();
+  return *result.cumulative_logprob / static_cast<double>(result.token_ids.size());
+}
+
+}  // namespace
 
 void OutputCore::open(SharedSpec spec) {
   const SamplingParams& sampling = spec->sampling;
   RequestState request;
   const auto stop_strings = std::make_shared<const text::StopStrings>(sampling.stop);
   const text::IncrementalDetokenizer detokenizer(tokenizer_, sampling.skip_special_tokens, *spec->prompt);
-  for (std::int32_t index = 0; index < sampling.n; ++index) {
+  // A beam search is told when it has ended, and only what it returns.
+  const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+  for (std::int32_t index = 0; index < num_sequences; ++index) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
-    if (sampling.logprobs) {
-      sequence.result.logprobs.emplace();
-      sequence.result.cumulative_logprob = 0.0;
-    }
+    if (sampling.logprobs) sequence.result.logprobs.emplace();
+    if (sampling.logprobs || sampling.chooses_at_end()) sequence.result.cumulative_logprob = 0.0;
     request.sequences.push_back(std::move(sequence));
   }
+  if (sampling.prompt_logprobs) request.prompt_logprobs.emplace_back();
   const RequestId id = spec->id;
   request.spec = std::move(spec);
   requests_.emplace(id, std::move(request));
@@ -39,6 +50,11 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
       found->second.first_scheduled_us = started.first_scheduled_us;
       found->second.cached_tokens = started.cached_tokens;
     }
+  }
+  for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
+    const auto found = requests_.find(output.request);
+    if (found == requests_.end()) continue;
+    for (const TokenReport& token : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(token));
   }
   for (const SequenceOutput& output : step.outputs) {
     RequestState* request = touch(output.request);
@@ -74,14 +90,9 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     RequestState& request = found->second;
     request.touched = false;
     RequestOutput output{id, request.spec->tag, {}, std::nullopt, std::nullopt};
-    for (SequenceState& sequence : request.sequences) {
-      if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
-      const std::int32_t index = sequence.delta.index;
-      if (request.spec->stream) output.deltas.push_back(std::move(sequence.delta));
-      sequence.delta = SequenceDelta{};
-      sequence.delta.index = index;
-    }
     const bool done = request.num_ended == request.sequences.size();
+    if (done) keep_best(request);
+    if (done || !request.spec->sampling.chooses_at_end()) take_deltas(request, output);
     if (done) finish(request, now, output);
     if (done || !output.deltas.empty()) effects.outputs.push_back(std::move(output));
     if (done) requests_.erase(found);
@@ -89,14 +100,38 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
   return effects;
 }
 
+void OutputCore::keep_best(RequestState& request) {
+  auto& sequences = request.sequences;
+  const auto n = static_cast<std::size_t>(request.spec->sampling.n);
+  if (sequences.size() <= n) return;
+  std::ranges::stable_sort(sequences, std::ranges::greater{},
+                           [](const SequenceState& sequence) { return mean_logprob(sequence.result); });
+  sequences.erase(sequences.begin() + static_cast<std::ptrdiff_t>(n), sequences.end());
+  for (std::size_t i = 0; i < n; ++i) {
+    sequences[i].result.index = sequences[i].delta.index = static_cast<std::int32_t>(i);
+  }
+}
+
+void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
+  for (SequenceState& sequence : request.sequences) {
+    if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
+    const std::int32_t index = sequence.delta.index;
+    if (request.spec->stream) output.deltas.push_back(std::move(sequence.delta));
+    sequence.delta = SequenceDelta{};
+    sequence.delta.index = index;
+  }
+}
+
 void OutputCore::take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output,
                             Effects& effects) {
   const SamplingParams& sampling = request.spec->sampling;
   sequence.result.token_ids.push_back(output.token);
   sequence.delta.token_ids.push_back(output.token);
+  if (sequence.result.cumulative_logprob) {
+    *sequence.result.cumulative_logprob += static_cast<double>(output.logprob);
+  }
   if (sampling.logprobs) {
     LogprobEntry entry = logprob_entry(output);
-    *sequence.result.cumulative_logprob += static_cast<double>(output.logprob);
     sequence.delta.logprobs.push_back(entry);
     sequence.result.logprobs->push_back(std::move(entry));
   }
@@ -132,10 +167,11 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   sequence.delta.text += held;
 }
 
-LogprobEntry OutputCore::logprob_entry(const SequenceOutput& output) const {
-  LogprobEntry entry{output.token, output.logprob, output.rank, tokenizer_->token_piece_text(output.token), {}};
-  entry.top.reserve(output.top.size());
-  for (const auto& [token, logprob] : output.top) {
+template <class Reported>
+LogprobEntry OutputCore::logprob_entry(const Reported& reported) const {
+  LogprobEntry entry{reported.token, reported.logprob, reported.rank, tokenizer_->token_piece_text(reported.token), {}};
+  entry.top.reserve(reported.top.size());
+  for (const auto& [token, logprob] : reported.top) {
     entry.top.push_back({token, logprob, tokenizer_->token_piece_text(token)});
   }
   return entry;
@@ -154,6 +190,7 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
   }
   result.timing = {ms_since_arrival(request.first_scheduled_us), ms_since_arrival(request.first_token_us),
                    ms_since_arrival(now)};
+  if (request.spec->sampling.prompt_logprobs) result.prompt_logprobs = std::move(request.prompt_logprobs);
   output.done = std::move(result);
 }
 

@@ -55,7 +55,7 @@ struct SequenceResult {
   TokenIds token_ids;
   FinishReason finish_reason = FinishReason::abort;
   std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
-  std::optional<double> cumulative_logprob;  ///< sum over the tokens; only when logprobs were asked
+  std::optional<double> cumulative_logprob;  ///< sum over the tokens; when logprobs were asked or it chose the output
   std::optional<std::vector<LogprobEntry>> logprobs;
 };
 

@@ -158,10 +158,19 @@ Status check_beam_search(const SamplingParams& params) {
     }
     return {};
   }
-  if (!params.greedy()) return refuse("temperature", "0 with use_beam_search", params.temperature);
+  if (!params.greedy()) {
+    return fail(ErrorCode::invalid_request,
+                "temperature must be 0 with use_beam_search, which draws nothing, but is " +
+                    text_of(params.temperature) + " (1 when it is not given)",
+                "temperature");
+  }
   if (params.top_p != 1.0) return refuse("top_p", "1 with use_beam_search", params.top_p);
   if (params.top_k > 0) return refuse("top_k", "-1 or 0 with use_beam_search", params.top_k);
   if (params.min_p != 0.0) return refuse("min_p", "0 with use_beam_search", params.min_p);
+  if (!params.stop.empty()) {
+    return fail(ErrorCode::invalid_request,
+                "stop cannot be used with use_beam_search, which compares token ids; use stop_token_ids", "stop");
+  }
   return {};
 }
 

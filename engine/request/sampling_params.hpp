@@ -41,6 +41,10 @@ struct SamplingParams {
   EarlyStopping early_stopping = EarlyStopping::no;
 
   bool greedy() const { return temperature == 0.0; }
+  /// Sequences that are generated; the n best of them are returned. With use_beam_search the width of the search.
+  std::int64_t num_sequences() const { return best_of.value_or(n); }
+  /// The engine chooses what it returns, so nothing can be told before the end.
+  bool chooses_at_end() const { return use_beam_search || num_sequences() > n; }
 };
 
 /// Upper limits of the fields above. A config can lower them.
@@ -57,7 +61,8 @@ struct SamplingLimits {
 /// Returns the first problem as invalid_request with `param` = the field's wire name.
 ///
 /// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
-/// that would shape a random draw; length_penalty or early_stopping other than the default without use_beam_search.
+/// that would shape a random draw, or with stop (the search compares token ids; stop_token_ids end a beam);
+/// length_penalty or early_stopping other than the default without use_beam_search.
 /// n or best_of > 1 with temperature 0 is allowed and gives equal sequences.
 Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size);
 

@@ -8,17 +8,6 @@
 namespace pagoda::routing {
 namespace {
 
-/// Fields that PROTOCOL names and this engine cannot serve yet.
-Status check_supported(const SamplingParams& sampling) {
-  const auto refuse = [](const char* field) {
-    return fail(ErrorCode::invalid_request, std::string(field) + " is not supported by this version", field);
-  };
-  if (sampling.use_beam_search) return refuse("use_beam_search");
-  if (sampling.best_of && *sampling.best_of != sampling.n) return refuse("best_of");
-  if (sampling.prompt_logprobs) return refuse("prompt_logprobs");
-  return {};
-}
-
 /// The seed of a request that brings none: a draw of the engine's own, one per request id.
 std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
   const auto words = kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
@@ -39,11 +28,12 @@ Status RouterCore::check(const GenerateRequest& request) const {
     return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
   }
   if (Status valid = validate(request.sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
-  if (Status supported = check_supported(request.sampling); !supported) return supported;
-  if (request.sampling.n > limits_.max_num_seqs) {
+  if (request.sampling.num_sequences() > limits_.max_num_seqs) {
+    const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
-                "n is " + std::to_string(request.sampling.n) + ", this engine runs at most " +
-                    std::to_string(limits_.max_num_seqs) + " sequences at once (max_num_seqs)", "n");
+                std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
+                    ", this engine runs at most " + std::to_string(limits_.max_num_seqs) +
+                    " sequences at once (max_num_seqs)", field);
   }
   if (!request.prompt_token_ids) return {};
   const auto& ids = *request.prompt_token_ids;

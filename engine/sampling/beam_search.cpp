@@ -54,6 +54,16 @@ void BeamSearch::step(std::span<const BeamCandidate> candidates) {
   if (full() && (params_.early_stopping == EarlyStopping::yes || !can_improve())) running_.clear();
 }
 
+void BeamSearch::cut() {
+  if (length_ > 0) {
+    for (const RunningBeam& beam : running_) {
+      const double cumulative = beam.cumulative_logprob;
+      add_hypothesis({beam.node, cumulative, score(cumulative, length_), length_, FinishReason::length});
+    }
+  }
+  running_.clear();
+}
+
 TokenIds BeamSearch::tokens(BeamNode node) const {
   TokenIds tokens;
   for (const BeamNode step : path(node)) tokens.push_back(nodes_[step].token);

@@ -76,11 +76,20 @@ class BeamSearch {
 
   bool done() const { return running_.empty(); }
 
+  /// Ends the search now: the running beams become hypotheses at their present length, with finish reason length.
+  void cut();
+
+  /// Generated tokens of each running beam.
+  std::int64_t length() const { return length_; }
+
   /// Best first; at most `width`. Final once done.
   std::span<const BeamHypothesis> hypotheses() const { return hypotheses_; }
 
   /// The generated tokens up to and with `node`.
   TokenIds tokens(BeamNode node) const;
+  std::size_t num_nodes() const { return nodes_.size(); }
+  TokenId token(BeamNode node) const { return nodes_[static_cast<std::size_t>(node)].token; }
+  BeamNode parent(BeamNode node) const { return nodes_[static_cast<std::size_t>(node)].parent; }
   /// The nodes from the first token to `node`.
   std::vector<BeamNode> path(BeamNode node) const;
 

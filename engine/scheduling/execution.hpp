@@ -57,6 +57,16 @@ struct RowWork {
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
   std::int32_t num_samples = 0;  ///< 0: a chunk that does not reach the end; 1: one token; n: the first of n sequences
+  /// Prompt tokens to report on, from `first_prompt_logprob` on: each follows a token that this work runs.
+  std::int32_t first_prompt_logprob = 0;
+  std::int32_t num_prompt_logprobs = 0;
+};
+
+/// The token that the scheduler has chosen to follow the tokens of a row. Rows of beam search get theirs so, with the
+/// next step that runs them; rows of other requests append what they sample.
+struct ChosenToken {
+  RowId row = 0;
+  TokenId token = 0;
 };
 
 /// Message 6, scheduler -> workers: deltas only. Applied in the order of the fields.
@@ -65,6 +75,7 @@ struct ExecuteStep {
   bool wait_for_cache = false;  ///< a CachePlan exists: CacheReady of this step must come first
   std::vector<RowId> rows_gone;
   std::vector<NewRow> new_rows;
+  std::vector<ChosenToken> chosen_tokens;
   std::vector<RowTableDelta> table_deltas;
   std::vector<BlockId> blocks;
   std::vector<RowWork> work;
@@ -77,13 +88,23 @@ struct SampleResult {
   TokenId token = 0;
   float logprob = 0;
   std::int32_t rank = 0;
-  std::vector<std::pair<TokenId, float>> top;  ///< when logprobs were asked
+  /// The likeliest tokens, best first: when logprobs were asked, and for beam search its candidates.
+  std::vector<std::pair<TokenId, float>> top;
+};
+
+/// What the model thought of one token that it did not draw: of a prompt, or of a beam.
+struct TokenReport {
+  TokenId token = 0;
+  float logprob = 0;
+  std::int32_t rank = 0;
+  std::vector<std::pair<TokenId, float>> top;
 };
 
 /// Message 8, worker -> scheduler. `error` fails every sequence of the step.
 struct StepResult {
   StepId step = 0;
-  std::vector<SampleResult> samples;  ///< in the order of ExecuteStep::work
+  std::vector<SampleResult> samples;           ///< in the order of ExecuteStep::work
+  std::vector<TokenReport> prompt_logprobs;  ///< likewise
   std::optional<Error> error;
   TimeUs started_us = 0;   ///< when the device began the step
   TimeUs finished_us = 0;  ///< when it ended
@@ -100,6 +121,12 @@ struct SequenceOutput {
   std::vector<std::pair<TokenId, float>> top;
   std::optional<FinishReason> finished;
   std::optional<TokenId> stop_token;  ///< the eos or stop id that ended it
+};
+
+/// The next prompt tokens of a request that asked for prompt_logprobs; in order, from its second token on.
+struct PromptLogprobsOutput {
+  RequestId request = 0;
+  std::vector<TokenReport> tokens;
 };
 
 /// The end of a request that produced nothing more: aborted, refused after admission, or failed.
@@ -120,6 +147,7 @@ struct StepOutputs {
   StepId step = 0;
   TimeUs finished_us = 0;
   std::vector<RequestStarted> started;
+  std::vector<PromptLogprobsOutput> prompt_logprobs;
   std::vector<SequenceOutput> outputs;
   std::vector<RequestEnd> ends;
 };

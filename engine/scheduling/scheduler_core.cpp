@@ -34,7 +34,10 @@ void SchedulerCore::add_group(SharedSpec spec) {
   group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()),
                   spec->arrival_us};
   group->spec = std::move(spec);
-  group->forked = group->num_samples() == 1;
+  if (group->spec->sampling.use_beam_search) group->beams = make_beams(group->spec->sampling);
+  group->forked = group->num_samples() == 1 && !group->beams;
+  group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
+  group->first_unknown_prompt_logprob = group->next_prompt_logprob;
   Sequence& first = group->sequences.emplace_back();
   first.id = next_sequence_++;
   group_of_[first.id] = group->entry.id;
@@ -85,6 +88,7 @@ void SchedulerCore::workers_replaced() {
     preempt(*group, SequenceState::waiting);
   }
   for (const auto& [id, group] : groups_) {
+    group->next_prompt_logprob = group->first_unknown_prompt_logprob;
     for (Sequence& s : group->sequences) s.num_placeholders = 0;
   }
   rows_gone_.clear();
@@ -123,12 +127,12 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool may_admit = admission_wanted(now);
   const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && may_admit;
-  const std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);
+  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);
   rows -= add_swapped_candidates(plan, rows);
   if (may_admit) add_waiting_candidates(plan, plan.token_budget - used, rows);
-  if (prompts_only && plan.waiting.empty()) add_running_candidates(plan);
+  if (prompts_only && plan.waiting.empty()) used = add_running_candidates(plan);
 
-  if (plan.running.empty() && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
+  if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
     changed_ = false;
     return std::nullopt;
   }
@@ -192,7 +196,9 @@ std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan) {
     }
     if (granted == 0) {
       plan.needs.resize(static_cast<std::size_t>(first));
-      continue;
+      // It waits for its result, but those served before it may take its memory: else two such groups could preempt
+      // themselves for each other's sake forever.
+      if (group->num_in_flight == 0 || !group->depends_on_results()) continue;
     }
     used += granted;
     const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
@@ -239,7 +245,7 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
       candidate.cache_salt = group.spec->cache_salt;
       candidate.num_rows = std::exchange(rows_wanted, 0);
       candidate.may_chunk = config_.enable_chunked_prefill;
-      candidate.use_prefix_cache = !group.spec->sampling.prompt_logprobs.has_value();
+      candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
       tokens += static_cast<std::int64_t>(candidate.tokens->size());
       rows -= candidate.num_rows;
       plan.waiting.push_back(std::move(candidate));
@@ -288,7 +294,10 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   building_.step = plan.step;
   bool anything_scheduled = plan.has_cache_plan;
   if (!pending.discarded) {
-    for (const RunningOutcome outcome : plan.running) anything_scheduled |= outcome == RunningOutcome::scheduled;
+    for (std::size_t i = 0; i < plan.running.size(); ++i) {
+      const bool runs = pending.running[i].sequences.count > 0;
+      anything_scheduled |= runs && plan.running[i] == RunningOutcome::scheduled;
+    }
     for (const AllocStatus status : plan.swapped) anything_scheduled |= status == AllocStatus::ok;
     for (const AdmissionOutcome& outcome : plan.waiting) anything_scheduled |= outcome.status == AllocStatus::ok;
     apply_running(pending, plan, step);
@@ -415,16 +424,30 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
     sequence.row = free_rows_.back();
     free_rows_.pop_back();
     step.new_rows.push_back({sequence.row, sequence.id, sequence.index, group.spec, sequence.output});
+    sequence.num_row_tokens = sequence.output.size();
   }
-  RowWork work{sequence.row, sequence.id, sequence.num_computed, num_tokens, 0};
+  if (group.beams) {
+    for (; sequence.num_row_tokens < sequence.output.size(); ++sequence.num_row_tokens) {
+      step.chosen_tokens.push_back({sequence.row, sequence.output[sequence.num_row_tokens]});
+    }
+  }
+  RowWork work{sequence.row, sequence.id, sequence.num_computed, num_tokens, 0, 0, 0};
   sequence.num_computed += num_tokens;
   if (sequence.num_computed == group.length(sequence)) {
-    work.num_samples = group.forked ? 1 : group.num_samples();
-    ++sequence.num_placeholders;
+    work.num_samples = group.num_samples_at_end();
+    sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
+  }
+  // The token at position p tells the log-probability of the one at p + 1.
+  const std::int32_t end_prompt_logprob = std::min(sequence.num_computed + 1, group.prompt_len());
+  if (group.next_prompt_logprob < end_prompt_logprob) {
+    work.first_prompt_logprob = group.next_prompt_logprob;
+    work.num_prompt_logprobs = end_prompt_logprob - group.next_prompt_logprob;
+    group.next_prompt_logprob = end_prompt_logprob;
   }
   ++group.num_in_flight;
   waiting_->charge(group.entry, num_tokens);
-  building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples});
+  building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples,
+                            work.num_prompt_logprobs});
   building_.num_tokens += num_tokens;
   if (num_tokens > 1) building_.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
@@ -452,6 +475,7 @@ void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
     s.state = to;
     if (to == SequenceState::waiting) drop_kv(s);
   }
+  if (group.beams && to == SequenceState::waiting) collapse_beams(group);
   place(group);
   something_was_freed();
 }

@@ -102,6 +102,7 @@ class SchedulerCore {
     std::int32_t epoch = 0;
     std::int32_t end_position = 0;  ///< tokens computed when the step has passed
     std::int32_t num_samples = 0;
+    std::int32_t num_prompt_logprobs = 0;
   };
   struct InFlightStep {
     StepId step = 0;
@@ -131,15 +132,29 @@ class SchedulerCore {
   void give_row_back(Sequence& sequence);
 
   // results
-  void accept(const WorkRef& work, const SampleResult* samples, const std::optional<Error>& error);
+  void accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
+              const std::optional<Error>& error);
+  void report_prompt_logprobs(SequenceGroup& group, const TokenReport* first, std::int32_t count);
   void append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample);
   void fork_samples(SequenceGroup& group);
+  void let_go(Sequence& sequence);
   void finish_sequence(SequenceGroup& group, Sequence& sequence);
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);
+  void tell_length(const SequenceGroup& group, std::int32_t index);
   void erase_group(SequenceGroup& group);
   void place(SequenceGroup& group);
   void something_was_freed();
+
+  // beam search (scheduler_beams.cpp)
+  std::unique_ptr<Beams> make_beams(const SamplingParams& sampling) const;
+  bool accept_beam(SequenceGroup& group, Sequence& sequence, const WorkRef& work, const SampleResult* samples);
+  bool advance_beams(SequenceGroup& group);
+  void fork_beams(SequenceGroup& group);
+  void regrow_beams(SequenceGroup& group);
+  void collapse_beams(SequenceGroup& group);
+  void end_beams(SequenceGroup& group);
+  Sequence fork_of(const Sequence& parent, RequestId group);
 
   SequenceGroup* find(RequestId id);
   Sequence* find(SequenceGroup* group, SequenceId id);

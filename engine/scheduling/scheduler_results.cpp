@@ -19,13 +19,17 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   outputs_.finished_us = result.finished_us;
   changed_ = true;
   const SampleResult* samples = result.samples.data();
+  const TokenReport* prompt_logprobs = result.prompt_logprobs.data();
   for (const WorkRef& work : step.work) {
-    accept(work, samples, result.error);
-    if (!result.error) samples += work.num_samples;
+    accept(work, samples, prompt_logprobs, result.error);
+    if (result.error) continue;
+    samples += work.num_samples;
+    prompt_logprobs += work.num_prompt_logprobs;
   }
 }
 
-void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const std::optional<Error>& error) {
+void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
+                           const std::optional<Error>& error) {
   SequenceGroup* group = find(work.group);
   if (group == nullptr) return;  // it has ended meanwhile
   --group->num_in_flight;
@@ -34,13 +38,17 @@ void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, con
     end_group(*group, error);
     return;
   }
+  report_prompt_logprobs(*group, prompt_logprobs, work.num_prompt_logprobs);
   Sequence* s = find(group, work.sequence);
-  PAGODA_ASSERT(s != nullptr, "sequences live as long as their group");
-  if (work.epoch == s->epoch) {
+  PAGODA_ASSERT(s != nullptr || group->beams, "sequences live as long as their group, but for beams");
+  const bool is_current = s != nullptr && work.epoch == s->epoch;
+  if (is_current) {
     s->num_confirmed = work.end_position;
     to_report_.push_back(s->id);
   }
-  if (work.num_samples > 0) {
+  if (group->beams) {
+    if (is_current && !accept_beam(*group, *s, work, samples)) return;
+  } else if (work.num_samples > 0) {
     --s->num_placeholders;
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
     if (work.num_samples > 1) fork_samples(*group);  // moves the sequences; the prompt's own is the first
@@ -56,19 +64,30 @@ void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, con
   if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
 }
 
+void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, const TokenReport* first, std::int32_t count) {
+  if (count == 0) return;
+  group.first_unknown_prompt_logprob += count;
+  outputs_.prompt_logprobs.push_back({group.entry.id, {first, first + count}});
+}
+
 void SchedulerCore::fork_samples(SequenceGroup& group) {
   group.forked = true;
   group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));
   const Sequence parent = group.sequences.front();
   for (std::int32_t index = 1; index < group.num_samples(); ++index) {
-    Sequence child = parent;
-    child.id = next_sequence_++;
-    child.index = index;
-    child.row = -1;
-    group_of_[child.id] = group.entry.id;
-    if (parent.state != SequenceState::waiting) forks_.push_back({parent.id, child.id});
-    group.sequences.push_back(std::move(child));
+    group.sequences.push_back(fork_of(parent, group.entry.id));
+    group.sequences.back().index = index;
   }
+}
+
+/// A new sequence with the parent's tokens and, where it holds KV, its blocks. It has no row yet.
+Sequence SchedulerCore::fork_of(const Sequence& parent, RequestId group) {
+  Sequence child = parent;
+  child.id = next_sequence_++;
+  child.row = -1;
+  group_of_[child.id] = group;
+  if (parent.state != SequenceState::waiting) forks_.push_back({parent.id, child.id});
+  return child;
 }
 
 void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample) {
@@ -103,7 +122,8 @@ void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const 
   if (finished) finish_sequence(group, s);
 }
 
-void SchedulerCore::finish_sequence(SequenceGroup& group, Sequence& sequence) {
+/// The sequence runs no more: gives back its row and its blocks.
+void SchedulerCore::let_go(Sequence& sequence) {
   if (sequence.state == SequenceState::running) {
     // Its last tokens may still serve the prefix cache.
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
@@ -116,6 +136,10 @@ void SchedulerCore::finish_sequence(SequenceGroup& group, Sequence& sequence) {
   }
   give_row_back(sequence);
   sequence.state = SequenceState::finished;
+}
+
+void SchedulerCore::finish_sequence(SequenceGroup& group, Sequence& sequence) {
+  let_go(sequence);
   if (group.rows_reserved > 0) {
     --group.rows_reserved;
     --rows_reserved_;
@@ -130,17 +154,29 @@ void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) 
 }
 
 void SchedulerCore::end_with_length(SequenceGroup& group) {
-  for (Sequence& s : group.sequences) {
-    if (s.state == SequenceState::finished) continue;
-    SequenceOutput out;
-    out.request = group.entry.id;
-    out.sequence_index = s.index;
-    out.has_token = false;
-    out.finished = FinishReason::length;
-    outputs_.outputs.push_back(std::move(out));
+  if (group.beams) {
+    group.beams->search.cut();
+    end_beams(group);
+    return;
+  }
+  for (const Sequence& s : group.sequences) {
+    if (s.state != SequenceState::finished) tell_length(group, s.index);
+  }
+  if (!group.forked) {
+    for (std::int32_t index = 1; index < group.num_samples(); ++index) tell_length(group, index);
   }
   ++stats_.requests_finished_total;
   erase_group(group);
+}
+
+/// The sequence ends as it is.
+void SchedulerCore::tell_length(const SequenceGroup& group, std::int32_t index) {
+  SequenceOutput out;
+  out.request = group.entry.id;
+  out.sequence_index = index;
+  out.has_token = false;
+  out.finished = FinishReason::length;
+  outputs_.outputs.push_back(std::move(out));
 }
 
 void SchedulerCore::erase_group(SequenceGroup& group) {

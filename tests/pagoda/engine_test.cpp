@@ -39,7 +39,7 @@ GenerateRequest prompt(std::string text, std::int64_t max_tokens) {
   return request;
 }
 
-/// Requests of many kinds: lengths, seeds, filters, penalties, n, shared beginnings.
+/// Requests of many kinds: lengths, seeds, filters, penalties, n, best_of, beams, prompt logprobs, shared beginnings.
 std::vector<GenerateRequest> varied_requests(int count) {
   const std::vector<std::string> beginnings = {"Once upon a time", "The little fox", "One day, Lily went to the park and",
                                                "It was raining. The old bear sat in his house and looked out of the"};
@@ -59,12 +59,31 @@ std::vector<GenerateRequest> varied_requests(int count) {
     if (i % 6 == 5) sampling.n = 3;
     if (i % 8 == 6) sampling.ignore_eos = false;
     if (i % 9 == 7) sampling.stop = {"the"};
+    if (i % 11 == 3) sampling.best_of = sampling.n + 2;
+    if (i % 5 == 1) sampling.prompt_logprobs = 2;
+    if (i % 6 == 4) {
+      const std::int64_t max_tokens = sampling.max_tokens;
+      sampling = SamplingParams{};
+      sampling.max_tokens = max_tokens;
+      sampling.temperature = 0;
+      sampling.use_beam_search = true;
+      sampling.n = 2;
+      sampling.best_of = 2 + i % 4;
+      sampling.early_stopping = static_cast<EarlyStopping>(i / 6 % 3);
+      sampling.logprobs = 1;
+    }
     requests.push_back(std::move(request));
   }
   return requests;
 }
 
-/// Token ids and finish reasons of every sequence, as text to compare.
+std::string text_of(const LogprobEntry& entry) {
+  std::string text = std::to_string(entry.token_id) + ":" + std::to_string(entry.logprob) + "#" + std::to_string(entry.rank);
+  for (const TokenLogprob& top : entry.top) text += "," + std::to_string(top.token_id) + ":" + std::to_string(top.logprob);
+  return text + " ";
+}
+
+/// Everything but the times that a request gives, as text to compare.
 std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateRequest>& requests, bool one_by_one = false) {
   std::vector<Result<RequestResult>> results;
   if (one_by_one) {
@@ -82,6 +101,12 @@ std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateReque
     for (const SequenceResult& output : result->outputs) {
       for (const TokenId id : output.token_ids) line += std::to_string(id) + " ";
       line += std::string(to_string(output.finish_reason)) + "|" + output.text + "|";
+      if (output.cumulative_logprob) line += std::to_string(*output.cumulative_logprob) + "|";
+      for (const LogprobEntry& entry : output.logprobs.value_or(std::vector<LogprobEntry>{})) line += text_of(entry);
+    }
+    if (result->prompt_logprobs) {
+      line += "prompt ";
+      for (const auto& entry : *result->prompt_logprobs) line += entry ? text_of(*entry) : "null ";
     }
     all.push_back(std::move(line));
   }
@@ -250,9 +275,10 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
     EXPECT_EQ(result.error().code, ErrorCode::invalid_request);
     EXPECT_EQ(result.error().param, param);
   };
-  refused("use_beam_search", [](GenerateRequest& r) { r.sampling.use_beam_search = true; });
-  refused("best_of", [](GenerateRequest& r) { r.sampling.best_of = 3; r.sampling.temperature = 1; });
-  refused("prompt_logprobs", [](GenerateRequest& r) { r.sampling.prompt_logprobs = 1; });
+  refused("temperature", [](GenerateRequest& r) { r.sampling.use_beam_search = true; r.sampling.temperature = 1; });
+  refused("stop", [](GenerateRequest& r) { r.sampling.use_beam_search = true; r.sampling.stop = {"end"}; });
+  refused("best_of", [](GenerateRequest& r) { r.sampling.n = 3; r.sampling.best_of = 2; });
+  refused("prompt_logprobs", [](GenerateRequest& r) { r.sampling.prompt_logprobs = 21; });
   refused("prompt", [](GenerateRequest& r) { r.prompt.reset(); });
   refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt_token_ids = {{1}}; });
   refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt.reset(); r.prompt_token_ids.emplace(); });

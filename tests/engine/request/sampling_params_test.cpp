@@ -126,6 +126,7 @@ std::vector<Case> combination_cases() {
        "finite"},
       {"beam_temperature", beam([](SamplingParams& p) { p.temperature = 1.0; }), "temperature",
        "0 with use_beam_search"},
+      {"beam_stop", beam([](SamplingParams& p) { p.stop = {"end"}; }), "stop", "use stop_token_ids"},
       {"beam_top_p", beam([](SamplingParams& p) { p.top_p = 0.9; }), "top_p", "1 with use_beam_search"},
       {"beam_top_k", beam([](SamplingParams& p) { p.top_k = 5; }), "top_k", "with use_beam_search"},
       {"beam_min_p", beam([](SamplingParams& p) { p.min_p = 0.1; }), "min_p", "0 with use_beam_search"},

@@ -1,6 +1,10 @@
 #include "tests/engine/scheduling/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "engine/sampling/beam_search.hpp"
 
 namespace pagoda::test {
 namespace {
@@ -41,6 +45,47 @@ TokenId Simulation::next_token(const RequestSpec& spec, std::int32_t index, cons
   return 1 + static_cast<TokenId>((h >> 20) % (kVocab - 1));
 }
 
+std::vector<std::pair<TokenId, float>> Simulation::beam_candidates_after(const RequestSpec& spec,
+                                                                         const TokenIds& tokens) const {
+  std::uint64_t h = mix(spec.seed, 99);
+  for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
+  std::vector<std::pair<TokenId, float>> candidates;
+  for (TokenId token = 0; token < kVocab; ++token) {
+    const float chance = static_cast<float>(1 + mix(h, static_cast<std::uint64_t>(token)) % 1000) / 1001.0F;
+    candidates.emplace_back(token, std::log(chance) * 4.0F);
+  }
+  std::ranges::sort(candidates, [](const auto& a, const auto& b) {
+    return std::tie(b.second, a.first) < std::tie(a.second, b.first);
+  });
+  candidates.resize(static_cast<std::size_t>(beam_candidates(spec.sampling.num_sequences(), 1)));
+  return candidates;
+}
+
+std::vector<TokenIds> Simulation::right_beams(const RequestSpec& spec) const {
+  BeamSearch search({.width = spec.sampling.num_sequences(),
+                     .max_new_tokens = spec.sampling.max_tokens,
+                     .length_penalty = spec.sampling.length_penalty,
+                     .early_stopping = spec.sampling.early_stopping,
+                     .ending_tokens = {kEos}});
+  while (!search.done()) {
+    std::vector<BeamCandidate> candidates;
+    for (std::size_t i = 0; i < search.running().size(); ++i) {
+      TokenIds tokens = *spec.prompt;
+      const TokenIds generated = search.tokens(search.running()[i].node);
+      tokens.insert(tokens.end(), generated.begin(), generated.end());
+      for (const auto& [token, logprob] : beam_candidates_after(spec, tokens)) {
+        candidates.push_back({static_cast<std::int32_t>(i), token, logprob});
+      }
+    }
+    search.step(candidates);
+  }
+  std::vector<TokenIds> best;
+  for (std::int64_t i = 0; i < spec.sampling.n; ++i) {
+    best.push_back(search.tokens(search.hypotheses()[static_cast<std::size_t>(i)].node));
+  }
+  return best;
+}
+
 TokenIds Simulation::right_answer(const RequestSpec& spec, std::int32_t index) const {
   TokenIds tokens = *spec.prompt;
   TokenIds output;
@@ -70,7 +115,19 @@ void Simulation::arrive() {
   spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
   spec->sampling.max_tokens = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(config_.most_new_tokens));
   const auto most = std::min(config_.most_samples, config_.scheduler.max_num_seqs);
-  spec->sampling.n = random_() % 3 == 0 ? 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most)) : 1;
+  const auto up_to = [&](std::int64_t count) {
+    return 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(count));
+  };
+  spec->sampling.n = random_() % 3 == 0 ? up_to(most) : 1;
+  if (random_() % 4 == 0) spec->sampling.best_of = spec->sampling.n + up_to(most - spec->sampling.n + 1) - 1;
+  if (random_() % 5 == 0) spec->sampling.prompt_logprobs = 0;
+  if (static_cast<double>(random_() % 1000) < config_.beam_chance * 1000) {
+    spec->sampling.use_beam_search = true;
+    spec->sampling.best_of = up_to(most);
+    spec->sampling.n = up_to(*spec->sampling.best_of);
+    spec->sampling.early_stopping = static_cast<EarlyStopping>(random_() % 3);
+    spec->sampling.length_penalty = static_cast<double>(random_() % 3);
+  }
   told_[spec->id].spec = spec;
   scheduler_.add_group(spec);
   after_scheduler_event();
@@ -83,6 +140,11 @@ void Simulation::after_scheduler_event() {
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
+  for (const PromptLogprobsOutput& output : outputs.prompt_logprobs) {
+    Told& told = told_.at(output.request);
+    if (told.ended) fail("prompt logprobs after the end");
+    for (const TokenReport& report : output.tokens) told.prompt_logprobs.push_back(report.token);
+  }
   for (const SequenceOutput& output : outputs.outputs) {
     Told& told = told_.at(output.request);
     if (told.stopped.count(output.sequence_index) > 0) continue;
@@ -90,16 +152,17 @@ void Simulation::listen(const StepOutputs& outputs) {
       fail("request " + std::to_string(output.request) + " goes on after its end");
     }
     if (output.has_token) told.tokens[output.sequence_index].push_back(output.token);
+    const SamplingParams& sampling = told.spec->sampling;
     if (output.finished) {
       told.finished[output.sequence_index] = *output.finished;
-    } else if (output.has_token && stops(*told.spec, output.token)) {
+    } else if (output.has_token && !sampling.use_beam_search && stops(*told.spec, output.token)) {
       told.finished[output.sequence_index] = FinishReason::stop;
       told.stopped.insert(output.sequence_index);
       to_scheduler_stops_.push_back({output.request, output.sequence_index});
       ++num_stop_hits_;
     }
-    told.ended = static_cast<std::int64_t>(told.finished.size()) == told.spec->sampling.n ||
-                 (!output.has_token && told.finished.size() == 1 && told.spec->sampling.n > 1 && told.tokens.empty());
+    const std::int64_t num_told = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+    told.ended = static_cast<std::int64_t>(told.finished.size()) == num_told;
   }
   for (const RequestEnd& end : outputs.ends) {
     Told& told = told_.at(end.request);
@@ -121,6 +184,7 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
+  for (const ChosenToken& chosen : step.chosen_tokens) rows_.at(chosen.row).tokens.push_back(chosen.token);
   memory::PlannedStep planned;
   planned.plan.step = step.step;
   planned.plan.blocks = step.blocks;
@@ -158,6 +222,18 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     for (std::int32_t i = 0; i < end; ++i) fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
     fake_rows.push_back(std::move(fake));
     const TokenIds before = row.tokens;
+    for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
+      const std::int32_t position = work.first_prompt_logprob + k;
+      if (position <= work.first_position || position > end) return fail("a prompt logprob of a token that did not run");
+      result.prompt_logprobs.push_back({row.tokens[static_cast<std::size_t>(position)], 0.0F, 0, {}});
+    }
+    if (row.spec->sampling.use_beam_search) {
+      if (work.num_samples == 0) continue;
+      if (end != static_cast<std::int32_t>(row.tokens.size())) return fail("a beam samples before its end");
+      auto candidates = beam_candidates_after(*row.spec, row.tokens);
+      result.samples.push_back({work.sequence, 0, candidates[0].first, candidates[0].second, 1, candidates});
+      continue;
+    }
     for (std::int32_t k = 0; k < work.num_samples; ++k) {
       const std::int32_t index = work.num_samples > 1 ? k : row.index;
       result.samples.push_back({work.sequence, k, next_token(*row.spec, index, before), 0.0F, 0, {}});
@@ -263,25 +339,44 @@ std::optional<std::string> Simulation::run() {
            std::to_string(stats.requests_running) + " running, " + std::to_string(stats.requests_swapped) + " swapped";
   }
   for (const auto& [id, told] : told_) {
-    const std::string name = "request " + std::to_string(id);
-    if (!told.ended) return name + " never ended";
-    for (const auto& [index, tokens] : told.tokens) {
-      TokenIds right = right_answer(*told.spec, index);
-      const bool whole = told.finished.count(index) > 0 && !told.aborted;
-      const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.block_size;
-      // A group that outgrows the whole pool ends with what it has.
-      const std::int64_t most = told.spec->sampling.n * (std::ssize(*told.spec->prompt) + told.spec->sampling.max_tokens +
-                                                         config_.blocks.block_size);
-      const bool may_be_cut = most > capacity;
-      if (whole && !may_be_cut && tokens.size() != right.size()) return name + " ended early";
-      if (tokens.size() > right.size()) return name + " has too many tokens";
-      right.resize(tokens.size());
-      if (tokens != right) return name + " has wrong tokens";
-    }
+    if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
+    beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
   const MemoryStats memory = blocks_.stats();
   if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total) return "device blocks leaked";
   if (memory.host_blocks_free != memory.host_blocks_total) return "host blocks leaked";
+  return std::nullopt;
+}
+
+std::optional<std::string> Simulation::judge(const Told& told) const {
+  if (!told.ended) return "never ended";
+  const RequestSpec& spec = *told.spec;
+  const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.block_size;
+  const std::int64_t most = spec.sampling.num_sequences() *
+                            (std::ssize(*spec.prompt) + spec.sampling.max_tokens + config_.blocks.block_size);
+  const bool may_be_cut = most > capacity;  // a group that outgrows the whole pool ends with what it has
+  if (spec.sampling.prompt_logprobs && !told.aborted) {
+    const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
+    if (told.prompt_logprobs != right) return "has wrong prompt logprobs";
+  }
+  if (spec.sampling.use_beam_search) {
+    if (told.aborted) return told.tokens.empty() ? std::nullopt : std::optional<std::string>("tells beams before their end");
+    if (may_be_cut) return std::nullopt;
+    const auto right = right_beams(spec);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      const auto found = told.tokens.find(static_cast<std::int32_t>(i));
+      if (found == told.tokens.end() || found->second != right[i]) return "has wrong beams";
+    }
+    return std::nullopt;
+  }
+  for (const auto& [index, tokens] : told.tokens) {
+    TokenIds right = right_answer(spec, index);
+    const bool whole = told.finished.count(index) > 0 && !told.aborted;
+    if (whole && !may_be_cut && tokens.size() != right.size()) return "ended early";
+    if (tokens.size() > right.size()) return "has too many tokens";
+    right.resize(tokens.size());
+    if (tokens != right) return "has wrong tokens";
+  }
   return std::nullopt;
 }
 

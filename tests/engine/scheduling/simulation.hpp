@@ -24,8 +24,9 @@ struct SimulationConfig {
   std::int32_t most_prompt_tokens = 40;
   std::int32_t most_new_tokens = 24;
   double abort_chance = 0.02;  ///< per delivered message
+  double beam_chance = 0.2;    ///< per request
   double eos_chance = 0.03;    ///< per sampled token
-  std::int32_t most_samples = 3;  ///< n
+  std::int32_t most_samples = 3;  ///< n and best_of
   double stop_chance = 0;     ///< that a request has a stop string; it ends a sequence after about a dozen tokens
   double failure_chance = 0;  ///< per step: the worker reports an error
   double crash_chance = 0;    ///< per delivered message: the worker dies and is replaced
@@ -45,6 +46,7 @@ class Simulation {
   std::int64_t failures() const { return scheduler_.stats().requests_failed_total; }
   std::int64_t crashes() const { return scheduler_.stats().worker_restarts_total; }
   std::int64_t stop_hits() const { return num_stop_hits_; }
+  std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
 
  private:
@@ -60,6 +62,7 @@ class Simulation {
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
     std::set<std::int32_t> stopped;  ///< by a stop string; what still comes is dropped
+    TokenIds prompt_logprobs;  ///< the tokens that were reported on
     bool ended = false;
     bool aborted = false;
   };
@@ -67,7 +70,11 @@ class Simulation {
   bool has_stop(const RequestSpec& spec) const;
   bool stops(const RequestSpec& spec, TokenId token) const;
   TokenId next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const;
+  std::vector<std::pair<TokenId, float>> beam_candidates_after(const RequestSpec& spec, const TokenIds& tokens) const;
   TokenIds right_answer(const RequestSpec& spec, std::int32_t index) const;
+  std::vector<TokenIds> right_beams(const RequestSpec& spec) const;
+  /// What is wrong with the outputs of an ended request.
+  std::optional<std::string> judge(const Told& told) const;
   void arrive();
   bool deliver_one();
   void after_scheduler_event();
@@ -95,6 +102,7 @@ class Simulation {
   std::map<StepId, CachePlan> cache_plans_;
   std::unordered_map<RowId, Row> rows_;
   std::map<RequestId, Told> told_;
+  std::int64_t beams_completed_ = 0;
   std::optional<std::string> error_;
 };
 

@@ -45,6 +45,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t failures = 0;
   std::int64_t crashes = 0;
   std::int64_t stop_hits = 0;
+  std::int64_t beams = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_config(seed), seed);
     const auto error = simulation.run();
@@ -54,12 +55,14 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     failures += simulation.failures();
     crashes += simulation.crashes();
     stop_hits += simulation.stop_hits();
+    beams += simulation.beams_completed();
   }
   EXPECT_GT(preemptions, 1000) << "the seeds must press memory";
   EXPECT_GT(prefix_hits, 1000) << "the seeds must share prefixes";
   EXPECT_GT(failures, 1000) << "steps must fail";
   EXPECT_GT(crashes, 1000) << "workers must die";
   EXPECT_GT(stop_hits, 1000) << "stop strings must end sequences";
+  EXPECT_GT(beams, 1000) << "the seeds must search beams";
 }
 
 }  // namespace
