@@ -1,4 +1,5 @@
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -9,31 +10,38 @@ struct BlockManagerState {
 
   std::unique_ptr<memory::BlockSpaceManager> blocks;
   CacheEngineActor cache_engine;
+  trace::SharedTrace trace;
 };
 
 StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const PlanStep& message) {
   auto& state = state_of(self);
+  const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory");
   memory::PlannedStep planned = state.blocks->plan(message);
 #ifdef PAGODA_CHECK_INVARIANTS
   const auto broken = state.blocks->check_invariants();
   PAGODA_ASSERT(!broken, *broken);
 #endif
+  span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
+            arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
+            arg("blocks_changed", planned.plan.blocks.size())});
   if (!planned.cache_plan.empty()) send(self, state.cache_engine, std::move(planned.cache_plan));
   return reply(std::move(planned.plan));
 }
 
 BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<BlockManagerState> self,
-                                          const memory::BlockSpaceConfig& config, const CacheEngineActor& cache_engine) {
+                                          const memory::BlockSpaceConfig& config, const CacheEngineActor& cache_engine,
+                                          const trace::SharedTrace& trace) {
   state_of(self).blocks = std::make_unique<memory::BlockSpaceManager>(config);
   state_of(self).cache_engine = cache_engine;
+  state_of(self).trace = trace;
   return {[self](const PlanStep& message) { return plan(self, message); }};
 }
 
 }  // namespace
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      CacheEngineActor cache_engine) {
-  return system.spawn(behavior, config, std::move(cache_engine));
+                                      CacheEngineActor cache_engine, trace::SharedTrace trace) {
+  return system.spawn(behavior, config, std::move(cache_engine), std::move(trace));
 }
 
 }  // namespace pagoda::actors

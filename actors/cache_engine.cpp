@@ -2,6 +2,7 @@
 #include <map>
 
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -14,8 +15,11 @@ struct CacheEngineState {
   std::shared_ptr<execution::KvMemory> memory;
   std::shared_ptr<kernels::Stream> stream;
   WorkerActor worker;
+  SchedulerActor scheduler;
+  trace::SharedTrace trace;
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   StepId last_enqueued = 0;   ///< every step up to here is enqueued on the compute stream
+  StepId last_plan = 0;
   std::deque<CachePlan> plans;  ///< whose stamped steps the worker has not enqueued yet
 };
 
@@ -29,6 +33,41 @@ StepId last_touched_step(const CachePlan& plan) {
   return last;
 }
 
+/// When the parts of a plan began and ended on the copy stream.
+struct PlanTimes {
+  TimeUs started_us = 0;
+  TimeUs swapped_us = 0;
+  TimeUs finished_us = 0;
+};
+
+void issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan) {
+  const auto times = std::make_shared<PlanTimes>();
+  const auto submit = [&](Status (execution::KvMemory::*part)(kernels::Stream&, const CachePlan&) const) {
+    state.stream->submit([part, memory = state.memory, stream = state.stream.get(), plan] {
+      const Status status = (*memory.*part)(*stream, *plan);
+      PAGODA_ASSERT(status.has_value(), "a cache plan names blocks of the pools");
+    });
+  };
+  // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
+  state.stream->on_complete([times] { times->started_us = now_us(); });
+  submit(&execution::KvMemory::issue_swaps);
+  state.stream->on_complete([times] { times->swapped_us = now_us(); });
+  submit(&execution::KvMemory::issue_copies);
+  state.stream->on_complete([times, plan, scheduler = state.scheduler, trace = state.trace,
+                             block_bytes = state.memory->block_bytes()] {
+    times->finished_us = now_us();
+    const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
+    if (trace) {
+      trace->span(trace::Row::cache_engine, "cache plan", times->started_us, times->finished_us,
+                  {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
+                   arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
+    }
+    if (num_swaps > 0) {
+      send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, times->swapped_us - times->started_us});
+    }
+  });
+}
+
 void issue_ready_plans(Self self) {
   auto& state = state_of(self);
   while (!state.plans.empty()) {
@@ -40,11 +79,8 @@ void issue_ready_plans(Self self) {
     if (const auto event = state.step_events.find(wait_for); event != state.step_events.end()) {
       state.stream->wait(event->second);
     }
-    state.stream->submit([memory = state.memory, stream = state.stream.get(), plan] {
-      const Status status = memory->issue(*stream, *plan);
-      PAGODA_ASSERT(status.has_value(), "a cache plan names blocks of the pools");
-    });
-    send(self, state.worker, CacheReady{plan->step, state.stream->record()});
+    issue(state, plan);
+    send(self, state.worker, CacheReady{plan->step, state.stream->record(), false});
   }
 }
 
@@ -55,11 +91,13 @@ void forget_passed_steps(CacheEngineState& state) {
 }
 
 CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execution::KvMemory>& memory,
-                                         const std::shared_ptr<kernels::Stream>& stream) {
+                                         const std::shared_ptr<kernels::Stream>& stream, const trace::SharedTrace& trace) {
+  state_of(self).trace = trace;
   state_of(self).memory = memory;
   state_of(self).stream = stream;
   return {
       [self](const CachePlan& plan) {
+        state_of(self).last_plan = plan.step;
         state_of(self).plans.push_back(plan);
         issue_ready_plans(self);
       },
@@ -74,9 +112,11 @@ CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execut
         // What the last worker had enqueued has passed, and what it had not never will.
         auto& state = state_of(self);
         state.worker = connect.worker;
+        state.scheduler = connect.scheduler;
         state.step_events.clear();
         for (const CachePlan& plan : state.plans) state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
         issue_ready_plans(self);
+        send(self, state.worker, CacheReady{state.last_plan, state.stream->record(), true});
       },
   };
 }
@@ -84,8 +124,8 @@ CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execut
 }  // namespace
 
 CacheEngineActor spawn_cache_engine(caf::actor_system& system, std::shared_ptr<execution::KvMemory> memory,
-                                    std::shared_ptr<kernels::Stream> stream) {
-  return system.spawn<caf::detached>(behavior, std::move(memory), std::move(stream));
+                                    std::shared_ptr<kernels::Stream> stream, trace::SharedTrace trace) {
+  return system.spawn<caf::detached>(behavior, std::move(memory), std::move(stream), std::move(trace));
 }
 
 }  // namespace pagoda::actors

@@ -54,6 +54,8 @@ using SchedulerActor = Interface<
     caf::result<void>(StepResult),
     // Message 11: a stop string ended a sequence.
     caf::result<void>(StopHit),
+    // (private) cache engine: what the swaps of one plan took.
+    caf::result<void>(SwapMeasured),
     // (private) supervisor: a worker without rows took the place of a dead one.
     caf::result<void>(WorkerReplaced),
     // A snapshot of the counters.
@@ -70,7 +72,7 @@ using CacheEngineActor = Interface<
     caf::result<void>(CachePlan),
     // (private) worker: where a step ends on the compute stream.
     caf::result<void>(StepEnqueued),
-    // (private) supervisor: the worker that waits for CacheReady; steps enqueued before have passed.
+    // (private) supervisor: the worker that waits for CacheReady, and where measurements go; steps enqueued before have passed.
     caf::result<void>(ConnectWorker)>;
 
 /// Owns the compute stream, the weights and the batch rows of one device.
@@ -93,6 +95,7 @@ using OutputProcessorActor = Interface<
 
 struct ConnectWorker {
   WorkerActor worker;
+  SchedulerActor scheduler;
 };
 struct WorkerReplaced {
   WorkerActor worker;
@@ -117,6 +120,7 @@ CAF_ADD_TYPE_ID(pagoda, (pagoda::ExecuteStep))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::StepResult))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::StepOutputs))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::StopHit))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::SwapMeasured))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::EngineStats))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::ModelInfo))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SubmitRequest))
@@ -155,6 +159,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ExecuteStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepResult)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepOutputs)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StopHit)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::SwapMeasured)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::EngineStats)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ModelInfo)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SubmitRequest)

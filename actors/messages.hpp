@@ -105,10 +105,13 @@ struct RequestClosed {
 
 // -- cache engine -> worker --------------------------------------------------------------------------------------------
 
-/// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`.
+/// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`. The
+/// first that counts for a worker `connects` it: all plans up to `step`, some made for a worker before it, end there, and
+/// it runs nothing earlier.
 struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
+  bool connects = false;
 };
 
 /// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for it.

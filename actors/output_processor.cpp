@@ -2,6 +2,7 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -25,13 +26,17 @@ struct OutputProcessorState {
   std::unique_ptr<output::OutputCore> core;
   std::unordered_map<RequestId, Destination> sinks;
   ConnectOutputs peers;
+  trace::SharedTrace trace;
 };
 
 using Self = OutputProcessorActor::stateful_pointer<OutputProcessorState>;
 
 void process(Self self, const StepOutputs& step) {
   auto& state = state_of(self);
+  const TraceSpan span(state.trace, trace::Row::output_processor, "outputs");
   output::OutputCore::Effects effects = state.core->process(step, now_us());
+  span.end({arg("step", step.step), arg("tokens", step.outputs.size()), arg("requests", effects.outputs.size()),
+            arg("stop_hits", effects.stop_hits.size())});
   for (const StopHit& hit : effects.stop_hits) send(self, state.peers.scheduler, hit);
 
   std::vector<std::pair<SinkActor, OutputBatch>> batches;
@@ -54,7 +59,9 @@ void process(Self self, const StepOutputs& step) {
   for (const RequestClosed& request : closed) send(self, state.peers.router, request);
 }
 
-OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
+                                             const trace::SharedTrace& trace) {
+  state_of(self).trace = trace;
   state_of(self).core = std::make_unique<output::OutputCore>(tokenizer);
   return {
       [self](const OpenOutput& message) {
@@ -70,8 +77,9 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
 }  // namespace
 
 OutputProcessorActor spawn_output_processor(caf::actor_system& system,
-                                            std::shared_ptr<const text::Tokenizer> tokenizer) {
-  return system.spawn(behavior, std::move(tokenizer));
+                                            std::shared_ptr<const text::Tokenizer> tokenizer,
+                                            trace::SharedTrace trace) {
+  return system.spawn(behavior, std::move(tokenizer), std::move(trace));
 }
 
 }  // namespace pagoda::actors

@@ -4,6 +4,7 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -30,6 +31,7 @@ struct RequestRouterState {
   std::unordered_set<caf::actor_id> watched_sinks;
   std::vector<caf::typed_response_promise<Drained>> draining;
   std::int64_t aborted_by_drain = 0;
+  trace::SharedTrace trace;
 };
 
 using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
@@ -66,12 +68,14 @@ void abort(Self self, RequestId id) {
 SubmitReply enter_engine(Self self, RequestId id, const GenerateRequest& request, Result<TokenIds> prompt) {
   auto& state = state_of(self);
   auto& live = state.live.at(id);
+  const TraceSpan span(state.trace, trace::Row::router, "admit");
   auto spec = state.core->prompt_encoded(id, request, live.tag, std::move(prompt), now_us());
   if (!spec) {
     forget(state, id);
     answer_drains_when_empty(state);
     return {fail(spec.error())};
   }
+  span.end({arg("request", id), arg("prompt_tokens", (*spec)->prompt->size())});
   live.in_engine = true;
   const bool cancelled = live.cancelled;
   send(self, state.outputs, OpenOutput{*spec, live.sink});  // before anything the scheduler can cause
@@ -88,7 +92,9 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
     deliver(promise, SubmitReply{fail(ErrorCode::duplicate_id, "the sink has a live request with this tag")});
     return;
   }
+  const TraceSpan span(state.trace, trace::Row::router, "submit");
   const auto id = state.core->submit(*request);
+  span.end({arg("request", id ? *id : 0)});
   if (!id) {
     deliver(promise, SubmitReply{fail(id.error())});
     return;
@@ -134,13 +140,14 @@ caf::typed_response_promise<Answer> forward(Self self, const Actor& receiver, co
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
                                            const TokenizerActor& tokenizer, const SchedulerActor& scheduler,
-                                           const OutputProcessorActor& outputs) {
+                                           const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<routing::RouterCore>(limits);
   initial.info = info;
   initial.tokenizer = tokenizer;
   initial.scheduler = scheduler;
   initial.outputs = outputs;
+  initial.trace = trace;
   return {
       [self](const SubmitRequest& message) {
         auto promise = self->make_response_promise<SubmitReply>();
@@ -205,8 +212,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, SchedulerActor scheduler,
-                                        OutputProcessorActor outputs) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(scheduler), std::move(outputs));
+                                        OutputProcessorActor outputs, trace::SharedTrace trace) {
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(scheduler), std::move(outputs),
+                      std::move(trace));
 }
 
 }  // namespace pagoda::actors

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -12,6 +15,7 @@ struct SchedulerState {
   BlockManagerActor block_manager;
   WorkerActor worker;
   OutputProcessorActor outputs;
+  trace::SharedTrace trace;
   StepId last_executed = 0;
   StepId ignore_results_up_to = 0;  ///< steps of workers that are gone
 };
@@ -20,9 +24,19 @@ using Self = SchedulerActor::stateful_pointer<SchedulerState>;
 
 void advance(Self self);
 
+std::int64_t num_preempted(const StepPlan& plan) {
+  return std::ranges::count_if(plan.running, [](RunningOutcome outcome) {
+    return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
+  });
+}
+
 void on_step_plan(Self self, const StepPlan& plan) {
   auto& state = state_of(self);
-  if (auto step = state.core->on_step_plan(plan, now_us())) {
+  const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
+  auto step = state.core->on_step_plan(plan, now_us());
+  span.end({arg("step", plan.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
+            arg("preempted", state.trace ? num_preempted(plan) : 0)});
+  if (step) {
     state.last_executed = step->step;
     send(self, state.worker, std::move(*step));
   }
@@ -37,7 +51,10 @@ void advance(Self self) {
   PAGODA_ASSERT(!broken, *broken);
 #endif
   StepOutputs outputs = state.core->take_outputs();
-  if (auto plan = state.core->next_plan()) {
+  const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
+  if (auto plan = state.core->next_plan(now_us())) {
+    span.end({arg("step", plan->step), arg("running", plan->running.size()), arg("swapped", plan->swapped.size()),
+              arg("waiting", plan->waiting.size())});
     request(
         self, state.block_manager, std::move(*plan), [self](const StepPlan& answer) { on_step_plan(self, answer); },
         [self](caf::error& reason) { self->quit(std::move(reason)); });
@@ -50,12 +67,13 @@ void advance(Self self) {
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
                                        const BlockManagerActor& block_manager, const WorkerActor& worker,
-                                       const OutputProcessorActor& outputs) {
+                                       const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<scheduling::SchedulerCore>(config);
   initial.block_manager = block_manager;
   initial.worker = worker;
   initial.outputs = outputs;
+  initial.trace = trace;
   return {
       [self](const AddGroup& message) {
         state_of(self).core->add_group(message.spec);
@@ -68,13 +86,16 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const StepResult& result) {
         auto& state = state_of(self);
         if (result.step <= state.ignore_results_up_to) return;
+        const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
         state.core->on_step_result(result);
+        span.end({arg("step", result.step), arg("tokens", result.samples.size()), arg("requests_left", state.core->num_groups())});
         advance(self);
       },
       [self](const StopHit& hit) {
         state_of(self).core->stop_hit(hit);
         advance(self);
       },
+      [self](const SwapMeasured& measured) { state_of(self).core->swap_measured(measured); },
       [self](const WorkerReplaced& message) {
         auto& state = state_of(self);
         state.worker = message.worker;
@@ -89,8 +110,10 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
 }  // namespace
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
-                               BlockManagerActor block_manager, WorkerActor worker, OutputProcessorActor outputs) {
-  return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(worker), std::move(outputs));
+                               BlockManagerActor block_manager, WorkerActor worker, OutputProcessorActor outputs,
+                               trace::SharedTrace trace) {
+  return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(worker), std::move(outputs),
+                      std::move(trace));
 }
 
 }  // namespace pagoda::actors

@@ -14,6 +14,7 @@ struct SupervisorState {
 
   std::shared_ptr<SupervisedActors> actors;
   WorkerFactory make_worker;
+  trace::SharedTrace trace;
 };
 
 using Supervisor = Interface<caf::result<void>(ChildGone)>;
@@ -49,17 +50,19 @@ void replace_worker(Self self) {
   }
   spdlog::warn("the worker has ended; a new one recomputes what was running");
   auto& actors = *state.actors;
-  actors.worker = spawn_worker(self->system(), std::move(*parts), actors.cache_engine);
+  actors.worker = spawn_worker(self->system(), std::move(*parts), actors.cache_engine, state.trace);
   watch(self, actors.worker);
   send(self, actors.worker, ConnectScheduler{actors.scheduler});
-  send(self, actors.cache_engine, ConnectWorker{actors.worker});
+  send(self, actors.cache_engine, ConnectWorker{actors.worker, actors.scheduler});
   send(self, actors.scheduler, WorkerReplaced{actors.worker});
 }
 
-Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, const WorkerFactory& make_worker) {
+Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, const WorkerFactory& make_worker,
+                                   const trace::SharedTrace& trace) {
   auto& state = state_of(self);
   state.actors = std::make_shared<SupervisedActors>(actors);
   state.make_worker = make_worker;
+  state.trace = trace;
   self->attach_functor([kept = state.actors] { end_all(*kept); });
   watch(self, actors.router);
   watch(self, actors.tokenizer);
@@ -69,7 +72,7 @@ Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, co
   watch(self, actors.worker);
   watch(self, actors.outputs);
   send(self, actors.worker, ConnectScheduler{actors.scheduler});
-  send(self, actors.cache_engine, ConnectWorker{actors.worker});
+  send(self, actors.cache_engine, ConnectWorker{actors.worker, actors.scheduler});
   send(self, actors.outputs, ConnectOutputs{actors.scheduler, actors.router});
   return {[self](const ChildGone& gone) {
     if (gone.child == state_of(self).actors->worker.address()) {
@@ -83,8 +86,10 @@ Supervisor::behavior_type behavior(Self self, const SupervisedActors& actors, co
 
 }  // namespace
 
-caf::actor spawn_supervisor(caf::actor_system& system, SupervisedActors actors, WorkerFactory make_worker) {
-  return caf::actor_cast<caf::actor>(system.spawn(behavior, std::move(actors), std::move(make_worker)));
+caf::actor spawn_supervisor(caf::actor_system& system, SupervisedActors actors, WorkerFactory make_worker,
+                            trace::SharedTrace trace) {
+  return caf::actor_cast<caf::actor>(
+      system.spawn(behavior, std::move(actors), std::move(make_worker), std::move(trace)));
 }
 
 }  // namespace pagoda::actors

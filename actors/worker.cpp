@@ -4,6 +4,7 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/trace_span.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -19,8 +20,11 @@ struct WorkerState {
   WorkerParts parts;
   CacheEngineActor cache_engine;
   SchedulerActor scheduler;
+  trace::SharedTrace trace;
   std::deque<std::shared_ptr<const ExecuteStep>> steps;  ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> cache_ready;
+  bool connected = false;      ///< to the cache engine
+  StepId plans_passed_to = 0;  ///< plans up to here are waited for already
 };
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
@@ -36,11 +40,19 @@ StepResult run_guarded(execution::ModelRunner& runner, kernels::Stream& stream, 
   }
 }
 
+void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResult& result) {
+  if (result.started_us == 0) return;  // it failed before it could be timed
+  std::int64_t tokens = 0;
+  for (const RowWork& work : step.work) tokens += work.num_tokens;
+  trace.span(trace::Row::device, "step", result.started_us, result.finished_us,
+             {arg("step", step.step), arg("rows", step.work.size()), arg("tokens", tokens), arg("failed", result.error.has_value())});
+}
+
 void enqueue_ready_steps(Self self) {
   auto& state = state_of(self);
-  while (!state.steps.empty()) {
+  while (state.connected && !state.steps.empty()) {
     const std::shared_ptr<const ExecuteStep> step = state.steps.front();
-    if (step->wait_for_cache) {
+    if (step->wait_for_cache && step->step > state.plans_passed_to) {
       const auto ready = state.cache_ready.find(step->step);
       if (ready == state.cache_ready.end()) return;
       state.parts.stream->wait(ready->second);
@@ -50,21 +62,34 @@ void enqueue_ready_steps(Self self) {
     const auto result = std::make_shared<StepResult>();
     kernels::Stream* stream = state.parts.stream.get();
     stream->submit([runner = state.parts.runner, stream, step, result] { *result = run_guarded(*runner, *stream, *step); });
-    stream->on_complete([scheduler = state.scheduler, result] { send_anonymously(scheduler, std::move(*result)); });
+    stream->on_complete([scheduler = state.scheduler, trace = state.trace, step, result] {
+      if (trace) trace_step(*trace, *step, *result);
+      send_anonymously(scheduler, std::move(*result));
+    });
     send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
   }
 }
 
-WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const CacheEngineActor& cache_engine) {
+WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const CacheEngineActor& cache_engine,
+                                    const trace::SharedTrace& trace) {
   state_of(self).parts = parts;
   state_of(self).cache_engine = cache_engine;
+  state_of(self).trace = trace;
   return {
       [self](const ExecuteStep& step) {
         state_of(self).steps.push_back(std::make_shared<const ExecuteStep>(step));
         enqueue_ready_steps(self);
       },
       [self](const CacheReady& ready) {
-        state_of(self).cache_ready.emplace(ready.step, ready.event);
+        auto& state = state_of(self);
+        if (ready.connects) {
+          state.connected = true;
+          state.plans_passed_to = ready.step;
+          state.cache_ready.clear();
+          state.parts.stream->wait(ready.event);
+        } else {
+          state.cache_ready.emplace(ready.step, ready.event);
+        }
         enqueue_ready_steps(self);
       },
       [self](const ConnectScheduler& connect) { state_of(self).scheduler = connect.scheduler; },
@@ -73,8 +98,9 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
 
 }  // namespace
 
-WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine) {
-  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(cache_engine));
+WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
+                         trace::SharedTrace trace) {
+  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(cache_engine), std::move(trace));
 }
 
 }  // namespace pagoda::actors

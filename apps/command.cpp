@@ -19,7 +19,8 @@ int exit_with(std::span<const Error> errors) {
   int code = kExitFailure;
   for (const auto& error : errors) {
     complain(error.message);
-    if (error.code == ErrorCode::bad_config) code = kExitBadUsage;
+    const bool asked_wrongly = error.code == ErrorCode::bad_config || error.code == ErrorCode::unsupported;
+    if (asked_wrongly) code = kExitBadUsage;
   }
   return code;
 }

@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 
@@ -189,6 +190,10 @@ int run_generate(GenerateOptions& options) {
     return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt", -1});
   }
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
+  // Flags are wrong for every prompt; what depends on the model is checked with each request.
+  constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
+  const Status sampling = validate(options.request.sampling, options.engine.config.limits, kAnyVocabulary);
+  if (!sampling) return exit_with(Error{ErrorCode::bad_config, sampling.error().message, sampling.error().param, -1});
   auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
                                : PromptSource::open(options.prompts, options.request);
   if (!source) return exit_with(source.error());

@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "engine/scheduling/waiting_queue.hpp"
+
 namespace pagoda {
 namespace {
 
@@ -75,6 +77,9 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);
   check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
   check.number("swap_space", swap_space, 0, true, kMaxGib);
+  if (!swap_dir.empty() && num_host_blocks <= 0 && (num_host_blocks == 0 || swap_space == 0)) {
+    check.refuse("swap_dir", "needs swap_space or num_host_blocks, which say how much it may hold");
+  }
   check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
   check.number("gpu_memory_utilization", gpu_memory_utilization, 0, false, 1);
   if (device == "cpu" && gpu_memory_utilization != defaults.gpu_memory_utilization) {
@@ -91,6 +96,8 @@ std::vector<Error> EngineConfig::validate() const {
                                                ") without chunked prefill, not " +
                                                std::to_string(max_num_batched_tokens));
   }
+  check.number("priority_aging_s", priority_aging_s, 0, true, scheduling::kMostAgingSeconds);
+  check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);
@@ -98,6 +105,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
+  check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);
   // Limits can be lowered, not raised: memory is planned for these.
   const auto& most = defaults.limits;
   check.in_range("max_sequences", limits.max_sequences, std::int64_t{1}, most.max_sequences);

@@ -43,6 +43,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("num_device_blocks", config.num_device_blocks, "KV blocks on the device; 0: from the memory budget");
   visit("num_host_blocks", config.num_host_blocks, "KV blocks in host memory; -1: from swap_space");
   visit("swap_space", config.swap_space, "GiB of host memory for swapped KV blocks");
+  visit("swap_dir", config.swap_dir, "Folder on a disk for swapped KV blocks, instead of host memory");
   visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache on a CPU; 0: a share of the free memory");
   visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of the GPU's memory to use in all");
   visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
@@ -51,6 +52,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");
   visit("scheduling_policy", config.scheduling_policy, "Who goes first: fcfs, priority or fair");
+  visit("priority_aging_s", config.priority_aging_s,
+        "Seconds of waiting that make up for one step of priority; 0: strict priorities");
+  visit("scheduler_delay_factor", config.scheduler_delay_factor,
+        "New prompts wait so many times the last prompt step's time while others run");
   visit("watermark", config.watermark, "Share of the KV blocks kept free when requests are admitted");
   visit("pipeline_depth", config.pipeline_depth, "Steps in flight: 1 or 2");
   visit("threads", config.threads, "Compute threads on a CPU; 0: one per core");
@@ -60,6 +65,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
   visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
+  visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
+  visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
   visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs, "Largest logprobs and prompt_logprobs of a request");
   visit("max_stop_strings", config.limits.max_stop_strings, "Most stop strings of a request");

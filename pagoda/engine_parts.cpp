@@ -1,16 +1,29 @@
 #include "pagoda/engine_parts.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
 #include "actors/clock.hpp"
 #include "engine/models/model.hpp"
 #include "io/model_files/tokenizer_json.hpp"
+#include "io/swap_file.hpp"
 #include "pagoda/engine_plan.hpp"
 
 namespace pagoda {
 namespace {
+
+Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
+  if (config.trace.empty()) return nullptr;
+  auto file = std::make_unique<std::ofstream>(config.trace, std::ios::binary | std::ios::trunc);
+  if (!*file) {
+    return fail(ErrorCode::io_failed, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
+  }
+  return std::make_shared<trace::StepTrace>(std::move(file), config.trace_max_events);
+}
 
 std::string model_name(const EngineConfig& config) {
   if (!config.served_model_name.empty()) return config.served_model_name;
@@ -35,33 +48,48 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   const std::int64_t max_model_len = limits.max_model_len;
   const std::int32_t device_blocks = plan->num_device_blocks;
   const std::int32_t host_blocks = plan->num_host_blocks;
-  auto memory = execution::KvMemory::create(*device, plan->memory.kv_bytes_per_block, device_blocks, host_blocks);
+  const std::int64_t block_bytes = plan->memory.kv_bytes_per_block;
+  Result<kernels::Buffer> swap_file;
+  if (!config.swap_dir.empty() && host_blocks > 0) {
+    swap_file = io::map_swap_file(config.swap_dir, block_bytes * host_blocks);
+  }
+  if (!swap_file) return fail(swap_file.error());
+  auto memory = execution::KvMemory::create(*device, block_bytes, device_blocks, host_blocks, std::move(*swap_file));
   if (!memory) return fail(memory.error());
   auto copy_stream = (*device)->create_stream("pagoda-copy");
   if (!copy_stream) return fail(copy_stream.error());
 
+  auto trace = open_trace(config);
+  if (!trace) return fail(trace.error());
+
   EngineParts parts;
+  parts.trace = std::move(*trace);
   parts.tokenizer = std::move(*tokenizer);
   parts.memory = *memory;
   parts.copy_stream = std::move(*copy_stream);
   const execution::RunnerConfig runner{config.max_num_seqs, max_tokens, max_model_len, model.vocab_size,
                                        model.eos_token_ids};
   const models::KvCache cache{(*memory)->device_base(), device_blocks, config.block_size, plan->kv_dtype};
-  parts.make_worker = [=, device = *device]() -> Result<actors::WorkerParts> {
+  parts.make_worker = [=, device = *device, kv_memory = *memory]() -> Result<actors::WorkerParts> {
     auto loaded = models::create_model(model, *checkpoint, device, limits);
     if (!loaded) return fail(loaded.error());
     auto stream = device->create_stream("pagoda-step");
     if (!stream) return fail(stream.error());
     // The runner points into the mapped checkpoint and the KV memory, so it keeps both: its last step may outlive the actors.
     auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
-    return actors::WorkerParts{{made, [checkpoint, kept = *memory](execution::ModelRunner* p) { delete p; }}, std::move(*stream)};
+    const auto end = [checkpoint, kept = kv_memory](execution::ModelRunner* p) { delete p; };
+    return actors::WorkerParts{{made, end}, std::move(*stream)};
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;
   parts.scheduler.max_num_batched_tokens = max_tokens;
   parts.scheduler.pipeline_depth = config.pipeline_depth;
   parts.scheduler.enable_chunked_prefill = config.enable_chunked_prefill;
   parts.scheduler.can_swap = host_blocks > 0;
+  parts.scheduler.block_size = config.block_size;
+  parts.scheduler.block_bytes = block_bytes;
   parts.scheduler.policy = config.scheduling_policy;
+  parts.scheduler.priority_aging_s = config.priority_aging_s;
+  parts.scheduler.delay_factor = config.scheduler_delay_factor;
   parts.scheduler.preemption = config.preemption_mode;
   parts.scheduler.eos_token_ids = model.eos_token_ids;
   parts.blocks = {config.block_size, device_blocks, host_blocks, config.watermark, config.enable_prefix_caching,

@@ -17,6 +17,7 @@ struct EngineParts {
   memory::BlockSpaceConfig blocks;
   routing::AdmissionLimits limits;
   ModelInfo info;
+  trace::SharedTrace trace;  ///< null: none was asked for
 };
 
 /// The actors of one running engine.

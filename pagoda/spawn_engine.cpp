@@ -19,15 +19,15 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   RunningEngine running;
   actors::SupervisedActors& spawned = running.actors;
   spawned.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
-  spawned.outputs = actors::spawn_output_processor(system, parts.tokenizer);
-  spawned.cache_engine = actors::spawn_cache_engine(system, parts.memory, parts.copy_stream);
-  spawned.block_manager = actors::spawn_block_manager(system, parts.blocks, spawned.cache_engine);
-  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine);
+  spawned.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.trace);
+  spawned.cache_engine = actors::spawn_cache_engine(system, parts.memory, parts.copy_stream, parts.trace);
+  spawned.block_manager = actors::spawn_block_manager(system, parts.blocks, spawned.cache_engine, parts.trace);
+  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine, parts.trace);
   spawned.scheduler =
-      actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker, spawned.outputs);
+      actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker, spawned.outputs, parts.trace);
   spawned.router = actors::spawn_request_router(system, parts.limits, parts.info, spawned.tokenizer,
-                                                spawned.scheduler, spawned.outputs);
-  running.supervisor = actors::spawn_supervisor(system, spawned, std::move(parts.make_worker));
+                                                spawned.scheduler, spawned.outputs, parts.trace);
+  running.supervisor = actors::spawn_supervisor(system, spawned, std::move(parts.make_worker), parts.trace);
   return running;
 }
 

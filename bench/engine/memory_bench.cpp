@@ -51,6 +51,7 @@ class DecodeLoad {
     for (SequenceId id = 1; id <= kNumRunning; ++id)
       request.waiting.push_back(waiting_group(id, some_tokens(context, static_cast<TokenId>(id))));
     benchmark::DoNotOptimize(manager_.plan(request));
+    benchmark::DoNotOptimize(manager_.plan(decode_step()));  // the prompts' blocks become findable
   }
 
   PlanStep decode_step() {

@@ -21,37 +21,44 @@ Result<kernels::Buffer> allocate_pool(kernels::Device& device, std::int64_t byte
 }  // namespace
 
 Result<std::shared_ptr<KvMemory>> KvMemory::create(std::shared_ptr<kernels::Device> device, std::int64_t block_bytes,
-                                                   std::int32_t num_device_blocks, std::int32_t num_host_blocks) {
+                                                   std::int32_t num_device_blocks, std::int32_t num_host_blocks,
+                                                   kernels::Buffer host_pool) {
   auto device_pool = allocate_pool(*device, block_bytes * num_device_blocks, kernels::MemoryKind::device, "num_device_blocks");
   if (!device_pool) return fail(device_pool.error());
   std::shared_ptr<KvMemory> memory(new KvMemory);
-  if (num_host_blocks > 0) {
-    auto host_pool = allocate_pool(*device, block_bytes * num_host_blocks, kernels::MemoryKind::host, "num_host_blocks");
-    if (!host_pool) return fail(host_pool.error());
-    memory->host_pool_ = std::move(*host_pool);
+  if (num_host_blocks > 0 && host_pool.data() == nullptr) {
+    auto allocated = allocate_pool(*device, block_bytes * num_host_blocks, kernels::MemoryKind::host, "num_host_blocks");
+    if (!allocated) return fail(allocated.error());
+    host_pool = std::move(*allocated);
   }
+  memory->host_pool_ = std::move(host_pool);
   memory->device_ = std::move(device);
   memory->block_bytes_ = block_bytes;
   memory->device_pool_ = std::move(*device_pool);
   return memory;
 }
 
-Status KvMemory::issue(kernels::Stream& stream, const CachePlan& plan) const {
-  const auto move = [&](const std::vector<BlockMove>& moves, const kernels::Buffer& from, const kernels::Buffer& to) -> Status {
-    if (moves.empty()) return {};
-    std::vector<std::int32_t> from_blocks;
-    std::vector<std::int32_t> to_blocks;
-    for (const BlockMove& m : moves) {
-      from_blocks.push_back(m.from);
-      to_blocks.push_back(m.to);
-    }
-    return device_->ops().move_blocks(
-        stream, {from.as<std::byte>(), to.as<std::byte>(), block_bytes_, from_blocks, to_blocks});
-  };
-  Status status = move(plan.swap_out, device_pool_, host_pool_);
-  if (status) status = move(plan.swap_in, host_pool_, device_pool_);
-  if (status) status = move(plan.copies, device_pool_, device_pool_);
+Status KvMemory::move(kernels::Stream& stream, const std::vector<BlockMove>& moves, const kernels::Buffer& from,
+                      const kernels::Buffer& to) const {
+  if (moves.empty()) return {};
+  std::vector<std::int32_t> from_blocks;
+  std::vector<std::int32_t> to_blocks;
+  for (const BlockMove& m : moves) {
+    from_blocks.push_back(m.from);
+    to_blocks.push_back(m.to);
+  }
+  return device_->ops().move_blocks(stream,
+                                    {from.as<std::byte>(), to.as<std::byte>(), block_bytes_, from_blocks, to_blocks});
+}
+
+Status KvMemory::issue_swaps(kernels::Stream& stream, const CachePlan& plan) const {
+  Status status = move(stream, plan.swap_out, device_pool_, host_pool_);
+  if (status) status = move(stream, plan.swap_in, host_pool_, device_pool_);
   return status;
+}
+
+Status KvMemory::issue_copies(kernels::Stream& stream, const CachePlan& plan) const {
+  return move(stream, plan.copies, device_pool_, device_pool_);
 }
 
 }  // namespace pagoda::execution

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/models/model.hpp"
 #include "engine/scheduling/plan.hpp"
@@ -14,18 +15,23 @@ namespace pagoda::execution {
 /// that the plans give it.
 class KvMemory {
  public:
+  /// `host_pool`: memory for the host blocks that lies elsewhere; empty = the device's host memory.
   /// Errors: out_of_memory that says how much was asked and what to lower.
   static Result<std::shared_ptr<KvMemory>> create(std::shared_ptr<kernels::Device> device, std::int64_t block_bytes,
-                                                  std::int32_t num_device_blocks, std::int32_t num_host_blocks);
+                                                  std::int32_t num_device_blocks, std::int32_t num_host_blocks,
+                                                  kernels::Buffer host_pool = {});
 
   std::byte* device_base() const { return device_pool_.as<std::byte>(); }
   std::int64_t block_bytes() const { return block_bytes_; }
 
-  /// Issues the plan's moves in its order: swap-out, swap-in, copies. Call inside Stream::submit of the copy stream.
-  Status issue(kernels::Stream& stream, const CachePlan& plan) const;
+  /// Issue the plan's moves: first swap-out and swap-in, then the copies. Call inside Stream::submit of the copy stream.
+  Status issue_swaps(kernels::Stream& stream, const CachePlan& plan) const;
+  Status issue_copies(kernels::Stream& stream, const CachePlan& plan) const;
 
  private:
   KvMemory() = default;
+  Status move(kernels::Stream& stream, const std::vector<BlockMove>& moves, const kernels::Buffer& from,
+              const kernels::Buffer& to) const;
 
   std::shared_ptr<kernels::Device> device_;
   std::int64_t block_bytes_ = 0;

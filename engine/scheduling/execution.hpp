@@ -158,4 +158,10 @@ struct StopHit {
   std::int32_t sequence_index = 0;
 };
 
+/// Cache engine -> scheduler: what the swaps of one plan took.
+struct SwapMeasured {
+  std::int64_t bytes = 0;  ///< out and in together
+  TimeUs duration_us = 0;
+};
+
 }  // namespace pagoda

@@ -9,7 +9,7 @@ SchedulerCore::SchedulerCore(SchedulerConfig config) : config_(std::move(config)
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
-  waiting_ = make_waiting_queue(config_.policy);
+  waiting_ = make_waiting_queue(config_.policy, config_.priority_aging_s);
   free_rows_.reserve(static_cast<std::size_t>(config_.max_num_seqs));
   for (RowId row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
 }
@@ -31,7 +31,8 @@ Sequence* SchedulerCore::find(SequenceGroup* group, SequenceId id) {
 
 void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
-  group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size())};
+  group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()),
+                  spec->arrival_us};
   group->spec = std::move(spec);
   if (group->spec->sampling.use_beam_search) group->beams = make_beams(group->spec->sampling);
   group->forked = group->num_samples() == 1 && !group->beams;
@@ -66,6 +67,12 @@ void SchedulerCore::stop_hit(const StopHit& hit) {
   erase_group(*group);
 }
 
+void SchedulerCore::swap_measured(const SwapMeasured& measured) {
+  cost_.swap_measured(measured.bytes, measured.duration_us);
+  stats_.swap_bytes_total += measured.bytes;
+  stats_.swap_bytes_per_s = cost_.measured_swap_bytes_per_s();
+}
+
 void SchedulerCore::workers_replaced() {
   in_flight_.clear();
   rows_gone_.clear();
@@ -91,12 +98,23 @@ void SchedulerCore::workers_replaced() {
 
 // -- planning ----------------------------------------------------------------------------------------------------------
 
-bool SchedulerCore::admission_wanted() const {
+bool SchedulerCore::admission_wanted(TimeUs now) const {
   const bool engine_is_empty = running_.empty() && swapped_.empty() && in_flight_.empty();
-  return waiting_->size() > 0 && (!admission_blocked_ || engine_is_empty) && rows_reserved_ < config_.max_num_seqs;
+  return waiting_->size() > 0 && (!admission_blocked_ || engine_is_empty) && rows_reserved_ < config_.max_num_seqs &&
+         delay_has_passed(now);
 }
 
-std::optional<PlanStep> SchedulerCore::next_plan() {
+bool SchedulerCore::delay_has_passed(TimeUs now) const {
+  if (config_.delay_factor == 0 || (running_.empty() && in_flight_.empty())) return true;
+  TimeUs arrival = now;
+  waiting_->visit_in_order([&](RequestId id) {
+    arrival = groups_.at(id)->entry.arrival_us;
+    return false;
+  });
+  return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
+}
+
+std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   if (pending_ || static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
   if (!changed_ && releases_.empty()) return std::nullopt;
 
@@ -107,10 +125,11 @@ std::optional<PlanStep> SchedulerCore::next_plan() {
   plan.row_budget = std::numeric_limits<std::int32_t>::max();
   std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
-  const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && admission_wanted();
+  const bool may_admit = admission_wanted(now);
+  const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);
   rows -= add_swapped_candidates(plan, rows);
-  add_waiting_candidates(plan, plan.token_budget - used, rows);
+  if (may_admit) add_waiting_candidates(plan, plan.token_budget - used, rows);
   if (prompts_only && plan.waiting.empty()) used = add_running_candidates(plan);
 
   if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
@@ -206,7 +225,6 @@ std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t 
 }
 
 void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
-  if (!admission_wanted()) return;
   std::int64_t tokens = 0;
   waiting_->visit_in_order([&](RequestId id) {
     SequenceGroup& group = *groups_.at(id);
@@ -239,7 +257,11 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
 PreemptionMode SchedulerCore::preemption_of(const SequenceGroup& group) const {
   if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
   if (config_.preemption == PreemptionPolicy::swap) return PreemptionMode::swap;
-  return group.sequences.size() > 1 ? PreemptionMode::swap : PreemptionMode::recompute;
+  if (group.sequences.size() > 1) return PreemptionMode::swap;
+  const std::int64_t num_tokens = group.sequences.front().num_computed;
+  const std::int64_t num_blocks = (num_tokens + config_.block_size - 1) / config_.block_size;
+  const bool swap = cost_.swap_us(num_blocks * config_.block_bytes) < cost_.recompute_us(num_tokens);
+  return swap ? PreemptionMode::swap : PreemptionMode::recompute;
 }
 
 // -- the block manager's answer ------------------------------------------------------------------------------------------
@@ -253,6 +275,8 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   stats_.device_blocks_cached = plan.memory.device_blocks_cached;
   stats_.host_blocks_total = plan.memory.host_blocks_total;
   stats_.host_blocks_free = plan.memory.host_blocks_free;
+  stats_.allocated_slots = plan.memory.allocated_slots;
+  stats_.used_slots = plan.memory.used_slots;
   stats_.prefix_cache_queries_total = plan.memory.prefix_cache_queries;
   stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
 
@@ -266,7 +290,8 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   ExecuteStep step;
   step.step = plan.step;
   step.wait_for_cache = plan.has_cache_plan;
-  building_ = {plan.step, {}};
+  building_ = {};
+  building_.step = plan.step;
   bool anything_scheduled = plan.has_cache_plan;
   if (!pending.discarded) {
     for (std::size_t i = 0; i < plan.running.size(); ++i) {
@@ -423,6 +448,8 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
   waiting_->charge(group.entry, num_tokens);
   building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples,
                             work.num_prompt_logprobs});
+  building_.num_tokens += num_tokens;
+  if (num_tokens > 1) building_.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
 }
 

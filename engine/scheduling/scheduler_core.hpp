@@ -12,6 +12,7 @@
 #include "engine/config.hpp"
 #include "engine/scheduling/execution.hpp"
 #include "engine/scheduling/plan.hpp"
+#include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/stats.hpp"
@@ -25,7 +26,11 @@ struct SchedulerConfig {
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
   bool can_swap = false;  ///< there is a host pool
+  std::int32_t block_size = 16;  ///< token slots per KV block
+  std::int64_t block_bytes = 0;  ///< what a swap moves per block
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  double priority_aging_s = 0;  ///< see make_waiting_queue
+  double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
 };
@@ -53,19 +58,22 @@ class SchedulerCore {
   std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now);
   /// Results come in the order of the steps.
   void on_step_result(const StepResult& result);
+  /// The swaps of a plan have passed; says what swapping costs.
+  void swap_measured(const SwapMeasured& measured);
   /// The workers lost their rows and every step in flight: what ran must be recomputed. Results of older steps must not
   /// be given to the core any more.
   void workers_replaced();
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
-  std::optional<PlanStep> next_plan();
+  std::optional<PlanStep> next_plan(TimeUs now);
   /// What the output processor must be told since the last call.
   StepOutputs take_outputs();
 
   // -- facts ---------------------------------------------------------------------------------------------------------
   EngineStats stats() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
+  std::size_t num_groups() const { return groups_.size(); }
   bool plan_outstanding() const { return pending_.has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const { return groups_.empty() && releases_.empty() && !pending_ && in_flight_.empty(); }
@@ -99,10 +107,13 @@ class SchedulerCore {
   struct InFlightStep {
     StepId step = 0;
     std::vector<WorkRef> work;
+    std::int64_t num_tokens = 0;
+    std::int64_t num_prompt_tokens = 0;  ///< of them, in chunks of prompts
   };
 
   // planning
-  bool admission_wanted() const;
+  bool admission_wanted(TimeUs now) const;
+  bool delay_has_passed(TimeUs now) const;
   void report_progress(PlanStep& plan);
   std::int32_t add_running_candidates(PlanStep& plan);
   std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
@@ -173,6 +184,9 @@ class SchedulerCore {
   SequenceId next_sequence_ = 1;
   bool changed_ = true;             ///< something happened since a plan that ran nothing
   bool admission_blocked_ = false;  ///< the head of the queue did not fit and nothing has been freed since
+
+  PreemptionCost cost_;
+  TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
 
   StepOutputs outputs_;
   EngineStats stats_;

@@ -13,6 +13,8 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   in_flight_.pop_front();
   last_completed_step_ = result.step;
   ++stats_.steps_total;
+  if (step.num_prompt_tokens > 0) last_prompt_step_us_ = result.finished_us - result.started_us;
+  cost_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
   changed_ = true;
@@ -253,7 +255,8 @@ std::optional<std::string> SchedulerCore::check_invariants() const {
         if (s.state != SequenceState::running) return name + " keeps a row without running";
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
-      if (s.num_computed > group->length(s)) return name + " has computed more than it has";
+      // One that has finished may lose its placeholders with a worker.
+      if (s.state != SequenceState::finished && s.num_computed > group->length(s)) return name + " has computed more than it has";
       if (s.num_confirmed > s.num_computed) return name + " has confirmed more than was computed";
       if (s.num_placeholders < 0 || s.num_placeholders > config_.pipeline_depth) return name + " has bad placeholders";
     }

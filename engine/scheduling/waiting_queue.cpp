@@ -1,6 +1,7 @@
 #include "engine/scheduling/waiting_queue.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <queue>
 #include <set>
@@ -11,16 +12,16 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// First come first served, within a priority when `by_priority`.
+/// In the order of a key that never changes: arrival, or priority and arrival.
 class OrderedQueue final : public WaitingQueue {
  public:
-  explicit OrderedQueue(bool by_priority) : by_priority_(by_priority) {}
+  OrderedQueue(bool by_priority, TimeUs aging_us) : by_priority_(by_priority), aging_us_(aging_us) {}
 
   void push(const QueueEntry& entry) override { entries_.insert(key(entry)); }
   void erase(const QueueEntry& entry) override { entries_.erase(key(entry)); }
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
-    for (const auto& [priority, id] : entries_) {
-      if (!visit(id)) return;
+    for (const Key& key : entries_) {
+      if (!visit(key.id)) return;
     }
   }
   std::size_t size() const override { return entries_.size(); }
@@ -28,10 +29,21 @@ class OrderedQueue final : public WaitingQueue {
   void charge(const QueueEntry&, std::int64_t) override {}
 
  private:
-  using Key = std::pair<std::int64_t, RequestId>;
-  Key key(const QueueEntry& entry) const { return {by_priority_ ? entry.priority : 0, entry.id}; }
+  struct Key {
+    TimeUs aged = 0;  ///< arrival, moved by the priority
+    std::int64_t priority = 0;
+    RequestId id = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  Key key(const QueueEntry& entry) const {
+    if (!by_priority_) return {0, 0, entry.id};
+    constexpr std::int64_t kMostPriority = 10'000'000;
+    const std::int64_t priority = std::clamp(entry.priority, -kMostPriority, kMostPriority);
+    return {aging_us_ == 0 ? 0 : priority * aging_us_ + entry.arrival_us, entry.priority, entry.id};
+  }
 
   bool by_priority_;
+  TimeUs aging_us_;  ///< 0 = strict
   std::set<Key> entries_;
 };
 
@@ -39,6 +51,8 @@ class OrderedQueue final : public WaitingQueue {
 class FairQueue final : public WaitingQueue {
  public:
   void push(const QueueEntry& entry) override {
+    settle();
+    if (tenants_.size() >= prune_at_) prune();
     Tenant& tenant = tenants_[entry.user];
     if (tenant.waiting.empty()) {
       if (!order_.empty()) tenant.served = std::max(tenant.served, order_.begin()->first);
@@ -49,6 +63,7 @@ class FairQueue final : public WaitingQueue {
   }
 
   void erase(const QueueEntry& entry) override {
+    settle();
     const auto found = tenants_.find(entry.user);
     if (found == tenants_.end()) return;
     Tenant& tenant = found->second;
@@ -60,6 +75,7 @@ class FairQueue final : public WaitingQueue {
   }
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
+    settle();
     // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will.
     struct Cursor {
       std::int64_t served;
@@ -90,28 +106,52 @@ class FairQueue final : public WaitingQueue {
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
 
   void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
-    Tenant& tenant = tenants_[entry.user];
-    const bool present = !tenant.waiting.empty();
-    if (present) order_.erase({tenant.served, entry.user});
-    tenant.served += num_tokens;
-    if (present) order_.insert({tenant.served, entry.user});
+    const auto tenant = tenants_.try_emplace(entry.user).first;
+    if (tenant->second.unsettled == 0) unsettled_.push_back(&*tenant);
+    tenant->second.unsettled += num_tokens;
   }
 
  private:
   struct Tenant {
     std::int64_t served = 0;
+    std::int64_t unsettled = 0;  ///< to be added to `served`: a step charges a tenant for many rows, the order moves once
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
   };
-  std::map<std::string, Tenant, std::less<>> tenants_;
-  std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  using Tenants = std::map<std::string, Tenant, std::less<>>;
+
+  void settle() const {
+    for (auto* entry : unsettled_) {
+      auto& [user, tenant] = *entry;
+      const bool present = !tenant.waiting.empty();
+      if (present) order_.erase({tenant.served, user});
+      tenant.served += std::exchange(tenant.unsettled, 0);
+      if (present) order_.insert({tenant.served, user});
+    }
+    unsettled_.clear();
+  }
+
+  /// Tenants that are away and would be lifted on their return anyway need not be remembered.
+  void prune() {
+    if (!order_.empty()) {
+      const std::int64_t least = order_.begin()->first;
+      std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= least; });
+    }
+    prune_at_ = std::max(kFewTenants, 2 * tenants_.size());
+  }
+
+  static constexpr std::size_t kFewTenants = 1024;
+  mutable Tenants tenants_;
+  mutable std::vector<Tenants::value_type*> unsettled_;
+  mutable std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  std::size_t prune_at_ = kFewTenants;
   std::size_t size_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy) {
+std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s) {
   if (policy == SchedulingPolicy::fair) return std::make_unique<FairQueue>();
-  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority);
+  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority, static_cast<TimeUs>(priority_aging_s * 1e6));
 }
 
 }  // namespace pagoda::scheduling

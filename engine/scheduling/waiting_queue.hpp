@@ -16,6 +16,7 @@ struct QueueEntry {
   std::int64_t priority = 0;
   std::string user;
   std::int64_t num_prompt_tokens = 0;
+  TimeUs arrival_us = 0;
 };
 
 /// The order in which groups are served: who is admitted next, and who keeps memory when it runs short. Holds the
@@ -34,9 +35,14 @@ class WaitingQueue {
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
 };
 
-/// fcfs: by arrival. priority: by (priority, arrival), lower first. fair: the tenant (`user`) that was served the fewest
+/// Larger ones would overflow the times that priorities turn into.
+inline constexpr double kMostAgingSeconds = 86400;
+
+/// fcfs: by arrival. priority: lower first, arrival within a priority; with `priority_aging_s` above 0 by
+/// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has waited
+/// long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that was served the fewest
 /// tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024, "Fairness in Serving Large
 /// Language Models"); a tenant that was away is lifted to the least counter of those present, so absence earns nothing.
-std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy);
+std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s = 0);
 
 }  // namespace pagoda::scheduling

@@ -254,6 +254,10 @@ void append_stats(std::string& out, const ClientId& id, const EngineStats& stats
   line.field("preemptions_swap_total", stats.preemptions_swap_total);
   line.field("prefix_cache_queries_total", stats.prefix_cache_queries_total);
   line.field("prefix_cache_hits_total", stats.prefix_cache_hits_total);
+  line.field("allocated_slots", stats.allocated_slots);
+  line.field("used_slots", stats.used_slots);
+  line.field("swap_bytes_total", stats.swap_bytes_total);
+  line.field("swap_bytes_per_s", stats.swap_bytes_per_s);
   line.field("requests_finished_total", stats.requests_finished_total);
   line.field("requests_aborted_total", stats.requests_aborted_total);
   line.field("requests_failed_total", stats.requests_failed_total);

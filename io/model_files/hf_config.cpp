@@ -93,7 +93,8 @@ std::string_view text_of(const MappedFile& file) {
 
 Result<MappedFile> open_config(const std::filesystem::path& path) {
   auto file = MappedFile::open(path);
-  if (file && std::cmp_greater(file->bytes().size(), kMaxConfigBytes)) {
+  if (!file) return fail(ErrorCode::bad_config, file.error().message);
+  if (std::cmp_greater(file->bytes().size(), kMaxConfigBytes)) {
     return fail(ErrorCode::bad_config, file->path() + ": more than " + std::to_string(kMaxConfigBytes) + " bytes");
   }
   return file;

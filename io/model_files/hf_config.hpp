@@ -16,7 +16,7 @@ struct ConfigText {
 };
 
 /// Reads config.json of a Hugging Face model folder, and generation_config.json where there is one (for its eos ids,
-/// which win). Errors: io_failed (config.json cannot be read), bad_config or unsupported as parse_hf_config.
+/// which win). Errors: bad_config when config.json cannot be read, else as parse_hf_config.
 Result<models::ModelConfig> load_hf_config(const std::filesystem::path& folder);
 
 /// The same from texts; `generation` may be null. A key that is missing, has another type, lies outside its limits or

@@ -17,7 +17,7 @@ namespace pagoda::io {
 /// a part this engine does not have. `param` is the key.
 Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view json, std::string_view file_name);
 
-/// Loads `model_dir`/tokenizer.json. Errors: as parse_tokenizer_json and text::Tokenizer::create; io_failed when the
+/// Loads `model_dir`/tokenizer.json. Errors: as parse_tokenizer_json and text::Tokenizer::create; bad_config when the
 /// file cannot be read.
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir);
 

@@ -124,14 +124,14 @@ std::string one_line(std::string_view message) {
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot read " + path.string() + ": " + error.message());
+  if (error) return fail(ErrorCode::bad_config, "cannot read " + path.string() + ": " + error.message());
   if (size > max_bytes) {
     return fail(ErrorCode::bad_config, path.string() + ": is larger than " + std::to_string(max_bytes) + " bytes");
   }
   std::string bytes(static_cast<std::size_t>(size), '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
-    return fail(ErrorCode::io_failed, "cannot read " + path.string());
+    return fail(ErrorCode::bad_config, "cannot read " + path.string());
   }
   return bytes;
 }

@@ -57,7 +57,7 @@ class JsonFields {
 /// message is cut.
 std::string one_line(std::string_view message);
 
-/// The whole of a file. Error: io_failed that names the file, or bad_config when it is larger than `max_bytes`.
+/// The whole of a file. Error: bad_config that names the file when it cannot be read or is larger than `max_bytes`.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 }  // namespace pagoda::io::tokenizer_file

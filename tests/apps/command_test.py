@@ -57,14 +57,18 @@ class Usage(unittest.TestCase):
         for name in ("model", "block_size", "pipeline_depth"):
             self.assertIn(name, err)
 
+    def test_a_sampling_flag_out_of_range_is_bad_usage(self):
+        self.assert_bad_usage("max_tokens", "generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "0")
+        self.assert_bad_usage("top_p", "generate", "--model", MODEL, "--prompt", "a", "--top-p", "2")
+
     def test_generate_wants_one_source_of_prompts(self):
         self.assert_bad_usage("--prompt", "generate", "--model", MODEL)
         self.assert_bad_usage("--prompt", "generate", "--model", MODEL, "--prompt", "a", "--prompts", "-")
 
-    def test_a_model_that_is_not_there_is_a_failure(self):
+    def test_a_model_without_config_or_tokenizer_is_bad_config(self):
         for args in (["serve"], ["generate", "--prompt", "a"], ["inspect"], ["tokenize"]):
             code, _, err = run(*args, "--model", "/no/such/folder")
-            self.assertEqual(code, 1, args)
+            self.assertEqual(code, 2, args)
             self.assertIn("/no/such/folder", err)
             self.assertEqual(err.count("\n"), 1, err)
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -182,6 +183,12 @@ TEST(Engine, GivesTheSameTokensUnderEverySchedule) {
     c.block_size = 4;
     c.num_host_blocks = 500;
     c.preemption_mode = PreemptionPolicy::swap;
+  }, true);
+  same("preempted as measured, to disk", [](EngineConfig& c) {
+    c.num_device_blocks = 64;
+    c.block_size = 4;
+    c.num_host_blocks = 500;
+    c.swap_dir = std::filesystem::temp_directory_path().string();
   }, true);
 }
 

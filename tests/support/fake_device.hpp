@@ -50,6 +50,8 @@ class FakeDevice {
   void submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows);
   /// The row of a sequence is gone: it finished, or was preempted.
   void drop(SequenceId sequence) { tables_.erase(sequence); }
+  /// What has failed will be computed anew, by a worker without rows.
+  void forget_failures() { failed_.clear(); }
   /// Lets time pass: runs some of what may run.
   void advance();
   /// Runs everything up to the end of `step`.

@@ -32,6 +32,12 @@ Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
       blocks_(config.blocks),
       device_(config.blocks, static_cast<Timing>(seed % 3), seed) {}
 
+bool Simulation::has_stop(const RequestSpec& spec) const {
+  return static_cast<double>(mix(spec.seed, 99) % 1000) < config_.stop_chance * 1000;
+}
+
+bool Simulation::stops(const RequestSpec& spec, TokenId token) const { return has_stop(spec) && token % 12 == 5; }
+
 TokenId Simulation::next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const {
   std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
   for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
@@ -86,7 +92,7 @@ TokenIds Simulation::right_answer(const RequestSpec& spec, std::int32_t index) c
   while (static_cast<std::int64_t>(output.size()) < spec.sampling.max_tokens) {
     output.push_back(next_token(spec, index, tokens));
     tokens.push_back(output.back());
-    if (output.back() == kEos) break;
+    if (output.back() == kEos || stops(spec, output.back())) break;
   }
   return output;
 }
@@ -95,6 +101,7 @@ void Simulation::arrive() {
   auto spec = std::make_shared<RequestSpec>();
   spec->id = static_cast<RequestId>(++arrived_);
   spec->seed = random_();
+  spec->arrival_us = now_;
   spec->priority = static_cast<std::int64_t>(random_() % 3);
   spec->user = "tenant" + std::to_string(random_() % 3);
   spec->cache_salt = random_() % 4 == 0 ? "salt" : "";
@@ -129,7 +136,7 @@ void Simulation::arrive() {
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.check_invariants()) fail("scheduler: " + *broken);
   listen(scheduler_.take_outputs());
-  if (auto plan = scheduler_.next_plan()) to_block_manager_.push_back(std::move(*plan));
+  if (auto plan = scheduler_.next_plan(now_)) to_block_manager_.push_back(std::move(*plan));
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
@@ -140,17 +147,26 @@ void Simulation::listen(const StepOutputs& outputs) {
   }
   for (const SequenceOutput& output : outputs.outputs) {
     Told& told = told_.at(output.request);
+    if (told.stopped.count(output.sequence_index) > 0) continue;
     if (told.ended || told.finished.count(output.sequence_index) > 0) {
       fail("request " + std::to_string(output.request) + " goes on after its end");
     }
     if (output.has_token) told.tokens[output.sequence_index].push_back(output.token);
-    if (output.finished) told.finished[output.sequence_index] = *output.finished;
     const SamplingParams& sampling = told.spec->sampling;
+    if (output.finished) {
+      told.finished[output.sequence_index] = *output.finished;
+    } else if (output.has_token && !sampling.use_beam_search && stops(*told.spec, output.token)) {
+      told.finished[output.sequence_index] = FinishReason::stop;
+      told.stopped.insert(output.sequence_index);
+      to_scheduler_stops_.push_back({output.request, output.sequence_index});
+      ++num_stop_hits_;
+    }
     const std::int64_t num_told = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
     told.ended = static_cast<std::int64_t>(told.finished.size()) == num_told;
   }
   for (const RequestEnd& end : outputs.ends) {
     Told& told = told_.at(end.request);
+    if (told.ended && !told.stopped.empty()) continue;  // the stop hit was still under way
     if (told.ended) fail("request " + std::to_string(end.request) + " ends twice");
     told.ended = told.aborted = true;
   }
@@ -164,7 +180,7 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
   }
   for (const NewRow& fresh : step.new_rows) {
     if (rows_.count(fresh.row) > 0) return fail("a row comes that was there already");
-    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec->prompt, 0};
+    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec->prompt, false};
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
@@ -179,13 +195,29 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
   }
   StepResult result;
   result.step = step.step;
+  result.started_us = now_;
+  result.finished_us = now_ + static_cast<TimeUs>(random_() % 300);
+  const double draw = std::uniform_real_distribution<double>(0, 1)(random_);
+  bool failed = config_.failure_chance > 0 && !step.work.empty() && draw < config_.failure_chance;
+  for (const RowWork& work : step.work) {
+    const Row& row = rows_.at(work.row);
+    if (work.first_position + work.num_tokens <= static_cast<std::int32_t>(row.tokens.size())) continue;
+    if (!row.failed) return fail("a row runs tokens that do not exist yet");
+    failed = true;  // the step before it has failed and did not sample them
+  }
+  if (failed) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
   std::vector<FakeRow> fake_rows;
   for (const RowWork& work : step.work) {
     Row& row = rows_.at(work.row);
     const std::int32_t end = work.first_position + work.num_tokens;
     if (row.sequence != work.sequence) return fail("a row runs for another sequence");
-    if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
-    FakeRow fake{work.sequence, work.first_position, {}, false};
+    FakeRow fake{work.sequence, work.first_position, {}, failed};
+    if (failed) {
+      row.failed = true;
+      fake.marks.resize(static_cast<std::size_t>(end));
+      fake_rows.push_back(std::move(fake));
+      continue;
+    }
     Mark mark = root_mark(row.spec->cache_salt, 0);
     for (std::int32_t i = 0; i < end; ++i) fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
     fake_rows.push_back(std::move(fake));
@@ -209,7 +241,34 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     }
   }
   device_.submit(planned, std::move(fake_rows));
+  measure(cache_plan);
   to_scheduler_results_.push_back(std::move(result));
+}
+
+void Simulation::measure(const CachePlan& cache_plan) {
+  const auto num_moves = static_cast<std::int64_t>(cache_plan.swap_out.size() + cache_plan.swap_in.size());
+  if (num_moves == 0) return;
+  scheduler_.swap_measured({num_moves * config_.scheduler.block_bytes, static_cast<TimeUs>(random_() % 500)});
+}
+
+/// What was enqueued passes, and so do the cache plans whose steps never will run; everything else of the worker is lost.
+void Simulation::replace_worker() {
+  StepId last = to_scheduler_results_.empty() ? 0 : to_scheduler_results_.back().step;
+  for (const ExecuteStep& step : to_worker_) {
+    memory::PlannedStep lost;
+    lost.plan.step = last = step.step;
+    lost.cache_plan = std::move(cache_plans_.at(step.step));
+    cache_plans_.erase(step.step);
+    device_.submit(lost, {});
+  }
+  if (last > 0) device_.complete(last);
+  device_.forget_failures();
+  for (const auto& [id, row] : rows_) device_.drop(row.sequence);
+  rows_.clear();
+  to_worker_.clear();
+  to_scheduler_results_.clear();
+  scheduler_.workers_replaced();
+  after_scheduler_event();
 }
 
 bool Simulation::deliver_one() {
@@ -219,6 +278,7 @@ bool Simulation::deliver_one() {
   if (!to_worker_.empty()) choices.push_back(2);
   if (!to_scheduler_results_.empty()) choices.push_back(3);
   if (arrived_ < config_.num_requests) choices.push_back(4);
+  if (!to_scheduler_stops_.empty()) choices.push_back(5);
   if (choices.empty()) return false;
   switch (choices[random_() % choices.size()]) {
     case 0: {
@@ -248,7 +308,12 @@ bool Simulation::deliver_one() {
       to_scheduler_results_.pop_front();
       after_scheduler_event();
       break;
-    default: arrive(); break;
+    case 4: arrive(); break;
+    default:
+      scheduler_.stop_hit(to_scheduler_stops_.front());
+      to_scheduler_stops_.pop_front();
+      after_scheduler_event();
+      break;
   }
   device_.advance();
   return true;
@@ -265,6 +330,7 @@ std::optional<std::string> Simulation::run() {
       scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
       after_scheduler_event();
     }
+    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) replace_worker();
   }
   if (error_) return error_;
   if (!scheduler_.idle()) {

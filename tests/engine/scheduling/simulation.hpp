@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,6 +27,9 @@ struct SimulationConfig {
   double beam_chance = 0.2;    ///< per request
   double eos_chance = 0.03;    ///< per sampled token
   std::int32_t most_samples = 3;  ///< n and best_of
+  double stop_chance = 0;     ///< that a request has a stop string; it ends a sequence after about a dozen tokens
+  double failure_chance = 0;  ///< per step: the worker reports an error
+  double crash_chance = 0;    ///< per delivered message: the worker dies and is replaced
 };
 
 /// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that keeps
@@ -39,6 +43,9 @@ class Simulation {
   std::optional<std::string> run();
 
   std::int64_t preemptions() const;
+  std::int64_t failures() const { return scheduler_.stats().requests_failed_total; }
+  std::int64_t crashes() const { return scheduler_.stats().worker_restarts_total; }
+  std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
 
@@ -48,17 +55,20 @@ class Simulation {
     std::int32_t index = 0;
     SharedSpec spec;
     TokenIds tokens;
-    std::size_t num_blocks = 0;
+    bool failed = false;  ///< a step of it has failed: its last token may be missing
   };
   struct Told {  ///< what the output processor has heard of a request
     SharedSpec spec;
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
+    std::set<std::int32_t> stopped;  ///< by a stop string; what still comes is dropped
     TokenIds prompt_logprobs;  ///< the tokens that were reported on
     bool ended = false;
     bool aborted = false;
   };
 
+  bool has_stop(const RequestSpec& spec) const;
+  bool stops(const RequestSpec& spec, TokenId token) const;
   TokenId next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const;
   std::vector<std::pair<TokenId, float>> beam_candidates_after(const RequestSpec& spec, const TokenIds& tokens) const;
   TokenIds right_answer(const RequestSpec& spec, std::int32_t index) const;
@@ -69,6 +79,8 @@ class Simulation {
   bool deliver_one();
   void after_scheduler_event();
   void worker(const ExecuteStep& step, const CachePlan& cache_plan);
+  void measure(const CachePlan& cache_plan);
+  void replace_worker();
   void listen(const StepOutputs& outputs);
   void fail(std::string what) {
     if (!error_) error_ = std::move(what);
@@ -80,11 +92,13 @@ class Simulation {
   memory::BlockSpaceManager blocks_;
   FakeDevice device_;
   std::int32_t arrived_ = 0;
+  std::int64_t num_stop_hits_ = 0;
   TimeUs now_ = 0;
   std::deque<PlanStep> to_block_manager_;
   std::deque<StepPlan> to_scheduler_plans_;
   std::deque<StepResult> to_scheduler_results_;
   std::deque<ExecuteStep> to_worker_;
+  std::deque<StopHit> to_scheduler_stops_;
   std::map<StepId, CachePlan> cache_plans_;
   std::unordered_map<RowId, Row> rows_;
   std::map<RequestId, Told> told_;

@@ -28,6 +28,13 @@ SimulationConfig random_config(std::uint64_t seed) {
   config.scheduler.policy = static_cast<SchedulingPolicy>(pick(0, 1, 2));
   config.num_requests = pick(3, 12, 30);
   config.abort_chance = pick(0, 0, 2, 10) / 100.0;
+  config.stop_chance = pick(0, 30, 100) / 100.0;
+  config.failure_chance = pick(0, 0, 0, 5) / 100.0;
+  config.crash_chance = pick(0, 0, 0, 1) / 100.0;
+  config.scheduler.block_size = config.blocks.block_size;
+  config.scheduler.block_bytes = pick(1, 100'000);
+  config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
+  config.scheduler.delay_factor = pick(0, 0, 2);
   return config;
 }
 
@@ -35,6 +42,9 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   constexpr std::uint64_t kSeeds = 3000;
   std::int64_t preemptions = 0;
   std::int64_t prefix_hits = 0;
+  std::int64_t failures = 0;
+  std::int64_t crashes = 0;
+  std::int64_t stop_hits = 0;
   std::int64_t beams = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_config(seed), seed);
@@ -42,10 +52,16 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     ASSERT_FALSE(error) << "seed " << seed << ": " << *error;
     preemptions += simulation.preemptions();
     prefix_hits += simulation.prefix_hits();
+    failures += simulation.failures();
+    crashes += simulation.crashes();
+    stop_hits += simulation.stop_hits();
     beams += simulation.beams_completed();
   }
   EXPECT_GT(preemptions, 1000) << "the seeds must press memory";
   EXPECT_GT(prefix_hits, 1000) << "the seeds must share prefixes";
+  EXPECT_GT(failures, 1000) << "steps must fail";
+  EXPECT_GT(crashes, 1000) << "workers must die";
+  EXPECT_GT(stop_hits, 1000) << "stop strings must end sequences";
   EXPECT_GT(beams, 1000) << "the seeds must search beams";
 }
 

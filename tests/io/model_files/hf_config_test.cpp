@@ -203,7 +203,7 @@ TEST(HfConfig, BothFilesAreFoundInTheFolder) {
   const test::TemporaryFolder folder;
   auto config = load_hf_config(folder.path());
   ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().code, ErrorCode::io_failed);
+  EXPECT_EQ(config.error().code, ErrorCode::bad_config);
   EXPECT_THAT(config.error().message, HasSubstr("config.json: cannot open: No such file or directory"));
 
   folder.write("config.json", llama().dump());

@@ -198,7 +198,7 @@ TEST(TokenizerJson, PutsControlCharactersOfTheFileIntoTheMessageAsEscapes) {
 TEST(TokenizerJson, NamesTheFileThatCannotBeRead) {
   const auto tokenizer = load_tokenizer("/nonexistent/model");
   ASSERT_FALSE(tokenizer);
-  EXPECT_EQ(tokenizer.error().code, ErrorCode::io_failed);
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::bad_config);
   EXPECT_THAT(tokenizer.error().message, HasSubstr("/nonexistent/model/tokenizer.json"));
 }
 

@@ -1,0 +1,128 @@
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+constexpr std::int32_t kBlockSize = 16;
+constexpr std::int32_t kNumRunning = 256;
+constexpr std::int32_t kNumSteps = 512;
+constexpr std::int32_t kNumTenants = 16;
+
+struct Load {
+  std::int32_t context = 512;  ///< tokens of each prompt
+  std::int32_t num_waiting = 0;
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  bool churn = false;  ///< in each step one request ends and the next of the queue takes its place
+};
+
+SchedulerConfig scheduler_config(const Load& load) {
+  SchedulerConfig config;
+  config.max_num_seqs = kNumRunning;
+  config.max_num_batched_tokens = 1 << 24;
+  config.pipeline_depth = 1;
+  config.policy = load.policy;
+  config.priority_aging_s = 60;
+  return config;
+}
+
+memory::BlockSpaceConfig block_config(const Load& load) {
+  memory::BlockSpaceConfig config;
+  config.block_size = kBlockSize;
+  config.num_device_blocks = (kNumRunning + 2) * ((load.context + 2 * kNumSteps) / kBlockSize + 2);
+  return config;
+}
+
+/// 256 running requests and many waiting ones, over a device that takes no time.
+class Service {
+ public:
+  explicit Service(const Load& load) : load_(load), scheduler_(scheduler_config(load)), blocks_(block_config(load)) {
+    for (int i = 0; i < kNumRunning; ++i) add();
+    step();  // the prompts
+    step();  // their blocks become findable
+    for (int i = 0; i < load.num_waiting; ++i) add();
+  }
+
+  void add() {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = ++last_id_;
+    auto prompt = std::make_shared<TokenIds>(static_cast<std::size_t>(load_.context));
+    for (std::size_t i = 0; i < prompt->size(); ++i) (*prompt)[i] = static_cast<TokenId>(spec->id * 31 + i);
+    spec->prompt = std::move(prompt);
+    // The first ones end one after the other, the later ones when their turn comes again.
+    spec->sampling.max_tokens = !load_.churn              ? 1 << 20
+                                : spec->id <= kNumRunning ? static_cast<std::int64_t>(spec->id) + 1
+                                                          : kNumRunning;
+    spec->priority = static_cast<std::int64_t>(spec->id % 5);
+    spec->user = "tenant-" + std::to_string(spec->id % kNumTenants);
+    spec->arrival_us = static_cast<TimeUs>(spec->id);
+    scheduler_.add_group(std::move(spec));
+  }
+
+  /// One step through scheduler and block manager; the seconds that they took.
+  double step() {
+    const auto start = std::chrono::steady_clock::now();
+    const auto plan = scheduler_.next_plan(now_ += 1000);
+    const auto execute = scheduler_.on_step_plan(blocks_.plan(*plan).plan, now_);
+    const auto planned = std::chrono::steady_clock::now();
+    StepResult result;
+    result.step = execute->step;
+    for (const RowWork& work : execute->work) {
+      if (work.num_samples > 0) result.samples.push_back({work.sequence, 0, static_cast<TokenId>(now_), 0, 0, {}});
+    }
+    rows_ += static_cast<std::int64_t>(execute->work.size());
+    const auto ran = std::chrono::steady_clock::now();
+    scheduler_.on_step_result(result);
+    benchmark::DoNotOptimize(scheduler_.take_outputs());
+    return std::chrono::duration<double>(planned - start + (std::chrono::steady_clock::now() - ran)).count();
+  }
+
+  std::int64_t rows() const { return rows_; }
+
+ private:
+  Load load_;
+  SchedulerCore scheduler_;
+  memory::BlockSpaceManager blocks_;
+  RequestId last_id_ = 0;
+  TimeUs now_ = 0;
+  std::int64_t rows_ = 0;
+};
+
+void plan_steps(benchmark::State& state, Load load) {
+  load.context = static_cast<std::int32_t>(state.range(0));
+  load.num_waiting = static_cast<std::int32_t>(state.range(1));
+  Service service(load);
+  const std::int64_t before = service.rows();
+  for (auto _ : state) state.SetIterationTime(service.step());
+  state.counters["rows"] = static_cast<double>(service.rows() - before) / static_cast<double>(state.iterations());
+}
+
+void waiting_and_contexts(benchmark::internal::Benchmark* bench) {
+  for (const int waiting : {0, 1'000, 10'000, 100'000}) bench->Args({128, waiting});
+  for (const int context : {512, 2048, 8192}) bench->Args({context, 1'000});
+  bench->ArgNames({"context", "waiting"})->UseManualTime()->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);
+}
+
+void waiting_alone(benchmark::internal::Benchmark* bench) {
+  for (const int waiting : {1'000, 10'000, 100'000}) bench->Args({128, waiting});
+  bench->ArgNames({"context", "waiting"})->UseManualTime()->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);
+}
+
+BENCHMARK_CAPTURE(plan_steps, decode_fcfs, Load{.policy = SchedulingPolicy::fcfs})->Apply(waiting_and_contexts);
+BENCHMARK_CAPTURE(plan_steps, decode_priority, Load{.policy = SchedulingPolicy::priority})->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, decode_fair, Load{.policy = SchedulingPolicy::fair})->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, churn_fcfs, Load{.policy = SchedulingPolicy::fcfs, .churn = true})->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, churn_priority, Load{.policy = SchedulingPolicy::priority, .churn = true})
+    ->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, churn_fair, Load{.policy = SchedulingPolicy::fair, .churn = true})->Apply(waiting_alone);
+
+}  // namespace
+}  // namespace pagoda::scheduling

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <ostream>
+
+#include "engine/types.hpp"
+
+namespace pagoda::trace {
+
+/// The rows of a trace, from top to bottom.
+enum class Row : std::uint8_t { router, scheduler, block_manager, cache_engine, device, output_processor };
+
+inline constexpr std::array<const char*, 6> kRowNames{"router",       "scheduler", "block manager",
+                                                      "cache engine", "device",    "output processor"};
+
+/// A number shown with a span.
+struct Arg {
+  const char* name;
+  std::int64_t value;
+};
+
+/// Writes who did what when, as Chrome trace-event JSON (object form, complete events, microseconds), which Perfetto
+/// and chrome://tracing open. Spans go out as they come, and the destructor closes the document. Thread-safe.
+class StepTrace {
+ public:
+  /// Keeps at most `max_events` spans; later ones are counted in otherData.dropped_events. Names of spans and arguments
+  /// are literals that need no escaping.
+  StepTrace(std::unique_ptr<std::ostream> out, std::int64_t max_events);
+  ~StepTrace();
+  StepTrace(const StepTrace&) = delete;
+  StepTrace& operator=(const StepTrace&) = delete;
+
+  void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args);
+
+ private:
+  std::unique_ptr<std::ostream> out_;
+  const std::int64_t max_events_;
+  std::mutex mutex_;  ///< of what follows, and of out_
+  std::int64_t num_events_ = 0;
+  std::int64_t num_dropped_ = 0;
+};
+
+/// Null: no trace is written.
+using SharedTrace = std::shared_ptr<StepTrace>;
+
+}  // namespace pagoda::trace

@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+constexpr TimeUs kSecond = 1'000'000;
+
+QueueEntry entry(RequestId id, std::int64_t priority, std::string user = {}, TimeUs arrival_us = 0) {
+  return {id, priority, std::move(user), 10, arrival_us};
+}
+
+std::vector<RequestId> order(const WaitingQueue& queue) {
+  std::vector<RequestId> ids;
+  queue.visit_in_order([&](RequestId id) {
+    ids.push_back(id);
+    return true;
+  });
+  return ids;
+}
+
+/// Scheduler and block manager over a device whose steps take `step_us` and sample one token after the other.
+class Service {
+ public:
+  explicit Service(SchedulerConfig config,
+                   memory::BlockSpaceConfig blocks = {.block_size = 4, .num_device_blocks = 1000})
+      : scheduler_(std::move(config)), blocks_(blocks) {}
+
+  void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
+           std::string user = {}) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->prompt =
+        std::make_shared<const TokenIds>(static_cast<std::size_t>(num_prompt_tokens), static_cast<TokenId>(id));
+    spec->sampling.max_tokens = max_tokens;
+    spec->priority = priority;
+    spec->user = std::move(user);
+    spec->arrival_us = now;
+    scheduler_.add_group(std::move(spec));
+  }
+
+  /// Runs one step; false when there is nothing to run.
+  bool step() {
+    auto plan = scheduler_.next_plan(now);
+    if (!plan) return false;
+    auto execute = scheduler_.on_step_plan(blocks_.plan(*plan).plan, now);
+    if (!execute) return true;
+    StepResult result;
+    result.step = execute->step;
+    result.started_us = now;
+    result.finished_us = now += step_us;
+    for (const RowWork& work : execute->work) {
+      for (std::int32_t k = 0; k < work.num_samples; ++k) result.samples.push_back({work.sequence, k, 5, 0, 0, {}});
+    }
+    scheduler_.on_step_result(result);
+    const StepOutputs outputs = scheduler_.take_outputs();
+    for (const RequestStarted& one : outputs.started) started.push_back(one.request);
+    for (const SequenceOutput& one : outputs.outputs) {
+      if (one.finished) finished.push_back(one.request);
+    }
+    return true;
+  }
+
+  void run() {
+    while (step()) {
+    }
+  }
+
+  void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
+  EngineStats stats() const { return scheduler_.stats(); }
+
+  std::size_t place_of(RequestId id) const {
+    return static_cast<std::size_t>(std::find(finished.begin(), finished.end(), id) - finished.begin());
+  }
+
+  TimeUs now = 1000;
+  TimeUs step_us = 1000;
+  std::vector<RequestId> started;
+  std::vector<RequestId> finished;
+
+ private:
+  SchedulerCore scheduler_;
+  memory::BlockSpaceManager blocks_;
+};
+
+SchedulerConfig config_of(SchedulingPolicy policy, std::int32_t max_num_seqs = 4) {
+  SchedulerConfig config;
+  config.policy = policy;
+  config.max_num_seqs = max_num_seqs;
+  config.max_num_batched_tokens = 256;
+  config.pipeline_depth = 1;
+  return config;
+}
+
+TEST(PriorityQueue, without_aging_priorities_are_strict) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::priority);
+  queue->push(entry(1, 5, "", 0));
+  queue->push(entry(2, 0, "", 1'000'000 * kSecond));
+  queue->push(entry(3, 5, "", 1));
+  EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 1, 3}));
+}
+
+TEST(PriorityQueue, waiting_long_enough_overtakes_a_better_priority) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::priority, 10);
+  queue->push(entry(1, 2, "", 0));
+  queue->push(entry(2, 0, "", 19 * kSecond));  // not long enough yet
+  queue->push(entry(3, 0, "", 21 * kSecond));
+  queue->push(entry(4, 1, "", 0));
+  EXPECT_EQ(order(*queue), (std::vector<RequestId>{4, 2, 1, 3}));
+  EXPECT_TRUE(queue->runs_before(entry(1, 2, "", 0), entry(3, 0, "", 21 * kSecond)));
+  queue->erase(entry(2, 0, "", 19 * kSecond));
+  EXPECT_EQ(queue->size(), 3U);
+}
+
+TEST(PriorityQueue, the_widest_priorities_and_the_longest_interval_do_not_overflow) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::priority, kMostAgingSeconds);
+  queue->push(entry(1, std::numeric_limits<std::int64_t>::max()));
+  queue->push(entry(2, std::numeric_limits<std::int64_t>::max() - 1));
+  queue->push(entry(3, std::numeric_limits<std::int64_t>::min()));
+  EXPECT_EQ(order(*queue), (std::vector<RequestId>{3, 2, 1}));
+}
+
+TEST(FairQueue, one_request_of_a_tenant_comes_next_behind_a_hundred_of_another) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  for (RequestId id = 1; id <= 100; ++id) queue->push(entry(id, 0, "many"));
+  queue->charge(entry(1, 0, "many"), 500);
+  queue->push(entry(101, 0, "one"));
+  EXPECT_EQ(order(*queue)[1], 101U) << "lifted to the other's counter, it is second at worst";
+}
+
+TEST(Scheduling, a_stream_of_better_priorities_does_not_starve_a_worse_one) {
+  for (const bool aging : {false, true}) {
+    SchedulerConfig config = config_of(SchedulingPolicy::priority, 2);
+    config.priority_aging_s = aging ? 0.1 : 0;
+    Service service(config);
+    RequestId id = 0;
+    service.add(++id, 4, 10, 1);
+    service.add(++id, 4, 10, 1);
+    service.add(++id, 4, 10, 1);
+    const RequestId last = id;
+    for (int i = 0; i < 300; ++i) {
+      service.add(++id, 4, 10, 0);
+      for (int k = 0; k < 5; ++k) service.step();  // a request every 5 ms, as fast as two rows can serve
+    }
+    const bool served = std::ranges::find(service.finished, last) != service.finished.end();
+    EXPECT_EQ(served, aging);
+  }
+}
+
+TEST(Scheduling, a_tenant_with_a_hundred_requests_does_not_starve_one_with_one) {
+  Service fair(config_of(SchedulingPolicy::fair));
+  Service fcfs(config_of(SchedulingPolicy::fcfs));
+  for (Service* service : {&fair, &fcfs}) {
+    for (RequestId id = 1; id <= 100; ++id) service->add(id, 8, 8, 0, "many");
+    for (int i = 0; i < 4; ++i) service->step();
+    service->add(101, 8, 8, 0, "one");
+    service->run();
+    ASSERT_EQ(service->finished.size(), 101U);
+  }
+  EXPECT_LE(fair.place_of(101), 8U) << "at most the rows that ran and those admitted with it";
+  EXPECT_EQ(fcfs.place_of(101), 100U);
+}
+
+TEST(Scheduling, tenants_share_the_tokens_evenly_whatever_they_ask_for) {
+  Service service(config_of(SchedulingPolicy::fair));
+  RequestId id = 0;
+  for (int i = 0; i < 100; ++i) service.add(++id, 8, 8, 0, "many");
+  for (int i = 0; i < 20; ++i) service.add(++id, 8, 8, 0, "few");
+  while (service.finished.size() < 40) service.step();
+  const auto few = std::ranges::count_if(service.finished, [](RequestId r) { return r > 100; });
+  EXPECT_GE(few, 16);
+  EXPECT_LE(few, 20);
+}
+
+TEST(Scheduling, with_a_delay_factor_prompts_gather_while_others_run) {
+  const auto steps_until_started = [](double factor) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
+    config.delay_factor = factor;
+    Service service(config);
+    service.add(1, 8, 100);
+    EXPECT_TRUE(service.step());  // at once: nothing runs. The step takes 1 ms
+    service.add(2, 8, 1);
+    int steps = 0;
+    while (service.started.size() < 2) {
+      service.step();
+      ++steps;
+    }
+    return steps;
+  };
+  EXPECT_EQ(steps_until_started(0), 1);
+  EXPECT_EQ(steps_until_started(3), 5) << "it must have waited for more than 3 ms";
+}
+
+TEST(Scheduling, a_delayed_prompt_starts_when_nothing_runs_any_more) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
+  config.delay_factor = 1e6;
+  Service service(config);
+  service.add(1, 8, 3);
+  service.step();
+  service.add(2, 8, 3);
+  service.run();
+  EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
+}
+
+TEST(Scheduling, automatic_preemption_takes_what_was_measured_to_cost_less) {
+  for (const bool fast_swaps : {false, true}) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
+    config.can_swap = true;
+    config.block_size = 4;
+    config.block_bytes = 4096;
+    config.preemption = PreemptionPolicy::automatic;
+    Service service(config, {.block_size = 4, .num_device_blocks = 16, .num_host_blocks = 64});
+    service.swap_measured(1'000'000, fast_swaps ? 100 : 10'000'000);
+    for (RequestId id = 1; id <= 4; ++id) service.add(id, 8, 40);  // 12 blocks each at their end
+    service.run();
+    EXPECT_EQ(service.finished.size(), 4U);
+    const EngineStats stats = service.stats();
+    EXPECT_EQ(stats.preemptions_swap_total > 0, fast_swaps);
+    EXPECT_EQ(stats.preemptions_recompute_total > 0, !fast_swaps);
+    EXPECT_EQ(stats.swap_bytes_total, 1'000'000);
+    EXPECT_DOUBLE_EQ(stats.swap_bytes_per_s, fast_swaps ? 1e10 : 1e5);
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::scheduling

@@ -1,0 +1,43 @@
+#include "io/swap_file.hpp"
+
+#include <cstring>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda::io {
+namespace {
+
+TEST(SwapFile, holds_what_is_written_and_leaves_no_name) {
+  const test::TemporaryFolder folder;
+  constexpr std::size_t kBytes = 1 << 20;
+  const auto buffer = map_swap_file(folder.path().string(), kBytes);
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  ASSERT_EQ(buffer->bytes(), kBytes);
+  EXPECT_EQ(buffer->as<char>()[kBytes - 1], 0);
+  std::memset(buffer->data(), 7, kBytes);
+  EXPECT_EQ(buffer->as<char>()[kBytes - 1], 7);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(SwapFile, a_folder_that_is_not_there_is_named_with_its_key) {
+  const auto buffer = map_swap_file("/no/such/folder", 4096);
+  ASSERT_FALSE(buffer);
+  EXPECT_EQ(buffer.error().code, ErrorCode::io_failed);
+  EXPECT_EQ(buffer.error().param, "swap_dir");
+  EXPECT_NE(buffer.error().message.find("swap_dir"), std::string::npos);
+  EXPECT_NE(buffer.error().message.find("/no/such/folder"), std::string::npos);
+}
+
+TEST(SwapFile, a_disk_that_is_too_small_says_what_to_lower) {
+  const test::TemporaryFolder folder;
+  const auto buffer = map_swap_file(folder.path().string(), std::int64_t{1} << 60);
+  ASSERT_FALSE(buffer);
+  EXPECT_EQ(buffer.error().param, "swap_dir");
+  EXPECT_NE(buffer.error().message.find(folder.path().string()), std::string::npos) << buffer.error().message;
+}
+
+}  // namespace
+}  // namespace pagoda::io

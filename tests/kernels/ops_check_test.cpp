@@ -1,0 +1,232 @@
+#include "kernels/ops_check.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pagoda::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+/// Valid params of every op over small buffers; each test spoils one field.
+class OpsCheckTest : public testing::Test {
+ protected:
+  template <class Params>
+  static void expect_refused(Params params, const std::function<void(Params&)>& spoil, const std::string& part) {
+    ASSERT_TRUE(check(params).has_value()) << check(params).error().message;
+    spoil(params);
+    const Status status = check(params);
+    ASSERT_FALSE(status.has_value()) << "expected a message about " << part;
+    EXPECT_EQ(status.error().code, ErrorCode::internal);
+    EXPECT_THAT(status.error().message, HasSubstr(part));
+  }
+
+  EmbeddingParams embedding() { return {ids_.data(), 2, {floats_.data(), DType::f32, 8, 4}, floats_.data()}; }
+
+  RmsNormParams rms_norm() {
+    RmsNormParams p;
+    p.x = p.out = floats_.data();
+    p.weight = floats_.data();
+    p.num_tokens = 2;
+    p.hidden = 4;
+    return p;
+  }
+
+  LinearParams linear() {
+    LinearParams p;
+    p.x = p.out = floats_.data();
+    p.num_tokens = 2;
+    p.in = 4;
+    p.weights = weights_;
+    p.out_stride = 8;
+    return p;
+  }
+
+  RotaryParams rotary() {
+    RotaryParams p;
+    p.positions = ids_.data();
+    p.num_tokens = 2;
+    p.query = p.key = floats_.data();
+    p.query_stride = p.key_stride = 8;
+    p.num_heads = p.num_kv_heads = 2;
+    p.head_dim = p.rotary_dim = 4;
+    p.cos_sin = floats_.data();
+    return p;
+  }
+
+  KvCacheView cache() {
+    KvCacheView view;
+    view.base = reinterpret_cast<std::byte*>(floats_.data());
+    view.num_blocks = 4;
+    view.block_size = 2;
+    view.num_kv_heads = 2;
+    view.head_dim = 4;
+    view.block_bytes = 2 * view.part_bytes();
+    return view;
+  }
+
+  StoreKvParams store_kv() { return {floats_.data(), floats_.data(), 8, 8, slots_.data(), 2, cache()}; }
+
+  PagedAttentionParams paged_attention() {
+    PagedAttentionParams p;
+    p.query = floats_.data();
+    p.query_stride = 16;
+    p.num_heads = 4;
+    p.query_start = query_start_.data();
+    p.context_len = context_len_.data();
+    p.block_tables = block_tables_.data();
+    p.max_blocks = 3;
+    p.num_sequences = 2;
+    p.cache = cache();
+    p.out = floats_.data();
+    return p;
+  }
+
+  ActivationParams activation() {
+    ActivationParams p;
+    p.x = floats_.data();
+    p.num_tokens = 2;
+    p.width = 4;
+    p.out = floats_.data() + 64;
+    return p;
+  }
+
+  std::vector<float> floats_ = std::vector<float>(512);
+  std::vector<std::int32_t> ids_ = {1, 7};
+  std::vector<std::int64_t> slots_ = {-1, 7};
+  std::vector<WeightMatrix> weights_ = {{floats_.data(), DType::f32, 5, 4}, {floats_.data(), DType::bf16, 3, 4}};
+  std::vector<std::int32_t> query_start_ = {0, 3, 4};
+  std::vector<std::int32_t> context_len_ = {3, 6};
+  std::vector<std::int32_t> block_tables_ = {0, 1, 99, 3, 2, 1};
+};
+
+TEST_F(OpsCheckTest, RefusesNullPointers) {
+  expect_refused<EmbeddingParams>(
+      embedding(), [](auto& p) { p.token_ids = nullptr; }, "embedding: token_ids");
+  expect_refused<EmbeddingParams>(
+      embedding(), [](auto& p) { p.table.data = nullptr; }, "table.data");
+  expect_refused<RmsNormParams>(
+      rms_norm(), [](auto& p) { p.weight = nullptr; }, "rms_norm: weight");
+  expect_refused<LinearParams>(
+      linear(), [](auto& p) { p.x = nullptr; }, "linear: x");
+  expect_refused<RotaryParams>(
+      rotary(), [](auto& p) { p.cos_sin = nullptr; }, "rotary: cos_sin");
+  expect_refused<StoreKvParams>(
+      store_kv(), [](auto& p) { p.value = nullptr; }, "store_kv: value");
+  expect_refused<StoreKvParams>(
+      store_kv(), [](auto& p) { p.cache.base = nullptr; }, "cache.base");
+  expect_refused<PagedAttentionParams>(
+      paged_attention(), [](auto& p) { p.block_tables = nullptr; }, "block_tables");
+  expect_refused<ActivationParams>(
+      activation(), [](auto& p) { p.out = nullptr; }, "activation: out");
+}
+
+TEST_F(OpsCheckTest, AllowsNullPointersWhenThereIsNothingToDo) {
+  EmbeddingParams embedding_params = embedding();
+  embedding_params.num_tokens = 0;
+  embedding_params.token_ids = nullptr;
+  embedding_params.out = nullptr;
+  EXPECT_TRUE(check(embedding_params).has_value());
+  LinearParams linear_params = linear();
+  linear_params.num_tokens = 0;
+  linear_params.x = nullptr;
+  EXPECT_TRUE(check(linear_params).has_value());
+  PagedAttentionParams attention_params = paged_attention();
+  attention_params.num_sequences = 0;
+  attention_params.query = nullptr;
+  EXPECT_TRUE(check(attention_params).has_value());
+  EXPECT_TRUE(check(GatherRowsParams{.width = 1}).has_value());
+  EXPECT_TRUE(check(MoveBlocksParams{nullptr, nullptr, 1, {}, {}}).has_value());
+}
+
+TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
+  expect_refused<LinearParams>(
+      linear(), [](auto& p) { p.in = 5; }, "columns must be in (5), not 4");
+  expect_refused<LinearParams>(
+      linear(), [](auto& p) { p.out_stride = 7; }, "out_stride");
+  expect_refused<LinearParams>(
+      linear(), [](auto& p) { p.weights = {}; }, "number of weights");
+  static const void* const one_bias[] = {nullptr};
+  expect_refused<LinearParams>(
+      linear(), [](auto& p) { p.biases = one_bias; }, "number of biases");
+  expect_refused<RmsNormParams>(
+      rms_norm(), [](auto& p) { p.hidden = 0; }, "hidden");
+  expect_refused<RotaryParams>(
+      rotary(), [](auto& p) { p.rotary_dim = 3; }, "rotary_dim must be even");
+  expect_refused<RotaryParams>(
+      rotary(), [](auto& p) { p.rotary_dim = 6; }, "at most head_dim (4), not 6");
+  expect_refused<RotaryParams>(
+      rotary(), [](auto& p) { p.query_stride = 7; }, "query_stride");
+  expect_refused<StoreKvParams>(
+      store_kv(), [](auto& p) { p.key_stride = 7; }, "key_stride");
+  expect_refused<StoreKvParams>(
+      store_kv(), [](auto& p) { p.cache.block_bytes -= 1; }, "cache.block_bytes");
+  expect_refused<StoreKvParams>(
+      store_kv(), [](auto& p) { p.cache.block_size = 0; }, "cache.block_size");
+  expect_refused<PagedAttentionParams>(
+      paged_attention(), [](auto& p) { p.num_heads = 3; }, "multiple of num_kv_heads");
+  expect_refused<PagedAttentionParams>(
+      paged_attention(), [](auto& p) { p.window = -1; }, "window");
+  expect_refused<ActivationParams>(
+      activation(), [](auto& p) { p.out = const_cast<float*>(p.x); }, "must not be in place");
+  expect_refused<ActivationParams>(
+      activation(), [](auto& p) { p.num_tokens = -1; }, "num_tokens");
+}
+
+TEST_F(OpsCheckTest, RefusesTokensSlotsAndBlocksOutOfRange) {
+  const auto spoiled = [](auto& values, std::size_t i, auto value) {
+    return [&values, i, value](auto&) { values[i] = value; };
+  };
+  expect_refused<EmbeddingParams>(embedding(), spoiled(ids_, 1, 8), "token_ids[1] must be in [0, 8), not 8");
+  ids_ = {-1, 0};
+  EXPECT_FALSE(check(embedding()).has_value());
+  EXPECT_FALSE(check(rotary()).has_value());
+  expect_refused<StoreKvParams>(store_kv(), spoiled(slots_, 1, 8), "slot_mapping[1] must be in [-1, 8), not 8");
+  slots_ = {0, -2};
+  EXPECT_FALSE(check(store_kv()).has_value());
+  expect_refused<PagedAttentionParams>(paged_attention(), spoiled(block_tables_, 4, 4), "not 4");
+}
+
+TEST_F(OpsCheckTest, RefusesContextsThatDoNotFitTheirRowsOrTables) {
+  context_len_ = {2, 6};
+  EXPECT_THAT(check(paged_attention()).error().message, HasSubstr("context_len of sequence 0 must be at least"));
+  context_len_ = {3, 7};
+  EXPECT_THAT(check(paged_attention()).error().message,
+              HasSubstr("context_len of sequence 1 must fit its block table"));
+  context_len_ = {3, 6};
+  query_start_ = {0, 4, 3};
+  EXPECT_FALSE(check(paged_attention()).has_value());
+}
+
+TEST_F(OpsCheckTest, IgnoresBlocksThatNoRowSees) {
+  block_tables_ = {0, 1, 99, 99, 99, 1};
+  PagedAttentionParams p = paged_attention();
+  EXPECT_FALSE(check(p).has_value());
+  p.window = 2;  // the row of sequence 1 sees positions 4 and 5 only
+  EXPECT_TRUE(check(p).has_value());
+}
+
+TEST_F(OpsCheckTest, RefusesBlockListsOfDifferentLengthsAndNegativeBlocks) {
+  const std::vector<std::int32_t> two = {0, 1};
+  const std::vector<std::int32_t> one = {0};
+  const std::vector<std::int32_t> negative = {0, -1};
+  auto* memory = reinterpret_cast<std::byte*>(floats_.data());
+  EXPECT_TRUE(check(MoveBlocksParams{memory, memory, 8, two, two}).has_value());
+  EXPECT_FALSE(check(MoveBlocksParams{memory, memory, 8, two, one}).has_value());
+  EXPECT_FALSE(check(MoveBlocksParams{memory, memory, 8, two, negative}).has_value());
+  EXPECT_FALSE(check(MoveBlocksParams{nullptr, memory, 8, two, two}).has_value());
+  EXPECT_FALSE(check(MoveBlocksParams{memory, memory, 0, two, two}).has_value());
+}
+
+TEST_F(OpsCheckTest, RefusesNegativeRows) {
+  const std::vector<std::int32_t> rows = {0, -3};
+  EXPECT_THAT(check(GatherRowsParams{floats_.data(), rows.data(), 2, 4, floats_.data()}).error().message,
+              HasSubstr("gather_rows: rows[1]"));
+}
+
+}  // namespace
+}  // namespace pagoda::kernels

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_ops.hpp"
+#include "tests/kernels/op_fixtures.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+using testing_support::expect_close;
+using testing_support::OpRunner;
+using testing_support::random_floats;
+using testing_support::TypedArray;
+
+constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16};
+constexpr std::int64_t kOddWidths[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 100, 2049};
+
+class RowOpsTest : public testing::TestWithParam<CpuIsa> {
+ protected:
+  void run(const std::function<Status(const Ops&, Stream&)>& issue) const {
+    const Status status = runner_(issue);
+    ASSERT_TRUE(status.has_value()) << status.error().message;
+  }
+
+  OpRunner runner_{GetParam()};
+};
+
+TEST_P(RowOpsTest, EmbeddingWidensTheRowsOfTheTokens) {
+  for (const DType dtype : kDTypes) {
+    for (const std::int64_t hidden : kOddWidths) {
+      SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << hidden);
+      const TypedArray table(random_floats(11 * hidden, 1), dtype, 2 * size_of(dtype));
+      const std::vector<std::int32_t> ids = {0, 10, 3, 3, 7};
+      std::vector<float> actual(ids.size() * static_cast<std::size_t>(hidden));
+      std::vector<float> expected = actual;
+      EmbeddingParams params;
+      params.token_ids = ids.data();
+      params.num_tokens = static_cast<std::int64_t>(ids.size());
+      params.table = {table.data(), dtype, 11, hidden};
+      params.out = expected.data();
+      reference::embedding(params);
+      params.out = actual.data();
+      run([&](const Ops& ops, Stream& stream) { return ops.embedding(stream, params); });
+      EXPECT_EQ(actual, expected);
+    }
+  }
+}
+
+TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
+  // All bit patterns but NaNs, whose payload bits carry no meaning.
+  std::vector<std::uint16_t> bits(65536);
+  std::iota(bits.begin(), bits.end(), std::uint16_t{0});
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    std::vector<float> actual(bits.size());
+    const std::int32_t id = 0;
+    EmbeddingParams params;
+    params.token_ids = &id;
+    params.num_tokens = 1;
+    params.table = {bits.data(), dtype, 1, 65536};
+    params.out = actual.data();
+    run([&](const Ops& ops, Stream& stream) { return ops.embedding(stream, params); });
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float expected = dtype == DType::f16 ? to_float(Float16{bits[i]}) : to_float(BFloat16{bits[i]});
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(actual[i])) << i;
+      } else {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(actual[i]), std::bit_cast<std::uint32_t>(expected)) << i;
+      }
+    }
+  }
+}
+
+TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidual) {
+  for (const DType dtype : kDTypes) {
+    for (const std::int64_t hidden : kOddWidths) {
+      for (const bool with_residual : {false, true}) {
+        SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << hidden << " " << with_residual);
+        constexpr std::int64_t kTokens = 19;
+        const TypedArray weight(random_floats(hidden, 2), dtype);
+        const std::vector<float> x = random_floats(kTokens * hidden, 3, 4.0F);
+        const std::vector<float> residual = random_floats(kTokens * hidden, 4, 4.0F);
+        RmsNormParams params;
+        params.weight = weight.data();
+        params.weight_dtype = dtype;
+        params.num_tokens = kTokens;
+        params.hidden = hidden;
+        const auto normalise = [&](std::vector<float>& out, std::vector<float>& sum, const auto& op) {
+          out = x;  // in place
+          sum = residual;
+          params.x = params.out = out.data();
+          params.residual = with_residual ? sum.data() : nullptr;
+          op();
+        };
+        std::vector<float> expected, expected_sum, actual, actual_sum;
+        normalise(expected, expected_sum, [&] { reference::rms_norm(params); });
+        normalise(actual, actual_sum,
+                  [&] { run([&](const Ops& ops, Stream& stream) { return ops.rms_norm(stream, params); }); });
+        expect_close(actual, expected, 1e-6, 1e-5);
+        EXPECT_EQ(actual_sum, expected_sum);
+      }
+    }
+  }
+}
+
+TEST_P(RowOpsTest, RotaryMatchesTheReferenceInBothStyles) {
+  for (const bool interleaved : {false, true}) {
+    for (const auto& [head_dim, rotary_dim] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {2, 2}, {8, 8}, {64, 64}, {80, 32}, {128, 128}, {96, 90}, {40, 6}}) {
+      SCOPED_TRACE(testing::Message() << head_dim << " " << rotary_dim << " " << interleaved);
+      constexpr std::int64_t kTokens = 7;
+      constexpr std::int64_t kMaxPosition = 50;
+      const std::vector<std::int32_t> positions = {0, 49, 3, 3, 17, 20, 1};
+      const std::vector<float> cos_sin = random_floats(kMaxPosition * rotary_dim, 5);
+      RotaryParams params;
+      params.positions = positions.data();
+      params.num_tokens = kTokens;
+      params.num_heads = 3;
+      params.num_kv_heads = 2;
+      params.head_dim = head_dim;
+      params.rotary_dim = rotary_dim;
+      params.query_stride = 3 * head_dim + 5;
+      params.key_stride = 2 * head_dim + 1;
+      params.cos_sin = cos_sin.data();
+      params.interleaved = interleaved;
+      std::vector<float> expected_query = random_floats(kTokens * params.query_stride, 6);
+      std::vector<float> expected_key = random_floats(kTokens * params.key_stride, 7);
+      std::vector<float> query = expected_query;
+      std::vector<float> key = expected_key;
+      params.query = expected_query.data();
+      params.key = expected_key.data();
+      reference::rotary(params);
+      params.query = query.data();
+      params.key = key.data();
+      run([&](const Ops& ops, Stream& stream) { return ops.rotary(stream, params); });
+      expect_close(query, expected_query, 1e-6, 1e-6);
+      expect_close(key, expected_key, 1e-6, 1e-6);
+    }
+  }
+}
+
+TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
+  for (const DType dtype : kDTypes) {
+    for (const std::int64_t head_dim : {1, 7, 16, 33, 128}) {
+      for (const std::int32_t block_size : {1, 4, 16}) {
+        SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << head_dim << " " << block_size);
+        KvCacheView cache;
+        cache.num_blocks = 16 / block_size + 2;
+        cache.block_size = block_size;
+        cache.num_kv_heads = 3;
+        cache.head_dim = head_dim;
+        cache.dtype = dtype;
+        cache.block_bytes = 2 * cache.part_bytes() + 32;
+        const std::vector<std::int64_t> slots = {0, -1, 15, 7, 3, 8};
+        StoreKvParams params;
+        params.key_stride = 3 * head_dim + 2;
+        params.value_stride = 3 * head_dim;
+        std::vector<float> key = random_floats(6 * params.key_stride, 8);
+        std::vector<float> value = random_floats(6 * params.value_stride, 9);
+        key[0] = std::numeric_limits<float>::infinity();
+        value[0] = 1e30F;  // overflows f16
+        params.key = key.data();
+        params.value = value.data();
+        params.slot_mapping = slots.data();
+        params.num_tokens = 6;
+        params.cache = cache;
+        std::vector<std::byte> expected(static_cast<std::size_t>(cache.block_bytes * cache.num_blocks),
+                                        std::byte{0xAB});
+        std::vector<std::byte> actual = expected;
+        params.cache.base = expected.data();
+        reference::store_kv(params);
+        params.cache.base = actual.data();
+        run([&](const Ops& ops, Stream& stream) { return ops.store_kv(stream, params); });
+        EXPECT_EQ(actual, expected);
+      }
+    }
+  }
+}
+
+TEST_P(RowOpsTest, ActivationsMatchTheReferenceOverTheirWholeRange) {
+  std::vector<float> x = {0.0F, -0.0F, 1e-30F, -1e-30F, 1e4F, -1e4F, 88.0F, -88.0F, 90.0F, -90.0F, 200.0F, -200.0F};
+  for (float v = -20.0F; v < 20.0F; v += 0.0137F) x.push_back(v);
+  const auto width = static_cast<std::int64_t>(x.size());
+  for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh, Activation::relu}) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    std::vector<float> actual(x.size());
+    std::vector<float> expected(x.size());
+    ActivationParams params;
+    params.x = x.data();
+    params.num_tokens = 1;
+    params.width = width;
+    params.activation = activation;
+    params.gated = false;
+    params.out = expected.data();
+    reference::activation(params);
+    params.out = actual.data();
+    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    expect_close(actual, expected, 1e-7, 2e-6);
+  }
+}
+
+TEST_P(RowOpsTest, ActivationsPropagateNan) {
+  const std::vector<float> x = {std::numeric_limits<float>::quiet_NaN(), 1.0F};
+  for (const Activation activation : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+    std::vector<float> out(2);
+    ActivationParams params;
+    params.x = x.data();
+    params.num_tokens = 1;
+    params.width = 2;
+    params.activation = activation;
+    params.gated = false;
+    params.out = out.data();
+    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    EXPECT_TRUE(std::isnan(out[0]));
+    EXPECT_FALSE(std::isnan(out[1]));
+  }
+}
+
+TEST_P(RowOpsTest, GatedActivationMultipliesByTheSecondHalf) {
+  for (const std::int64_t width : kOddWidths) {
+    SCOPED_TRACE(width);
+    constexpr std::int64_t kTokens = 9;
+    const std::vector<float> x = random_floats(kTokens * 2 * width, 12, 3.0F);
+    std::vector<float> actual(static_cast<std::size_t>(kTokens * width));
+    std::vector<float> expected = actual;
+    ActivationParams params;
+    params.x = x.data();
+    params.num_tokens = kTokens;
+    params.width = width;
+    params.out = expected.data();
+    reference::activation(params);
+    params.out = actual.data();
+    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    expect_close(actual, expected, 1e-6, 2e-6);
+  }
+}
+
+TEST_P(RowOpsTest, ActivationWorksInPlaceWhenItIsNotGated) {
+  std::vector<float> x = random_floats(5 * 33, 13);
+  std::vector<float> expected(x.size());
+  ActivationParams params;
+  params.x = x.data();
+  params.num_tokens = 5;
+  params.width = 33;
+  params.gated = false;
+  params.out = expected.data();
+  reference::activation(params);
+  params.out = x.data();
+  run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+  expect_close(x, expected, 1e-7, 2e-6);
+}
+
+TEST_P(RowOpsTest, GatherRowsCopiesRowsInTheGivenOrder) {
+  const std::vector<float> x = random_floats(10 * 37, 14);
+  const std::vector<std::int32_t> rows = {9, 0, 4, 4, 2};
+  std::vector<float> actual(rows.size() * 37);
+  std::vector<float> expected = actual;
+  GatherRowsParams params{x.data(), rows.data(), static_cast<std::int64_t>(rows.size()), 37, expected.data()};
+  reference::gather_rows(params);
+  params.out = actual.data();
+  run([&](const Ops& ops, Stream& stream) { return ops.gather_rows(stream, params); });
+  EXPECT_EQ(actual, expected);
+}
+
+TEST_P(RowOpsTest, MoveBlocksMovesInTheOrderOfTheLists) {
+  for (const std::int64_t block_bytes : {1, 100, 65536, 300001}) {
+    SCOPED_TRACE(block_bytes);
+    const std::vector<float> random = random_floats((6 * block_bytes + 3) / 4, 15);
+    std::vector<std::byte> expected(static_cast<std::size_t>(6 * block_bytes));
+    std::memcpy(expected.data(), random.data(), expected.size());
+    std::vector<std::byte> actual = expected;
+    // 0 is overwritten after it was read, and 3 is read after it was written.
+    const std::vector<std::int32_t> from = {0, 1, 3, 5};
+    const std::vector<std::int32_t> to = {3, 0, 2, 5};
+    MoveBlocksParams params{expected.data(), expected.data(), block_bytes, from, to};
+    reference::move_blocks(params);
+    params.from_base = params.to_base = actual.data();
+    run([&](const Ops& ops, Stream& stream) { return ops.move_blocks(stream, params); });
+    EXPECT_EQ(actual, expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, RowOpsTest, testing::ValuesIn(available_isas()), testing_support::isa_name);
+
+}  // namespace
+}  // namespace pagoda::kernels
