@@ -12,9 +12,12 @@ namespace {
 TokenReport report_of(TokenId token, const std::vector<std::pair<TokenId, float>>& candidates, std::size_t num_top) {
   const auto found = std::ranges::find(candidates, token, &std::pair<TokenId, float>::first);
   PAGODA_ASSERT(found != candidates.end(), "a beam goes on with one of its candidates");
-  const auto likelier = std::ranges::count_if(candidates, [&](const auto& other) { return other.second > found->second; });
+  const auto likelier =
+      std::ranges::count_if(candidates, [&](const auto& other) { return other.second > found->second; });
   num_top = std::min(num_top, candidates.size());
-  return {token, found->second, static_cast<std::int32_t>(1 + likelier),
+  return {token,
+          found->second,
+          static_cast<std::int32_t>(1 + likelier),
           {candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(num_top)}};
 }
 

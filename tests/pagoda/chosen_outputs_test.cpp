@@ -1,7 +1,5 @@
 // Outputs that the engine chooses (best_of, beam search) and prompt logprobs, through the whole engine.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,8 +8,10 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
@@ -36,11 +36,14 @@ std::unique_ptr<Engine> engine_with(const std::string& model, const std::functio
   return engine ? std::move(*engine) : nullptr;
 }
 
-json beam_golden() { return json::parse(std::ifstream(PAGODA_SOURCE_DIR "/tests/data/sampling/beam_engine.json")); }
+json beam_golden() {
+  return json::parse(std::ifstream(PAGODA_SOURCE_DIR "/tests/data/sampling/beam_engine.json"));
+}
 
 GenerateRequest request_of(const json& golden, const json& golden_case, std::int64_t eos) {
   GenerateRequest request;
-  request.prompt_token_ids = golden["prompts"][golden_case["prompt"].get<std::size_t>()].get<std::vector<std::int64_t>>();
+  request.prompt_token_ids =
+      golden["prompts"][golden_case["prompt"].get<std::size_t>()].get<std::vector<std::int64_t>>();
   SamplingParams& sampling = request.sampling;
   sampling.temperature = 0;
   sampling.use_beam_search = true;
@@ -227,7 +230,8 @@ TEST(BeamSearchInTheEngine, IsCancelledLikeAnyRequest) {
 TEST(PromptLogprobs, AreThoseOfTransformers) {
   const json golden = beam_golden();
   for (const int budget : {4, 64}) {
-    const auto engine = engine_with(test::demo_model(), [&](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = budget; });
+    const auto engine =
+        engine_with(test::demo_model(), [&](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = budget; });
     ASSERT_TRUE(engine);
     for (std::size_t p = 0; p < golden["prompts"].size(); ++p) {
       GenerateRequest request;
