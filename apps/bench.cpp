@@ -1,5 +1,11 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "apps/bench_load.hpp"
 #include "apps/command.hpp"
@@ -64,6 +70,25 @@ struct LatencyOptions : BenchOptions {
 
   std::int64_t iterations = 5;
   std::int64_t warmup = 1;
+};
+
+struct SamplingOptions : BenchOptions {
+  explicit SamplingOptions(CLI::App& app) : BenchOptions(app) {
+    shape.num_prompts = 4;
+    shape.input_len = 512;
+    app.add_option("--num-prompts", shape.num_prompts, "Requests that run together")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_option("-n,--n", n, "Sequences per request; the width of the beams")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+    app.add_option("--num-iters", iterations, "Measured runs of each kind, the fastest counts")
+        ->check(CLI::PositiveNumber.description(""))
+        ->capture_default_str();
+  }
+
+  std::int64_t n = 4;
+  std::int64_t iterations = 3;
 };
 
 void print_text(const ordered_json& object, const std::string& prefix = {}) {
@@ -168,6 +193,78 @@ int run_latency(LatencyOptions& options) {
   return report(result, options.json);
 }
 
+/// The most device blocks that were in use while the requests ran, looked at every millisecond.
+Result<std::int64_t> peak_blocks(Engine& engine, const std::vector<GenerateRequest>& requests) {
+  std::atomic<bool> ended = false;
+  std::vector<Result<RequestResult>> results;
+  std::thread run([&] {
+    results = engine.generate(requests);
+    ended = true;
+  });
+  std::int64_t most = 0;
+  while (!ended) {
+    const EngineStats stats = engine.stats();
+    most = std::max(most, stats.device_blocks_total - stats.device_blocks_free - stats.device_blocks_cached);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  run.join();
+  for (const auto& result : results) {
+    if (!result) return fail(result.error());
+  }
+  return most;
+}
+
+/// Seconds of the fastest of several runs: n sampled sequences of each request, or a beam search of width n.
+Result<double> time_sampling(Engine& engine, const SamplingOptions& options, bool beams, std::int64_t vocab_size) {
+  double best = std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < options.iterations; ++i) {
+    auto shape = options.shape;
+    shape.seed += static_cast<std::uint64_t>(2 * i + (beams ? 1 : 2));  // other prompts each time: no prefix is cached
+    auto requests = make_load(shape, vocab_size);
+    for (auto& request : requests) {
+      request.sampling.n = options.n;
+      request.sampling.use_beam_search = beams;
+      request.sampling.temperature = beams ? 0 : 1;
+    }
+    const auto load = run_load(engine, shape, std::move(requests));
+    if (const auto status = check_complete(load); !status) return fail(status.error());
+    best = std::min(best, load.seconds);
+  }
+  return best;
+}
+
+/// Memory: n sequences of one request against n requests. Time: beams of width n against n sampled sequences.
+int run_sampling(SamplingOptions& options) {
+  int code = kExitOk;
+  const auto engine = start_engine(options, code);
+  if (!engine) return code;
+  const auto model = (*engine)->model_info();
+  auto shape = options.shape;
+  shape.num_prompts = 1;
+  auto together = make_load(shape, model.vocab_size);
+  together.front().sampling.n = options.n;
+  together.front().sampling.temperature = 1;
+  shape.num_prompts = options.n;
+  const auto together_blocks = peak_blocks(**engine, together);
+  if (!together_blocks) return exit_with(together_blocks.error());
+  const auto separate_blocks = peak_blocks(**engine, make_load(shape, model.vocab_size));
+  if (!separate_blocks) return exit_with(separate_blocks.error());
+  const auto sampled = time_sampling(**engine, options, false, model.vocab_size);
+  if (!sampled) return exit_with(sampled.error());
+  const auto beams = time_sampling(**engine, options, true, model.vocab_size);
+  if (!beams) return exit_with(beams.error());
+
+  const auto tokens = static_cast<double>(options.shape.num_prompts * options.n * options.shape.output_len);
+  auto result = describe(model, options.shape);
+  result["n"] = options.n;
+  result["blocks_of_n_sequences"] = *together_blocks;
+  result["blocks_of_n_requests"] = *separate_blocks;
+  result["sampled_tokens_per_s"] = tokens / *sampled;
+  result["beam_tokens_per_s"] = tokens / *beams;
+  result["beam_time_over_sampled"] = *beams / *sampled;
+  return report(result, options.json);
+}
+
 }  // namespace
 
 Command add_bench(CLI::App& pagoda) {
@@ -175,10 +272,14 @@ Command add_bench(CLI::App& pagoda) {
   bench->require_subcommand(1);
   auto* throughput = bench->add_subcommand("throughput", "Many requests: tokens a second, TTFT and ITL");
   auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
+  auto* sampling = bench->add_subcommand("sampling", "Parallel sampling and beam search: KV blocks, tokens a second");
+  const auto sampling_options = std::make_shared<SamplingOptions>(*sampling);
   const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
   const auto latency_options = std::make_shared<LatencyOptions>(*latency);
-  return {bench,
-          [=] { return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options); }};
+  return {bench, [=] {
+            if (sampling->parsed()) return run_sampling(*sampling_options);
+            return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options);
+          }};
 }
 
 }  // namespace pagoda::apps

@@ -80,12 +80,18 @@ class EngineActors : public ::testing::Test {
     return answer;
   }
 
-  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens, const actors::SinkActor& sink) {
+  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens, const actors::SinkActor& sink,
+                           bool beams = false) {
     auto request = std::make_shared<GenerateRequest>();
     request->prompt = "Once upon a time";
     request->sampling.max_tokens = max_tokens;
     request->sampling.ignore_eos = true;
     request->sampling.seed = tag;
+    if (beams) {
+      request->sampling.use_beam_search = true;
+      request->sampling.n = 3;
+      request->sampling.temperature = 0;
+    }
     caf::scoped_actor self{*system_};
     Result<RequestId> ticket = fail(ErrorCode::internal, "no answer");
     actors::ask(self, engine_.actors.router, actors::SubmitRequest{request, sink, tag},
@@ -118,7 +124,10 @@ bool all_ended(const std::vector<RequestOutput>& outputs, std::size_t count) {
 
 TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
   constexpr std::size_t kRequests = 6;
-  for (std::uint64_t tag = 1; tag <= kRequests; ++tag) ASSERT_TRUE(submit(tag, 300, sink_));
+  const auto submit_all = [&] {
+    for (std::uint64_t tag = 1; tag <= kRequests; ++tag) ASSERT_TRUE(submit(tag, 300, sink_, tag % 3 == 0));
+  };
+  submit_all();
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return outputs.size() > 20; }));
   caf::anon_send_exit(engine_.actors.worker, caf::exit_reason::kill);
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
@@ -130,7 +139,7 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
     if (output.done) interrupted[output.tag] = output.done->outputs.at(0).token_ids;
   }
   received_->outputs.clear();
-  for (std::uint64_t tag = 1; tag <= kRequests; ++tag) ASSERT_TRUE(submit(tag, 300, sink_));
+  submit_all();
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
   for (const RequestOutput& output : received_->outputs) {
     if (!output.done) continue;
