@@ -82,7 +82,8 @@ std::vector<Error> EngineConfig::validate() const {
   }
   check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
   check.number("gpu_memory_utilization", gpu_memory_utilization, 0, false, 1);
-  if (device == "cpu" && gpu_memory_utilization != defaults.gpu_memory_utilization) {
+  const bool is_a_share = gpu_memory_utilization > 0 && gpu_memory_utilization <= 1;
+  if (device == "cpu" && is_a_share && gpu_memory_utilization != defaults.gpu_memory_utilization) {
     check.refuse("gpu_memory_utilization", "is for --device cuda; on a CPU use kv_cache_memory");
   }
   check.in_range("max_num_seqs", max_num_seqs, 1, 1 << 16);
