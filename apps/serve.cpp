@@ -139,9 +139,10 @@ int run_serve(ServeOptions& options) {
   if (const auto server = json_lines::Server::start(system, engine->router, options.server); !server) {
     code = exit_with(server.error());
   } else {
+    ServiceLoop service(system, *engine, **server, options.drain_timeout);  // takes signals from here on
     std::printf("listening on %s\n", (*server)->address().c_str());
     std::fflush(stdout);
-    code = ServiceLoop(system, *engine, **server, options.drain_timeout).run();
+    code = service.run();
   }
   caf::anon_send_exit(engine->supervisor, caf::exit_reason::user_shutdown);
   return code;
