@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "io/json_lines/bridge.hpp"
 #include "pagoda/engine_parts.hpp"
 
 namespace pagoda {
@@ -9,6 +10,7 @@ namespace pagoda {
 void init_actor_types() {
 #ifdef CAF_VERSION_MAJOR
   caf::init_global_meta_objects<caf::id_block::pagoda>();
+  caf::init_global_meta_objects<caf::id_block::pagoda_json_lines>();
   caf::core::init_global_meta_objects();
 #endif
 }
