@@ -18,7 +18,7 @@ struct CacheEngineState {
   SchedulerActor scheduler;
   trace::SharedTrace trace;
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
-  StepId last_enqueued = 0;   ///< every step up to here is enqueued on the compute stream
+  StepId last_enqueued = 0;  ///< every step up to here is enqueued on the compute stream
   StepId last_plan = 0;
   std::deque<CachePlan> plans;  ///< whose stamped steps the worker has not enqueued yet
 };
@@ -53,19 +53,20 @@ void issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan
   submit(&execution::KvMemory::issue_swaps);
   state.stream->on_complete([times] { times->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
-  state.stream->on_complete([times, plan, scheduler = state.scheduler, trace = state.trace,
-                             block_bytes = state.memory->block_bytes()] {
-    times->finished_us = now_us();
-    const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
-    if (trace) {
-      trace->span(trace::Row::cache_engine, "cache plan", times->started_us, times->finished_us,
-                  {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
-                   arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
-    }
-    if (num_swaps > 0) {
-      send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, times->swapped_us - times->started_us});
-    }
-  });
+  state.stream->on_complete(
+      [times, plan, scheduler = state.scheduler, trace = state.trace, block_bytes = state.memory->block_bytes()] {
+        times->finished_us = now_us();
+        const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
+        if (trace) {
+          trace->span(
+              trace::Row::cache_engine, "cache plan", times->started_us, times->finished_us,
+              {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
+               arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
+        }
+        if (num_swaps > 0) {
+          send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, times->swapped_us - times->started_us});
+        }
+      });
 }
 
 void issue_ready_plans(Self self) {
@@ -91,7 +92,8 @@ void forget_passed_steps(CacheEngineState& state) {
 }
 
 CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execution::KvMemory>& memory,
-                                         const std::shared_ptr<kernels::Stream>& stream, const trace::SharedTrace& trace) {
+                                         const std::shared_ptr<kernels::Stream>& stream,
+                                         const trace::SharedTrace& trace) {
   state_of(self).trace = trace;
   state_of(self).memory = memory;
   state_of(self).stream = stream;
@@ -114,7 +116,8 @@ CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execut
         state.worker = connect.worker;
         state.scheduler = connect.scheduler;
         state.step_events.clear();
-        for (const CachePlan& plan : state.plans) state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
+        for (const CachePlan& plan : state.plans)
+          state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
         issue_ready_plans(self);
         send(self, state.worker, CacheReady{state.last_plan, state.stream->record(), true});
       },

@@ -3,6 +3,10 @@
 /// One thin layer over CAF 0.17 (Debian) and CAF 1.x: the sources write 1.x shapes and compile with both.
 /// CAF_VERSION is octal in 1.1, so the version is told by the presence of CAF_VERSION_MAJOR.
 
+#include <chrono>
+#include <type_traits>
+#include <utility>
+
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
@@ -15,9 +19,6 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
-#include <chrono>
-#include <type_traits>
-#include <utility>
 #ifdef CAF_VERSION_MAJOR
 #include <caf/anon_mail.hpp>
 #include <caf/init_global_meta_objects.hpp>
@@ -36,8 +37,12 @@ namespace pagoda::actors {
 namespace happens_before {
 #ifdef __SANITIZE_THREAD__
 inline char mailboxes;
-inline void sent() { __tsan_release(&mailboxes); }
-inline void received() { __tsan_acquire(&mailboxes); }
+inline void sent() {
+  __tsan_release(&mailboxes);
+}
+inline void received() {
+  __tsan_acquire(&mailboxes);
+}
 #else
 inline void sent() {}
 inline void received() {}
@@ -90,8 +95,8 @@ template <class... Signatures>
 using Interface = caf::typed_actor<typename detail::LegacySignature<Signatures>::type...>;
 #endif
 
-/// The state of a stateful actor; the first thing that a handler asks for. States have a constructor of their own: 0.17 would initialise an aggregate from the
-/// self pointer.
+/// The state of a stateful actor; the first thing that a handler asks for. States have a constructor of their own: 0.17
+/// would initialise an aggregate from the self pointer.
 template <class Self>
 auto& state_of(Self* self) {
   happens_before::received();
@@ -104,7 +109,8 @@ auto& state_of(Self* self) {
   return state;
 }
 
-/// Sends without expecting an answer. Send last in a handler: a receiver on the pool wakes late while the sender computes.
+/// Sends without expecting an answer. Send last in a handler: a receiver on the pool wakes late while the sender
+/// computes.
 template <class Self, class Handle, class Message>
 void send(Self* self, const Handle& receiver, Message&& message) {
   happens_before::sent();
@@ -141,9 +147,12 @@ template <class Self, class Handle, class Message, class OnAnswer, class OnError
 void request(Self* self, const Handle& receiver, Message&& message, OnAnswer on_answer, OnError on_error) {
   happens_before::sent();
 #ifdef CAF_VERSION_MAJOR
-  self->mail(std::forward<Message>(message)).request(receiver, caf::infinite).then(happens_before::received_then(std::move(on_answer)), std::move(on_error));
+  self->mail(std::forward<Message>(message))
+      .request(receiver, caf::infinite)
+      .then(happens_before::received_then(std::move(on_answer)), std::move(on_error));
 #else
-  self->request(receiver, caf::infinite, std::forward<Message>(message)).then(happens_before::received_then(std::move(on_answer)), std::move(on_error));
+  self->request(receiver, caf::infinite, std::forward<Message>(message))
+      .then(happens_before::received_then(std::move(on_answer)), std::move(on_error));
 #endif
 }
 
@@ -153,9 +162,12 @@ void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnA
   const auto ignore = [](caf::error&) {};
   happens_before::sent();
 #ifdef CAF_VERSION_MAJOR
-  self->mail(std::forward<Message>(message)).request(receiver, caf::infinite).receive(happens_before::received_then(std::move(on_answer)), ignore);
+  self->mail(std::forward<Message>(message))
+      .request(receiver, caf::infinite)
+      .receive(happens_before::received_then(std::move(on_answer)), ignore);
 #else
-  self->request(receiver, caf::infinite, std::forward<Message>(message)).receive(happens_before::received_then(std::move(on_answer)), ignore);
+  self->request(receiver, caf::infinite, std::forward<Message>(message))
+      .receive(happens_before::received_then(std::move(on_answer)), ignore);
 #endif
 }
 

@@ -51,8 +51,8 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngi
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             trace::SharedTrace trace);
 
-/// Watches the others: a dead worker is replaced and its groups recomputed; when any other dies, or the supervisor is told
-/// to exit, all of them end.
+/// Watches the others: a dead worker is replaced and its groups recomputed; when any other dies, or the supervisor is
+/// told to exit, all of them end.
 struct SupervisedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;

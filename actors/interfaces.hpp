@@ -72,7 +72,8 @@ using CacheEngineActor = Interface<
     caf::result<void>(CachePlan),
     // (private) worker: where a step ends on the compute stream.
     caf::result<void>(StepEnqueued),
-    // (private) supervisor: the worker that waits for CacheReady, and where measurements go; steps enqueued before have passed.
+    // (private) supervisor: the worker that waits for CacheReady, and where measurements go; steps enqueued before have
+    // passed.
     caf::result<void>(ConnectWorker)>;
 
 /// Owns the compute stream, the weights and the batch rows of one device.
@@ -110,7 +111,8 @@ struct ConnectOutputs {
 
 }  // namespace pagoda::actors
 
-/// Every message type, registered once. They travel inside one process (pointers to immutable data), never over a network.
+/// Every message type, registered once. They travel inside one process (pointers to immutable data), never over a
+/// network.
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)
 CAF_ADD_TYPE_ID(pagoda, (pagoda::OutputBatch))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::PlanStep))

@@ -84,7 +84,8 @@ struct SinkGone {
 /// Private: the time of a Drain is over.
 struct DrainTimeout {};
 
-// -- router -> scheduler and output processor --------------------------------------------------------------------------
+// -- router -> scheduler and output processor
+// --------------------------------------------------------------------------
 
 /// Message 2: an admitted request. Sent to the output processor with its sink first, then to the scheduler.
 struct AddGroup {
@@ -103,23 +104,24 @@ struct RequestClosed {
   RequestId request = 0;
 };
 
-// -- cache engine -> worker --------------------------------------------------------------------------------------------
+// -- cache engine -> worker
+// --------------------------------------------------------------------------------------------
 
-/// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`. The
-/// first that counts for a worker `connects` it: all plans up to `step`, some made for a worker before it, end there, and
-/// it runs nothing earlier.
+/// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`.
+/// The first that counts for a worker `connects` it: all plans up to `step`, some made for a worker before it, end
+/// there, and it runs nothing earlier.
 struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
   bool connects = false;
 };
 
-/// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for it.
+/// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for
+/// it.
 struct StepEnqueued {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
 };
-
 
 /// Private, to the supervisor: one of its actors has ended.
 struct ChildGone {
@@ -127,4 +129,3 @@ struct ChildGone {
 };
 
 }  // namespace pagoda::actors
-

@@ -76,8 +76,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
 
 }  // namespace
 
-OutputProcessorActor spawn_output_processor(caf::actor_system& system,
-                                            std::shared_ptr<const text::Tokenizer> tokenizer,
+OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             trace::SharedTrace trace) {
   return system.spawn(behavior, std::move(tokenizer), std::move(trace));
 }

@@ -175,7 +175,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return promise;
       },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
-      [self](const TokenizeRequest& message) { return forward<TokenizeReply>(self, state_of(self).tokenizer, message); },
+      [self](const TokenizeRequest& message) {
+        return forward<TokenizeReply>(self, state_of(self).tokenizer, message);
+      },
       [self](const DetokenizeRequest& message) {
         return forward<DetokenizeReply>(self, state_of(self).tokenizer, message);
       },

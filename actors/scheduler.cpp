@@ -88,7 +88,8 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         if (result.step <= state.ignore_results_up_to) return;
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
         state.core->on_step_result(result);
-        span.end({arg("step", result.step), arg("tokens", result.samples.size()), arg("requests_left", state.core->num_groups())});
+        span.end({arg("step", result.step), arg("tokens", result.samples.size()),
+                  arg("requests_left", state.core->num_groups())});
         advance(self);
       },
       [self](const StopHit& hit) {

@@ -22,7 +22,8 @@ DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest
     if (id < 0 || id >= static_cast<std::int64_t>(tokenizer.vocab_size())) {
       return {fail(ErrorCode::invalid_request,
                    "token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
-                       std::to_string(tokenizer.vocab_size() - 1), "token_ids")};
+                       std::to_string(tokenizer.vocab_size() - 1),
+                   "token_ids")};
     }
     ids.push_back(static_cast<TokenId>(id));
   }

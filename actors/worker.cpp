@@ -35,7 +35,8 @@ StepResult run_guarded(execution::ModelRunner& runner, kernels::Stream& stream, 
   } catch (const std::exception& problem) {
     StepResult result;
     result.step = step.step;
-    result.error = Error{ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what(), {}, -1};
+    result.error =
+        Error{ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what(), {}, -1};
     return result;
   }
 }
@@ -45,7 +46,8 @@ void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResu
   std::int64_t tokens = 0;
   for (const RowWork& work : step.work) tokens += work.num_tokens;
   trace.span(trace::Row::device, "step", result.started_us, result.finished_us,
-             {arg("step", step.step), arg("rows", step.work.size()), arg("tokens", tokens), arg("failed", result.error.has_value())});
+             {arg("step", step.step), arg("rows", step.work.size()), arg("tokens", tokens),
+              arg("failed", result.error.has_value())});
 }
 
 void enqueue_ready_steps(Self self) {
@@ -61,7 +63,8 @@ void enqueue_ready_steps(Self self) {
     state.steps.pop_front();
     const auto result = std::make_shared<StepResult>();
     kernels::Stream* stream = state.parts.stream.get();
-    stream->submit([runner = state.parts.runner, stream, step, result] { *result = run_guarded(*runner, *stream, *step); });
+    stream->submit(
+        [runner = state.parts.runner, stream, step, result] { *result = run_guarded(*runner, *stream, *step); });
     stream->on_complete([scheduler = state.scheduler, trace = state.trace, step, result] {
       if (trace) trace_step(*trace, *step, *result);
       send_anonymously(scheduler, std::move(*result));

@@ -16,38 +16,38 @@ enum class SchedulingPolicy : std::uint8_t { fcfs, priority, fair };
 /// Everything an engine is told at start. Field names are the keys of a config file and, with dashes, the flags.
 /// Byte counts are bytes; the flags that take GiB say so.
 struct EngineConfig {
-  std::string model;              ///< folder in Hugging Face format
-  std::string served_model_name;  ///< empty = the folder's name
-  std::string dtype = "auto";           ///< auto | float32 | float16 | bfloat16
-  std::string kv_cache_dtype = "auto";  ///< auto = dtype
-  std::string device = "cpu";           ///< cpu | cuda
-  std::int64_t max_model_len = 0;       ///< tokens; 0 = the model's own
-  std::int32_t block_size = 16;         ///< token slots per KV block
-  std::int32_t num_device_blocks = 0;   ///< 0 = from the memory budget
-  std::int32_t num_host_blocks = -1;    ///< -1 = from swap_space
-  double swap_space = 0.0;              ///< GiB of host memory for swapped blocks
-  std::string swap_dir;                 ///< folder whose disk holds swapped blocks; empty = host memory
-  double kv_cache_memory = 0.0;         ///< GiB for KV on the CPU; 0 = a share of the free memory
-  double gpu_memory_utilization = 0.9;  ///< share of the device memory used in all
-  std::int32_t max_num_seqs = 256;      ///< batch rows
+  std::string model;                           ///< folder in Hugging Face format
+  std::string served_model_name;               ///< empty = the folder's name
+  std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
+  std::string kv_cache_dtype = "auto";         ///< auto = dtype
+  std::string device = "cpu";                  ///< cpu | cuda
+  std::int64_t max_model_len = 0;              ///< tokens; 0 = the model's own
+  std::int32_t block_size = 16;                ///< token slots per KV block
+  std::int32_t num_device_blocks = 0;          ///< 0 = from the memory budget
+  std::int32_t num_host_blocks = -1;           ///< -1 = from swap_space
+  double swap_space = 0.0;                     ///< GiB of host memory for swapped blocks
+  std::string swap_dir;                        ///< folder whose disk holds swapped blocks; empty = host memory
+  double kv_cache_memory = 0.0;                ///< GiB for KV on the CPU; 0 = a share of the free memory
+  double gpu_memory_utilization = 0.9;         ///< share of the device memory used in all
+  std::int32_t max_num_seqs = 256;             ///< batch rows
   std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::fcfs;
-  double priority_aging_s = 60.0;   ///< waiting so much longer makes up for one step of priority; 0 = never
+  double priority_aging_s = 60.0;       ///< waiting so much longer makes up for one step of priority; 0 = never
   double scheduler_delay_factor = 0.0;  ///< new prompts wait so many times the last prompt step's time while others run
-  double watermark = 0.01;          ///< share of the KV blocks kept free at admission
-  std::int32_t pipeline_depth = 2;  ///< steps in flight: 1 or 2
-  std::int32_t threads = 0;         ///< compute threads on the CPU; 0 = one per core
-  std::string cpu_isa;              ///< "" = the best this machine has; scalar | avx2 | avx512 | avx512_bf16
-  std::uint64_t seed = 0;           ///< seed of requests that bring none
+  double watermark = 0.01;              ///< share of the KV blocks kept free at admission
+  std::int32_t pipeline_depth = 2;      ///< steps in flight: 1 or 2
+  std::int32_t threads = 0;             ///< compute threads on the CPU; 0 = one per core
+  std::string cpu_isa;                  ///< "" = the best this machine has; scalar | avx2 | avx512 | avx512_bf16
+  std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
-  std::int64_t max_queued_requests = 4096;      ///< admitted and not finished
+  std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
   std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
-  std::int64_t trace_max_events = 1'000'000;    ///< spans in that file, about 130 bytes each; later ones are counted
+  std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
   SamplingLimits limits;
 
   /// Every problem at once; empty when there is none. `param` names the key.

@@ -24,10 +24,10 @@ struct EngineStats {
   std::int64_t preemptions_swap_total = 0;
   std::int64_t prefix_cache_queries_total = 0;  ///< tokens
   std::int64_t prefix_cache_hits_total = 0;     ///< tokens
-  std::int64_t allocated_slots = 0;   ///< token slots of the KV blocks that sequences own
-  std::int64_t used_slots = 0;        ///< of them, slots that hold a token
-  std::int64_t swap_bytes_total = 0;  ///< moved to the host pool and back
-  double swap_bytes_per_s = 0;        ///< measured lately; 0 = nothing was swapped yet
+  std::int64_t allocated_slots = 0;             ///< token slots of the KV blocks that sequences own
+  std::int64_t used_slots = 0;                  ///< of them, slots that hold a token
+  std::int64_t swap_bytes_total = 0;            ///< moved to the host pool and back
+  double swap_bytes_per_s = 0;                  ///< measured lately; 0 = nothing was swapped yet
   std::int64_t requests_finished_total = 0;
   std::int64_t requests_aborted_total = 0;
   std::int64_t requests_failed_total = 0;

@@ -5,8 +5,9 @@
 /// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU; `DType` fields say what a pointer
 /// holds. Each op has a plain scalar reference (kernels/reference) that every implementation is held against.
 ///
-/// Batch invariance: an output row is computed with one fixed order of reduction that depends on nothing but the row's own
-/// inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block size.
+/// Batch invariance: an output row is computed with one fixed order of reduction that depends on nothing but the row's
+/// own inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block
+/// size.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,16 +31,16 @@ struct WeightMatrix {
 struct EmbeddingParams {
   const std::int32_t* token_ids = nullptr;  ///< [num_tokens]
   std::int64_t num_tokens = 0;
-  WeightMatrix table;    ///< [vocab, hidden]
-  float* out = nullptr;  ///< [num_tokens, hidden]
+  WeightMatrix table;       ///< [vocab, hidden]
+  float* out = nullptr;     ///< [num_tokens, hidden]
   bool accumulate = false;  ///< out += instead of out =
 };
 
 /// out = x / sqrt(mean(x^2) + eps) * weight   (RMSNorm, Zhang & Sennrich 2019). With `residual`: first
 /// residual += x, then the norm of residual. x may be out.
 struct RmsNormParams {
-  const float* x = nullptr;  ///< [num_tokens, hidden]
-  float* residual = nullptr; ///< [num_tokens, hidden] or null; updated in place
+  const float* x = nullptr;      ///< [num_tokens, hidden]
+  float* residual = nullptr;     ///< [num_tokens, hidden] or null; updated in place
   const void* weight = nullptr;  ///< [hidden]
   DType weight_dtype = DType::f32;
   float eps = 1e-5F;
@@ -72,9 +73,9 @@ struct LinearParams {
   std::span<const WeightMatrix> weights;  ///< 1 to 4 parts, each [out_i, in]
   std::span<const void* const> biases;    ///< empty, or one pointer per part ([out_i] of bias_dtype, or null)
   DType bias_dtype = DType::f32;
-  float* out = nullptr;            ///< [num_tokens, out_stride]
-  std::int64_t out_stride = 0;     ///< >= sum of out_i
-  bool accumulate = false;         ///< out += instead of out =
+  float* out = nullptr;         ///< [num_tokens, out_stride]
+  std::int64_t out_stride = 0;  ///< >= sum of out_i
+  bool accumulate = false;      ///< out += instead of out =
 };
 
 /// Rotary position embedding in place, "rotate half" (GPT-NeoX / Hugging Face Llama) or interleaved pairs.
@@ -97,8 +98,8 @@ struct RotaryParams {
 /// The paged KV cache of one layer. One physical block holds all layers; per layer K then V, each
 /// [num_kv_heads, block_size, head_dim] of `dtype`.
 struct KvCacheView {
-  std::byte* base = nullptr;        ///< of block 0, already moved to this layer's part
-  std::int64_t block_bytes = 0;     ///< from one block to the next (all layers)
+  std::byte* base = nullptr;     ///< of block 0, already moved to this layer's part
+  std::int64_t block_bytes = 0;  ///< from one block to the next (all layers)
   std::int64_t num_blocks = 0;
   std::int32_t block_size = 0;
   std::int64_t num_kv_heads = 0;
@@ -125,13 +126,13 @@ struct StoreKvParams {
 
 /// Causal attention of a batch of sequences over the paged KV cache; prefill, chunked prefill and decode in one op.
 /// Sequence s owns query rows [query_start[s], query_start[s+1]); its last query row is at position context_len[s] - 1,
-/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. All K/V of those positions are
-/// already in the cache. softmax(scale * q k^T + alibi_slope[h] * (k_pos - q_pos)) v, softcap applied to the scores as
-/// softcap * tanh(score / softcap) before ALiBi.
+/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. All K/V of those positions
+/// are already in the cache. softmax(scale * q k^T + alibi_slope[h] * (k_pos - q_pos)) v, softcap applied to the scores
+/// as softcap * tanh(score / softcap) before ALiBi.
 struct PagedAttentionParams {
   const float* query = nullptr;  ///< [num_tokens, query_stride]
   std::int64_t query_stride = 0;
-  std::int64_t num_heads = 0;  ///< a multiple of cache.num_kv_heads
+  std::int64_t num_heads = 0;                  ///< a multiple of cache.num_kv_heads
   const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
   const std::int32_t* context_len = nullptr;   ///< [num_sequences], cached and new tokens together
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]

@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
+
+#include <tl/expected.hpp>
 
 namespace pagoda {
 
-/// What kind of failure an Error is. The first block are the wire codes of the JSON-lines protocol; the second block are
-/// failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest).
+/// What kind of failure an Error is. The first block are the wire codes of the JSON-lines protocol; the second block
+/// are failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest).
 enum class ErrorCode : std::uint8_t {
   invalid_json,
   invalid_request,
@@ -49,7 +50,9 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
   return tl::unexpected<Error>(Error{code, std::move(message), std::move(param), -1});
 }
 
-inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 namespace detail {
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line, std::string_view message);
@@ -58,7 +61,7 @@ namespace detail {
 }  // namespace pagoda
 
 /// A broken invariant of our own: stays on in every build, prints and aborts. Never for bad input.
-#define PAGODA_ASSERT(condition, message)                                                    \
-  do {                                                                                       \
+#define PAGODA_ASSERT(condition, message)                                                          \
+  do {                                                                                             \
     if (!(condition)) ::pagoda::detail::assertion_failed(#condition, __FILE__, __LINE__, message); \
   } while (false)

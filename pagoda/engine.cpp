@@ -65,7 +65,8 @@ class CallbackTable {
   std::uint64_t next_tag_ = 1;
 };
 
-actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer, const std::shared_ptr<CallbackTable>& table) {
+actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer,
+                                               const std::shared_ptr<CallbackTable>& table) {
   return {[table](const OutputBatch& batch) {
     actors::happens_before::received();
     for (const RequestOutput& output : batch.outputs) table->deliver(output);
@@ -174,9 +175,13 @@ Result<RequestResult> Engine::generate(GenerateRequest request) {
   return std::move(generate(std::move(one)).front());
 }
 
-EngineStats Engine::stats() { return state_->ask<EngineStats>(actors::GetStats{}).value_or(EngineStats{}); }
+EngineStats Engine::stats() {
+  return state_->ask<EngineStats>(actors::GetStats{}).value_or(EngineStats{});
+}
 
-ModelInfo Engine::model_info() { return state_->ask<ModelInfo>(actors::GetModelInfo{}).value_or(ModelInfo{}); }
+ModelInfo Engine::model_info() {
+  return state_->ask<ModelInfo>(actors::GetModelInfo{}).value_or(ModelInfo{});
+}
 
 Result<TokenIds> Engine::tokenize(std::string text, bool add_special_tokens) {
   auto reply = state_->ask<actors::TokenizeReply>(actors::TokenizeRequest{std::move(text), add_special_tokens});
@@ -184,7 +189,8 @@ Result<TokenIds> Engine::tokenize(std::string text, bool add_special_tokens) {
 }
 
 Result<std::string> Engine::detokenize(std::vector<std::int64_t> token_ids, bool skip_special_tokens) {
-  auto reply = state_->ask<actors::DetokenizeReply>(actors::DetokenizeRequest{std::move(token_ids), skip_special_tokens});
+  auto reply =
+      state_->ask<actors::DetokenizeReply>(actors::DetokenizeRequest{std::move(token_ids), skip_special_tokens});
   return reply ? std::move(reply->text) : Result<std::string>(fail(reply.error()));
 }
 

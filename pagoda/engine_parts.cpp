@@ -75,7 +75,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
     if (!loaded) return fail(loaded.error());
     auto stream = device->create_stream("pagoda-step");
     if (!stream) return fail(stream.error());
-    // The runner points into the mapped checkpoint and the KV memory, so it keeps both: its last step may outlive the actors.
+    // The runner points into the mapped checkpoint and the KV memory, so it keeps both: its last step may outlive the
+    // actors.
     auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
     const auto end = [checkpoint, kept = kv_memory](execution::ModelRunner* p) { delete p; };
     return actors::WorkerParts{{made, end}, std::move(*stream)};
@@ -92,7 +93,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.scheduler.delay_factor = config.scheduler_delay_factor;
   parts.scheduler.preemption = config.preemption_mode;
   parts.scheduler.eos_token_ids = model.eos_token_ids;
-  parts.blocks = {config.block_size, device_blocks, host_blocks, config.watermark, config.enable_prefix_caching,
+  parts.blocks = {config.block_size,   device_blocks, host_blocks, config.watermark, config.enable_prefix_caching,
                   model.sliding_window};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.max_model_len = max_model_len;
@@ -102,9 +103,19 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
   parts.limits.sampling = config.limits;
   parts.limits.seed = config.seed;
-  parts.info = {model_name(config), model.architecture, std::string(to_string(plan->dtype)),
-                std::string(to_string(plan->kv_dtype)), (*device)->description(), model.vocab_size, max_model_len,
-                config.block_size, device_blocks, host_blocks, config.max_num_seqs, max_tokens, config.pipeline_depth};
+  parts.info = {model_name(config),
+                model.architecture,
+                std::string(to_string(plan->dtype)),
+                std::string(to_string(plan->kv_dtype)),
+                (*device)->description(),
+                model.vocab_size,
+                max_model_len,
+                config.block_size,
+                device_blocks,
+                host_blocks,
+                config.max_num_seqs,
+                max_tokens,
+                config.pipeline_depth};
   return parts;
 }
 

@@ -25,10 +25,10 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   spawned.cache_engine = actors::spawn_cache_engine(system, parts.memory, parts.copy_stream, parts.trace);
   spawned.block_manager = actors::spawn_block_manager(system, parts.blocks, spawned.cache_engine, parts.trace);
   spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine, parts.trace);
-  spawned.scheduler =
-      actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker, spawned.outputs, parts.trace);
-  spawned.router = actors::spawn_request_router(system, parts.limits, parts.info, spawned.tokenizer,
-                                                spawned.scheduler, spawned.outputs, parts.trace);
+  spawned.scheduler = actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker,
+                                              spawned.outputs, parts.trace);
+  spawned.router = actors::spawn_request_router(system, parts.limits, parts.info, spawned.tokenizer, spawned.scheduler,
+                                                spawned.outputs, parts.trace);
   running.supervisor = actors::spawn_supervisor(system, spawned, std::move(parts.make_worker), parts.trace);
   return running;
 }

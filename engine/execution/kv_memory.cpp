@@ -13,9 +13,10 @@ Result<kernels::Buffer> allocate_pool(kernels::Device& device, std::int64_t byte
                                       const char* flag) {
   auto buffer = device.allocate(static_cast<std::size_t>(bytes), kind);
   if (buffer) return buffer;
-  return fail(ErrorCode::out_of_memory,
-              "the KV cache asks for " + std::to_string(bytes >> 20) + " MiB: " + buffer.error().message + "; lower " + flag,
-              flag);
+  return fail(
+      ErrorCode::out_of_memory,
+      "the KV cache asks for " + std::to_string(bytes >> 20) + " MiB: " + buffer.error().message + "; lower " + flag,
+      flag);
 }
 
 }  // namespace
@@ -23,11 +24,13 @@ Result<kernels::Buffer> allocate_pool(kernels::Device& device, std::int64_t byte
 Result<std::shared_ptr<KvMemory>> KvMemory::create(std::shared_ptr<kernels::Device> device, std::int64_t block_bytes,
                                                    std::int32_t num_device_blocks, std::int32_t num_host_blocks,
                                                    kernels::Buffer host_pool) {
-  auto device_pool = allocate_pool(*device, block_bytes * num_device_blocks, kernels::MemoryKind::device, "num_device_blocks");
+  auto device_pool =
+      allocate_pool(*device, block_bytes * num_device_blocks, kernels::MemoryKind::device, "num_device_blocks");
   if (!device_pool) return fail(device_pool.error());
   std::shared_ptr<KvMemory> memory(new KvMemory);
   if (num_host_blocks > 0 && host_pool.data() == nullptr) {
-    auto allocated = allocate_pool(*device, block_bytes * num_host_blocks, kernels::MemoryKind::host, "num_host_blocks");
+    auto allocated =
+        allocate_pool(*device, block_bytes * num_host_blocks, kernels::MemoryKind::host, "num_host_blocks");
     if (!allocated) return fail(allocated.error());
     host_pool = std::move(*allocated);
   }

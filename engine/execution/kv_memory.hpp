@@ -11,8 +11,8 @@
 namespace pagoda::execution {
 
 /// The KV memory of one device: the device pool and the host pool for swapped blocks. One block holds all layers
-/// contiguously, so a move is one piece per block. Owned by the cache engine; the worker's model reads and writes blocks
-/// that the plans give it.
+/// contiguously, so a move is one piece per block. Owned by the cache engine; the worker's model reads and writes
+/// blocks that the plans give it.
 class KvMemory {
  public:
   /// `host_pool`: memory for the host blocks that lies elsewhere; empty = the device's host memory.
@@ -24,7 +24,8 @@ class KvMemory {
   std::byte* device_base() const { return device_pool_.as<std::byte>(); }
   std::int64_t block_bytes() const { return block_bytes_; }
 
-  /// Issue the plan's moves: first swap-out and swap-in, then the copies. Call inside Stream::submit of the copy stream.
+  /// Issue the plan's moves: first swap-out and swap-in, then the copies. Call inside Stream::submit of the copy
+  /// stream.
   Status issue_swaps(kernels::Stream& stream, const CachePlan& plan) const;
   Status issue_copies(kernels::Stream& stream, const CachePlan& plan) const;
 

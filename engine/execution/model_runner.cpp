@@ -58,9 +58,9 @@ void ModelRunner::apply_rows(const ExecuteStep& step) {
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
     row.tokens = *spec.prompt;
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
-    row.sampler = std::make_unique<SequenceSampler>(spec.sampling, config_.eos_token_ids, spec.seed,
-                                                    static_cast<std::uint32_t>(fresh.sequence_index),
-                                                    config_.vocab_size);
+    row.sampler =
+        std::make_unique<SequenceSampler>(spec.sampling, config_.eos_token_ids, spec.seed,
+                                          static_cast<std::uint32_t>(fresh.sequence_index), config_.vocab_size);
     row.spec = fresh.spec;
   }
   for (const ChosenToken& chosen : step.chosen_tokens) {
@@ -123,7 +123,8 @@ Status ModelRunner::sample(kernels::Stream& stream, const ExecuteStep& step, Ste
     const Row& row = rows_[static_cast<std::size_t>(work.row)];
     const std::span<const TokenId> tokens(row.tokens);
     const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-    kernels::SampleRow sample_row = row.sampler->row(logits_row++, tokens.first(prompt_len), tokens.subspan(prompt_len));
+    kernels::SampleRow sample_row =
+        row.sampler->row(logits_row++, tokens.first(prompt_len), tokens.subspan(prompt_len));
     max_top = std::max<std::int64_t>(max_top, sample_row.num_logprobs);
     // The first tokens of n sequences differ by the sequence index alone.
     for (std::int32_t k = 0; k < work.num_samples; ++k) {
@@ -182,7 +183,8 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& s
     const auto num_rows = static_cast<std::int32_t>(logit_rows_.size());
     if (num_rows == 0) return Status{};
     logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));
-    if (Status status = model_->more_logits(stream, logit_rows_.data(), num_rows, logits_.data()); !status) return status;
+    if (Status status = model_->more_logits(stream, logit_rows_.data(), num_rows, logits_.data()); !status)
+      return status;
     if (Status status = run_sample_rows(stream, num_rows, max_top); !status) return status;
     for (std::size_t i = 0; i < sampled_.size(); ++i) {
       const kernels::SampleOutput& out = sampled_[i];
@@ -199,8 +201,8 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& s
       const std::int32_t position = work.first_prompt_logprob + k;
       const auto logits_row = static_cast<std::int32_t>(logit_rows_.size());
       logit_rows_.push_back(query_start_[i] + position - 1 - work.first_position);
-      sample_rows_.push_back(row.sampler->prompt_logprobs_row(logits_row, row.tokens[static_cast<std::size_t>(position)],
-                                                              static_cast<std::uint32_t>(position)));
+      sample_rows_.push_back(row.sampler->prompt_logprobs_row(
+          logits_row, row.tokens[static_cast<std::size_t>(position)], static_cast<std::uint32_t>(position)));
       max_top = std::max<std::int64_t>(max_top, sample_rows_.back().num_logprobs);
       if (logits_row + 1 < config_.max_num_seqs) continue;  // as many rows as the model's limit allows
       if (Status status = report(); !status) return status;

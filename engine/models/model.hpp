@@ -49,8 +49,9 @@ class Model {
   virtual ~Model() = default;
   /// logits: [num_logit_rows, vocab_size], float32, device memory.
   virtual Status forward(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache, float* logits) = 0;
-  /// Logits of more token rows of the last forward, whichever that asked for: so that all rows of a prompt can be looked
-  /// at in pieces of at most max_logit_rows. rows: [num_rows], device memory; logits: [num_rows, vocab_size], likewise.
+  /// Logits of more token rows of the last forward, whichever that asked for: so that all rows of a prompt can be
+  /// looked at in pieces of at most max_logit_rows. rows: [num_rows], device memory; logits: [num_rows, vocab_size],
+  /// likewise.
   virtual Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows,
                              float* logits) = 0;
 };
@@ -62,8 +63,8 @@ std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_dtype);
 std::vector<std::string> known_architectures();
 
 /// Checks every shape against the config and takes the weights where they lie in `weights` (which must outlive the
-/// model). Errors: unknown architecture (bad_config, lists the known ones), a config that is not consistent (bad_config,
-/// names the key), missing or misshapen tensors (bad_file), no memory for activations (out_of_memory).
+/// model). Errors: unknown architecture (bad_config, lists the known ones), a config that is not consistent
+/// (bad_config, names the key), missing or misshapen tensors (bad_file), no memory for activations (out_of_memory).
 Result<std::unique_ptr<Model>> create_model(const ModelConfig& config, const WeightSource& weights,
                                             std::shared_ptr<kernels::Device> device, const ModelLimits& limits);
 

@@ -31,8 +31,7 @@ class PlainDecoder final : public Model {
     return pass.status();
   }
 
-  Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows,
-                     float* logits) override {
+  Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) override {
     const ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
     if (auto status = activations_.admit(batch); !status) return status;
     const KvCache no_cache;

@@ -29,8 +29,8 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
-  /// The tensor called `name` with exactly this shape. A missing tensor or another shape is bad_file with a message that
-  /// names file, tensor and reason.
+  /// The tensor called `name` with exactly this shape. A missing tensor or another shape is bad_file with a message
+  /// that names file, tensor and reason.
   virtual Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const = 0;
 
   virtual bool contains(std::string_view name) const = 0;

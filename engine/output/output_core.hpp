@@ -16,8 +16,8 @@
 
 namespace pagoda::output {
 
-/// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one terminal
-/// output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
+/// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one
+/// terminal output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
 ///
 /// best_of > n: the n sequences with the highest mean logprob per token are returned, best first, and numbered anew.
 /// Which they are is known at the end only, so all their text comes in the deltas beside the terminal output.
@@ -54,11 +54,12 @@ class OutputCore {
     TimeUs first_token_us = -1;
     std::int64_t cached_tokens = 0;
     std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
-    bool touched = false;  ///< has something to tell in this step
+    bool touched = false;                                      ///< has something to tell in this step
   };
 
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
-  void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec, Effects& effects);
+  void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
+                 Effects& effects);
   void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
   template <class Reported>
   LogprobEntry logprob_entry(const Reported& reported) const;

@@ -17,9 +17,12 @@ enum class FinishReason : std::uint8_t { stop, length, abort };
 
 constexpr std::string_view to_string(FinishReason reason) {
   switch (reason) {
-    case FinishReason::stop: return "stop";
-    case FinishReason::length: return "length";
-    case FinishReason::abort: return "abort";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::abort:
+      return "abort";
   }
   return "abort";
 }

@@ -10,13 +10,15 @@ namespace {
 
 /// The seed of a request that brings none: a draw of the engine's own, one per request id.
 std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
-  const auto words = kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
-                                         {static_cast<std::uint32_t>(engine_seed),
-                                          static_cast<std::uint32_t>(engine_seed >> 32)});
+  const auto words =
+      kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
+                          {static_cast<std::uint32_t>(engine_seed), static_cast<std::uint32_t>(engine_seed >> 32)});
   return (static_cast<std::uint64_t>(words[0]) << 32) | words[1];
 }
 
-std::string tokens(std::int64_t count) { return std::to_string(count) + (count == 1 ? " token" : " tokens"); }
+std::string tokens(std::int64_t count) {
+  return std::to_string(count) + (count == 1 ? " token" : " tokens");
+}
 
 }  // namespace
 
@@ -33,7 +35,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
     return fail(ErrorCode::invalid_request,
                 std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
                     ", this engine runs at most " + std::to_string(limits_.max_num_seqs) +
-                    " sequences at once (max_num_seqs)", field);
+                    " sequences at once (max_num_seqs)",
+                field);
   }
   if (!request.prompt_token_ids) return {};
   const auto& ids = *request.prompt_token_ids;
@@ -42,7 +45,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
     if (id < 0 || id >= limits_.vocab_size) {
       return fail(ErrorCode::invalid_request,
                   "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
-                      std::to_string(limits_.vocab_size - 1), "prompt_token_ids");
+                      std::to_string(limits_.vocab_size - 1),
+                  "prompt_token_ids");
     }
   }
   return {};
@@ -56,7 +60,8 @@ Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
   if (full) {
     return fail(Error{ErrorCode::queue_full,
                       std::to_string(live_.size()) + " requests with " + tokens(live_prompt_tokens_) + " are queued",
-                      {}, 1000});
+                      {},
+                      1000});
   }
   const RequestId id = next_id_++;
   live_.emplace(id, 0);
@@ -80,18 +85,21 @@ Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateReques
   if (length >= limits_.max_model_len) {
     return refuse({ErrorCode::context_too_long,
                    "the prompt has " + tokens(length) + ", the model takes " + std::to_string(limits_.max_model_len) +
-                       " with at least one to generate", field, -1});
+                       " with at least one to generate",
+                   field, -1});
   }
   if (length + 1 > limits_.max_kv_tokens) {
-    return refuse({ErrorCode::context_too_long,
-                   "the prompt has " + tokens(length) + ", the whole KV cache holds " +
-                       std::to_string(limits_.max_kv_tokens), field, -1});
+    return refuse(
+        {ErrorCode::context_too_long,
+         "the prompt has " + tokens(length) + ", the whole KV cache holds " + std::to_string(limits_.max_kv_tokens),
+         field, -1});
   }
   for (const TokenId token : *prompt) {
     if (token < 0 || token >= limits_.vocab_size) {
       return refuse({ErrorCode::invalid_request,
                      "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
-                         std::to_string(limits_.vocab_size - 1), field, -1});
+                         std::to_string(limits_.vocab_size - 1),
+                     field, -1});
     }
   }
   auto spec = std::make_shared<RequestSpec>();

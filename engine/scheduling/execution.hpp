@@ -19,8 +19,8 @@ namespace pagoda {
 /// What never changes during a request's life. Shared by router, scheduler, workers and output processor.
 struct RequestSpec {
   RequestId id = 0;
-  std::uint64_t tag = 0;  ///< the sink owner's
-  SharedTokens prompt;    ///< not empty
+  std::uint64_t tag = 0;    ///< the sink owner's
+  SharedTokens prompt;      ///< not empty
   SamplingParams sampling;  ///< max_tokens already cut to what max_model_len leaves
   std::uint64_t seed = 0;   ///< the effective seed: the request's own or one drawn by the router
   bool stream = true;
@@ -50,7 +50,8 @@ struct RowTableDelta {
 };
 
 /// Tokens [first_position, first_position + num_tokens) of the row run in this step. A position beyond what the worker
-/// knows is a placeholder: the token that an earlier step in flight samples for this row, known by then in stream order.
+/// knows is a placeholder: the token that an earlier step in flight samples for this row, known by then in stream
+/// order.
 struct RowWork {
   RowId row = 0;
   SequenceId sequence = 0;
@@ -103,7 +104,7 @@ struct TokenReport {
 /// Message 8, worker -> scheduler. `error` fails every sequence of the step.
 struct StepResult {
   StepId step = 0;
-  std::vector<SampleResult> samples;           ///< in the order of ExecuteStep::work
+  std::vector<SampleResult> samples;         ///< in the order of ExecuteStep::work
   std::vector<TokenReport> prompt_logprobs;  ///< likewise
   std::optional<Error> error;
   TimeUs started_us = 0;   ///< when the device began the step

@@ -32,7 +32,7 @@ struct SequenceNeed {
 /// A group that runs now. Candidates come in priority order; victims are taken from the back.
 struct RunningCandidate {
   RequestId group = 0;
-  Range sequences;  ///< of PlanStep::needs
+  Range sequences;                                        ///< of PlanStep::needs
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
   std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
 };
@@ -40,21 +40,21 @@ struct RunningCandidate {
 /// A swapped-out group that wants to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
-  Range sequences;  ///< of PlanStep::needs
+  Range sequences;            ///< of PlanStep::needs
   std::int32_t num_rows = 0;  ///< as in RunningCandidate
 };
 
-/// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and after
-/// a recompute preemption also what it had generated.
+/// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and
+/// after a recompute preemption also what it had generated.
 struct AdmissionCandidate {
   RequestId group = 0;
   SequenceId sequence = 0;
   SharedTokens tokens;
-  std::uint64_t adapter = 0;        ///< 0 = the base model
+  std::uint64_t adapter = 0;  ///< 0 = the base model
   std::string cache_salt;
-  std::int32_t num_rows = 1;        ///< batch rows to reserve: n for a new parallel group, 0 when reserved already
-  bool may_chunk = false;           ///< it may start with a part of its tokens when the budget does not hold them all
-  bool use_prefix_cache = true;     ///< false: every token must be computed (prompt_logprobs)
+  std::int32_t num_rows = 1;     ///< batch rows to reserve: n for a new parallel group, 0 when reserved already
+  bool may_chunk = false;        ///< it may start with a part of its tokens when the budget does not hold them all
+  bool use_prefix_cache = true;  ///< false: every token must be computed (prompt_logprobs)
 };
 
 /// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
@@ -88,11 +88,11 @@ struct SequenceProgress {
 /// Only as many waiting groups should be offered as could start: the answer has an entry for each.
 struct PlanStep {
   StepId step = 0;
-  StepId last_completed_step = 0;  ///< every step up to here has passed on the device
-  std::int32_t token_budget = 0;   ///< tokens that the step may run in all
-  std::int32_t row_budget = 0;     ///< batch rows that admissions and swap-ins of this step may take
+  StepId last_completed_step = 0;     ///< every step up to here has passed on the device
+  std::int32_t token_budget = 0;      ///< tokens that the step may run in all
+  std::int32_t row_budget = 0;        ///< batch rows that admissions and swap-ins of this step may take
   std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
-  bool admit = true;               ///< false: no swap-ins and no admissions in this step
+  bool admit = true;                  ///< false: no swap-ins and no admissions in this step
 
   std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
@@ -101,7 +101,7 @@ struct PlanStep {
   std::vector<RunningCandidate> running;
   std::vector<SwapInCandidate> swapped;
   std::vector<AdmissionCandidate> waiting;
-  std::vector<SequenceNeed> needs;   ///< ranges of running and swapped candidates
+  std::vector<SequenceNeed> needs;  ///< ranges of running and swapped candidates
 };
 
 /// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool (or in
@@ -110,11 +110,11 @@ struct PlanStep {
 enum class AllocStatus : std::uint8_t { ok, later, never };
 
 enum class RunningOutcome : std::uint8_t {
-  scheduled,             ///< runs in this step
-  skipped,               ///< keeps its blocks but does not run (token budget used up, or its window still has to move)
-  preempted_recompute,   ///< its blocks are gone; it must be admitted again with all its tokens
-  preempted_swap,        ///< its blocks are in the host pool after this step's CachePlan
-  never,                 ///< alone in the engine and still too large: its blocks are gone
+  scheduled,            ///< runs in this step
+  skipped,              ///< keeps its blocks but does not run (token budget used up, or its window still has to move)
+  preempted_recompute,  ///< its blocks are gone; it must be admitted again with all its tokens
+  preempted_swap,       ///< its blocks are in the host pool after this step's CachePlan
+  never,                ///< alone in the engine and still too large: its blocks are gone
 };
 
 struct AdmissionOutcome {
@@ -150,7 +150,7 @@ struct StepPlan {
   std::vector<AdmissionOutcome> waiting;  ///< parallel to PlanStep::waiting
   std::vector<TableDelta> table_deltas;   ///< of every sequence that runs in this step and whose table changed
   std::vector<BlockId> blocks;
-  bool has_cache_plan = false;            ///< workers must wait for CacheReady of this step
+  bool has_cache_plan = false;  ///< workers must wait for CacheReady of this step
   MemoryStats memory;
 };
 

@@ -27,7 +27,8 @@ Sequence* SchedulerCore::find(SequenceGroup* group, SequenceId id) {
   return nullptr;
 }
 
-// -- events ------------------------------------------------------------------------------------------------------------
+// -- events
+// ------------------------------------------------------------------------------------------------------------
 
 void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
@@ -96,7 +97,8 @@ void SchedulerCore::workers_replaced() {
   something_was_freed();
 }
 
-// -- planning ----------------------------------------------------------------------------------------------------------
+// -- planning
+// ----------------------------------------------------------------------------------------------------------
 
 bool SchedulerCore::admission_wanted(TimeUs now) const {
   const bool engine_is_empty = running_.empty() && swapped_.empty() && in_flight_.empty();
@@ -211,7 +213,8 @@ std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t 
   std::int32_t rows_taken = 0;
   for (const SequenceGroup* group : swapped_) {
     const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->num_unfinished();
-    if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted) break;  // results to come, or no rows: in order only
+    if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted)
+      break;  // results to come, or no rows: in order only
     rows_taken += rows_wanted;
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     for (const Sequence& s : group->sequences) {
@@ -264,7 +267,8 @@ PreemptionMode SchedulerCore::preemption_of(const SequenceGroup& group) const {
   return swap ? PreemptionMode::swap : PreemptionMode::recompute;
 }
 
-// -- the block manager's answer ------------------------------------------------------------------------------------------
+// -- the block manager's answer
+// ------------------------------------------------------------------------------------------
 
 std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, TimeUs now) {
   PAGODA_ASSERT(pending_ && pending_->step == plan.step, "a StepPlan answers the one outstanding PlanStep");
@@ -326,7 +330,8 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
           if (s != nullptr && s->state == SequenceState::running) run(*group, *s, need.num_new_tokens, step);
         }
         break;
-      case RunningOutcome::skipped: break;
+      case RunningOutcome::skipped:
+        break;
       case RunningOutcome::preempted_recompute:
         ++stats_.preemptions_recompute_total;
         preempt(*group, SequenceState::waiting);
@@ -396,7 +401,8 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
         ++stats_.requests_failed_total;
         end_group(*group, Error{ErrorCode::context_too_long,
                                 "the prompt of " + std::to_string(group->prompt_len()) +
-                                    " tokens does not fit into the KV cache", "prompt", -1});
+                                    " tokens does not fit into the KV cache",
+                                "prompt", -1});
       } else {
         end_with_length(*group);
       }
@@ -446,8 +452,8 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
   }
   ++group.num_in_flight;
   waiting_->charge(group.entry, num_tokens);
-  building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples,
-                            work.num_prompt_logprobs});
+  building_.work.push_back(
+      {group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples, work.num_prompt_logprobs});
   building_.num_tokens += num_tokens;
   if (num_tokens > 1) building_.num_prompt_tokens += num_tokens;
   step.work.push_back(work);

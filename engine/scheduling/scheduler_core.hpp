@@ -25,7 +25,7 @@ struct SchedulerConfig {
   std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
-  bool can_swap = false;  ///< there is a host pool
+  bool can_swap = false;         ///< there is a host pool
   std::int32_t block_size = 16;  ///< token slots per KV block
   std::int64_t block_bytes = 0;  ///< what a swap moves per block
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
@@ -35,8 +35,8 @@ struct SchedulerConfig {
   std::vector<TokenId> eos_token_ids;
 };
 
-/// Decides what runs in each step. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out; no
-/// actor, no clock, no randomness. Not thread-safe: one owner.
+/// Decides what runs in each step. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
+/// no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
 ///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
 ///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs

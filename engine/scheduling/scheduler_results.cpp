@@ -8,7 +8,8 @@
 namespace pagoda::scheduling {
 
 void SchedulerCore::on_step_result(const StepResult& result) {
-  PAGODA_ASSERT(!in_flight_.empty() && in_flight_.front().step == result.step, "results come in the order of the steps");
+  PAGODA_ASSERT(!in_flight_.empty() && in_flight_.front().step == result.step,
+                "results come in the order of the steps");
   const InFlightStep step = std::move(in_flight_.front());
   in_flight_.pop_front();
   last_completed_step_ = result.step;
@@ -188,8 +189,8 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
   groups_.erase(group.entry.id);
 }
 
-/// Puts the group into the queues that its sequences' states ask for, and only into those. A group of which nothing runs
-/// keeps no rows.
+/// Puts the group into the queues that its sequences' states ask for, and only into those. A group of which nothing
+/// runs keeps no rows.
 void SchedulerCore::place(SequenceGroup& group) {
   const auto set_membership = [&](std::vector<SequenceGroup*>& list, bool wanted, bool& present) {
     if (wanted == present) return;
@@ -222,7 +223,9 @@ void SchedulerCore::something_was_freed() {
   changed_ = true;
 }
 
-StepOutputs SchedulerCore::take_outputs() { return std::exchange(outputs_, StepOutputs{}); }
+StepOutputs SchedulerCore::take_outputs() {
+  return std::exchange(outputs_, StepOutputs{});
+}
 
 EngineStats SchedulerCore::stats() const {
   EngineStats stats = stats_;
@@ -256,7 +259,8 @@ std::optional<std::string> SchedulerCore::check_invariants() const {
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
       // One that has finished may lose its placeholders with a worker.
-      if (s.state != SequenceState::finished && s.num_computed > group->length(s)) return name + " has computed more than it has";
+      if (s.state != SequenceState::finished && s.num_computed > group->length(s))
+        return name + " has computed more than it has";
       if (s.num_confirmed > s.num_computed) return name + " has confirmed more than was computed";
       if (s.num_placeholders < 0 || s.num_placeholders > config_.pipeline_depth) return name + " has bad placeholders";
     }

@@ -21,15 +21,15 @@ enum class SequenceState : std::uint8_t {
 /// One sequence of a request, as the scheduler sees it. Positions count from the prompt's first token.
 struct Sequence {
   SequenceId id = 0;
-  std::int32_t index = 0;  ///< within the request
-  TokenIds output;         ///< sampled and known
+  std::int32_t index = 0;             ///< within the request
+  TokenIds output;                    ///< sampled and known
   std::int32_t num_placeholders = 0;  ///< samples of steps in flight
   SequenceState state = SequenceState::waiting;
-  std::int32_t num_computed = 0;      ///< tokens whose KV is computed or will be by a step in flight
-  std::int32_t num_confirmed = 0;     ///< of them, by steps that have succeeded
-  std::int32_t num_reported = 0;      ///< confirmed tokens that the block manager was told of
+  std::int32_t num_computed = 0;        ///< tokens whose KV is computed or will be by a step in flight
+  std::int32_t num_confirmed = 0;       ///< of them, by steps that have succeeded
+  std::int32_t num_reported = 0;        ///< confirmed tokens that the block manager was told of
   std::size_t num_reported_tokens = 0;  ///< output tokens that the block manager knows
-  std::int32_t epoch = 0;             ///< raised when its KV is thrown away; results of older epochs bring only tokens
+  std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
   RowId row = -1;
   SharedTokens recompute_tokens;  ///< prompt and output, made once per preemption; null = the prompt alone
   // of beams only
@@ -56,16 +56,16 @@ struct SequenceGroup {
   std::vector<Sequence> sequences;  ///< one until the prompt is done, then one per sample
   std::int32_t num_in_flight = 0;   ///< steps in flight that include it
   std::int32_t rows_reserved = 0;
-  bool in_running = false;          ///< listed in the running queue; likewise below
+  bool in_running = false;  ///< listed in the running queue; likewise below
   bool in_swapped = false;
   bool in_waiting = false;
-  bool forked = false;              ///< the prompt's samples (or the beams) have become sequences
-  std::unique_ptr<Beams> beams;     ///< only with use_beam_search
+  bool forked = false;           ///< the prompt's samples (or the beams) have become sequences
+  std::unique_ptr<Beams> beams;  ///< only with use_beam_search
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
   std::int32_t first_unknown_prompt_logprob = 0;
-  bool grew_too_large = false;      ///< ends with finish reason length once nothing is in flight
+  bool grew_too_large = false;  ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
   std::int64_t cached_tokens = 0;
 

@@ -114,7 +114,8 @@ class FairQueue final : public WaitingQueue {
  private:
   struct Tenant {
     std::int64_t served = 0;
-    std::int64_t unsettled = 0;  ///< to be added to `served`: a step charges a tenant for many rows, the order moves once
+    std::int64_t unsettled =
+        0;  ///< to be added to `served`: a step charges a tenant for many rows, the order moves once
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
   };
   using Tenants = std::map<std::string, Tenant, std::less<>>;
@@ -151,7 +152,8 @@ class FairQueue final : public WaitingQueue {
 
 std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s) {
   if (policy == SchedulingPolicy::fair) return std::make_unique<FairQueue>();
-  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority, static_cast<TimeUs>(priority_aging_s * 1e6));
+  return std::make_unique<OrderedQueue>(policy == SchedulingPolicy::priority,
+                                        static_cast<TimeUs>(priority_aging_s * 1e6));
 }
 
 }  // namespace pagoda::scheduling

@@ -39,10 +39,11 @@ class WaitingQueue {
 inline constexpr double kMostAgingSeconds = 86400;
 
 /// fcfs: by arrival. priority: lower first, arrival within a priority; with `priority_aging_s` above 0 by
-/// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has waited
-/// long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that was served the fewest
-/// tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024, "Fairness in Serving Large
-/// Language Models"); a tenant that was away is lifted to the least counter of those present, so absence earns nothing.
+/// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has
+/// waited long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that
+/// was served the fewest tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024,
+/// "Fairness in Serving Large Language Models"); a tenant that was away is lifted to the least counter of those
+/// present, so absence earns nothing.
 std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s = 0);
 
 }  // namespace pagoda::scheduling

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <string>
+
+#include <cuda_runtime_api.h>
 
 #include "kernels/result.hpp"
 

@@ -1,9 +1,8 @@
-#include "kernels/cuda/cuda_memory.hpp"
-
 #include <utility>
 
 #include "kernels/cuda/block_runs.hpp"
 #include "kernels/cuda/cuda_check.hpp"
+#include "kernels/cuda/cuda_memory.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -110,10 +109,10 @@ Status move_blocks(Stream& stream, const MoveBlocksParams& params) {
   Status status;
   for_each_block_run(params.from, params.to, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
     if (!status) return;
-    status = check(cudaMemcpyAsync(params.to_base + to * params.block_bytes, params.from_base + from * params.block_bytes,
-                                   static_cast<std::size_t>(count * params.block_bytes), cudaMemcpyDefault,
-                                   cuda_stream->get()),
-                   "cudaMemcpyAsync");
+    status = check(
+        cudaMemcpyAsync(params.to_base + to * params.block_bytes, params.from_base + from * params.block_bytes,
+                        static_cast<std::size_t>(count * params.block_bytes), cudaMemcpyDefault, cuda_stream->get()),
+        "cudaMemcpyAsync");
   });
   return status;
 }

@@ -18,8 +18,8 @@ Result<Buffer> allocate(std::size_t bytes, MemoryKind kind);
 /// Stream. `wait` takes events of streams made by this function only.
 Result<std::unique_ptr<Stream>> create_stream();
 
-/// Ops::move_blocks on a stream of create_stream(): one asynchronous copy per run of neighbouring blocks. Between host and
-/// device the host side must be pinned. The lists are read before it returns.
+/// Ops::move_blocks on a stream of create_stream(): one asynchronous copy per run of neighbouring blocks. Between host
+/// and device the host side must be pinned. The lists are read before it returns.
 Status move_blocks(Stream& stream, const MoveBlocksParams& params);
 
 }  // namespace pagoda::kernels::cuda

@@ -1,11 +1,11 @@
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/spawn_engine.hpp"
@@ -149,8 +149,8 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
 }
 
 TEST_F(EngineActors, RequestsOfADeadSinkAreAborted) {
-  const actors::SinkActor dying =
-      system_->spawn([](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type { return {[](const OutputBatch&) {}}; });
+  const actors::SinkActor dying = system_->spawn(
+      [](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type { return {[](const OutputBatch&) {}}; });
   for (std::uint64_t tag = 1; tag <= 4; ++tag) ASSERT_TRUE(submit(tag, 900, dying));
   caf::anon_send_exit(dying, caf::exit_reason::user_shutdown);
   EXPECT_TRUE(comes_to_rest());

@@ -1,15 +1,15 @@
 #include "pagoda/engine.hpp"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/pagoda/test_models.hpp"
 
@@ -41,7 +41,8 @@ GenerateRequest prompt(std::string text, std::int64_t max_tokens) {
 
 /// Requests of many kinds: lengths, seeds, filters, penalties, n, best_of, beams, prompt logprobs, shared beginnings.
 std::vector<GenerateRequest> varied_requests(int count) {
-  const std::vector<std::string> beginnings = {"Once upon a time", "The little fox", "One day, Lily went to the park and",
+  const std::vector<std::string> beginnings = {"Once upon a time", "The little fox",
+                                               "One day, Lily went to the park and",
                                                "It was raining. The old bear sat in his house and looked out of the"};
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < count; ++i) {
@@ -78,13 +79,16 @@ std::vector<GenerateRequest> varied_requests(int count) {
 }
 
 std::string text_of(const LogprobEntry& entry) {
-  std::string text = std::to_string(entry.token_id) + ":" + std::to_string(entry.logprob) + "#" + std::to_string(entry.rank);
-  for (const TokenLogprob& top : entry.top) text += "," + std::to_string(top.token_id) + ":" + std::to_string(top.logprob);
+  std::string text =
+      std::to_string(entry.token_id) + ":" + std::to_string(entry.logprob) + "#" + std::to_string(entry.rank);
+  for (const TokenLogprob& top : entry.top)
+    text += "," + std::to_string(top.token_id) + ":" + std::to_string(top.logprob);
   return text + " ";
 }
 
 /// Everything but the times that a request gives, as text to compare.
-std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateRequest>& requests, bool one_by_one = false) {
+std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateRequest>& requests,
+                                 bool one_by_one = false) {
   std::vector<Result<RequestResult>> results;
   if (one_by_one) {
     for (const GenerateRequest& request : requests) results.push_back(engine.generate(request));
@@ -173,23 +177,32 @@ TEST(Engine, GivesTheSameTokensUnderEverySchedule) {
     c.enable_chunked_prefill = false;
     c.max_num_batched_tokens = 1024;
   });
-  same("preempted by recompute", [](EngineConfig& c) {
-    c.num_device_blocks = 64;
-    c.block_size = 4;
-    c.preemption_mode = PreemptionPolicy::recompute;
-  }, true);
-  same("preempted by swap", [](EngineConfig& c) {
-    c.num_device_blocks = 64;
-    c.block_size = 4;
-    c.num_host_blocks = 500;
-    c.preemption_mode = PreemptionPolicy::swap;
-  }, true);
-  same("preempted as measured, to disk", [](EngineConfig& c) {
-    c.num_device_blocks = 64;
-    c.block_size = 4;
-    c.num_host_blocks = 500;
-    c.swap_dir = std::filesystem::temp_directory_path().string();
-  }, true);
+  same(
+      "preempted by recompute",
+      [](EngineConfig& c) {
+        c.num_device_blocks = 64;
+        c.block_size = 4;
+        c.preemption_mode = PreemptionPolicy::recompute;
+      },
+      true);
+  same(
+      "preempted by swap",
+      [](EngineConfig& c) {
+        c.num_device_blocks = 64;
+        c.block_size = 4;
+        c.num_host_blocks = 500;
+        c.preemption_mode = PreemptionPolicy::swap;
+      },
+      true);
+  same(
+      "preempted as measured, to disk",
+      [](EngineConfig& c) {
+        c.num_device_blocks = 64;
+        c.block_size = 4;
+        c.num_host_blocks = 500;
+        c.swap_dir = std::filesystem::temp_directory_path().string();
+      },
+      true);
 }
 
 TEST(Engine, StreamsDeltasThatAddUpToTheResult) {
@@ -238,7 +251,8 @@ TEST(Engine, CancelEndsARequestWithAbortAndFreesItsMemory) {
   EXPECT_FALSE(engine->cancel(*ticket));
   for (int i = 0; i < 200; ++i) {
     const EngineStats stats = engine->stats();
-    if (stats.requests_running == 0 && stats.device_blocks_free + stats.device_blocks_cached == stats.device_blocks_total) {
+    if (stats.requests_running == 0 &&
+        stats.device_blocks_free + stats.device_blocks_cached == stats.device_blocks_total) {
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -275,13 +289,25 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
     EXPECT_EQ(result.error().code, ErrorCode::invalid_request);
     EXPECT_EQ(result.error().param, param);
   };
-  refused("temperature", [](GenerateRequest& r) { r.sampling.use_beam_search = true; r.sampling.temperature = 1; });
-  refused("stop", [](GenerateRequest& r) { r.sampling.use_beam_search = true; r.sampling.stop = {"end"}; });
-  refused("best_of", [](GenerateRequest& r) { r.sampling.n = 3; r.sampling.best_of = 2; });
+  refused("temperature", [](GenerateRequest& r) {
+    r.sampling.use_beam_search = true;
+    r.sampling.temperature = 1;
+  });
+  refused("stop", [](GenerateRequest& r) {
+    r.sampling.use_beam_search = true;
+    r.sampling.stop = {"end"};
+  });
+  refused("best_of", [](GenerateRequest& r) {
+    r.sampling.n = 3;
+    r.sampling.best_of = 2;
+  });
   refused("prompt_logprobs", [](GenerateRequest& r) { r.sampling.prompt_logprobs = 21; });
   refused("prompt", [](GenerateRequest& r) { r.prompt.reset(); });
   refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt_token_ids = {{1}}; });
-  refused("prompt_token_ids", [](GenerateRequest& r) { r.prompt.reset(); r.prompt_token_ids.emplace(); });
+  refused("prompt_token_ids", [](GenerateRequest& r) {
+    r.prompt.reset();
+    r.prompt_token_ids.emplace();
+  });
   refused("n", [](GenerateRequest& r) { r.sampling.n = 65; });
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
 }

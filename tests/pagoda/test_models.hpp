@@ -6,11 +6,17 @@
 namespace pagoda::test {
 
 /// The demo model of the repository.
-inline std::string demo_model() { return std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories"; }
+inline std::string demo_model() {
+  return std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories";
+}
 
-inline std::string shared_path(const std::string& below) { return std::string(PAGODA_SHARED_DIR) + "/" + below; }
+inline std::string shared_path(const std::string& below) {
+  return std::string(PAGODA_SHARED_DIR) + "/" + below;
+}
 
-inline bool shared_is_there() { return std::filesystem::exists(shared_path("models/stories260k/config.json")); }
+inline bool shared_is_there() {
+  return std::filesystem::exists(shared_path("models/stories260k/config.json"));
+}
 
 }  // namespace pagoda::test
 

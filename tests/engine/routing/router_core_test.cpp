@@ -23,7 +23,9 @@ GenerateRequest text_request() {
   return request;
 }
 
-TokenIds tokens(std::size_t count) { return TokenIds(count, 5); }
+TokenIds tokens(std::size_t count) {
+  return TokenIds(count, 5);
+}
 
 TEST(RouterCore, CutsMaxTokensToWhatTheModelLengthLeaves) {
   RouterCore core(limits());

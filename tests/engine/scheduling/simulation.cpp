@@ -36,7 +36,9 @@ bool Simulation::has_stop(const RequestSpec& spec) const {
   return static_cast<double>(mix(spec.seed, 99) % 1000) < config_.stop_chance * 1000;
 }
 
-bool Simulation::stops(const RequestSpec& spec, TokenId token) const { return has_stop(spec) && token % 12 == 5; }
+bool Simulation::stops(const RequestSpec& spec, TokenId token) const {
+  return has_stop(spec) && token % 12 == 5;
+}
 
 TokenId Simulation::next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const {
   std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
@@ -113,7 +115,8 @@ void Simulation::arrive() {
                             : static_cast<TokenId>(1 + random_() % (kVocab - 1)));
   }
   spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
-  spec->sampling.max_tokens = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(config_.most_new_tokens));
+  spec->sampling.max_tokens =
+      1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(config_.most_new_tokens));
   const auto most = std::min(config_.most_samples, config_.scheduler.max_num_seqs);
   const auto up_to = [&](std::int64_t count) {
     return 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(count));
@@ -219,12 +222,14 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
       continue;
     }
     Mark mark = root_mark(row.spec->cache_salt, 0);
-    for (std::int32_t i = 0; i < end; ++i) fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
+    for (std::int32_t i = 0; i < end; ++i)
+      fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
     fake_rows.push_back(std::move(fake));
     const TokenIds before = row.tokens;
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       const std::int32_t position = work.first_prompt_logprob + k;
-      if (position <= work.first_position || position > end) return fail("a prompt logprob of a token that did not run");
+      if (position <= work.first_position || position > end)
+        return fail("a prompt logprob of a token that did not run");
       result.prompt_logprobs.push_back({row.tokens[static_cast<std::size_t>(position)], 0.0F, 0, {}});
     }
     if (row.spec->sampling.use_beam_search) {
@@ -251,7 +256,8 @@ void Simulation::measure(const CachePlan& cache_plan) {
   scheduler_.swap_measured({num_moves * config_.scheduler.block_bytes, static_cast<TimeUs>(random_() % 500)});
 }
 
-/// What was enqueued passes, and so do the cache plans whose steps never will run; everything else of the worker is lost.
+/// What was enqueued passes, and so do the cache plans whose steps never will run; everything else of the worker is
+/// lost.
 void Simulation::replace_worker() {
   StepId last = to_scheduler_results_.empty() ? 0 : to_scheduler_results_.back().step;
   for (const ExecuteStep& step : to_worker_) {
@@ -308,7 +314,9 @@ bool Simulation::deliver_one() {
       to_scheduler_results_.pop_front();
       after_scheduler_event();
       break;
-    case 4: arrive(); break;
+    case 4:
+      arrive();
+      break;
     default:
       scheduler_.stop_hit(to_scheduler_stops_.front());
       to_scheduler_stops_.pop_front();
@@ -343,7 +351,8 @@ std::optional<std::string> Simulation::run() {
     beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
   const MemoryStats memory = blocks_.stats();
-  if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total) return "device blocks leaked";
+  if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total)
+    return "device blocks leaked";
   if (memory.host_blocks_free != memory.host_blocks_total) return "host blocks leaked";
   return std::nullopt;
 }
@@ -352,15 +361,16 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
   if (!told.ended) return "never ended";
   const RequestSpec& spec = *told.spec;
   const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.block_size;
-  const std::int64_t most = spec.sampling.num_sequences() *
-                            (std::ssize(*spec.prompt) + spec.sampling.max_tokens + config_.blocks.block_size);
+  const std::int64_t most =
+      spec.sampling.num_sequences() * (std::ssize(*spec.prompt) + spec.sampling.max_tokens + config_.blocks.block_size);
   const bool may_be_cut = most > capacity;  // a group that outgrows the whole pool ends with what it has
   if (spec.sampling.prompt_logprobs && !told.aborted) {
     const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
     if (told.prompt_logprobs != right) return "has wrong prompt logprobs";
   }
   if (spec.sampling.use_beam_search) {
-    if (told.aborted) return told.tokens.empty() ? std::nullopt : std::optional<std::string>("tells beams before their end");
+    if (told.aborted)
+      return told.tokens.empty() ? std::nullopt : std::optional<std::string>("tells beams before their end");
     if (may_be_cut) return std::nullopt;
     const auto right = right_beams(spec);
     for (std::size_t i = 0; i < right.size(); ++i) {

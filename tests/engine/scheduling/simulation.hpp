@@ -23,18 +23,19 @@ struct SimulationConfig {
   std::int32_t num_requests = 12;
   std::int32_t most_prompt_tokens = 40;
   std::int32_t most_new_tokens = 24;
-  double abort_chance = 0.02;  ///< per delivered message
-  double beam_chance = 0.2;    ///< per request
-  double eos_chance = 0.03;    ///< per sampled token
+  double abort_chance = 0.02;     ///< per delivered message
+  double beam_chance = 0.2;       ///< per request
+  double eos_chance = 0.03;       ///< per sampled token
   std::int32_t most_samples = 3;  ///< n and best_of
-  double stop_chance = 0;     ///< that a request has a stop string; it ends a sequence after about a dozen tokens
-  double failure_chance = 0;  ///< per step: the worker reports an error
-  double crash_chance = 0;    ///< per delivered message: the worker dies and is replaced
+  double stop_chance = 0;         ///< that a request has a stop string; it ends a sequence after about a dozen tokens
+  double failure_chance = 0;      ///< per step: the worker reports an error
+  double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
 };
 
-/// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that keeps
-/// the messages of each pair of actors in theirs. A token is a hash of all tokens before it, so every sequence has one
-/// right continuation whatever the schedule was; blocks hold marks, so a wrong table, copy, swap or reuse is seen.
+/// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that
+/// keeps the messages of each pair of actors in theirs. A token is a hash of all tokens before it, so every sequence
+/// has one right continuation whatever the schedule was; blocks hold marks, so a wrong table, copy, swap or reuse is
+/// seen.
 class Simulation {
  public:
   Simulation(const SimulationConfig& config, std::uint64_t seed);
@@ -62,7 +63,7 @@ class Simulation {
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
     std::set<std::int32_t> stopped;  ///< by a stop string; what still comes is dropped
-    TokenIds prompt_logprobs;  ///< the tokens that were reported on
+    TokenIds prompt_logprobs;        ///< the tokens that were reported on
     bool ended = false;
     bool aborted = false;
   };

@@ -20,8 +20,9 @@ SimulationConfig random_config(std::uint64_t seed) {
   config.blocks.enable_prefix_caching = pick(0, 1) == 1;
   config.scheduler.enable_chunked_prefill = pick(0, 1) == 1;
   config.scheduler.max_num_seqs = pick(4, 8, 32);
-  config.scheduler.max_num_batched_tokens =
-      config.scheduler.enable_chunked_prefill ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64)) : tokens_for_one;
+  config.scheduler.max_num_batched_tokens = config.scheduler.enable_chunked_prefill
+                                                ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64))
+                                                : tokens_for_one;
   config.scheduler.pipeline_depth = pick(1, 2);
   config.scheduler.can_swap = config.blocks.num_host_blocks > 0;
   config.scheduler.preemption = static_cast<PreemptionPolicy>(pick(0, 1, 2));

@@ -1,8 +1,8 @@
 #include "engine/scheduling/waiting_queue.hpp"
 
-#include <gtest/gtest.h>
-
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace pagoda::scheduling {
 namespace {

@@ -1,9 +1,9 @@
 #include "kernels/cuda/block_runs.hpp"
 
-#include <gtest/gtest.h>
-
 #include <tuple>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -55,6 +55,8 @@ TEST_F(CudaMemory, AskingForTooMuchSaysHowMuch) {
 
 #else
 
-TEST(CudaMemory, IsLeftOutOfThisBuild) { GTEST_SKIP() << "built without the CUDA toolkit"; }
+TEST(CudaMemory, IsLeftOutOfThisBuild) {
+  GTEST_SKIP() << "built without the CUDA toolkit";
+}
 
 #endif
