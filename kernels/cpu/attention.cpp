@@ -13,7 +13,7 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Positions are taken in tiles of one panel and in groups of kGroup, both counted from position 0. Within a group a
+/// Positions are taken in tiles of `score_tile` and in groups of kGroup, both counted from position 0. Within a group a
 /// row's softmax goes tile by tile; the groups' sums are then merged in ascending order. Since tiles and groups do not
 /// depend on chunks, block size or batch, a row's result has the same bits whether it is computed in a prefill, a chunk
 /// or a decode, and by one thread or by several that share its groups.
@@ -22,6 +22,13 @@ constexpr std::int64_t kGroup = 512;
 /// Query rows that one task takes: all heads that share a KV head, for as many positions as fit. Each key and value is
 /// then widened once for all of them.
 constexpr std::int64_t kMostTaskRows = 56;
+
+/// The largest score_tile, and the most sums of a register tile of scores, of any instruction set.
+constexpr std::int64_t kMostScoreTile = 64;
+constexpr std::int64_t kMostStreamSums = 128;
+
+/// How many positions ahead keys and values are prefetched. At least linear_panel.
+constexpr std::int64_t kLookahead = 16;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
@@ -51,6 +58,7 @@ class PagedAttention {
         p_(p),
         cache_(p.cache),
         heads_per_kv_(p.num_heads / p.cache.num_kv_heads),
+        padded_dim_(round_up(p.cache.head_dim, kLinearPadding)),
         width_(round_up(p.cache.head_dim, kernels.panel)),
         max_rows_(std::max(heads_per_kv_, kMostTaskRows / heads_per_kv_ * heads_per_kv_)) {
     list_tiles();
@@ -107,40 +115,46 @@ class PagedAttention {
   };
 
   struct Workspace {
-    float* queries = nullptr;        ///< [register tiles, head_dim, lanes]
-    float* keys = nullptr;           ///< [head_dim, panel]
-    float* values = nullptr;         ///< [panel, width]
-    float* scores = nullptr;         ///< [max_rows, panel]
-    float* probabilities = nullptr;  ///< [panel, lanes]
+    float* queries = nullptr;        ///< register tile t at first_row(t) * padded_dim: [padded_dim / 4, rows, 4]
+    float* keys = nullptr;           ///< [padded_dim / 4, 4 * linear_panel]
+    float* values = nullptr;         ///< [score_tile, width]
+    float* scores = nullptr;         ///< [max_rows, score_tile]
+    float* probabilities = nullptr;  ///< [score_tile, lanes]
     float* slopes = nullptr;         ///< [max_rows]
     float* group_sums = nullptr;
     float* total_sums = nullptr;
   };
   static constexpr int kWorkspaceParts = 8;
 
-  std::int64_t panel() const { return kernels_.panel; }
+  /// The positions of one tile that some row sees, and where their keys and values lie.
+  struct Positions {
+    std::int64_t start = 0;  ///< the tile's first position
+    std::int64_t first = 0;  ///< seen are [first, end)
+    std::int64_t end = 0;
+    /// Of the whole tile and kLookahead positions behind it; those that are not seen repeat one that is.
+    std::array<const void*, kMostScoreTile + kLookahead> keys;
+    std::array<const void*, kMostScoreTile + kLookahead> values;
+  };
+
+  std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
   std::int64_t padded_rows() const { return round_up(max_rows_, kMostLanes); }
   std::int64_t sums_floats() const { return padded_rows() * (width_ + 2); }
   Sums sums_at(float* p) const { return {p, p + padded_rows(), p + 2 * padded_rows()}; }
-  /// Floats of the packed queries: every register tile takes a full vector of rows.
-  std::int64_t query_floats() const {
-    return RowTiles(max_rows_, kernels_.max_rows).count() * cache_.head_dim * lanes();
-  }
 
   std::int64_t workspace_floats() const {
-    return query_floats() + cache_.head_dim * panel() + panel() * width_ + max_rows_ * panel() + panel() * lanes() +
-           max_rows_ + 2 * sums_floats();
+    return max_rows_ * padded_dim_ + padded_dim_ * kernels_.linear_panel + tile() * width_ + max_rows_ * tile() +
+           tile() * lanes() + max_rows_ + 2 * sums_floats();
   }
 
   Workspace make_workspace(ScratchPool::Lease& scratch) const {
     Workspace work;
-    work.queries = scratch.floats(query_floats());
-    work.keys = scratch.floats(cache_.head_dim * panel());
-    work.values = scratch.floats(panel() * width_);
-    std::fill_n(work.values, panel() * width_, 0.0F);  // the columns behind head_dim are never written
-    work.scores = scratch.floats(max_rows_ * panel());
-    work.probabilities = scratch.floats(panel() * lanes());
+    work.queries = scratch.floats(max_rows_ * padded_dim_);
+    work.keys = scratch.floats(padded_dim_ * kernels_.linear_panel);
+    work.values = scratch.floats(tile() * width_);
+    std::fill_n(work.values, tile() * width_, 0.0F);  // the columns behind head_dim are never written
+    work.scores = scratch.floats(max_rows_ * tile());
+    work.probabilities = scratch.floats(tile() * lanes());
     work.slopes = scratch.floats(max_rows_);
     work.group_sums = scratch.floats(sums_floats());
     work.total_sums = scratch.floats(sums_floats());
@@ -194,71 +208,156 @@ class PagedAttention {
     return p_.query + (tile.first_row + r / heads_per_kv_) * p_.query_stride + head * cache_.head_dim;
   }
 
-  void pack_queries(const QueryTile& tile, const Workspace& work) const {
-    const RowTiles row_tiles(rows_of(tile), kernels_.max_rows);
-    for (std::int64_t t = 0; t < row_tiles.count(); ++t) {
-      std::array<const void*, kMostLanes> rows;
-      for (std::int64_t r = 0; r < lanes(); ++r) {
-        const std::int64_t row = row_tiles.first_row(t) + std::min(r, row_tiles.rows(t) - 1);
-        rows[static_cast<std::size_t>(r)] = query_row(tile, row);
-      }
-      kernels_.pack({.rows = rows.data(),
-                     .dtype = DType::f32,
-                     .first = 0,
-                     .count = cache_.head_dim,
-                     .dst = work.queries + t * cache_.head_dim * lanes(),
-                     .pitch = lanes()});
+  /// Few rows read keys and values straight from memory; for more, these are widened once for all rows.
+  bool streams(const QueryTile& query) const { return rows_of(query) <= kernels_.stream_rows; }
+
+  RowTiles score_tiles(const QueryTile& query) const {
+    return {rows_of(query), streams(query) ? kernels_.stream_rows : kernels_.linear_rows};
+  }
+
+  void pack_queries(const QueryTile& query, const Workspace& work) const {
+    // The rows of a position lie side by side, those of different positions do not: gather them first.
+    const std::int64_t dim = cache_.head_dim;
+    float* gathered = work.group_sums;  // not in use yet
+    for (std::int64_t r = 0; r < rows_of(query); ++r) std::copy_n(query_row(query, r), dim, gathered + r * dim);
+    const RowTiles tiles = score_tiles(query);
+    for (std::int64_t t = 0; t < tiles.count(); ++t) {
+      kernels_.pack_rows({.x = gathered + tiles.first_row(t) * dim,
+                          .rows = tiles.rows(t),
+                          .k = dim,
+                          .paired = cache_.dtype == DType::bf16,
+                          .dst = work.queries + tiles.first_row(t) * padded_dim_});
     }
     if (p_.alibi_slopes == nullptr) return;
-    for (std::int64_t r = 0; r < rows_of(tile); ++r) {
-      work.slopes[r] = p_.alibi_slopes[tile.kv_head * heads_per_kv_ + r % heads_per_kv_];
+    for (std::int64_t r = 0; r < rows_of(query); ++r) {
+      work.slopes[r] = p_.alibi_slopes[query.kv_head * heads_per_kv_ + r % heads_per_kv_];
     }
   }
 
-  void attend_group(const QueryTile& tile, std::int64_t group, const Workspace& work, const Sums& sums) const {
-    const std::int64_t rows = rows_of(tile);
+  void attend_group(const QueryTile& query, std::int64_t group, const Workspace& work, const Sums& sums) const {
+    const std::int64_t rows = rows_of(query);
     std::fill_n(sums.highest, rows, kNothingSeen);
     std::fill_n(sums.total, rows, 0.0F);
     std::fill_n(sums.sums, rows * width_, 0.0F);
-    const std::int64_t first = std::max(tile.first_seen, group * kGroup);
-    const std::int64_t end = std::min(tile.end_seen(), (group + 1) * kGroup);
-    for (std::int64_t start = first / panel() * panel(); start < end; start += panel()) {
-      attend_positions(tile, start, std::max(first, start), std::min(end, start + panel()), work, sums);
+    const std::int64_t first = std::max(query.first_seen, group * kGroup);
+    const std::int64_t end = std::min(query.end_seen(), (group + 1) * kGroup);
+    for (std::int64_t start = first / tile() * tile(); start < end; start += tile()) {
+      const Positions positions = positions_at(query, start, first, end);
+      if (streams(query)) {
+        score_from_memory(query, positions, work);
+        soften(query, positions, work, sums);
+        add_values_from_memory(query, positions, work, sums);
+      } else {
+        score_packed(query, positions, work);
+        soften(query, positions, work, sums);
+        add_widened_values(query, positions, work, sums);
+      }
     }
   }
 
-  /// Positions [first, end) of the position tile that begins at `start`.
-  void attend_positions(const QueryTile& tile, std::int64_t start, std::int64_t first, std::int64_t end,
-                        const Workspace& work, const Sums& sums) const {
-    load_keys(tile, start, first, end, work);
-    load_values(tile, start, first, end, work);
-    const RowTiles row_tiles(rows_of(tile), kernels_.max_rows);
-    for (std::int64_t t = 0; t < row_tiles.count(); ++t) {
-      const std::int64_t first_row = row_tiles.first_row(t);
-      float* scores = work.scores + first_row * panel();
-      kernels_.gemm_tile({.x = work.queries + t * cache_.head_dim * lanes(),
-                          .x_pitch = lanes(),
-                          .w = work.keys,
-                          .w_pitch = panel(),
-                          .c = scores,
-                          .c_pitch = panel(),
-                          .rows = row_tiles.rows(t),
-                          .k = cache_.head_dim,
-                          .first = true});
+  /// The tile at `start`, of which the positions in [first, end) are seen.
+  Positions positions_at(const QueryTile& query, std::int64_t start, std::int64_t first, std::int64_t end) const {
+    Positions positions;
+    positions.start = start;
+    positions.first = std::max(first, start);
+    positions.end = std::min(end, start + tile());
+    const std::int64_t row_bytes = cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype));
+    const std::int64_t head_bytes = query.kv_head * cache_.block_size * row_bytes;
+    const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
+    std::int64_t block = positions.first / cache_.block_size;
+    std::int64_t offset = positions.first % cache_.block_size;
+    const std::int64_t first_place = positions.first - start;
+    const std::int64_t num_places = tile() + kLookahead;
+    const std::int64_t end_place = std::min(end - start, num_places);
+    std::int64_t place = first_place;
+    for (; place < end_place; ++block, offset = 0) {
+      const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
+      const std::byte* values = cache_.value_block(table[block]) + head_bytes;
+      for (; offset < cache_.block_size && place < end_place; ++offset, ++place) {
+        positions.keys[static_cast<std::size_t>(place)] = keys + offset * row_bytes;
+        positions.values[static_cast<std::size_t>(place)] = values + offset * row_bytes;
+      }
     }
-    soften(tile, start, work, sums);
-    for (std::int64_t t = 0; t < row_tiles.count(); ++t) {
-      add_values(row_tiles.first_row(t), row_tiles.rows(t), first - start, end - start, work, sums);
+    for (auto* rows : {&positions.keys, &positions.values}) {
+      const void* inside = (*rows)[static_cast<std::size_t>(first_place)];
+      std::fill_n(rows->begin(), first_place, inside);
+      std::fill(rows->begin() + place, rows->begin() + num_places, inside);
+    }
+    return positions;
+  }
+
+  /// The keys of tile places [at, at + one panel).
+  WeightPiece keys_at(const Positions& positions, std::int64_t at, std::int64_t rows) const {
+    return {.w = nullptr,
+            .dtype = cache_.dtype,
+            .rows = rows,
+            .row_bytes = 0,
+            .first = 0,
+            .count = cache_.head_dim,
+            .row_pointers = positions.keys.data() + at};
+  }
+
+  static bool is_seen(const Positions& positions, std::int64_t at, std::int64_t count) {
+    return positions.start + at < positions.end && positions.start + at + count > positions.first;
+  }
+
+  void score_from_memory(const QueryTile& query, const Positions& positions, const Workspace& work) const {
+    const std::int64_t rows = rows_of(query);
+    const std::int64_t keys = rows <= kernels_.wide_stream_rows ? kernels_.linear_panel : kernels_.stream_panel;
+    std::array<float, kMostStreamSums> sums;
+    for (std::int64_t at = 0; at < tile(); at += keys) {
+      if (!is_seen(positions, at, keys)) continue;
+      kernels_.linear_stream({.x = work.queries,
+                              .rows = rows,
+                              .piece = keys_at(positions, at, keys),
+                              .sums = {.sums = sums.data(),
+                                       .first = true,
+                                       .last = true,
+                                       .out = {.out = work.scores + at, .stride = tile(), .columns = keys}},
+                              .next_rows = positions.keys.data() + at + kLookahead});
     }
   }
 
-  void soften(const QueryTile& tile, std::int64_t start, const Workspace& work, const Sums& sums) const {
-    for (std::int64_t position = 0; position < tile.count; ++position) {
-      const std::int64_t row = position * heads_per_kv_;
-      kernels_.softmax_tile({.scores = work.scores + row * panel(),
+  void score_packed(const QueryTile& query, const Positions& positions, const Workspace& work) const {
+    const RowTiles tiles = score_tiles(query);
+    const std::int64_t keys = kernels_.linear_panel;
+    for (std::int64_t at = 0; at < tile(); at += keys) {
+      if (!is_seen(positions, at, keys)) continue;
+      for (std::int64_t k = 0; k < cache_.head_dim; k += kLinearBlock) {
+        WeightPiece block = keys_at(positions, at, keys);
+        block.first = k;
+        block.count = std::min(kLinearBlock, cache_.head_dim - k);
+        kernels_.pack_weights(block, work.keys + k * keys);
+      }
+      for (std::int64_t t = 0; t < tiles.count(); ++t) score_tile(work, tiles, t, at);
+    }
+  }
+
+  /// One register tile of queries against a panel of packed keys.
+  void score_tile(const Workspace& work, const RowTiles& tiles, std::int64_t t, std::int64_t at) const {
+    const std::int64_t keys = kernels_.linear_panel;
+    std::array<float, kMostStreamSums> sums;
+    for (std::int64_t k = 0; k < padded_dim_; k += kLinearBlock) {
+      kernels_.linear_tile(
+          {.x = work.queries + tiles.first_row(t) * padded_dim_ + k * tiles.rows(t),
+           .w = work.keys + k * keys,
+           .rows = tiles.rows(t),
+           .steps = std::min(kLinearBlock, padded_dim_ - k) / 4,
+           .sums = {
+               .sums = sums.data(),
+               .first = k == 0,
+               .last = k + kLinearBlock >= padded_dim_,
+               .out = {.out = work.scores + tiles.first_row(t) * tile() + at, .stride = tile(), .columns = keys}}});
+    }
+  }
+
+  void soften(const QueryTile& query, const Positions& positions, const Workspace& work, const Sums& sums) const {
+    for (std::int64_t i = 0; i < query.count; ++i) {
+      const std::int64_t row = i * heads_per_kv_;
+      kernels_.softmax_tile({.scores = work.scores + row * tile(),
                              .rows = heads_per_kv_,
-                             .first_position = start,
-                             .position = tile.first_position + position,
+                             .first_position = positions.start,
+                             .position = query.first_position + i,
                              .window = p_.window,
                              .scale = p_.scale,
                              .softcap = p_.softcap,
@@ -270,65 +369,60 @@ class PagedAttention {
     }
   }
 
-  /// sums[row, :] += sum over j in [first, end) of probability[row, j] * value[j, :].
-  void add_values(std::int64_t first_row, std::int64_t rows, std::int64_t first, std::int64_t end,
-                  const Workspace& work, const Sums& sums) const {
+  /// sums[row, :] += sum over the seen positions of probability[row, position] * value[position, :].
+  void add_values_from_memory(const QueryTile& query, const Positions& positions, const Workspace& work,
+                              const Sums& sums) const {
+    if (cache_.head_dim % lanes() != 0) return add_widened_values(query, positions, work, sums);
+    const std::int64_t first = positions.first - positions.start;
+    kernels_.values_stream({.values = positions.values.data() + first,
+                            .next_rows = positions.values.data() + first + kLookahead,
+                            .dtype = cache_.dtype,
+                            .count = positions.end - positions.first,
+                            .p = work.scores + first,
+                            .p_pitch = tile(),
+                            .rows = rows_of(query),
+                            .sums = sums.sums,
+                            .width = width_,
+                            .columns = cache_.head_dim});
+  }
+
+  void add_widened_values(const QueryTile& query, const Positions& positions, const Workspace& work,
+                          const Sums& sums) const {
+    const std::int64_t first = positions.first - positions.start;
+    const std::int64_t end = positions.end - positions.start;
+    for (std::int64_t i = first; i < end; ++i) {
+      kernels_.widen(positions.values[static_cast<std::size_t>(i)], cache_.dtype, cache_.head_dim,
+                     work.values + i * width_);
+    }
+    const RowTiles tiles(rows_of(query), kernels_.max_rows);
+    for (std::int64_t t = 0; t < tiles.count(); ++t) {
+      pack_probabilities(tiles.first_row(t), tiles.rows(t), work);
+      for (std::int64_t column = 0; column < width_; column += kernels_.panel) {
+        kernels_.gemm_tile({.x = work.probabilities + first * lanes(),
+                            .x_pitch = lanes(),
+                            .w = work.values + first * width_ + column,
+                            .w_pitch = width_,
+                            .c = sums.sums + tiles.first_row(t) * width_ + column,
+                            .c_pitch = width_,
+                            .rows = tiles.rows(t),
+                            .k = end - first,
+                            .first = false});
+      }
+    }
+  }
+
+  /// probabilities[i, r] = scores[first_row + r, i]
+  void pack_probabilities(std::int64_t first_row, std::int64_t rows, const Workspace& work) const {
     std::array<const void*, kMostLanes> score_rows;
     for (std::int64_t r = 0; r < lanes(); ++r) {
-      score_rows[static_cast<std::size_t>(r)] = work.scores + (first_row + std::min(r, rows - 1)) * panel();
+      score_rows[static_cast<std::size_t>(r)] = work.scores + (first_row + std::min(r, rows - 1)) * tile();
     }
     kernels_.pack({.rows = score_rows.data(),
                    .dtype = DType::f32,
                    .first = 0,
-                   .count = panel(),
+                   .count = tile(),
                    .dst = work.probabilities,
                    .pitch = lanes()});
-    for (std::int64_t column = 0; column < width_; column += panel()) {
-      kernels_.gemm_tile({.x = work.probabilities + first * lanes(),
-                          .x_pitch = lanes(),
-                          .w = work.values + first * width_ + column,
-                          .w_pitch = width_,
-                          .c = sums.sums + first_row * width_ + column,
-                          .c_pitch = width_,
-                          .rows = rows,
-                          .k = end - first,
-                          .first = false});
-    }
-  }
-
-  std::int64_t block_of(const QueryTile& tile, std::int64_t position) const {
-    return p_.block_tables[tile.sequence * p_.max_blocks + position / cache_.block_size];
-  }
-
-  /// Bytes from a block's start (of K or of V) to the head's row of `position`.
-  std::int64_t row_offset(const QueryTile& tile, std::int64_t position) const {
-    return (tile.kv_head * cache_.block_size + position % cache_.block_size) * row_bytes();
-  }
-  std::int64_t row_bytes() const { return cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype)); }
-
-  void load_keys(const QueryTile& tile, std::int64_t start, std::int64_t first, std::int64_t end,
-                 const Workspace& work) const {
-    for (std::int64_t half = 0; half < panel(); half += lanes()) {
-      std::array<const void*, kMostLanes> rows;
-      for (std::int64_t r = 0; r < lanes(); ++r) {
-        const std::int64_t position = std::clamp(start + half + r, first, end - 1);
-        rows[static_cast<std::size_t>(r)] = cache_.key_block(block_of(tile, position)) + row_offset(tile, position);
-      }
-      kernels_.pack({.rows = rows.data(),
-                     .dtype = cache_.dtype,
-                     .first = 0,
-                     .count = cache_.head_dim,
-                     .dst = work.keys + half,
-                     .pitch = panel()});
-    }
-  }
-
-  void load_values(const QueryTile& tile, std::int64_t start, std::int64_t first, std::int64_t end,
-                   const Workspace& work) const {
-    for (std::int64_t position = first; position < end; ++position) {
-      kernels_.widen(cache_.value_block(block_of(tile, position)) + row_offset(tile, position), cache_.dtype,
-                     cache_.head_dim, work.values + (position - start) * width_);
-    }
   }
 
   void merge(const QueryTile& tile, const Sums& into, const Sums& later) const {
@@ -351,6 +445,7 @@ class PagedAttention {
   const PagedAttentionParams& p_;
   const KvCacheView& cache_;
   std::int64_t heads_per_kv_;
+  std::int64_t padded_dim_;
   std::int64_t width_;  ///< head_dim, rounded up to whole panels
   std::int64_t max_rows_;
   std::vector<QueryTile> tiles_;

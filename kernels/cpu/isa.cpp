@@ -8,7 +8,7 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16};
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512};
 
 bool is_available(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
@@ -23,8 +23,6 @@ bool is_available(CpuIsa isa) {
       return avx2;
     case CpuIsa::avx512:
       return avx512;
-    case CpuIsa::avx512_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16") != 0;
   }
   return false;
 #else
@@ -48,8 +46,6 @@ std::string_view to_string(CpuIsa isa) {
       return "avx2";
     case CpuIsa::avx512:
       return "avx512";
-    case CpuIsa::avx512_bf16:
-      return "avx512_bf16";
   }
   return "?";
 }
@@ -82,7 +78,6 @@ const CpuKernels& kernels_for(CpuIsa isa) {
     case CpuIsa::avx2:
       return avx2_kernels();
     case CpuIsa::avx512:
-    case CpuIsa::avx512_bf16:
       return avx512_kernels();
   }
 #endif

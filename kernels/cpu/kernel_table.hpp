@@ -66,6 +66,8 @@ struct WeightPiece {
   std::int64_t row_bytes = 0;  ///< from one row to the next
   std::int64_t first = 0;      ///< a multiple of kLinearBlock
   std::int64_t count = 0;      ///< a multiple of kLinearBlock unless the row ends here
+  /// Instead of w and row_bytes: where each row of a whole panel begins (one that does not exist repeats another).
+  const void* const* row_pointers = nullptr;
 };
 
 /// Where results go: out[m * stride + n] = sum + bias[n], or += that.
@@ -94,6 +96,7 @@ struct LinearStreamArgs {
       0;  ///< prefetches what lies so far ahead in the same rows, and behind their end in the next
   std::int64_t first_ahead = 0;  ///< but only rows first_ahead, first_ahead + step_ahead, ...
   std::int64_t step_ahead = 1;
+  const void* const* next_rows = nullptr;  ///< instead: prefetches these rows of a whole panel; null = none
 };
 
 /// linear_tile prefetches once per kPrefetchStride steps.
@@ -123,7 +126,7 @@ struct LinearTileArgs {
 /// capped, biased and masked; then m' = max(m, scores), p = exp(score - m'), l' = l * exp(m - m') + sum p, and the
 /// row's sum of values is scaled by exp(m - m').
 struct SoftmaxTileArgs {
-  float* scores = nullptr;  ///< [rows, panel]: q k^T in, p out
+  float* scores = nullptr;  ///< [rows, score_tile]: q k^T in, p out
   std::int64_t rows = 0;
   std::int64_t first_position = 0;  ///< of the tile's first column
   std::int64_t position = 0;        ///< the rows' own position, the last that they see
@@ -137,6 +140,21 @@ struct SoftmaxTileArgs {
   std::int64_t width = 0;         ///< a multiple of lanes
 };
 
+/// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
+/// read once, straight from memory.
+struct ValuesStreamArgs {
+  const void* const* values = nullptr;     ///< [count] rows of dtype
+  const void* const* next_rows = nullptr;  ///< [count] rows to prefetch; may be null
+  DType dtype = DType::f32;
+  std::int64_t count = 0;
+  const float* p = nullptr;  ///< [rows, p_pitch]
+  std::int64_t p_pitch = 0;
+  std::int64_t rows = 0;  ///< 1 .. stream_rows
+  float* sums = nullptr;  ///< [rows, width]
+  std::int64_t width = 0;
+  std::int64_t columns = 0;  ///< a multiple of lanes
+};
+
 /// Softmax sums over one range of positions: the highest score, the sum of weights, and the weighted sum of values.
 struct AttentionSums {
   float* highest = nullptr;  ///< -inf when nothing was seen
@@ -146,9 +164,10 @@ struct AttentionSums {
 
 struct CpuKernels {
   CpuIsa isa = CpuIsa::scalar;
-  int lanes = 0;     ///< floats in a vector
-  int panel = 0;     ///< columns of a register tile: 2 * lanes
-  int max_rows = 0;  ///< most rows of a register tile; <= lanes
+  int lanes = 0;       ///< floats in a vector
+  int panel = 0;       ///< columns of a register tile: 2 * lanes
+  int max_rows = 0;    ///< most rows of a register tile; <= lanes
+  int score_tile = 0;  ///< positions of a tile of scores: a multiple of panel and of linear_panel
 
   int linear_panel = 0;  ///< rows of w in a register tile of linear_tile
   int linear_rows = 0;   ///< most rows of x in it
@@ -165,6 +184,7 @@ struct CpuKernels {
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
+  void (*values_stream)(const ValuesStreamArgs& args);
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 

@@ -94,9 +94,11 @@ inline Vec weights_of(Vec quads, int step) {
 template <int panel>
 struct PanelRows {
   PanelRows(const WeightPiece& piece, std::int64_t size) {
-    for (int r = 0; r < panel; ++r) {
+    for (std::int64_t r = 0; r < panel; ++r) {
       const std::int64_t row = r < piece.rows ? r : piece.rows - 1;
-      at[r] = static_cast<const char*>(piece.w) + row * piece.row_bytes + piece.first * size;
+      const void* begin = piece.row_pointers != nullptr ? piece.row_pointers[r]
+                                                        : static_cast<const char*>(piece.w) + row * piece.row_bytes;
+      at[r] = static_cast<const char*>(begin) + piece.first * size;
     }
   }
   const char* at[panel];
@@ -160,15 +162,18 @@ void pack_weights(const WeightPiece& piece, float* dst) {
 template <int panel>
 inline void write_row(const float* sums, const LinearOut& to, std::int64_t row) {
   float* out = to.out + row * to.stride;
-  const auto result = [&](std::int64_t n) {
-    const float y = to.bias == nullptr ? sums[n] : sums[n] + to.bias[n];
-    return to.accumulate ? out[n] + y : y;
-  };
+  float results[panel];
+  std::memcpy(results, sums, sizeof(results));
+  if (to.bias != nullptr) {
+    for (std::int64_t n = 0; n < to.columns; ++n) results[n] += to.bias[n];
+  }
+  if (to.accumulate) {
+    for (std::int64_t n = 0; n < to.columns; ++n) results[n] += out[n];
+  }
   if (to.columns == panel) {
-#pragma GCC unroll 16
-    for (int n = 0; n < panel; ++n) out[n] = result(n);
+    std::memcpy(out, results, sizeof(results));
   } else {
-    for (std::int64_t n = 0; n < to.columns; ++n) out[n] = result(n);
+    std::memcpy(out, results, static_cast<std::size_t>(to.columns) * sizeof(float));
   }
 }
 
@@ -279,6 +284,7 @@ void linear_stream_of(const LinearStreamArgs& args) {
   constexpr std::int64_t kLine = 64;
   const WeightPiece& piece = args.piece;
   const PanelRows<kRows> w(piece, kSize);
+  const std::int64_t row_bytes = piece.count * kSize;
   const std::int64_t bytes_to_row_end = piece.row_bytes - piece.first * kSize;
   for (std::int64_t block = 0; block < piece.count; block += kLinearBlock) {
     Vec chains[rows][kVectors];
@@ -291,7 +297,15 @@ void linear_stream_of(const LinearStreamArgs& args) {
     const std::int64_t whole_end = block + (end - block) / kLinearPadding * kLinearPadding;
     for (std::int64_t k = block; k < whole_end; k += kChunk) {
       // Written out here: GCC takes a function that only prefetches for one without effect, and drops its calls.
-      if (k * kSize % kLine == 0) {
+      if (k * kSize % kLine == 0 && args.next_rows != nullptr) {
+        // Row after row, each of them whole: the hardware sees consecutive lines and joins in.
+        const std::int64_t rows_end = (k + kLine / kSize) * kRows / piece.count;
+        for (std::int64_t r = k * kRows / piece.count; r < rows_end; ++r) {
+          for (std::int64_t at = 0; at < row_bytes; at += kLine) {
+            __builtin_prefetch(static_cast<const char*>(args.next_rows[r]) + at, 0, 3);
+          }
+        }
+      } else if (k * kSize % kLine == 0 && args.ahead_bytes != 0) {
         std::int64_t ahead = k * kSize + args.ahead_bytes;
         if (ahead >= bytes_to_row_end) ahead += (kRows - 1) * piece.row_bytes;
         for (std::int64_t r = args.first_ahead; r < kRows; r += args.step_ahead) {

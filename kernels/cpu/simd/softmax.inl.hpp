@@ -1,4 +1,5 @@
-// The online softmax of attention. Included once per instruction set; PAGODA_SIMD names the namespace.
+// The online softmax of attention and its sums of values. Included once per instruction set; PAGODA_SIMD names the
+// namespace.
 
 #include <cstdint>
 
@@ -7,15 +8,8 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-/// Scaled, capped, biased scores of one vector of positions; -inf where the row does not see. `distance` is
-/// key position - query position, so seen are those in (-window, 0].
-inline Vec masked_scores(Vec dots, Vec distance, float scale, float softcap, float slope, float nearest_unseen) {
-  Vec scores = dots * set1(scale);
-  if (softcap > 0.0F) scores = set1(softcap) * tanh(scores / set1(softcap));
-  scores = fma(set1(slope), distance, scores);
-  scores = select_less(zero(), distance, set1(-kInfinity), scores);
-  return select_less(set1(nearest_unseen), distance, scores, set1(-kInfinity));
-}
+constexpr int kScoreVectors = 4;
+constexpr int kScoreTile = kScoreVectors * kLanes;
 
 inline void scale_in_place(float* x, float factor, std::int64_t width) {
   const Vec factors = set1(factor);
@@ -23,33 +17,119 @@ inline void scale_in_place(float* x, float factor, std::int64_t width) {
 }
 
 void softmax_tile(const SoftmaxTileArgs& args) {
+  // key position - query position: a row sees those in (-window, 0].
+  const auto first_distance = static_cast<float>(args.first_position - args.position);
   const float nearest_unseen = args.window > 0 ? -static_cast<float>(args.window) : -kInfinity;
-  const Vec distance_low = set1(static_cast<float>(args.first_position - args.position)) + iota();
-  const Vec distance_high = distance_low + set1(static_cast<float>(kLanes));
+  const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
   for (std::int64_t r = 0; r < args.rows; ++r) {
-    float* scores = args.scores + r * kPanel;
-    const float slope = args.slopes != nullptr ? args.slopes[r] : 0.0F;
-    const Vec low = masked_scores(load(scores), distance_low, args.scale, args.softcap, slope, nearest_unseen);
-    const Vec high =
-        masked_scores(load(scores + kLanes), distance_high, args.scale, args.softcap, slope, nearest_unseen);
-
-    const float tile_highest = highest(max(low, high));
+    float* scores = args.scores + r * kScoreTile;
+    Vec x[kScoreVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kScoreVectors; ++v) {
+      const Vec distance = set1(first_distance + static_cast<float>(v * kLanes)) + iota();
+      x[v] = load(scores + v * kLanes) * set1(args.scale);
+      if (args.softcap > 0.0F) x[v] = set1(args.softcap) * tanh(x[v] / set1(args.softcap));
+      if (args.slopes != nullptr) x[v] = fma(set1(args.slopes[r]), distance, x[v]);
+      if (!sees_all) {
+        x[v] = select_less(zero(), distance, set1(-kInfinity), x[v]);
+        x[v] = select_less(set1(nearest_unseen), distance, x[v], set1(-kInfinity));
+      }
+    }
+    const float tile_highest = highest(max(max(x[0], x[1]), max(x[2], x[3])));
     const float before = args.highest[r];
     const float after = before > tile_highest ? before : tile_highest;
     if (after == -kInfinity) {  // nothing seen so far
-      store(scores, zero());
-      store(scores + kLanes, zero());
+#pragma GCC unroll 4
+      for (int v = 0; v < kScoreVectors; ++v) store(scores + v * kLanes, zero());
       continue;
     }
-    const Vec p_low = exp(low - set1(after));
-    const Vec p_high = exp(high - set1(after));
-    store(scores, p_low);
-    store(scores + kLanes, p_high);
+#pragma GCC unroll 4
+    for (int v = 0; v < kScoreVectors; ++v) {
+      x[v] = exp(x[v] - set1(after));
+      store(scores + v * kLanes, x[v]);
+    }
+    const float tile_total = sum((x[0] + x[1]) + (x[2] + x[3]));
+    if (before == after) {
+      args.total[r] += tile_total;
+      continue;
+    }
     float correction[kLanes];
     store(correction, exp(set1(before - after)));
-    args.total[r] = args.total[r] * correction[0] + sum(p_low + p_high);
+    args.total[r] = args.total[r] * correction[0] + tile_total;
     args.highest[r] = after;
-    if (before != after) scale_in_place(args.sums + r * args.width, correction[0], args.width);
+    scale_in_place(args.sums + r * args.width, correction[0], args.width);
+  }
+}
+
+template <DType dtype, int rows, int vectors>
+inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool prefetch) {
+  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
+  constexpr std::int64_t kLine = 64;
+  Vec sums[rows][vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) sums[r][v] = load(args.sums + r * args.width + column + v * kLanes);
+  }
+  for (std::int64_t j = 0; j < args.count; ++j) {
+    if (prefetch) {
+      const char* next = static_cast<const char*>(args.next_rows[j]);
+      for (std::int64_t at = 0; at < args.columns * kSize; at += kLine) __builtin_prefetch(next + at, 0, 3);
+    }
+    const char* value = static_cast<const char*>(args.values[j]) + column * kSize;
+    Vec p[rows];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j]);
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      const Vec x = load_as<dtype>(value + v * kLanes * kSize);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) sums[r][v] = fma(p[r], x, sums[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) store(args.sums + r * args.width + column + v * kLanes, sums[r][v]);
+  }
+}
+
+/// The widest piece of a row whose sums for all rows stay in registers.
+constexpr int value_vectors(int rows) {
+  int vectors = 8;
+  while (vectors > 1 && rows * vectors > kMostSums) vectors /= 2;
+  return vectors;
+}
+
+template <DType dtype, int rows>
+void values_stream_of(const ValuesStreamArgs& args) {
+  constexpr int kVectors = value_vectors(rows);
+  std::int64_t column = 0;
+  bool prefetch = args.next_rows != nullptr;  // once for all columns
+  for (; column + kVectors * kLanes <= args.columns; column += kVectors * kLanes) {
+    add_values<dtype, rows, kVectors>(args, column, prefetch);
+    prefetch = false;
+  }
+  for (; column < args.columns; column += kLanes) {
+    add_values<dtype, rows, 1>(args, column, prefetch);
+    prefetch = false;
+  }
+}
+
+template <DType dtype, int rows>
+void values_stream_up_to(const ValuesStreamArgs& args) {
+  if (args.rows == rows) return values_stream_of<dtype, rows>(args);
+  if constexpr (rows > 1) values_stream_up_to<dtype, rows - 1>(args);
+}
+
+void values_stream(const ValuesStreamArgs& args) {
+  switch (args.dtype) {
+    case DType::f32:
+      return values_stream_up_to<DType::f32, kStreamRows>(args);
+    case DType::f16:
+      return values_stream_up_to<DType::f16, kStreamRows>(args);
+    case DType::bf16:
+      return values_stream_up_to<DType::bf16, kStreamRows>(args);
   }
 }
 

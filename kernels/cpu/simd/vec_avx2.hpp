@@ -17,6 +17,7 @@ constexpr int kLinearVectors = 2;
 constexpr int kStreamRows = 4;  // 8 sums, 4 vectors of w, 2 widened, 1 broadcast
 constexpr int kStreamVectors = 2;
 constexpr int kWideStreamRows = 4;
+constexpr int kMostSums = 12;  // that stay in registers beside a few other vectors
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 
 struct Vec {

@@ -18,6 +18,7 @@ constexpr int kLinearVectors = 4;
 constexpr int kStreamRows = 8;  // 16 sums, 8 vectors of w, 2 widened, 1 broadcast
 constexpr int kStreamVectors = 2;
 constexpr int kWideStreamRows = 5;
+constexpr int kMostSums = 24;  // that stay in registers beside a few other vectors
 constexpr CpuIsa kIsa = CpuIsa::avx512;
 
 struct Vec {

@@ -18,6 +18,7 @@ constexpr int kLinearVectors = 2;
 constexpr int kStreamRows = 4;
 constexpr int kStreamVectors = 2;
 constexpr int kWideStreamRows = 4;
+constexpr int kMostSums = 8;  // that stay in registers beside a few other vectors
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 
 using Floats = float __attribute__((vector_size(16)));
