@@ -10,7 +10,7 @@ namespace pagoda::kernels::bench {
 namespace {
 
 /// y[rows, out] = x[rows, in] W^T. Weights alternate between copies that together exceed the caches, as the layers of a
-/// model do. Counters: bytes of weights and operations per second, and per cent of the peaks of the same run.
+/// model do. Bytes are those of the weights.
 void linear(benchmark::State& state, DType dtype) {
   const std::int64_t out_features = state.range(0);
   const std::int64_t in = state.range(1);
@@ -30,7 +30,7 @@ void linear(benchmark::State& state, DType dtype) {
   std::vector<float> out(static_cast<std::size_t>(rows * out_features));
 
   std::int64_t copy = 0;
-  for (auto _ : state) {
+  const auto multiply = [&](const Ops& ops, Stream& on) {
     const WeightMatrix weight{weights.as<std::byte>() + copy * weight_bytes, dtype, out_features, in};
     copy = (copy + 1) % copies;
     LinearParams params;
@@ -40,22 +40,14 @@ void linear(benchmark::State& state, DType dtype) {
     params.weights = {&weight, 1};
     params.out = out.data();
     params.out_stride = out_features;
-    run([&](const Ops& ops, Stream& s) { return ops.linear(s, params); });
-  }
-
-  using benchmark::Counter;
-  const auto iterations = static_cast<double>(state.iterations());
-  const double bytes = static_cast<double>(weight_bytes) * iterations;
-  const double flops = 2.0 * static_cast<double>(rows * out_features * in) * iterations;
-  state.counters["GB/s"] = Counter(bytes / 1e9, Counter::kIsRate);
-  state.counters["GFLOP/s"] = Counter(flops / 1e9, Counter::kIsRate);
-  state.counters["%read"] = Counter(100 * bytes / peak_read_bytes_per_second(), Counter::kIsRate);
-  state.counters["%f32"] = Counter(100 * flops / peak_f32_flops(), Counter::kIsRate);
-  if (peak_bf16_flops() > 0) state.counters["%bf16"] = Counter(100 * flops / peak_bf16_flops(), Counter::kIsRate);
+    return ops.linear(on, params);
+  };
+  const double flops = 2.0 * static_cast<double>(rows * out_features * in);
+  measure(state, static_cast<double>(weight_bytes), flops, multiply);
 }
 
 void sizes(benchmark::internal::Benchmark* bench) {
-  bench->ArgNames({"out", "in", "rows"})->UseRealTime()->Unit(benchmark::kMicrosecond)->MinTime(0.3);
+  bench->ArgNames({"out", "in", "rows"})->UseManualTime()->Unit(benchmark::kMicrosecond)->MinTime(0.3);
   for (const std::int64_t rows : {1, 4, 16, 32, 128, 512}) {
     bench->Args({2048, 2048, rows});
     bench->Args({5632, 2048, rows});

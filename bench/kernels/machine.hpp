@@ -2,7 +2,11 @@
 
 /// What the machine can do at most, measured once per run: the yardsticks of the per-op benchmarks.
 
-#include <memory>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
@@ -22,13 +26,29 @@ double peak_bf16_flops();
 Device& device();
 Stream& stream();
 
-/// Runs `issue(ops, stream)` on the stream, and waits. Ends the program when an op fails.
+/// Sets the counters of `measure`.
+void report(benchmark::State& state, double bytes, double flops, std::vector<double> seconds);
+
+/// Benchmarks `issue(ops, stream)`: the time of an iteration is that of the op on the stream's thread, without the
+/// hand-over. Counters, from the median iteration, since other programs disturb the mean: GB/s and GFLOP/s, and what
+/// per cent of the peaks of the same run they are; best_GB/s is that of the fastest iteration.
 template <class Issue>
-void run(const Issue& issue) {
-  Status status;
-  stream().submit([&] { status = issue(device().ops(), stream()); });
-  stream().synchronize();
-  PAGODA_ASSERT(status.has_value(), status.error().message);
+void measure(benchmark::State& state, double bytes, double flops, const Issue& issue) {
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    Status status;
+    double elapsed = 0;
+    stream().submit([&] {
+      const auto start = std::chrono::steady_clock::now();
+      status = issue(device().ops(), stream());
+      elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    });
+    stream().synchronize();
+    PAGODA_ASSERT(status.has_value(), status.error().message);
+    state.SetIterationTime(elapsed);
+    seconds.push_back(elapsed);
+  }
+  report(state, bytes, flops, std::move(seconds));
 }
 
 }  // namespace pagoda::kernels::bench

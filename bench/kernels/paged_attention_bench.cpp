@@ -17,7 +17,7 @@ constexpr std::int64_t kKvHeads = 8;
 constexpr std::int32_t kBlockSize = 16;
 
 /// `rows` new tokens of each sequence at the end of a context. The cache is larger than the CPU caches, as that of a
-/// model with many layers is: calls alternate between layers.
+/// model with many layers is: calls alternate between layers. Bytes are those of the keys and values.
 void attention(benchmark::State& state, DType dtype) {
   const std::int64_t num_sequences = state.range(0);
   const std::int64_t rows = state.range(1);
@@ -52,7 +52,7 @@ void attention(benchmark::State& state, DType dtype) {
   std::vector<float> out(query.size());
 
   std::int64_t layer = 0;
-  for (auto _ : state) {
+  const auto attend = [&](const Ops& ops, Stream& on) {
     PagedAttentionParams params;
     params.query = query.data();
     params.query_stride = num_heads * kHeadDim;
@@ -67,25 +67,18 @@ void attention(benchmark::State& state, DType dtype) {
     params.scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim));
     params.out = out.data();
     layer = (layer + 1) % layers;
-    run([&](const Ops& ops, Stream& s) { return ops.paged_attention(s, params); });
-  }
-
-  using benchmark::Counter;
-  const auto iterations = static_cast<double>(state.iterations());
-  const double bytes = static_cast<double>(num_sequences * context * 2 * kKvHeads * kHeadDim) *
-                       static_cast<double>(size_of(dtype)) * iterations;
-  const double seen_per_sequence =
-      static_cast<double>(rows) * (static_cast<double>(context) - static_cast<double>(rows - 1) / 2);
-  const double flops = 4.0 * static_cast<double>(num_sequences * num_heads * kHeadDim) * seen_per_sequence * iterations;
-  state.counters["GB/s"] = Counter(bytes / 1e9, Counter::kIsRate);
-  state.counters["GFLOP/s"] = Counter(flops / 1e9, Counter::kIsRate);
-  state.counters["%read"] = Counter(100 * bytes / peak_read_bytes_per_second(), Counter::kIsRate);
-  state.counters["%f32"] = Counter(100 * flops / peak_f32_flops(), Counter::kIsRate);
+    return ops.paged_attention(on, params);
+  };
+  const double bytes =
+      static_cast<double>(num_sequences * context * 2 * kKvHeads * kHeadDim) * static_cast<double>(size_of(dtype));
+  const double seen = static_cast<double>(rows) * (static_cast<double>(context) - static_cast<double>(rows - 1) / 2);
+  const double flops = 4.0 * static_cast<double>(num_sequences * num_heads * kHeadDim) * seen;
+  measure(state, bytes, flops, attend);
 }
 
 void sizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"sequences", "rows", "context", "heads_per_kv"})
-      ->UseRealTime()
+      ->UseManualTime()
       ->Unit(benchmark::kMicrosecond)
       ->MinTime(0.3);
   for (const std::int64_t heads_per_kv : {1, 4, 8}) bench->Args({1, 1, 8192, heads_per_kv});
