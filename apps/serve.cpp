@@ -81,8 +81,8 @@ class ServiceLoop {
       if (!error) std::_Exit(kExitFailure);  // asked twice: at once
     });
     server_.stop_accepting();
-    system_.spawn([this, loop = loop_, router = engine_.router,
-                   timeout_ms = drain_timeout_.count()](caf::event_based_actor* self) {
+    const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
+                                  caf::event_based_actor* self, const actors::RequestRouterActor& router) {
       const auto report = [this, loop](std::int64_t aborted, int code) {
         boost::asio::post(*loop, [this, aborted, code] {
           if (aborted > 0) spdlog::warn("{} requests were aborted", aborted);
@@ -93,7 +93,8 @@ class ServiceLoop {
           self, router, actors::Drain{timeout_ms},
           [report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
           [report](caf::error&) { report(0, kExitFailure); });
-    });
+    };
+    system_.spawn(ask_to_drain, engine_.router);
     deadline_.expires_after(drain_timeout_ + kDrainAnswerGrace);
     deadline_.async_wait([this](const boost::system::error_code& error) {
       if (error) return;

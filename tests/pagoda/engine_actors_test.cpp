@@ -29,7 +29,7 @@ struct Received {
   }
   bool wait_for(const std::function<bool(const std::vector<RequestOutput>&)>& ready) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, 60s, [&] { return ready(outputs); });
+    return changed.wait_for(lock, 300s, [&] { return ready(outputs); });
   }
   std::size_t terminals() {
     const std::lock_guard lock(mutex);
@@ -38,6 +38,13 @@ struct Received {
     return count;
   }
 };
+
+actors::SinkActor::behavior_type recording_sink(actors::SinkActor::pointer, std::shared_ptr<Received> received) {
+  return {[received = std::move(received)](const OutputBatch& batch) {
+    actors::happens_before::received();
+    received->add(batch);
+  }};
+}
 
 class EngineActors : public ::testing::Test {
  protected:
@@ -55,12 +62,7 @@ class EngineActors : public ::testing::Test {
     auto running = spawn_actors(*system_, std::move(*parts));
     EXPECT_TRUE(running) << running.error().message;
     engine_ = std::move(*running);
-    sink_ = system_->spawn([received = received_](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type {
-      return {[received](const OutputBatch& batch) {
-        actors::happens_before::received();
-        received->add(batch);
-      }};
-    });
+    sink_ = system_->spawn(recording_sink, received_);
   }
 
   ~EngineActors() override {
@@ -149,8 +151,7 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
 }
 
 TEST_F(EngineActors, RequestsOfADeadSinkAreAborted) {
-  const actors::SinkActor dying = system_->spawn(
-      [](actors::SinkActor::pointer) -> actors::SinkActor::behavior_type { return {[](const OutputBatch&) {}}; });
+  const actors::SinkActor dying = system_->spawn(recording_sink, std::make_shared<Received>());
   for (std::uint64_t tag = 1; tag <= 4; ++tag) ASSERT_TRUE(submit(tag, 900, dying));
   caf::anon_send_exit(dying, caf::exit_reason::user_shutdown);
   EXPECT_TRUE(comes_to_rest());
