@@ -13,9 +13,10 @@ struct Architecture {
 };
 
 constexpr std::array kArchitectures{
-    Architecture{"GPT2LMHeadModel", create_gpt2},       Architecture{"LlamaForCausalLM", create_llama},
-    Architecture{"MistralForCausalLM", create_mistral}, Architecture{"OPTForCausalLM", create_opt},
-    Architecture{"Qwen2ForCausalLM", create_qwen2},     Architecture{"Qwen3ForCausalLM", create_qwen3},
+    Architecture{"BaiChuanForCausalLM", create_baichuan}, Architecture{"BaichuanForCausalLM", create_baichuan},
+    Architecture{"GPT2LMHeadModel", create_gpt2},         Architecture{"LlamaForCausalLM", create_llama},
+    Architecture{"MistralForCausalLM", create_mistral},   Architecture{"OPTForCausalLM", create_opt},
+    Architecture{"Qwen2ForCausalLM", create_qwen2},       Architecture{"Qwen3ForCausalLM", create_qwen3},
 };
 
 Status check_sizes(const ModelConfig& config) {
