@@ -25,10 +25,10 @@ Result<DType> chosen_dtype(const std::string& name, DType checkpoint, const char
 
 Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
   if (config.max_model_len == 0) return model.max_position_embeddings;
-  if (config.max_model_len > model.max_position_embeddings) {
+  if (config.max_model_len > model.position_limit()) {
     return fail(ErrorCode::bad_config,
                 "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
-                    std::to_string(model.max_position_embeddings),
+                    std::to_string(model.position_limit()),
                 "max_model_len");
   }
   return config.max_model_len;
