@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/types.hpp"
@@ -26,6 +27,18 @@ struct RopeScaling {
 
 /// How a model tells where a token stands.
 enum class PositionKind : std::uint8_t { rotary, learned, alibi };
+
+constexpr std::string_view to_string(PositionKind kind) {
+  switch (kind) {
+    case PositionKind::rotary:
+      return "rotary";
+    case PositionKind::learned:
+      return "learned";
+    case PositionKind::alibi:
+      return "alibi";
+  }
+  return "?";
+}
 
 /// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads
 /// the fields that its architecture knows.
