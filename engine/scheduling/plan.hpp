@@ -98,8 +98,9 @@ struct PlanStep {
   std::vector<SequenceNeed> needs;  ///< ranges of running and swapped candidates
 };
 
-/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A swapped-out group that is answered NEVER keeps its host blocks until it is released; a
-/// group that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
+/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
+/// swapped-out group that is answered NEVER keeps its host blocks until it is released; a group that was recomputed and
+/// has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
 
 enum class RunningOutcome : std::uint8_t {
