@@ -9,7 +9,7 @@
 
 #include "actors/clock.hpp"
 #include "engine/models/model.hpp"
-#include "io/model_files/tokenizer_json.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
 #include "io/swap_file.hpp"
 #include "pagoda/engine_plan.hpp"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/model_files/tokenizer_json.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 
 namespace pagoda::io {
