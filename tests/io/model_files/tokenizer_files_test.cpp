@@ -216,8 +216,18 @@ void append_bytes(std::string& out, std::uint32_t field, std::string_view bytes)
   out += bytes;
 }
 
-/// A ModelProto of type BPE: the later a token of the vocabulary, the worse its score, as in Llama 2's own model.
-std::string sentencepiece_model(const std::map<TokenId, std::string>& tokens) {
+/// A ModelProto of type BPE with the vocabulary of a tokenizer.json; a token's score is the rank of its first merge.
+std::string sentencepiece_model(const json& bpe) {
+  std::map<TokenId, std::string> tokens;
+  for (const auto& [token, id] : bpe.at("vocab").items()) tokens.emplace(id.get<TokenId>(), token);
+  std::map<std::string, float> scores;
+  for (const json& merge : bpe.at("merges")) {
+    std::string merged =
+        merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + merge[1].get<std::string>();
+    merged.erase(std::remove(merged.begin(), merged.end(), ' '), merged.end());
+    scores.emplace(std::move(merged), -static_cast<float>(scores.size()));
+  }
+
   constexpr std::uint32_t kNormal = 1;
   constexpr std::uint32_t kUnknown = 2;
   constexpr std::uint32_t kControl = 3;
@@ -227,7 +237,7 @@ std::string sentencepiece_model(const std::map<TokenId, std::string>& tokens) {
     std::string piece;
     append_bytes(piece, 1, token);
     append_varint(piece, 2 << 3 | 5);
-    const auto score = std::bit_cast<std::uint32_t>(static_cast<float>(-id));
+    const auto score = std::bit_cast<std::uint32_t>(scores[token]);
     for (int shift = 0; shift < 32; shift += 8) piece += static_cast<char>(score >> shift & 0xFF);
     const bool is_byte = token.size() == 6 && token.starts_with("<0x");
     append_number(piece, 3, id == 0 ? kUnknown : id <= 2 ? kControl : is_byte ? kByte : kNormal);
@@ -247,11 +257,8 @@ std::string sentencepiece_model(const std::map<TokenId, std::string>& tokens) {
 TEST(RealVocabularies, OfLlama2GiveTheSameIdsThroughSentencePiece) {
   const auto path = kSharedDir / "tokenizers" / "llama2" / "tokenizer.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared tokenizer " << path;
-  std::map<TokenId, std::string> tokens;
-  const json file = read_json(path);
-  for (const auto& [token, id] : file.at("model").at("vocab").items()) tokens.emplace(id.get<TokenId>(), token);
   const pagoda::test::TemporaryFolder folder;
-  folder.write("tokenizer.model", sentencepiece_model(tokens));
+  folder.write("tokenizer.model", sentencepiece_model(read_json(path).at("model")));
   const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   expect_hard_strings(*tokenizer, "llama2");
