@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -168,6 +169,34 @@ TEST(TokenizerFolder, TakesSpecialTokensOfAllItsFiles) {
   EXPECT_TRUE((*tokenizer)->is_special(1));
   EXPECT_TRUE((*tokenizer)->is_special(2));
   EXPECT_FALSE((*tokenizer)->is_special(3));
+}
+
+TEST(TokenizerFolder, WithADamagedSentencePieceModelIsRefusedOrWorks) {
+  const std::string whole = testing::read_text(kFiles / "llama" / "tokenizer.model");
+  std::mt19937 rng(5);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = whole;
+    for (std::size_t changes = 1 + rng() % 3; changes > 0; --changes) {
+      if (rng() % 4 == 0) {
+        bytes.resize(rng() % bytes.size() + 1);
+      } else {
+        bytes[rng() % bytes.size()] = static_cast<char>(rng());
+      }
+    }
+    const test::TemporaryFolder folder;
+    folder.write("tokenizer.model", bytes);
+    const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
+    if (!tokenizer) {
+      ++refused;
+      EXPECT_EQ(tokenizer.error().code, ErrorCode::bad_config);
+      EXPECT_EQ(tokenizer.error().message.find('\n'), std::string::npos);
+      continue;
+    }
+    const Result<TokenIds> ids = (*tokenizer)->encode("Hello world, caf\u00e9 12 \U0001f999", true);
+    if (ids) EXPECT_EQ(text::find_invalid_utf8((*tokenizer)->decode(*ids, true)), std::string::npos);
+  }
+  EXPECT_GT(refused, 50);
 }
 
 // ---- Real vocabularies: the shared tokenizer.json files, written in the older formats, must give the same ids.
