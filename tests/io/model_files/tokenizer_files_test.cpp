@@ -194,7 +194,8 @@ TEST(TokenizerFolder, WithADamagedSentencePieceModelIsRefusedOrWorks) {
       continue;
     }
     const Result<TokenIds> ids = (*tokenizer)->encode("Hello world, caf\u00e9 12 \U0001f999", true);
-    if (ids) EXPECT_EQ(text::find_invalid_utf8((*tokenizer)->decode(*ids, true)), std::string::npos);
+    if (!ids) continue;
+    EXPECT_EQ(text::find_invalid_utf8((*tokenizer)->decode(*ids, true)), std::string::npos);
   }
   EXPECT_GT(refused, 50);
 }
