@@ -13,6 +13,8 @@ Status check(const EmbeddingParams& p);
 Status check(const RmsNormParams& p);
 Status check(const LayerNormParams& p);
 Status check(const LinearParams& p);
+Status check(const QuantizedLinearParams& p);
+Status check(const QuantizeWeightsParams& p);
 Status check(const RotaryParams& p);
 Status check(const StoreKvParams& p);
 Status check(const PagedAttentionParams& p);

@@ -6,6 +6,8 @@
 #include "kernels/cpu/attention.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/quantize_weights.hpp"
+#include "kernels/cpu/quantized_linear.hpp"
 #include "kernels/cpu/sample.hpp"
 #include "kernels/ops_check.hpp"
 #include "kernels/reference/element.hpp"
@@ -75,6 +77,16 @@ Status CpuOps::layer_norm(Stream&, const LayerNormParams& p) const {
 Status CpuOps::linear(Stream&, const LinearParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   return cpu_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::quantized_linear(Stream&, const QuantizedLinearParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_quantized_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::quantize_weights(Stream&, const QuantizeWeightsParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_quantize_weights(kernels_, threads_, scratch_, p);
 }
 
 Status CpuOps::rotary(Stream&, const RotaryParams& p) const {
