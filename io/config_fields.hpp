@@ -35,7 +35,8 @@ template <class Visit>
 void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("model", config.model, "Folder of the model, in Hugging Face format");
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
-  visit("dtype", config.dtype, "Type of the computation: auto, float32, float16, bfloat16");
+  visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
+  visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
   visit("kv_cache_dtype", config.kv_cache_dtype, "Type of the KV cache: auto (as dtype), float32, float16, bfloat16");
   visit("device", config.device, "cpu or cuda");
   visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");

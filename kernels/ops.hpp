@@ -103,6 +103,15 @@ struct QuantizeWeightsParams {
   Float16* scales = nullptr;
 };
 
+/// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.
+struct ConvertParams {
+  const void* from = nullptr;
+  DType from_dtype = DType::f32;
+  void* to = nullptr;
+  DType to_dtype = DType::f32;
+  std::int64_t count = 0;
+};
+
 /// Rotary position embedding in place, "rotate half" (GPT-NeoX / Hugging Face Llama) or interleaved pairs.
 /// cos_sin: [max_position, rotary_dim]: the first half cosines, the second half sines.
 struct RotaryParams {
@@ -216,6 +225,7 @@ class Ops {
   virtual Status linear(Stream& stream, const LinearParams& params) const = 0;
   virtual Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const = 0;
   virtual Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const = 0;
+  virtual Status convert(Stream& stream, const ConvertParams& params) const = 0;
   virtual Status rotary(Stream& stream, const RotaryParams& params) const = 0;
   virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;
   virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;

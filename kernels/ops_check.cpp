@@ -166,6 +166,13 @@ Status check(const QuantizeWeightsParams& p) {
   return checker.status();
 }
 
+Status check(const ConvertParams& p) {
+  Checker checker("convert");
+  checker.require(p.count >= 0, "count must not be negative", p.count);
+  if (p.count > 0) checker.require_pointer(p.from, "from").require_pointer(p.to, "to");
+  return checker.status();
+}
+
 Status check(const RotaryParams& p) {
   Checker checker("rotary");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)

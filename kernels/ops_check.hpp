@@ -15,6 +15,7 @@ Status check(const LayerNormParams& p);
 Status check(const LinearParams& p);
 Status check(const QuantizedLinearParams& p);
 Status check(const QuantizeWeightsParams& p);
+Status check(const ConvertParams& p);
 Status check(const RotaryParams& p);
 Status check(const StoreKvParams& p);
 Status check(const PagedAttentionParams& p);

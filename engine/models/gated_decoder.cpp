@@ -76,7 +76,7 @@ class GatedDecoder final : public Model {
     }
     norm_ = RmsNorm(model / "norm", config.hidden_size, config.norm_eps);
     lm_head_ =
-        LmHead(config.tie_word_embeddings ? Linear(embed_tokens_.table())
+        LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", embed_tokens_.table())
                                           : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false));
     return status;
   }
