@@ -20,7 +20,7 @@ struct QuantizedFormat {
 
 constexpr std::int64_t kMostGroupSize = 256;
 /// The formats of `--quantize`.
-constexpr QuantizedFormat kInt8Weights{8, 64};
+constexpr QuantizedFormat kInt8Weights{8, 128};
 constexpr QuantizedFormat kInt4Weights{4, 32};
 
 /// Rows that lie interleaved.

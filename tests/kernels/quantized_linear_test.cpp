@@ -107,7 +107,7 @@ struct QuantizedCase {
   }
 };
 
-constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 128}, {4, 16}, {4, 64}, {8, 256}};
+constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16}, {4, 128}, {8, 256}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);

@@ -66,7 +66,7 @@ void unpack(const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst) {
 template <int rows, int vectors>
 inline void add_step(const std::int8_t* const* x, std::int64_t column, const Weights (&w)[vectors],
                      Ints (&dots)[rows][vectors]) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     const Quad quad = broadcast_quad_of_bytes(x[m] + column);
 #pragma GCC unroll 4
@@ -74,83 +74,77 @@ inline void add_step(const std::int8_t* const* x, std::int64_t column, const Wei
   }
 }
 
-template <int bits, int rows, int panels>
-void tile_of(const QuantizedTileArgs& args) {
-  constexpr int kVectors = panels * kVectorsPerPanel;
-  Vec sums[rows][kVectors];
-  const std::int8_t* x[rows];
-#pragma GCC unroll 4
-  for (int m = 0; m < rows; ++m) {
-    x[m] = args.x + m * args.x_stride;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      sums[m][v] = args.first ? zero() : load(args.sums + (m * kVectors + v) * kLanes);
+/// Lines [first_line, end_line) of the group of each panel.
+template <int panels>
+inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::int64_t first_line,
+                           std::int64_t end_line) {
+  constexpr std::int64_t kLine = 64;
+  for (int p = 0; p < panels; ++p) {
+    for (std::int64_t line = first_line; line < end_line; ++line) {
+      __builtin_prefetch(group + p * stride + line * kLine, 0, 2);
     }
   }
+}
+
+template <int bits, int rows, int panels>
+void tile_of(const QuantizedTileArgs& all) {
+  constexpr int kVectors = panels * kVectorsPerPanel;
+  const QuantizedTileArgs args = all;  // here nothing else can change it
+  const std::int8_t* x[rows];
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) x[m] = args.x + m * args.x_stride;
+  if (args.first) std::memset(args.sums, 0, sizeof(float) * rows * kVectors * kLanes);
   const std::int64_t group_bytes = kQuantizedPanel * args.group_size * bits / 8;
   const std::uint8_t* w = args.w;
-  const std::uint8_t* ahead = args.ahead;
   std::int64_t column = 0;
   for (std::int64_t group = 0; group < args.num_groups; ++group) {
-    if (ahead != nullptr) {
-      for (int p = 0; p < panels; ++p) {
-        for (std::int64_t line = args.first_line; line < args.end_line; ++line) {
-          __builtin_prefetch(ahead + p * args.ahead_stride + line * 64, 0, 2);
-        }
-      }
-      ahead += args.ahead_group_bytes;
+    if (args.ahead != nullptr) {
+      prefetch_group<panels>(args.ahead + group * args.ahead_group_bytes, args.ahead_stride, args.first_line,
+                             args.end_line);
     }
     Ints dots[rows][kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
       const Ints offset = set1_int(args.x_offsets[m * args.group_stride + group]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[m][v] = offset;
     }
     const std::uint8_t* const end = w + group_bytes;
-    for (; w < end; w += kStepBytes) {
-      Weights weights[kVectors];
-      if constexpr (bits == 8) {
+    do {  // sixteen columns: every group has some
+#pragma GCC unroll 4
+      for (int step = 0; step < 4; step += 8 / bits) {
+        Weights weights[kVectors];
+        Weights more[kVectors];  // the high halves
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
-          weights[v] =
-              weights_of(load_bytes(w + v / kVectorsPerPanel * args.w_stride + v % kVectorsPerPanel * kVectorBytes));
+          const Bytes bytes =
+              load_bytes(w + v / kVectorsPerPanel * args.w_stride + v % kVectorsPerPanel * kVectorBytes);
+          weights[v] = weights_of(bits == 8 ? bytes : low_halves(bytes));
+          if constexpr (bits == 4) more[v] = weights_of(high_halves(bytes));
         }
         add_step(x, column, weights, dots);
-        column += 4;
-      } else {
-        Bytes pairs[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          pairs[v] = load_bytes(w + v / kVectorsPerPanel * args.w_stride + v % kVectorsPerPanel * kVectorBytes);
-          weights[v] = weights_of(low_halves(pairs[v]));
-        }
-        add_step(x, column, weights, dots);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) weights[v] = weights_of(high_halves(pairs[v]));
-        add_step(x, column + 4, weights, dots);
-        column += 8;
+        if constexpr (bits == 4) add_step(x, column + 4, more, dots);
+        column += 32 / bits;
+        w += kStepBytes;
       }
-    }
+    } while (w < end);
+    // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
+    asm volatile("" ::: "memory");
     Vec scales[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       scales[v] = load_f16(args.w_scales + v / kVectorsPerPanel * args.w_scale_stride + group * kQuantizedPanel +
                            v % kVectorsPerPanel * kLanes);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
       const Vec x_scale = set1(args.x_scales[m * args.group_stride + group]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        sums[m][v] = fused(to_floats(dots[m][v]), scales[v] * x_scale, sums[m][v]);
+        float* const sum = args.sums + (m * kVectors + v) * kLanes;
+        store(sum, fused(to_floats(dots[m][v]), scales[v] * x_scale, load(sum)));
       }
     }
-  }
-#pragma GCC unroll 4
-  for (int m = 0; m < rows; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(args.sums + (m * kVectors + v) * kLanes, sums[m][v]);
   }
 }
 
