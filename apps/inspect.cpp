@@ -37,7 +37,10 @@ ordered_json model_facts(const models::ModelConfig& model) {
           {"num_heads", model.num_heads},
           {"num_kv_heads", model.num_kv_heads},
           {"head_dim", model.head_dim},
+          {"positions", models::to_string(model.positions)},
           {"max_position_embeddings", model.max_position_embeddings},
+          {"sliding_window", model.sliding_window},
+          {"normalized_head", model.normalized_head},
           {"tie_word_embeddings", model.tie_word_embeddings},
           {"checkpoint_dtype", to_string(model.checkpoint_dtype)}};
 }

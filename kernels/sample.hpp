@@ -38,12 +38,19 @@ struct SampleRow {
   std::span<const float> bias_values{};  ///< parallel to bias_tokens
 };
 
+/// Why a row could not be sampled. The other rows of the batch are sampled all the same.
+enum class SampleProblem : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
+
+/// One sentence without a full stop.
+const char* describe(SampleProblem problem);
+
 /// The draw of one row. Log-probabilities are natural logs.
 struct SampleOutput {
   std::int32_t token = 0;
-  float logprob = 0;         ///< of `token`; only when num_logprobs >= 0
-  std::int32_t rank = 0;     ///< 1 + how many tokens are likelier; only when num_logprobs >= 0
-  std::int32_t num_top = 0;  ///< entries written to the row's part of top_tokens / top_logprobs
+  float logprob = 0;                            ///< of `token`; only when num_logprobs >= 0
+  std::int32_t rank = 0;                        ///< 1 + how many tokens are likelier; only when num_logprobs >= 0
+  std::int32_t num_top = 0;                     ///< entries written to the row's part of top_tokens / top_logprobs
+  SampleProblem problem = SampleProblem::none;  ///< else `token` is -1 and the rest is 0
 };
 
 struct SampleParams {

@@ -1,5 +1,6 @@
 #include "pagoda/engine_parts.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +30,15 @@ std::string model_name(const EngineConfig& config) {
   if (!config.served_model_name.empty()) return config.served_model_name;
   const auto path = std::filesystem::path(config.model).lexically_normal();
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+/// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
+/// no later token sees, so that its length does not matter.
+std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len,
+                            std::int32_t device_blocks) {
+  const std::int64_t slots = std::int64_t{device_blocks} * config.block_size;
+  const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
+  return leaves_behind ? std::max(slots, max_model_len) : slots;
 }
 
 }  // namespace
@@ -98,7 +108,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
                   model.sliding_window};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.max_model_len = max_model_len;
-  parts.limits.max_kv_tokens = std::int64_t{device_blocks} * config.block_size;
+  parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
   parts.limits.max_num_seqs = config.max_num_seqs;
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;

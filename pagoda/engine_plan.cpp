@@ -25,21 +25,28 @@ Result<DType> chosen_dtype(const std::string& name, DType checkpoint, const char
 
 Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
   if (config.max_model_len == 0) return model.max_position_embeddings;
-  if (config.max_model_len > model.max_position_embeddings) {
+  if (config.max_model_len > model.position_limit()) {
     return fail(ErrorCode::bad_config,
                 "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
-                    std::to_string(model.max_position_embeddings),
+                    std::to_string(model.position_limit()),
                 "max_model_len");
   }
   return config.max_model_len;
 }
 
+/// Tokens whose KV one sequence of max_model_len holds at most: all, or with a sliding window those in it and a chunk.
+std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
+  if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
+  return std::min(max_model_len,
+                  std::int64_t{model.sliding_window} + config.max_num_batched_tokens + config.block_size);
+}
+
 /// Blocks of the device pool: as told, or as the memory budget allows, but no more than max_num_seqs full contexts.
-Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models::MemoryPlan& plan,
-                                       std::int64_t max_model_len) {
+Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models::ModelConfig& model,
+                                       const models::MemoryPlan& plan, std::int64_t max_model_len) {
   if (config.num_device_blocks > 0) return config.num_device_blocks;
   const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
-  if (plan.num_blocks < blocks_per_context) {
+  if (plan.num_blocks * config.block_size < tokens_held(config, model, max_model_len)) {
     return fail(ErrorCode::out_of_memory,
                 "the KV cache would hold " + std::to_string(plan.num_blocks * config.block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) +
@@ -94,7 +101,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   models::MemoryRequest request{weight_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
   request.budget_bytes = models::plan_memory(plan.model, request).fixed_bytes() + static_cast<std::int64_t>(kv_budget);
   plan.memory = models::plan_memory(plan.model, request);
-  const auto device_blocks = num_device_blocks(config, plan.memory, *max_model_len);
+  const auto device_blocks = num_device_blocks(config, plan.model, plan.memory, *max_model_len);
   if (!device_blocks) return fail(device_blocks.error());
   plan.num_device_blocks = *device_blocks;
   plan.num_host_blocks = config.num_host_blocks >= 0

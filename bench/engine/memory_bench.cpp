@@ -35,7 +35,6 @@ PlanStep next_step(StepId step) {
   request.step = step;
   request.last_completed_step = step - 1;
   request.token_budget = 1 << 30;
-  request.row_budget = 2 * kNumRunning;
   return request;
 }
 

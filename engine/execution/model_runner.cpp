@@ -40,8 +40,10 @@ StepResult ModelRunner::run(kernels::Stream& stream, const ExecuteStep& step) {
     if (status) status = report_prompts(stream, step, result);
   }
   if (!status) {
+    fill_rows(step);
     result.samples.clear();
     result.prompt_logprobs.clear();
+    result.failures.clear();
     result.error = status.error();
   }
   result.finished_us = clock_();
@@ -140,14 +142,32 @@ Status ModelRunner::sample(kernels::Stream& stream, const ExecuteStep& step, Ste
   for (const RowWork& work : step.work) {
     Row& row = rows_[static_cast<std::size_t>(work.row)];
     // The row goes on with the first sample; forks get rows of their own with theirs.
-    const bool appends = work.num_samples > 0 && !row.spec->sampling.use_beam_search;
-    if (appends) row.tokens.push_back(sampled_[i].token);
+    if (appends_sample(work)) row.tokens.push_back(std::max(sampled_[i].token, 0));
     for (std::int32_t k = 0; k < work.num_samples; ++k, ++i) {
       const kernels::SampleOutput& out = sampled_[i];
+      note_problem(work, out, result);
       result.samples.push_back({work.sequence, k, out.token, out.logprob, out.rank, top_of(i, max_top)});
     }
   }
   return {};
+}
+
+bool ModelRunner::appends_sample(const RowWork& work) const {
+  return work.num_samples > 0 && !rows_[static_cast<std::size_t>(work.row)].spec->sampling.use_beam_search;
+}
+
+void ModelRunner::note_problem(const RowWork& work, const kernels::SampleOutput& out, StepResult& result) {
+  if (out.problem == kernels::SampleProblem::none) return;
+  if (!result.failures.empty() && result.failures.back().sequence == work.sequence) return;
+  result.failures.push_back({work.sequence, {ErrorCode::internal, kernels::describe(out.problem), {}, -1}});
+}
+
+void ModelRunner::fill_rows(const ExecuteStep& step) {
+  for (const RowWork& work : step.work) {
+    Row& row = rows_[static_cast<std::size_t>(work.row)];
+    const auto end = static_cast<std::size_t>(work.first_position + work.num_tokens);
+    if (row.sequence == work.sequence && appends_sample(work) && row.tokens.size() == end) row.tokens.push_back(0);
+  }
 }
 
 Status ModelRunner::run_sample_rows(kernels::Stream& stream, std::int32_t num_logit_rows, std::int64_t max_top) {
@@ -178,6 +198,7 @@ std::vector<std::pair<TokenId, float>> ModelRunner::top_of(std::size_t sample, s
 Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result) {
   logit_rows_.clear();
   sample_rows_.clear();
+  std::vector<const RowWork*> reported;  // of each of sample_rows_
   std::int64_t max_top = 0;
   const auto report = [&] {
     const auto num_rows = static_cast<std::int32_t>(logit_rows_.size());
@@ -188,10 +209,12 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& s
     if (Status status = run_sample_rows(stream, num_rows, max_top); !status) return status;
     for (std::size_t i = 0; i < sampled_.size(); ++i) {
       const kernels::SampleOutput& out = sampled_[i];
+      note_problem(*reported[i], out, result);
       result.prompt_logprobs.push_back({out.token, out.logprob, out.rank, top_of(i, max_top)});
     }
     logit_rows_.clear();
     sample_rows_.clear();
+    reported.clear();
     return Status{};
   };
   for (std::size_t i = 0; i < step.work.size(); ++i) {
@@ -200,6 +223,7 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& s
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       const std::int32_t position = work.first_prompt_logprob + k;
       const auto logits_row = static_cast<std::int32_t>(logit_rows_.size());
+      reported.push_back(&work);
       logit_rows_.push_back(query_start_[i] + position - 1 - work.first_position);
       sample_rows_.push_back(row.sampler->prompt_logprobs_row(
           logits_row, row.tokens[static_cast<std::size_t>(position)], static_cast<std::uint32_t>(position)));

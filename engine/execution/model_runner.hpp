@@ -46,6 +46,13 @@ class ModelRunner {
   void apply_rows(const ExecuteStep& step);
   Status build_batch(const ExecuteStep& step);
   Status sample(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
+  /// The row goes on with its first sample itself; rows of a beam search are told their tokens.
+  bool appends_sample(const RowWork& work) const;
+  /// Adds a failure of the work's sequence to the result when its row could not be sampled.
+  static void note_problem(const RowWork& work, const kernels::SampleOutput& out, StepResult& result);
+  /// After a failed step: gives its rows the tokens they were to sample, so that a step already queued behind it can
+  /// run them. The scheduler drops what comes of them.
+  void fill_rows(const ExecuteStep& step);
   /// Prompt logprobs, in pieces of max_num_seqs logit rows.
   Status report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
   /// Runs sample_rows_ over the first num_logit_rows rows of logits_.

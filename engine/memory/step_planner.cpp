@@ -12,7 +12,6 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
       request_(request),
       plan_(result.plan),
       tokens_left_(request.token_budget),
-      rows_left_(request.row_budget),
       num_kept_(request.running.size()) {
   plan_.running.resize(request.running.size(), RunningOutcome::skipped);
   plan_.swapped.resize(request.swapped.size(), AllocStatus::later);
@@ -22,7 +21,7 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
 
 void StepPlanner::run() {
   serve_running();
-  if (!request_.admit || preempted_any_) return;
+  if (preempted_any_) return;
   serve_swapped();
   if (std::ranges::find(plan_.swapped, AllocStatus::later) == plan_.swapped.end()) serve_waiting();
 }
@@ -63,13 +62,7 @@ std::int32_t num_new_tokens(std::span<const Growth> rows) {
 }  // namespace
 
 void StepPlanner::serve_running() {
-  for (std::size_t i = 0; i < num_kept_; ++i) {
-    plan_.running[i] = serve(i);
-    const RunningCandidate& candidate = request_.running[i];
-    const bool keeps_rows =
-        plan_.running[i] == RunningOutcome::scheduled || plan_.running[i] == RunningOutcome::skipped;
-    if (keeps_rows) rows_left_ -= std::max(candidate.num_rows, candidate.sequences.count);
-  }
+  for (std::size_t i = 0; i < num_kept_; ++i) plan_.running[i] = serve(i);
 }
 
 RunningOutcome StepPlanner::serve(std::size_t index) {
@@ -132,14 +125,12 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   collect_rows(candidate.sequences);
   PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
-  const std::int32_t num_rows = std::max(candidate.num_rows, candidate.sequences.count);
   const std::int32_t num_blocks = group.num_host_blocks + store_.count_missing(rows_);
-  if (num_blocks > store_.device().size() || num_rows > request_.row_budget) return AllocStatus::never;
-  if (num_rows > rows_left_ || num_new_tokens(rows_) > tokens_left_) return AllocStatus::later;
+  if (num_blocks > store_.device().size()) return AllocStatus::never;
+  if (num_new_tokens(rows_) > tokens_left_) return AllocStatus::later;
   if (num_blocks > room_for_newcomers()) return AllocStatus::later;
   store_.swap_in(group);
   run_rows();
-  rows_left_ -= num_rows;
   return AllocStatus::ok;
 }
 
@@ -157,7 +148,6 @@ std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::
     return fits ? uncached : 0;
   }
   std::int32_t chunk = std::min(uncached, tokens_left_);
-  if (request_.max_prompt_chunk > 0) chunk = std::min(chunk, request_.max_prompt_chunk);
   const BlockLayout& layout = store_.layout();
   if (layout.sliding_window > 0) {
     // The largest n with peak_blocks(n) <= pool.
@@ -174,8 +164,8 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
   const std::int32_t least = layout.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
-  if (least > device.size() || candidate.num_rows > request_.row_budget) return {AllocStatus::never, 0, 0};
-  if (candidate.num_rows > rows_left_ || tokens_left_ <= 0) return {AllocStatus::later, 0, 0};
+  if (least > device.size()) return {AllocStatus::never, 0, 0};
+  if (tokens_left_ <= 0) return {AllocStatus::later, 0, 0};
 
   store_.find_prefix(candidate, hit_);
   const auto num_hits = static_cast<std::int32_t>(hit_.blocks.size());
@@ -197,7 +187,6 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
   store_.grow(sequence, need);
   emit_table_delta(sequence);
   tokens_left_ -= chunk;
-  rows_left_ -= candidate.num_rows;
   if (store_.config().enable_prefix_caching && candidate.use_prefix_cache) {
     prefix_tokens_asked_ += num_tokens;
     prefix_tokens_found_ += num_cached;

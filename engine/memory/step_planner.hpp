@@ -56,7 +56,6 @@ class StepPlanner {
   const PlanStep& request_;
   StepPlan& plan_;
   std::int32_t tokens_left_;
-  std::int32_t rows_left_;
   std::size_t num_kept_;  ///< running candidates from here on were preempted
   bool preempted_any_ = false;
   std::vector<Growth> rows_;

@@ -10,6 +10,7 @@
 #include "engine/layers/forward_pass.hpp"
 #include "engine/layers/mlp.hpp"
 #include "engine/layers/norm.hpp"
+#include "engine/layers/normalized_rows.hpp"
 #include "engine/layers/positions.hpp"
 #include "engine/layers/weight_loader.hpp"
 
@@ -75,9 +76,7 @@ class GatedDecoder final : public Model {
            .mlp = load_mlp(layer / "mlp", config, *activation)});
     }
     norm_ = RmsNorm(model / "norm", config.hidden_size, config.norm_eps);
-    lm_head_ =
-        LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", embed_tokens_.table())
-                                          : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false));
+    lm_head_ = LmHead(load_head(root, config, status));
     return status;
   }
 
@@ -112,12 +111,33 @@ class GatedDecoder final : public Model {
   }
 
  private:
+  Linear load_head(const WeightLoader& root, const ModelConfig& config, Status& status) {
+    const bool tied = config.tie_word_embeddings;
+    if (!config.normalized_head) {
+      return tied ? Linear(root / "lm_head", embed_tokens_.table())
+                  : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false);
+    }
+    auto weight =
+        tied ? embed_tokens_.table() : (root / "lm_head").matrix("weight", config.vocab_size, config.hidden_size);
+    if (!status) return {};
+    auto rows = normalized_rows(*device_, weight);
+    if (!rows) {
+      status = fail(std::move(rows.error()));
+      return {};
+    }
+    weight.data = rows->data();
+    Linear head(root / "lm_head", weight);
+    if (!head.is_quantized()) head_memory_ = std::move(*rows);
+    return head;
+  }
+
   std::shared_ptr<kernels::Device> device_;
   Activations activations_;
   PositionTables positions_;
   Embedding embed_tokens_;
   std::vector<GatedDecoderLayer> layers_;
   RmsNorm norm_;
+  kernels::Buffer head_memory_;  // of a head that does not lie in the checkpoint as it is used
   LmHead lm_head_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/types.hpp"
@@ -12,16 +13,32 @@ namespace pagoda::models {
 
 /// How rotary frequencies are stretched to reach more positions than the model was first trained for.
 struct RopeScaling {
-  enum class Type : std::uint8_t { none, linear, llama3 };
+  enum class Type : std::uint8_t { none, linear, dynamic, llama3, yarn };
   Type type = Type::none;
   double factor = 1.0;
+  std::int64_t original_max_position_embeddings = 0;  ///< dynamic, llama3, yarn: positions before the stretch
   double low_freq_factor = 1.0;                       ///< llama3
   double high_freq_factor = 4.0;                      ///< llama3; above low_freq_factor
-  std::int64_t original_max_position_embeddings = 0;  ///< llama3: positions before the stretch
+  double beta_fast = 32.0;        ///< yarn: waves that turn more often within the original positions are kept
+  double beta_slow = 1.0;         ///< yarn: waves that turn less often are stretched by the whole factor
+  bool truncate = true;           ///< yarn: the limits between those are rounded to whole dimensions
+  double attention_factor = 1.0;  ///< yarn: cosines and sines are multiplied by it
 };
 
 /// How a model tells where a token stands.
 enum class PositionKind : std::uint8_t { rotary, learned, alibi };
+
+constexpr std::string_view to_string(PositionKind kind) {
+  switch (kind) {
+    case PositionKind::rotary:
+      return "rotary";
+    case PositionKind::learned:
+      return "learned";
+    case PositionKind::alibi:
+      return "alibi";
+  }
+  return "?";
+}
 
 /// What a checkpoint's config.json says of its architecture, under our names. Filled by io/model_files; a model reads
 /// the fields that its architecture knows.
@@ -55,6 +72,9 @@ struct ModelConfig {
   DType checkpoint_dtype = DType::f32;      ///< torch_dtype
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;  ///< generation_config.json wins over config.json
+
+  /// Positions that max_model_len may ask for: what the config says, or more where the rope scaling reaches further.
+  std::int64_t position_limit() const;
 
   /// Tokens that `layer` sees back, itself included; 0 = all.
   std::int32_t window_of(std::int64_t layer) const {

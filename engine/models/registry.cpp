@@ -13,9 +13,10 @@ struct Architecture {
 };
 
 constexpr std::array kArchitectures{
-    Architecture{"GPT2LMHeadModel", create_gpt2},       Architecture{"LlamaForCausalLM", create_llama},
-    Architecture{"MistralForCausalLM", create_mistral}, Architecture{"OPTForCausalLM", create_opt},
-    Architecture{"Qwen2ForCausalLM", create_qwen2},     Architecture{"Qwen3ForCausalLM", create_qwen3},
+    Architecture{"BaiChuanForCausalLM", create_baichuan}, Architecture{"BaichuanForCausalLM", create_baichuan},
+    Architecture{"GPT2LMHeadModel", create_gpt2},         Architecture{"LlamaForCausalLM", create_llama},
+    Architecture{"MistralForCausalLM", create_mistral},   Architecture{"OPTForCausalLM", create_opt},
+    Architecture{"Qwen2ForCausalLM", create_qwen2},       Architecture{"Qwen3ForCausalLM", create_qwen3},
 };
 
 Status check_sizes(const ModelConfig& config) {
@@ -48,9 +49,9 @@ Status check_limits(const ModelConfig& config, const ModelLimits& limits) {
   };
   if (limits.max_tokens < 1) return bad("max_tokens", "must be at least 1");
   if (limits.max_logit_rows < 1) return bad("max_logit_rows", "must be at least 1");
-  if (limits.max_model_len < 1 || limits.max_model_len > config.max_position_embeddings) {
+  if (limits.max_model_len < 1 || limits.max_model_len > config.position_limit()) {
     return bad("max_model_len", std::to_string(limits.max_model_len) + " is not within 1 and the model's " +
-                                    std::to_string(config.max_position_embeddings) + " positions");
+                                    std::to_string(config.position_limit()) + " positions");
   }
   return {};
 }

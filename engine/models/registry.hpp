@@ -16,6 +16,7 @@ struct ModelParts {
 
 // One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.
 
+Result<std::unique_ptr<Model>> create_baichuan(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_gpt2(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_llama(const ModelParts& parts);
 Result<std::unique_ptr<Model>> create_mistral(const ModelParts& parts);

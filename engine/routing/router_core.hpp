@@ -15,7 +15,7 @@ namespace pagoda::routing {
 struct AdmissionLimits {
   std::int64_t vocab_size = 0;
   std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
-  std::int64_t max_kv_tokens = 0;        ///< token slots of the whole KV cache
+  std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
   std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
   std::int64_t max_queued_requests = 0;  ///< live requests
   std::int64_t max_queued_prompt_tokens = 0;

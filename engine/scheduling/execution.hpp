@@ -101,11 +101,19 @@ struct TokenReport {
   std::vector<std::pair<TokenId, float>> top;
 };
 
-/// Message 8, worker -> scheduler. `error` fails every sequence of the step.
+/// A request whose logits or parameters leave no token to sample. Its samples and reports are in their places, and mean
+/// nothing.
+struct WorkFailure {
+  SequenceId sequence = 0;
+  Error error;
+};
+
+/// Message 8, worker -> scheduler. `error` fails every sequence of the step, `failures` one each.
 struct StepResult {
   StepId step = 0;
   std::vector<SampleResult> samples;         ///< in the order of ExecuteStep::work
   std::vector<TokenReport> prompt_logprobs;  ///< likewise
+  std::vector<WorkFailure> failures;
   std::optional<Error> error;
   TimeUs started_us = 0;   ///< when the device began the step
   TimeUs finished_us = 0;  ///< when it ended

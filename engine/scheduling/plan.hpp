@@ -34,14 +34,12 @@ struct RunningCandidate {
   RequestId group = 0;
   Range sequences;                                        ///< of PlanStep::needs
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
-  std::int32_t num_rows = 0;  ///< batch rows to keep for the group, where it will need more than it has sequences now
 };
 
 /// A swapped-out group that wants to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
-  Range sequences;            ///< of PlanStep::needs
-  std::int32_t num_rows = 0;  ///< as in RunningCandidate
+  Range sequences;  ///< of PlanStep::needs
 };
 
 /// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and
@@ -52,7 +50,6 @@ struct AdmissionCandidate {
   SharedTokens tokens;
   std::uint64_t adapter = 0;  ///< 0 = the base model
   std::string cache_salt;
-  std::int32_t num_rows = 1;     ///< batch rows to reserve: n for a new parallel group, 0 when reserved already
   bool may_chunk = false;        ///< it may start with a part of its tokens when the budget does not hold them all
   bool use_prefix_cache = true;  ///< false: every token must be computed (prompt_logprobs)
 };
@@ -84,15 +81,12 @@ struct SequenceProgress {
 /// know are passed over in `forks` (as parent), `sampled`, `progress` and `releases`: they were preempted by recompute,
 /// or released. All results of a sequence are reported before it is admitted again, or in the same plan.
 ///
-/// Sequences that hold blocks and are in none of the lists keep them; their rows are to be taken off `row_budget`.
+/// Sequences that hold blocks and are in none of the lists keep them. Batch rows are the scheduler's own to count.
 /// Only as many waiting groups should be offered as could start: the answer has an entry for each.
 struct PlanStep {
   StepId step = 0;
-  StepId last_completed_step = 0;     ///< every step up to here has passed on the device
-  std::int32_t token_budget = 0;      ///< tokens that the step may run in all
-  std::int32_t row_budget = 0;        ///< batch rows that admissions and swap-ins of this step may take
-  std::int32_t max_prompt_chunk = 0;  ///< a chunk of a prompt may have at most so many tokens; 0 = no limit
-  bool admit = true;                  ///< false: no swap-ins and no admissions in this step
+  StepId last_completed_step = 0;  ///< every step up to here has passed on the device
+  std::int32_t token_budget = 0;   ///< tokens that the step may run in all
 
   std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
@@ -104,9 +98,9 @@ struct PlanStep {
   std::vector<SequenceNeed> needs;  ///< ranges of running and swapped candidates
 };
 
-/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool (or in
-/// the whole row budget). A swapped-out group that is answered NEVER keeps its host blocks until it is released; a
-/// group that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
+/// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
+/// swapped-out group that is answered NEVER keeps its host blocks until it is released; a group that was recomputed and
+/// has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
 
 enum class RunningOutcome : std::uint8_t {

@@ -1,7 +1,6 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace pagoda::scheduling {
 
@@ -124,7 +123,6 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   plan.step = next_step_;
   plan.last_completed_step = last_completed_step_;
   plan.token_budget = config_.max_num_batched_tokens;
-  plan.row_budget = std::numeric_limits<std::int32_t>::max();
   std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool may_admit = admission_wanted(now);
@@ -246,11 +244,10 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
       candidate.sequence = s.id;
       candidate.tokens = s.recompute_tokens ? s.recompute_tokens : group.spec->prompt;
       candidate.cache_salt = group.spec->cache_salt;
-      candidate.num_rows = std::exchange(rows_wanted, 0);
       candidate.may_chunk = config_.enable_chunked_prefill;
       candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
       tokens += static_cast<std::int64_t>(candidate.tokens->size());
-      rows -= candidate.num_rows;
+      rows -= std::exchange(rows_wanted, 0);
       plan.waiting.push_back(std::move(candidate));
     }
     return true;

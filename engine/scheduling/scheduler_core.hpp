@@ -132,8 +132,7 @@ class SchedulerCore {
   void give_row_back(Sequence& sequence);
 
   // results
-  void accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
-              const std::optional<Error>& error);
+  void accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs, const Error* error);
   void report_prompt_logprobs(SequenceGroup& group, const TokenReport* first, std::int32_t count);
   void append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample);
   void fork_samples(SequenceGroup& group);

@@ -6,6 +6,16 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 namespace pagoda::scheduling {
+namespace {
+
+/// What kept the sequence from being computed or sampled in the step; null when nothing did.
+const Error* error_of(const StepResult& result, SequenceId sequence) {
+  if (result.error) return &*result.error;
+  const auto failure = std::ranges::find(result.failures, sequence, &WorkFailure::sequence);
+  return failure == result.failures.end() ? nullptr : &failure->error;
+}
+
+}  // namespace
 
 void SchedulerCore::on_step_result(const StepResult& result) {
   PAGODA_ASSERT(!in_flight_.empty() && in_flight_.front().step == result.step,
@@ -22,7 +32,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   const SampleResult* samples = result.samples.data();
   const TokenReport* prompt_logprobs = result.prompt_logprobs.data();
   for (const WorkRef& work : step.work) {
-    accept(work, samples, prompt_logprobs, result.error);
+    accept(work, samples, prompt_logprobs, error_of(result, work.sequence));
     if (result.error) continue;
     samples += work.num_samples;
     prompt_logprobs += work.num_prompt_logprobs;
@@ -30,13 +40,13 @@ void SchedulerCore::on_step_result(const StepResult& result) {
 }
 
 void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
-                           const std::optional<Error>& error) {
+                           const Error* error) {
   SequenceGroup* group = find(work.group);
   if (group == nullptr) return;  // it has ended meanwhile
   --group->num_in_flight;
   if (error) {
     ++stats_.requests_failed_total;
-    end_group(*group, error);
+    end_group(*group, *error);
     return;
   }
   report_prompt_logprobs(*group, prompt_logprobs, work.num_prompt_logprobs);

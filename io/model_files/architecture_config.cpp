@@ -60,17 +60,18 @@ void read_activation(ConfigReader& reader, ModelConfig& config, const char* key,
   }
 }
 
-/// What Llama and its relatives have in common.
-void read_llama_like(ConfigReader& reader, ModelConfig& config, std::int64_t default_head_dim = 0) {
+/// What Llama and its relatives have in common. config.positions is known before.
+void read_llama_like(ConfigReader& reader, ModelConfig& config, std::int64_t default_head_dim = 0,
+                     const char* positions_key = "max_position_embeddings") {
   read_sizes(reader, config);
   read_kv_heads(reader, config);
-  config.max_position_embeddings = reader.integer("max_position_embeddings", 1, kMaxPositions);
+  config.max_position_embeddings = reader.integer(positions_key, 1, kMaxPositions);
   read_head_dim(reader, config, default_head_dim);
   config.norm_eps = reader.number("rms_norm_eps", 0.0, 1e-6);
   read_rope(reader, config);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
   read_activation(reader, config, "hidden_act", "silu");
-  if (config.head_dim % 2 != 0) {
+  if (config.positions == PositionKind::rotary && config.head_dim % 2 != 0) {
     reader.reject("head_dim", std::to_string(config.head_dim) + " is odd, but rotary embedding turns pairs");
   }
 }
@@ -135,6 +136,25 @@ void read_qwen3(ConfigReader& reader, ModelConfig& config) {
   config.attention_output_bias = config.attention_bias;
 }
 
+/// The published configs of Baichuan do not say which of the models they belong to; its users tell by the name and two
+/// sizes. BaiChuanForCausalLM (Baichuan 7B) and a hidden size of 4096 (Baichuan 2 7B) mean rotary positions, any other
+/// is 13B with ALiBi; a vocabulary of 125696 means Baichuan 2 with its normalised head. For other sizes the keys
+/// position_embedding ("ROPE", "ALIBI") and norm_head say it.
+void read_baichuan(ConfigReader& reader, ModelConfig& config) {
+  constexpr std::int64_t kHiddenOf7b = 4096;
+  constexpr std::int64_t kVocabOfBaichuan2 = 125696;
+  const auto hidden = reader.integer("hidden_size", 1, kMaxWidth);
+  const bool rotary = config.architecture == "BaiChuanForCausalLM" || hidden == kHiddenOf7b;
+  const auto positions = reader.string("position_embedding", rotary ? "ROPE" : "ALIBI");
+  if (positions != "ROPE" && positions != "ALIBI") {
+    reader.reject("position_embedding", "must be \"ROPE\" or \"ALIBI\", not " + quote(positions));
+  }
+  config.positions = positions == "ROPE" ? PositionKind::rotary : PositionKind::alibi;
+  const bool usual_key = reader.has("max_position_embeddings") || !reader.has("model_max_length");
+  read_llama_like(reader, config, 0, usual_key ? "max_position_embeddings" : "model_max_length");
+  config.normalized_head = reader.boolean("norm_head", config.vocab_size == kVocabOfBaichuan2);
+}
+
 /// One key and value head for each head, no gate, learned positions.
 void use_plain_heads(ConfigReader& reader, ModelConfig& config, const char* hidden_key, const char* heads_key) {
   config.num_kv_heads = config.num_heads;
@@ -186,8 +206,9 @@ struct ArchitectureConfig {
 };
 
 constexpr ArchitectureConfig kArchitectureConfigs[] = {
-    {"GPT2LMHeadModel", read_gpt2}, {"LlamaForCausalLM", read_llama}, {"MistralForCausalLM", read_mistral},
-    {"OPTForCausalLM", read_opt},   {"Qwen2ForCausalLM", read_qwen2}, {"Qwen3ForCausalLM", read_qwen3},
+    {"BaiChuanForCausalLM", read_baichuan}, {"BaichuanForCausalLM", read_baichuan}, {"GPT2LMHeadModel", read_gpt2},
+    {"LlamaForCausalLM", read_llama},       {"MistralForCausalLM", read_mistral},   {"OPTForCausalLM", read_opt},
+    {"Qwen2ForCausalLM", read_qwen2},       {"Qwen3ForCausalLM", read_qwen3},
 };
 
 }  // namespace

@@ -17,22 +17,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound: every logit but -inf
 
-enum class RowError : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
-
-const char* describe(RowError error) {
-  switch (error) {
-    case RowError::none:
-      return "no error";
-    case RowError::not_finite:
-      return "a logit is NaN or +inf";
-    case RowError::nothing_left:
-      return "no token is left to choose from (every logit is -inf)";
-    case RowError::token_out_of_range:
-      return "a penalised, biased, banned or forced token is not in the vocabulary";
-  }
-  return "?";
-}
-
 /// Logits with what the selection needs to know about them.
 struct Row {
   const float* logits = nullptr;
@@ -71,12 +55,12 @@ std::int64_t pick(std::span<const float> weights, double rest) {
 /// Samples rows one after another with scratch that grows to the vocabulary once.
 class RowSampler {
  public:
-  RowError sample(const SamplePasses& passes, const SampleParams& params, std::size_t index);
+  SampleProblem sample(const SamplePasses& passes, const SampleParams& params, std::size_t index);
 
  private:
-  RowError process(const float* raw, const SampleRow& row);
-  RowError penalise(const SampleRow& row);
-  RowError measure(const float* logits, Row& out);
+  SampleProblem process(const float* raw, const SampleRow& row);
+  SampleProblem penalise(const SampleRow& row);
+  SampleProblem measure(const float* logits, Row& out);
   std::int32_t argmax(const Row& row) const;
   std::int32_t draw(const Row& logits, const SampleRow& row);
   std::int32_t draw_from_all(const Row& logits, WeightScale scale, double uniform);
@@ -102,7 +86,7 @@ class RowSampler {
   Candidates candidates_;
 };
 
-RowError RowSampler::sample(const SamplePasses& passes, const SampleParams& params, std::size_t index) {
+SampleProblem RowSampler::sample(const SamplePasses& passes, const SampleParams& params, std::size_t index) {
   const SampleRow& row = params.rows[index];
   const float* raw = params.logits + row.logits_row * params.vocab;
   passes_ = &passes;
@@ -112,51 +96,51 @@ RowError RowSampler::sample(const SamplePasses& passes, const SampleParams& para
 
   Row current{raw};
   if (changes_logits(row)) {
-    if (const RowError error = process(raw, row); error != RowError::none) return error;
+    if (const SampleProblem problem = process(raw, row); problem != SampleProblem::none) return problem;
     current.logits = processed_.data();
   }
-  if (const RowError error = measure(current.logits, current); error != RowError::none) return error;
+  if (const SampleProblem problem = measure(current.logits, current); problem != SampleProblem::none) return problem;
 
   SampleOutput& out = params.outputs[index];
   if (row.forced_token >= 0) {
-    if (!in_vocab(row.forced_token)) return RowError::token_out_of_range;
+    if (!in_vocab(row.forced_token)) return SampleProblem::token_out_of_range;
     out.token = row.forced_token;
   } else if (row.temperature == 0.0F) {
     out.token = argmax(current);
   } else {
     out.token = draw(current, row);
   }
-  if (row.num_logprobs < 0) return RowError::none;
+  if (row.num_logprobs < 0) return SampleProblem::none;
 
   if (!row.processed_logprobs && current.logits != raw) {
-    if (const RowError error = measure(raw, current); error != RowError::none) return error;
+    if (const SampleProblem problem = measure(raw, current); problem != SampleProblem::none) return problem;
   }
   report(current, row, params, index);
-  return RowError::none;
+  return SampleProblem::none;
 }
 
 /// processed_ = the raw logits after bans, bias and penalties.
-RowError RowSampler::process(const float* raw, const SampleRow& row) {
+SampleProblem RowSampler::process(const float* raw, const SampleRow& row) {
   processed_.assign(raw, raw + vocab_);
   for (const std::int32_t token : row.banned_tokens) {
-    if (!in_vocab(token)) return RowError::token_out_of_range;
+    if (!in_vocab(token)) return SampleProblem::token_out_of_range;
     processed_[token] = -kInf;
   }
   for (std::size_t i = 0; i < row.bias_tokens.size(); ++i) {
-    if (!in_vocab(row.bias_tokens[i])) return RowError::token_out_of_range;
+    if (!in_vocab(row.bias_tokens[i])) return SampleProblem::token_out_of_range;
     processed_[row.bias_tokens[i]] += row.bias_values[i];
   }
-  return has_penalty(row) ? penalise(row) : RowError::none;
+  return has_penalty(row) ? penalise(row) : SampleProblem::none;
 }
 
-RowError RowSampler::penalise(const SampleRow& row) {
+SampleProblem RowSampler::penalise(const SampleRow& row) {
   output_counts_.resize(static_cast<std::size_t>(vocab_));
   seen_.resize(static_cast<std::size_t>(vocab_));
   seen_tokens_.clear();
-  RowError error = RowError::none;
+  SampleProblem problem = SampleProblem::none;
   const auto see = [&](std::int32_t token, std::int32_t count) {
     if (!in_vocab(token)) {
-      error = RowError::token_out_of_range;
+      problem = SampleProblem::token_out_of_range;
       return;
     }
     if (seen_[token] == 0) seen_tokens_.push_back(token);
@@ -178,14 +162,14 @@ RowError RowSampler::penalise(const SampleRow& row) {
     output_counts_[token] = 0;
     seen_[token] = 0;
   }
-  return error;
+  return problem;
 }
 
 /// Fills block_maxima_ and `out`.
-RowError RowSampler::measure(const float* logits, Row& out) {
-  if (!passes_->block_maxima(logits, vocab_, block_maxima_.data())) return RowError::not_finite;
+SampleProblem RowSampler::measure(const float* logits, Row& out) {
+  if (!passes_->block_maxima(logits, vocab_, block_maxima_.data())) return SampleProblem::not_finite;
   out = {logits, *std::max_element(block_maxima_.begin(), block_maxima_.end())};
-  return out.max == -kInf ? RowError::nothing_left : RowError::none;
+  return out.max == -kInf ? SampleProblem::nothing_left : SampleProblem::none;
 }
 
 std::int32_t RowSampler::argmax(const Row& row) const {
@@ -369,18 +353,15 @@ Status check(const SampleParams& params) {
 Status cpu_sample(ThreadPool& pool, const SampleParams& params) {
   if (Status status = check(params); !status) return status;
   const SamplePasses& passes = sample_passes();
-  std::vector<RowError> errors(params.rows.size(), RowError::none);
   pool.parallel_for(static_cast<std::int64_t>(params.rows.size()), [&](std::int64_t task) {
     static thread_local RowSampler sampler;  // scratch of a vocabulary's size, kept for the thread's life
     const auto index = static_cast<std::size_t>(task);
-    params.outputs[index] = {};
-    errors[index] = sampler.sample(passes, params, index);
-    if (errors[index] != RowError::none) params.outputs[index] = {.token = -1};
+    SampleOutput& out = params.outputs[index];
+    out = {};
+    const SampleProblem problem = sampler.sample(passes, params, index);
+    if (problem != SampleProblem::none) out = {.token = -1, .problem = problem};
   });
-  const auto failed = std::find_if(errors.begin(), errors.end(), [](RowError e) { return e != RowError::none; });
-  if (failed == errors.end()) return {};
-  return fail(ErrorCode::internal,
-              "sample: row " + std::to_string(failed - errors.begin()) + ": " + std::string(describe(*failed)));
+  return {};
 }
 
 }  // namespace pagoda::kernels

@@ -19,9 +19,8 @@ namespace pagoda::kernels {
 ///  - the draw walks the kept tokens in the order of their ids (inverse CDF, one 53-bit uniform, kernels/random.hpp);
 ///  - a token whose logit lies 87 * temperature or more below the maximum (probability ratio 1e-38) has weight 0.
 ///
-/// Errors: a shape or id out of range, a logit that is NaN or +inf, a row with no token left (every logit -inf):
-/// internal, naming the row (the first in order if there are several). Such a row's token is -1; the other rows are
-/// sampled all the same, so a caller may fail only the sequences it must.
+/// Errors: a shape or parameter out of range: internal, naming the row, and nothing is sampled. What is wrong with the
+/// logits or ids of one row is told in its output alone.
 ///
 /// Memory: each thread keeps scratch of at most one copy of the vocabulary's logits and the candidates of a row.
 Status cpu_sample(ThreadPool& pool, const SampleParams& params);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string>
 
 #include "kernels/random.hpp"
 
@@ -48,13 +47,13 @@ std::vector<std::int32_t> descending_order(const std::vector<float>& logits) {
   return order;
 }
 
-const char* problem_of(const std::vector<float>& logits) {
+SampleProblem problem_of(const std::vector<float>& logits) {
   bool any = false;
   for (const float x : logits) {
-    if (std::isnan(x) || x == kInf) return "a logit is NaN or +inf";
+    if (std::isnan(x) || x == kInf) return SampleProblem::not_finite;
     any = any || x > -kInf;
   }
-  return any ? nullptr : "no token is left to choose from (every logit is -inf)";
+  return any ? SampleProblem::none : SampleProblem::nothing_left;
 }
 
 void report(const std::vector<float>& logits, const SampleRow& row, const SampleParams& params, std::size_t index) {
@@ -124,25 +123,22 @@ std::vector<double> reference_distribution(const SampleParams& params, const Sam
   return probabilities;
 }
 
-Status reference_sample(const SampleParams& params) {
-  Status status;
+void reference_sample(const SampleParams& params) {
   for (std::size_t index = 0; index < params.rows.size(); ++index) {
     const SampleRow& row = params.rows[index];
     SampleOutput& out = params.outputs[index];
     out = {};
     const std::vector<float> processed = processed_logits(params, row);
     const std::vector<float> reported = row.processed_logprobs ? processed : raw_logits(params, row);
-    const char* problem = problem_of(processed);
-    if (problem == nullptr && row.num_logprobs >= 0) problem = problem_of(reported);
-    if (problem != nullptr) {
-      out = {.token = -1};
-      if (status) status = fail(ErrorCode::internal, "sample: row " + std::to_string(index) + ": " + problem);
+    out.problem = problem_of(processed);
+    if (out.problem == SampleProblem::none && row.num_logprobs >= 0) out.problem = problem_of(reported);
+    if (out.problem != SampleProblem::none) {
+      out.token = -1;
       continue;
     }
     out.token = row.forced_token >= 0 ? row.forced_token : draw(params, row);
     if (row.num_logprobs >= 0) report(reported, row, params, index);
   }
-  return status;
 }
 
 }  // namespace pagoda::kernels

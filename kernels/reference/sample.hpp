@@ -13,8 +13,8 @@ namespace pagoda::kernels {
 std::vector<double> reference_distribution(const SampleParams& params, const SampleRow& row);
 
 /// The sampling op written for plainness: one row after another, full sorts, float64. Same results as cpu_sample, apart
-/// from draws whose uniform lies within rounding of the border between two tokens. Same errors for rows that cannot be
+/// from draws whose uniform lies within rounding of the border between two tokens. Same problems of rows that cannot be
 /// sampled; it trusts shapes and ids.
-Status reference_sample(const SampleParams& params);
+void reference_sample(const SampleParams& params);
 
 }  // namespace pagoda::kernels

@@ -171,6 +171,14 @@ class Others(unittest.TestCase):
         self.assertGreater(facts["memory"]["num_device_blocks"], 0)
         self.assertEqual(run("inspect", MODEL)[0], 0)
 
+    def test_inspect_names_an_unknown_architecture_beside_the_known(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+                json.dump({"architectures": ["FalconForCausalLM"]}, file)
+            code, _, err = run("inspect", folder)
+        self.assertEqual(code, 2)
+        self.assertIn('"FalconForCausalLM" is not known; known are BaiChuanForCausalLM BaichuanForCausalLM', err)
+
     def test_inspect_lists_architectures(self):
         code, out, _ = run("inspect", "--architectures")
         self.assertEqual(code, 0)

@@ -246,6 +246,8 @@ TEST_P(PagedAttentionTest, MatchesTheReferenceWithWindowSoftcapAndAlibi) {
   expect_like_reference({.head_dim = 16, .lengths = {1300}, .window = 530});
   expect_like_reference({.lengths = {3, 90}, .softcap = 2.0F});
   expect_like_reference({.lengths = {3, 90}, .alibi = true});
+  expect_like_reference({.num_heads = 5, .num_kv_heads = 5, .head_dim = 24, .lengths = {3, 90}, .alibi = true});
+  expect_like_reference({.num_heads = 6, .head_dim = 16, .lengths = {1300}, .alibi = true});
   expect_like_reference({.lengths = {3, 90}, .window = 20, .softcap = 30.0F, .alibi = true});
 }
 
@@ -259,6 +261,8 @@ TEST_P(PagedAttentionTest, GivesARowTheSameBitsInAnySplitWithWindowSoftcapAndAli
   expect_same_bits_in_any_split({.lengths = {150}, .window = 37});
   expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .lengths = {1200}, .window = 600});
   expect_same_bits_in_any_split({.lengths = {100}, .softcap = 5.0F, .alibi = true});
+  expect_same_bits_in_any_split(
+      {.num_heads = 5, .num_kv_heads = 5, .head_dim = 16, .lengths = {600, 31}, .alibi = true});
 }
 
 TEST_P(PagedAttentionTest, GivesARowTheSameBitsForAnyBlockSize) {

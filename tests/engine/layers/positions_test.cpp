@@ -29,7 +29,11 @@ TEST(Positions, AlibiSlopesOfAPowerOfTwoAreAGeometricSequence) {
 TEST(Positions, AlibiSlopesOfOtherNumbersTakeEveryOtherSlopeOfTwiceThePower) {
   EXPECT_THAT(alibi_slopes(3), testing::ElementsAre(0.0625F, 0.00390625F, 0.25F));
   EXPECT_THAT(alibi_slopes(6), testing::ElementsAre(0.25F, 0.0625F, 0.015625F, 0.00390625F, 0.5F, 0.125F));
-  EXPECT_EQ(alibi_slopes(40).size(), 40U);
+  const auto slopes = alibi_slopes(40);  // Baichuan 13B
+  ASSERT_EQ(slopes.size(), 40U);
+  EXPECT_EQ(slopes[31], 1.0F / 256);
+  EXPECT_EQ(slopes[32], static_cast<float>(std::exp2(-1.0 / 8)));
+  EXPECT_EQ(slopes[39], static_cast<float>(std::exp2(-15.0 / 8)));
 }
 
 TEST(Positions, TheTablesOfADeviceHoldWhatTheConfigAsksFor) {

@@ -53,31 +53,6 @@ TEST(Admission, leaves_the_watermark_free_unless_nothing_runs) {
   EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later) << "3 blocks are free, 2 of them are the watermark";
 }
 
-TEST(Admission, keeps_to_the_row_budget_and_refuses_groups_that_need_more_rows_than_there_are) {
-  Planning planning(small_pool());
-  Step step = planning.step();
-  step.row_budget = 3;
-  step.offer(1, {1}).num_rows = 4;
-  step.offer(2, {1}).num_rows = 2;
-  step.offer(3, {1}).num_rows = 2;
-  const auto planned = planning.plan(step);
-  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::never);
-  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::ok);
-  EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
-}
-
-TEST(Admission, counts_the_rows_of_running_groups_and_those_they_will_need) {
-  Planning planning(small_pool());
-  planning.plan(planning.step().admit_group(1, {1, 2}));
-  Step step = planning.step().sample(1, 5).run(1, {{1, 2, 1, 0}}).admit_group(2, {1});
-  step.row_budget = 3;
-  step.running[0].num_rows = 3;
-  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::later);
-  step = planning.step().run(1, {{1, 3, 1, 0}}).admit_group(2, {1});
-  step.row_budget = 2;
-  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::ok);
-}
-
 TEST(Admission, starts_with_the_part_of_a_prompt_that_the_budget_holds) {
   Planning planning(small_pool());
   Step step = planning.step();
@@ -91,17 +66,6 @@ TEST(Admission, starts_with_the_part_of_a_prompt_that_the_budget_holds) {
   EXPECT_EQ(planned.plan.waiting[1].num_new_tokens, 2);
   EXPECT_EQ(planning.table(2).size(), 1U) << "blocks come with the chunks";
   EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
-}
-
-TEST(Admission, cuts_chunks_to_the_largest_allowed_but_never_a_prompt_that_must_run_whole) {
-  Planning planning(small_pool());
-  Step step = planning.step();
-  step.max_prompt_chunk = 3;
-  step.offer(1, count_from(0, 8)).may_chunk = true;
-  step.offer(2, count_from(50, 8));
-  const auto planned = planning.plan(step);
-  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 3);
-  EXPECT_EQ(planned.plan.waiting[1].num_new_tokens, 8);
 }
 
 TEST(Admission, runs_a_prompt_beyond_the_whole_budget_in_a_step_of_its_own) {
@@ -120,25 +84,21 @@ TEST(Admission, runs_a_prompt_beyond_the_whole_budget_in_a_step_of_its_own) {
 TEST(Admission, reserves_the_blocks_that_a_prompt_in_progress_will_still_need) {
   Planning planning(small_pool(6));
   Step step = planning.step();
-  step.max_prompt_chunk = 4;
+  step.token_budget = 4;
   step.offer(1, count_from(0, 16)).may_chunk = true;
-  step.offer(2, count_from(50, 12)).may_chunk = true;
-  auto planned = planning.plan(step);
-  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
-  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later) << "5 blocks are free, 3 of them are promised";
+  EXPECT_EQ(planning.plan(step).plan.waiting[0].num_new_tokens, 4);
+  auto planned = planning.plan(planning.step().admit_group(2, count_from(50, 12)));
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later) << "5 blocks are free, 3 of them are promised";
   EXPECT_EQ(planned.plan.memory.device_blocks_free, 5);
   planned = planning.plan(planning.step().run(1, {{1, 4, 12, 0}}).admit_group(2, count_from(50, 8)));
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok) << "nothing is promised any more";
 }
 
-TEST(Admission, takes_nobody_when_told_so_or_while_groups_are_preempted) {
+TEST(Admission, takes_nobody_while_groups_are_preempted) {
   Planning planning(small_pool(4));
-  Step step = planning.step().admit_group(1, {1});
-  step.admit = false;
-  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::later);
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
-  step = planning.step().sample(1, 7).sample(2, 7).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}).admit_group(3, {1});
+  Step step = planning.step().sample(1, 7).sample(2, 7).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}).admit_group(3, {1});
   const auto planned = planning.plan(step);
   EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);

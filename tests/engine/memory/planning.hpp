@@ -43,11 +43,11 @@ struct Step : PlanStep {
   }
   Step& run(RequestId group, std::initializer_list<SequenceNeed> list,
             PreemptionMode mode = PreemptionMode::recompute) {
-    running.push_back({group, add_needs(list), mode, 0});
+    running.push_back({group, add_needs(list), mode});
     return *this;
   }
   Step& swap_in(RequestId group, std::initializer_list<SequenceNeed> list) {
-    swapped.push_back({group, add_needs(list), 0});
+    swapped.push_back({group, add_needs(list)});
     return *this;
   }
   /// Group and sequence share the id.
@@ -82,7 +82,6 @@ class Planning {
     step.step = ++last_step_;
     step.last_completed_step = last_step_ - 1;
     step.token_budget = 1000;
-    step.row_budget = 100;
     return step;
   }
 

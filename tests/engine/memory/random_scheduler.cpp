@@ -157,15 +157,15 @@ void RandomScheduler::offer_candidates(PlanStep& request) {
   for (const RequestId group : running) {
     if (chance(5)) continue;
     const auto mode = chance(50) ? PreemptionMode::swap : PreemptionMode::recompute;
-    request.running.push_back({group, add_needs(group, Place::running, request), mode, 0});
+    request.running.push_back({group, add_needs(group, Place::running, request), mode});
   }
   for (const RequestId group : groups_at(Place::swapped))
-    request.swapped.push_back({group, add_needs(group, Place::swapped, request), 0});
+    request.swapped.push_back({group, add_needs(group, Place::swapped, request)});
   for (const auto& [id, sequence] : sequences_) {
     if (sequence.place != Place::waiting || sequence.num_flights > 0) continue;
     auto tokens = std::make_shared<const TokenIds>(sequence.tokens);
     request.waiting.push_back(
-        {sequence.group, id, std::move(tokens), sequence.adapter, sequence.salt, pick(1, 2), chance(60), chance(90)});
+        {sequence.group, id, std::move(tokens), sequence.adapter, sequence.salt, chance(60), chance(90)});
   }
 }
 
@@ -183,9 +183,6 @@ void RandomScheduler::plan_step(bool drain) {
   request.step = ++step_;
   request.last_completed_step = last_completed_;
   request.token_budget = pick(1, 6 * config_.block_size * 4);
-  request.row_budget = pick(4, 24);
-  request.max_prompt_chunk = chance(20) ? pick(1, 20) : 0;
-  request.admit = chance(95);
   if (!drain) offer_candidates(request);
   num_commands_ += std::ssize(request.forks) + std::ssize(request.sampled) + std::ssize(request.progress) +
                    std::ssize(request.releases) + std::ssize(request.running) + std::ssize(request.swapped) +
@@ -252,7 +249,7 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
   const auto first = std::ranges::find_if(plan.running, is_preempted);
   if (!std::all_of(first, plan.running.end(), is_preempted)) fail("a group was preempted before one behind it");
   check_first(request, plan);
-  const bool admits = first == plan.running.end() && request.admit;
+  const bool admits = first == plan.running.end();
   bool closed = !admits;
   for (const AllocStatus status : plan.swapped) {
     if (closed && status != AllocStatus::later)
@@ -270,8 +267,7 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
     if (status == AllocStatus::never) continue;
     std::int32_t tokens = 0;
     for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
-    if (status == AllocStatus::later && tokens <= request.token_budget &&
-        std::ssize(request.needs) <= request.row_budget)
+    if (status == AllocStatus::later && tokens <= request.token_budget)
       fail("a swapped group is kept out of an empty pool");
     return;
   }

@@ -123,6 +123,20 @@ TEST(Registry, ATiedHeadNeedsNoWeightOfItsOwn) {
   EXPECT_TRUE(create(config, ZeroWeights("lm_head.weight")));
 }
 
+TEST(Registry, BaichuanTakesQueriesKeysAndValuesFromOneWeight) {
+  const ZeroWeights weights;
+  auto config = small_llama();
+  config.architecture = "BaichuanForCausalLM";
+  config.num_kv_heads = config.num_heads;
+  config.positions = PositionKind::alibi;
+  config.normalized_head = true;
+  const auto model = create(config, weights);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(weights.asked().size(), 3 + 2 * 7);
+  EXPECT_THAT(weights.asked().at("model.layers.1.self_attn.W_pack.weight"), testing::ElementsAre(72, 16));
+  EXPECT_EQ(create(config, ZeroWeights("lm_head.weight")).error().code, ErrorCode::bad_file);
+}
+
 TEST(Registry, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   const ZeroWeights weights;
   auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});

@@ -200,25 +200,28 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
   result.step = step.step;
   result.started_us = now_;
   result.finished_us = now_ + static_cast<TimeUs>(random_() % 300);
-  const double draw = std::uniform_real_distribution<double>(0, 1)(random_);
-  bool failed = config_.failure_chance > 0 && !step.work.empty() && draw < config_.failure_chance;
-  for (const RowWork& work : step.work) {
-    const Row& row = rows_.at(work.row);
-    if (work.first_position + work.num_tokens <= static_cast<std::int32_t>(row.tokens.size())) continue;
-    if (!row.failed) return fail("a row runs tokens that do not exist yet");
-    failed = true;  // the step before it has failed and did not sample them
+  const auto draws_failure = [this] {
+    return config_.failure_chance > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < config_.failure_chance;
+  };
+  if (!step.work.empty() && draws_failure()) {
+    result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
   }
-  if (failed) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
   std::vector<FakeRow> fake_rows;
   for (const RowWork& work : step.work) {
     Row& row = rows_.at(work.row);
     const std::int32_t end = work.first_position + work.num_tokens;
     if (row.sequence != work.sequence) return fail("a row runs for another sequence");
-    FakeRow fake{work.sequence, work.first_position, {}, failed};
-    if (failed) {
-      row.failed = true;
+    if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
+    row.failed = row.failed || result.error || draws_failure();
+    FakeRow fake{work.sequence, work.first_position, {}, row.failed};
+    if (row.failed) {
       fake.marks.resize(static_cast<std::size_t>(end));
       fake_rows.push_back(std::move(fake));
+      if (work.num_samples > 0 && !row.spec->sampling.use_beam_search) row.tokens.push_back(0);
+      if (result.error) continue;
+      result.failures.push_back({work.sequence, {ErrorCode::internal, "the row has failed", {}, -1}});
+      result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples));
+      result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
       continue;
     }
     Mark mark = root_mark(row.spec->cache_salt, 0);

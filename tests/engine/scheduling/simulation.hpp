@@ -28,7 +28,7 @@ struct SimulationConfig {
   double eos_chance = 0.03;       ///< per sampled token
   std::int32_t most_samples = 3;  ///< n and best_of
   double stop_chance = 0;         ///< that a request has a stop string; it ends a sequence after about a dozen tokens
-  double failure_chance = 0;      ///< per step: the worker reports an error
+  double failure_chance = 0;      ///< per step and per row: the worker reports an error
   double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
 };
 
@@ -56,7 +56,7 @@ class Simulation {
     std::int32_t index = 0;
     SharedSpec spec;
     TokenIds tokens;
-    bool failed = false;  ///< a step of it has failed: its last token may be missing
+    bool failed = false;  ///< what it computes is garbage from now on
   };
   struct Told {  ///< what the output processor has heard of a request
     SharedSpec spec;

@@ -110,6 +110,53 @@ TEST(HfConfig, RopeScalingIsReadFromOlderAndNewerFiles) {
   EXPECT_EQ(config->rope_theta, 1e4);
 }
 
+TEST(HfConfig, YarnIsReadWithTheDefaultsOfTransformers) {
+  auto source = llama();
+  source["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  auto config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::yarn);
+  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 512);
+  EXPECT_EQ(config->rope_scaling.beta_fast, 32.0);
+  EXPECT_EQ(config->rope_scaling.beta_slow, 1.0);
+  EXPECT_TRUE(config->rope_scaling.truncate);
+  EXPECT_DOUBLE_EQ(config->rope_scaling.attention_factor, 1.138629436111989);
+  EXPECT_EQ(config->max_position_embeddings, 512);
+  EXPECT_EQ(config->position_limit(), 2048);
+
+  source.erase("rope_scaling");
+  source["rope_parameters"] = {{"rope_type", "yarn"},  {"original_max_position_embeddings", 128},
+                               {"beta_fast", 20.0},    {"beta_slow", 2.0},
+                               {"truncate", false},    {"mscale", 0.7},
+                               {"mscale_all_dim", 1.3}};
+  config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.factor, 4.0) << "512 / 128";
+  EXPECT_FALSE(config->rope_scaling.truncate);
+  EXPECT_DOUBLE_EQ(config->rope_scaling.attention_factor, 0.9295234923939468);
+  EXPECT_EQ(config->position_limit(), 512);
+
+  source["rope_parameters"]["attention_factor"] = 0.9;
+  source["original_max_position_embeddings"] = 256;
+  config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 256) << "beside the scaling it wins";
+  EXPECT_EQ(config->rope_scaling.attention_factor, 0.9);
+}
+
+TEST(HfConfig, LinearAndDynamicScalingReachFurtherThanTheDefaultContext) {
+  auto source = llama();
+  for (const char* type : {"linear", "dynamic"}) {
+    source["rope_scaling"] = {{"type", type}, {"factor", 2.5}};
+    const auto config = parse(source);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->max_position_embeddings, 512);
+    EXPECT_EQ(config->position_limit(), 1280);
+  }
+  source["rope_scaling"] = nullptr;
+  EXPECT_EQ(parse(source)->position_limit(), 512);
+}
+
 TEST(HfConfig, HeadDimNeedNotFollowFromHiddenSize) {
   auto source = llama();
   source["hidden_size"] = 60;
@@ -181,6 +228,66 @@ TEST(HfConfig, Qwen3HasHeadsOf128UnlessItSaysOtherwise) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->head_dim, 128);
   EXPECT_FALSE(config->attention_bias);
+}
+
+/// The keys of a published Baichuan config that tell the models apart.
+json baichuan(const char* name, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
+              const char* positions_key) {
+  auto source = of_architecture(name);
+  for (const char* key : {"num_key_value_heads", "max_position_embeddings", "rope_theta", "tie_word_embeddings"}) {
+    source.erase(key);
+  }
+  source["model_type"] = "baichuan";
+  source["hidden_size"] = hidden;
+  source["num_attention_heads"] = heads;
+  source["vocab_size"] = vocab;
+  source[positions_key] = 4096;
+  return source;
+}
+
+TEST(HfConfig, BaichuanModelsAreToldApartByNameAndSizes) {
+  using models::PositionKind;
+  struct Published {
+    json source;
+    PositionKind positions;
+    bool normalized_head;
+  };
+  const std::vector<Published> table = {
+      {baichuan("BaiChuanForCausalLM", 4096, 32, 64000, "max_position_embeddings"), PositionKind::rotary, false},
+      {baichuan("BaichuanForCausalLM", 5120, 40, 64000, "model_max_length"), PositionKind::alibi, false},
+      {baichuan("BaichuanForCausalLM", 4096, 32, 125696, "max_position_embeddings"), PositionKind::rotary, true},
+      {baichuan("BaichuanForCausalLM", 5120, 40, 125696, "model_max_length"), PositionKind::alibi, true},
+  };
+  for (const auto& [source, positions, normalized_head] : table) {
+    const auto config = parse(source);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->positions, positions) << source;
+    EXPECT_EQ(config->normalized_head, normalized_head) << source;
+    EXPECT_EQ(config->max_position_embeddings, 4096);
+    EXPECT_EQ(config->num_kv_heads, config->num_heads);
+    EXPECT_EQ(config->head_dim, 128);
+  }
+}
+
+TEST(HfConfig, BaichuanModelsOfOtherSizesSayWhatTheyAre) {
+  auto source = baichuan("BaichuanForCausalLM", 64, 8, 512, "model_max_length");
+  source["position_embedding"] = "ROPE";
+  source["norm_head"] = true;
+  auto config = parse(source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->positions, models::PositionKind::rotary);
+  EXPECT_TRUE(config->normalized_head);
+
+  source["position_embedding"] = "LEARNED";
+  config = parse(source);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().param, "position_embedding");
+
+  source = baichuan("BaichuanForCausalLM", 64, 8, 512, "model_max_length");
+  source.erase("model_max_length");
+  config = parse(source);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().param, "max_position_embeddings");
 }
 
 TEST(HfConfig, EveryKnownArchitectureCanBeRead) {
@@ -258,8 +365,8 @@ TEST(HfConfig, EveryKeyThatIsWrongIsNamed) {
       {"rms_norm_eps", -1.0, "must be more than 0.0, not -1.0"},
       {"rope_theta", 0, "must be more than 0.0, not 0"},
       {"rope_scaling",
-       {{"rope_type", "yarn"}, {"factor", 4.0}},
-       "rope scaling \"yarn\" is not supported",
+       {{"rope_type", "longrope"}, {"factor", 4.0}},
+       "rope scaling \"longrope\" is not supported",
        ErrorCode::unsupported},
       {"rope_scaling", {{"type", "linear"}}, "factor: is missing"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0}}, "factor: must be more than 0.0, not 0"},
@@ -272,6 +379,11 @@ TEST(HfConfig, EveryKeyThatIsWrongIsNamed) {
         {"high_freq_factor", 4},
         {"original_max_position_embeddings", 64}},
        "high_freq_factor: must be more than low_freq_factor"},
+      {"rope_parameters",
+       {{"rope_type", "yarn"}, {"factor", 4}, {"beta_fast", 1}, {"beta_slow", 2}},
+       "beta_fast: must be more than beta_slow"},
+      {"rope_parameters", {{"rope_type", "dynamic"}}, "factor: is missing"},
+      {"original_max_position_embeddings", -4, "must be 1 to"},
       {"rope_parameters", {{"partial_rotary_factor", 0.5}}, "only 1 is supported", ErrorCode::unsupported},
       {"rope_parameters", {{"rope_theta", "big"}}, "rope_theta: must be a number, not \"big\""},
       {"rope_parameters", 3, "must be an object, not 3"},

@@ -1,0 +1,53 @@
+#include "engine/layers/normalized_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "engine/layers/device_array.hpp"
+
+namespace pagoda::layers {
+namespace {
+
+constexpr float kShortestLength = 1e-12F;
+
+template <class Element>
+Element rounded(float x) {
+  if constexpr (std::is_same_v<Element, BFloat16>) return to_bf16(x);
+  if constexpr (std::is_same_v<Element, Float16>) return to_f16(x);
+  if constexpr (std::is_same_v<Element, float>) return x;
+}
+
+// from, to: [rows, columns]
+template <class Element>
+void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
+  const auto columns = static_cast<std::size_t>(matrix.columns);
+  const auto* from = static_cast<const Element*>(matrix.data);
+  auto* to = reinterpret_cast<Element*>(target);
+  for (std::int64_t row = 0; row < matrix.rows; ++row, from += columns, to += columns) {
+    double squares = 0.0;
+    for (const Element x : std::span(from, columns)) squares += double{to_float(x)} * double{to_float(x)};
+    const float length = std::max(kShortestLength, to_float(rounded<Element>(static_cast<float>(std::sqrt(squares)))));
+    std::transform(from, from + columns, to, [&](Element x) { return rounded<Element>(to_float(x) / length); });
+  }
+}
+
+}  // namespace
+
+Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::WeightMatrix& matrix) {
+  const auto bytes = static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype);
+  return fill_on_device(device, bytes, [&](std::byte* target) {
+    switch (matrix.dtype) {
+      case DType::f32:
+        return normalize<float>(matrix, target);
+      case DType::f16:
+        return normalize<Float16>(matrix, target);
+      case DType::bf16:
+        return normalize<BFloat16>(matrix, target);
+    }
+  });
+}
+
+}  // namespace pagoda::layers

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/device.hpp"
+#include "kernels/ops.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::layers {
+
+/// A copy of `matrix` in the device's memory with each row scaled to length 1. The rows keep their dtype and are
+/// rounded where torch.nn.functional.normalize rounds them: the length (1e-12 at least), then each quotient. The matrix
+/// lies in host memory. Errors: out_of_memory.
+Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::WeightMatrix& matrix);
+
+}  // namespace pagoda::layers

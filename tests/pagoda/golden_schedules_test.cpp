@@ -1,0 +1,276 @@
+// Every model folder under tests/data/models through the whole engine: whatever the schedule, the tokens and logprobs
+// are those of Hugging Face transformers.
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "pagoda/engine.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda {
+namespace {
+
+using nlohmann::json;
+
+const std::filesystem::path kModels = PAGODA_SOURCE_DIR "/tests/data/models";
+
+json read_json(const std::filesystem::path& path) {
+  return json::parse(std::ifstream(path));
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+    if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// A golden model's folder with a tokenizer that knows a name for each token, which the engine asks for.
+class ServableModel {
+ public:
+  explicit ServableModel(const std::string& name) {
+    for (const auto& entry : std::filesystem::directory_iterator(kModels / name)) {
+      std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
+    }
+    config_ = read_json(kModels / name / "config.json");
+    json vocab = json::object();
+    for (int id = 0; id < config_.at("vocab_size").get<int>(); ++id) vocab["t" + std::to_string(id)] = id;
+    folder_.write("tokenizer.json",
+                  json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}}.dump());
+  }
+
+  std::string path() const { return folder_.path().string(); }
+  /// Tokens that every layer sees back; 0 = all.
+  std::int32_t window() const {
+    const bool everywhere = config_.at("model_type") == "mistral" && !config_.at("sliding_window").is_null();
+    return everywhere ? config_.at("sliding_window").get<std::int32_t>() : 0;
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+  json config_;
+};
+
+constexpr std::int32_t kBlockSize = 4;
+constexpr std::int32_t kChunk = 8;
+
+struct Schedule {
+  const char* name;
+  bool one_by_one = false;
+  int depth = 2;
+  std::int32_t max_tokens = 512;  ///< per step
+  bool prefix_cache = true;
+  PreemptionPolicy preemption = PreemptionPolicy::automatic;
+  bool scarce_blocks = false;
+  bool again = false;  ///< a second time, from the prefix cache
+};
+
+void PrintTo(const Schedule& schedule, std::ostream* out) {
+  *out << schedule.name;
+}
+
+constexpr Schedule kSchedules[] = {
+    {.name = "one_by_one", .one_by_one = true, .depth = 1, .prefix_cache = false},
+    {.name = "one_batch_depth_1", .depth = 1},
+    {.name = "one_batch_depth_2", .again = true},
+    {.name = "chunked_prefill", .max_tokens = kChunk},
+    {.name = "swapped", .max_tokens = kChunk, .preemption = PreemptionPolicy::swap, .scarce_blocks = true},
+    {.name = "recomputed", .max_tokens = kChunk, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true},
+};
+
+class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule>> {
+ protected:
+  const Schedule& schedule() const { return std::get<1>(GetParam()); }
+
+  /// Blocks for the largest of the requests and a little more.
+  std::int32_t scarce_blocks(const ServableModel& model) const {
+    std::size_t tokens = 0;
+    for (const auto& golden_case : cases_) {
+      tokens = std::max(tokens, golden_case.at("prompt_token_ids").size() +
+                                    golden_case.at("float32").at("greedy").at("token_ids").size());
+    }
+    const std::int32_t all = static_cast<std::int32_t>(tokens) / kBlockSize + 1;
+    if (model.window() == 0) return all + 2;
+    return std::min(all, (model.window() + kChunk) / kBlockSize + 1) + 2;
+  }
+
+  std::unique_ptr<Engine> engine_for(const ServableModel& model) const {
+    EngineConfig config;
+    config.model = model.path();
+    config.threads = 2;
+    config.max_num_seqs = 8;
+    config.block_size = kBlockSize;
+    config.num_device_blocks = schedule().scarce_blocks ? scarce_blocks(model) : 600;
+    config.num_host_blocks = schedule().preemption == PreemptionPolicy::swap ? 600 : 0;
+    config.preemption_mode = schedule().preemption;
+    config.pipeline_depth = schedule().depth;
+    config.max_num_batched_tokens = schedule().max_tokens;
+    config.enable_prefix_caching = schedule().prefix_cache;
+    config.kv_cache_dtype = "float32";  // as the goldens were computed
+    auto engine = Engine::create(config);
+    EXPECT_TRUE(engine) << engine.error().message;
+    return engine ? std::move(*engine) : nullptr;
+  }
+
+  static GenerateRequest request_of(const json& golden_case, bool prompt_logprobs) {
+    GenerateRequest request;
+    request.prompt_token_ids = golden_case.at("prompt_token_ids").get<std::vector<std::int64_t>>();
+    request.sampling.max_tokens = std::ssize(golden_case.at("float32").at("greedy").at("token_ids"));
+    request.sampling.temperature = 0;
+    request.sampling.ignore_eos = true;
+    request.sampling.logprobs = 0;
+    if (prompt_logprobs) request.sampling.prompt_logprobs = 0;
+    return request;
+  }
+
+  static void expect_golden(const RequestResult& result, const json& golden_case) {
+    const auto& golden = golden_case.at("float32");
+    const SequenceResult& output = result.outputs.at(0);
+    EXPECT_EQ(output.token_ids, golden.at("greedy").at("token_ids").get<TokenIds>());
+    const auto logprobs = golden.at("greedy").at("logprobs").get<std::vector<double>>();
+    ASSERT_EQ(output.logprobs->size(), logprobs.size());
+    for (std::size_t i = 0; i < logprobs.size(); ++i) EXPECT_NEAR((*output.logprobs)[i].logprob, logprobs[i], 1e-3);
+    if (!result.prompt_logprobs) return;
+    const auto prompt = golden.at("prompt_logprobs").get<std::vector<double>>();
+    ASSERT_EQ(result.prompt_logprobs->size(), prompt.size() + 1);
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      EXPECT_NEAR((*result.prompt_logprobs)[i + 1]->logprob, prompt[i], 1e-3) << "prompt position " << i + 1;
+    }
+  }
+
+  /// Runs every case twice, with and without prompt logprobs; returns the prompt tokens that came from the prefix
+  /// cache.
+  std::int64_t run_all(Engine& engine) const {
+    std::vector<GenerateRequest> requests;
+    for (const bool prompt_logprobs : {true, false}) {
+      for (const auto& golden_case : cases_) requests.push_back(request_of(golden_case, prompt_logprobs));
+    }
+    std::vector<Result<RequestResult>> results;
+    if (schedule().one_by_one) {
+      for (const auto& request : requests) results.push_back(engine.generate(request));
+    } else {
+      results = engine.generate(requests);
+    }
+    std::int64_t cached_tokens = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const auto& golden_case = cases_.at(i % cases_.size());
+      SCOPED_TRACE(golden_case.at("name").get<std::string>());
+      EXPECT_TRUE(results[i]) << results[i].error().message;
+      if (!results[i]) continue;
+      expect_golden(*results[i], golden_case);
+      cached_tokens += results[i]->usage.cached_tokens;
+    }
+    return cached_tokens;
+  }
+
+  const json cases_ = read_json(kModels / std::get<0>(GetParam()) / "golden.json").at("cases");
+};
+
+TEST_P(GoldenSchedules, GivesTheTokensAndLogprobsOfTransformers) {
+  const ServableModel model(std::get<0>(GetParam()));
+  const auto engine = engine_for(model);
+  ASSERT_TRUE(engine);
+  run_all(*engine);
+  if (schedule().again) {
+    EXPECT_GT(run_all(*engine), 0) << "nothing came from the prefix cache";
+  }
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.preemptions_swap_total > 0, schedule().preemption == PreemptionPolicy::swap);
+  EXPECT_EQ(stats.preemptions_recompute_total > 0, schedule().preemption == PreemptionPolicy::recompute);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules)),
+                         [](const auto& test) {
+                           std::string name = std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+/// The output of one long request, and the most blocks that it was seen to hold. `num_blocks` are in the pool.
+std::pair<TokenIds, std::int64_t> generate_long(const ServableModel& model, std::int32_t num_blocks, int depth) {
+  EngineConfig config;
+  config.model = model.path();
+  config.threads = 1;
+  config.max_num_seqs = 1;
+  config.max_num_batched_tokens = 1;
+  config.block_size = kBlockSize;
+  config.num_device_blocks = num_blocks;
+  config.num_host_blocks = 0;
+  config.pipeline_depth = depth;
+  const auto engine = Engine::create(config);
+  if (!engine) throw std::runtime_error(engine.error().message);
+  GenerateRequest request;
+  request.prompt_token_ids = {3, 4, 5};
+  request.sampling.max_tokens = 250;
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  std::promise<RequestResult> done;
+  const auto ticket = (*engine)->submit(request, [&](const RequestOutput& output) {
+    if (output.done) done.set_value(*output.done);
+  });
+  EXPECT_TRUE(ticket) << ticket.error().message;
+  auto result = done.get_future();
+  std::int64_t most = 0;
+  while (result.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    most = std::max(most, (*engine)->stats().allocated_slots / kBlockSize);
+  }
+  const EngineStats stats = (*engine)->stats();
+  EXPECT_EQ(stats.preemptions_recompute_total + stats.preemptions_swap_total, 0);
+  return {result.get().outputs.at(0).token_ids, most};
+}
+
+TEST(SlidingWindow, BoundsTheBlocksThatASequenceHoldsHoweverMuchItGenerates) {
+  for (const char* name : {"mistral-window-f32", "mistral-narrow-f32"}) {
+    for (const int depth : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << name << " depth " << depth);
+      const ServableModel model(name);
+      const std::int32_t bound = (model.window() + kBlockSize - 1) / kBlockSize + 1;
+      const auto [tokens, most] = generate_long(model, 100, depth);
+      EXPECT_EQ(tokens.size(), 250U) << "64 blocks without a window";
+      EXPECT_LE(most, bound);
+      EXPECT_EQ(generate_long(model, bound, depth).first, tokens) << "a pool of no more blocks";
+    }
+  }
+}
+
+TEST(RopeScaling, LetsMaxModelLenGoAsFarAsItReaches) {
+  const ServableModel model("llama-rope-dynamic-f32");
+  EngineConfig config;
+  config.model = model.path();
+  config.max_num_seqs = 1;
+  config.num_device_blocks = 40;
+  config.max_model_len = 513;
+  const auto refused = Engine::create(config);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "max_model_len is 513, the model knows positions up to 512");
+
+  config.max_model_len = 512;
+  const auto engine = Engine::create(config);
+  ASSERT_TRUE(engine) << engine.error().message;
+  GenerateRequest request;
+  request.prompt_token_ids = {3, 4, 5};
+  request.sampling.max_tokens = 400;
+  request.sampling.ignore_eos = true;
+  const auto result = (*engine)->generate(request);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->outputs.at(0).token_ids.size(), 400U) << "256 positions without the scaling";
+}
+
+}  // namespace
+}  // namespace pagoda
