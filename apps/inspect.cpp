@@ -48,7 +48,9 @@ ordered_json model_facts(const models::ModelConfig& model) {
 ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config) {
   const auto& plan = engine.memory;
   const std::int64_t num_blocks = engine.num_device_blocks;
-  return {{"weight_bytes", plan.weight_bytes},
+  return {{"dtype", to_string(engine.dtype)},
+          {"quantize", config.quantize},
+          {"weight_bytes", plan.weight_bytes},
           {"activation_bytes", plan.activation_bytes},
           {"logit_bytes", plan.logit_bytes},
           {"position_bytes", plan.position_bytes},

@@ -19,6 +19,7 @@ struct EngineConfig {
   std::string model;                           ///< folder in Hugging Face format
   std::string served_model_name;               ///< empty = the folder's name
   std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
+  std::string quantize = "none";               ///< weights of linear layers: none | int8 | int4
   std::string kv_cache_dtype = "auto";         ///< auto = dtype
   std::string generation_config = "auto";      ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";                  ///< cpu | cuda
@@ -41,7 +42,7 @@ struct EngineConfig {
   double watermark = 0.01;              ///< share of the KV blocks kept free at admission
   std::int32_t pipeline_depth = 2;      ///< steps in flight: 1 or 2
   std::int32_t threads = 0;             ///< compute threads on the CPU; 0 = one per core
-  std::string cpu_isa;                  ///< "" = the best this machine has; scalar | avx2 | avx512
+  std::string cpu_isa;                  ///< "" = the best this machine has; scalar | avx2 | avx_vnni | avx512 | avx512_vnni
   std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;

@@ -101,11 +101,12 @@ class Device {
 
 /// Which instruction set the CPU ops use. bfloat16 weights are widened and meet float32 activations in float32
 /// multiply-adds: on Intel CPUs with AVX512_BF16 these are twice as fast as the bfloat16 dot product, and more exact.
-enum class CpuIsa : std::uint8_t { scalar, avx2, avx512 };
+/// The vnni sets differ from the ones before them in quantised weights only.
+enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni };
 
 struct CpuDeviceOptions {
   int num_threads = 0;  ///< 0 = one per available core
-  std::string isa;      ///< "" = the best that this machine can run; or scalar | avx2 | avx512
+  std::string isa;      ///< "" = the best that this machine can run; or a name of kernels/cpu/isa.hpp
 };
 
 /// The CPU device. Errors: an unknown or unavailable isa, num_threads < 0 (bad_config).

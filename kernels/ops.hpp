@@ -15,6 +15,7 @@
 
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
+#include "kernels/quantized.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::kernels {
@@ -76,6 +77,39 @@ struct LinearParams {
   float* out = nullptr;         ///< [num_tokens, out_stride]
   std::int64_t out_stride = 0;  ///< >= sum of out_i
   bool accumulate = false;      ///< out += instead of out =
+};
+
+/// The same with quantised weights. Each row of x is quantised too, to integers from -127 to 127 with a float32 scale
+/// per group of columns (highest |x| / 127), so that products are of integers.
+struct QuantizedLinearParams {
+  const float* x = nullptr;  ///< [num_tokens, in]
+  std::int64_t num_tokens = 0;
+  std::int64_t in = 0;
+  std::span<const QuantizedMatrix> weights;  ///< 1 to 4 parts of one format, each [out_i, in]
+  std::span<const void* const> biases;       ///< empty, or one pointer per part ([out_i] of bias_dtype, or null)
+  DType bias_dtype = DType::f32;
+  float* out = nullptr;         ///< [num_tokens, out_stride]
+  std::int64_t out_stride = 0;  ///< >= sum of out_i
+  bool accumulate = false;      ///< out += instead of out =
+};
+
+/// Quantises a weight matrix: of each group, the scale is chosen so that the sum of squared errors is small (8 bits:
+/// highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the integer -8). A
+/// value that is not finite is an error (bad_file).
+struct QuantizeWeightsParams {
+  WeightMatrix from;
+  QuantizedFormat format;
+  std::uint8_t* data = nullptr;  ///< laid out as QuantizedMatrix says
+  Float16* scales = nullptr;
+};
+
+/// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.
+struct ConvertParams {
+  const void* from = nullptr;
+  DType from_dtype = DType::f32;
+  void* to = nullptr;
+  DType to_dtype = DType::f32;
+  std::int64_t count = 0;
 };
 
 /// Rotary position embedding in place, "rotate half" (GPT-NeoX / Hugging Face Llama) or interleaved pairs.
@@ -189,6 +223,9 @@ class Ops {
   virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
   virtual Status layer_norm(Stream& stream, const LayerNormParams& params) const = 0;
   virtual Status linear(Stream& stream, const LinearParams& params) const = 0;
+  virtual Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const = 0;
+  virtual Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const = 0;
+  virtual Status convert(Stream& stream, const ConvertParams& params) const = 0;
   virtual Status rotary(Stream& stream, const RotaryParams& params) const = 0;
   virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;
   virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;

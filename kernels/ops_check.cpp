@@ -117,6 +117,62 @@ Status check(const LinearParams& p) {
   return checker.status();
 }
 
+namespace {
+
+void check_format(Checker& checker, const QuantizedFormat& format) {
+  checker.require(format.bits == 4 || format.bits == 8, "bits must be 4 or 8", format.bits)
+      .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
+               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size);
+}
+
+}  // namespace
+
+Status check(const QuantizedLinearParams& p) {
+  constexpr std::size_t kMostParts = 4;
+  Checker checker("quantized_linear");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.in >= 1, "in must be at least 1", p.in)
+      .require(!p.weights.empty() && p.weights.size() <= kMostParts, "the number of weights must be 1 to 4",
+               static_cast<std::int64_t>(p.weights.size()))
+      .require(p.biases.empty() || p.biases.size() == p.weights.size(),
+               "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
+               static_cast<std::int64_t>(p.biases.size()));
+  std::int64_t out_features = 0;
+  for (const QuantizedMatrix& weight : p.weights) {
+    check_format(checker, weight.format);
+    checker.require_pointer(weight.data, "weight data")
+        .require_pointer(weight.scales, "weight scales")
+        .require(weight.format == p.weights.front().format, "all weights must have one format; bits",
+                 weight.format.bits)
+        .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
+        .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
+    out_features += weight.rows;
+  }
+  checker.require(p.out_stride >= out_features,
+                  "out_stride must be at least the rows of all weights (" + std::to_string(out_features) + ")",
+                  p.out_stride);
+  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  return checker.status();
+}
+
+Status check(const QuantizeWeightsParams& p) {
+  Checker checker("quantize_weights");
+  check_format(checker, p.format);
+  checker.require(p.from.rows >= 1, "from.rows must be at least 1", p.from.rows)
+      .require(p.from.columns >= 1, "from.columns must be at least 1", p.from.columns)
+      .require_pointer(p.from.data, "from.data")
+      .require_pointer(p.data, "data")
+      .require_pointer(p.scales, "scales");
+  return checker.status();
+}
+
+Status check(const ConvertParams& p) {
+  Checker checker("convert");
+  checker.require(p.count >= 0, "count must not be negative", p.count);
+  if (p.count > 0) checker.require_pointer(p.from, "from").require_pointer(p.to, "to");
+  return checker.status();
+}
+
 Status check(const RotaryParams& p) {
   Checker checker("rotary");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)

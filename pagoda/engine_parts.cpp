@@ -84,15 +84,16 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   const execution::RunnerConfig runner{config.max_num_seqs, max_tokens, max_model_len, model.vocab_size,
                                        model.eos_token_ids};
   const models::KvCache cache{(*memory)->device_base(), device_blocks, config.block_size, plan->kv_dtype};
+  const auto weights = std::make_shared<models::LoadedWeights>(*checkpoint, plan->weights, *device);
   parts.make_worker = [=, device = *device, kv_memory = *memory]() -> Result<actors::WorkerParts> {
-    auto loaded = models::create_model(model, *checkpoint, device, limits);
+    auto loaded = models::create_model(model, *weights, device, limits);
     if (!loaded) return fail(loaded.error());
     auto stream = device->create_stream("pagoda-step");
     if (!stream) return fail(stream.error());
-    // The runner points into the mapped checkpoint and the KV memory, so it keeps both: its last step may outlive the
-    // actors.
+    // The runner points into the mapped checkpoint, copies of its weights and the KV memory, so it keeps them: its last
+    // step may outlive the actors.
     auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
-    const auto end = [checkpoint, kept = kv_memory](execution::ModelRunner* p) { delete p; };
+    const auto end = [checkpoint, weights, kept = kv_memory](execution::ModelRunner* p) { delete p; };
     return actors::WorkerParts{{made, end}, std::move(*stream)};
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;

@@ -56,16 +56,6 @@ Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models:
   return static_cast<std::int32_t>(std::min(plan.num_blocks, blocks_per_context * config.max_num_seqs));
 }
 
-Status check_supported(DType dtype, DType checkpoint) {
-  if (dtype != checkpoint) {
-    return fail(ErrorCode::unsupported,
-                "dtype " + std::string(to_string(dtype)) + ": the checkpoint is " + std::string(to_string(checkpoint)) +
-                    " and is used as it lies",
-                "dtype");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
@@ -87,9 +77,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;
-  if (Status supported = check_supported(plan.dtype, plan.model.checkpoint_dtype); !supported) {
-    return fail(supported.error());
-  }
+  plan.weights = models::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
   const std::int32_t max_tokens = config.max_num_batched_tokens;
@@ -107,8 +95,10 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
   const double kv_budget =
       config.kv_cache_memory > 0 ? config.kv_cache_memory * kBytesPerGib : free_bytes * kDefaultKvShare;
-  models::MemoryRequest request{plan.checkpoint->facts().weight_bytes, plan.kv_dtype, config.block_size, plan.limits,
-                                0};
+  const auto facts = plan.checkpoint->facts();
+  const auto weight_bytes =
+      models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+  models::MemoryRequest request{weight_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
   request.budget_bytes = models::plan_memory(plan.model, request).fixed_bytes() + static_cast<std::int64_t>(kv_budget);
   plan.memory = models::plan_memory(plan.model, request);
   const auto device_blocks = num_device_blocks(config, plan.model, plan.memory, *max_model_len);

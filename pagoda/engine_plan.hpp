@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/config.hpp"
+#include "engine/models/loaded_weights.hpp"
 #include "engine/models/memory_plan.hpp"
 #include "engine/models/model_config.hpp"
 #include "io/model_files/checkpoint.hpp"
@@ -18,6 +19,7 @@ struct EnginePlan {
   models::ModelConfig model;
   std::shared_ptr<io::Checkpoint> checkpoint;  ///< mapped, headers checked
   DType dtype = DType::f32;
+  models::WeightPolicy weights;
   DType kv_dtype = DType::f32;
   models::ModelLimits limits;
   models::MemoryPlan memory;

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Measures pagoda beside llama.cpp on the same weights and machine, interleaved, and prints a table of medians and ratios.
 
-    python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --model DIR --llama-bin DIR --gguf FILE
+    python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --model DIR --llama-bin DIR \\
+        --gguf FILE --gguf-q8-0 FILE --gguf-q4-0 FILE
 
-DIR is a Hugging Face folder (tools/make_random_model.py --preset llama-1.1b), FILE the same weights as GGUF, and --llama-bin
-the folder that holds llama-bench and llama-batched-bench. Standard library only. Run it on a quiet machine.
+DIR is a Hugging Face folder (tools/make_random_model.py --preset llama-1.1b), the FILEs are the same weights as GGUF in
+BF16, Q8_0 and Q4_0 (llama-quantize, or the gguf Python package, makes them), measured against the weights as they lie,
+--quantize int8 and --quantize int4; any of them can be left out. --llama-bin is the folder that holds llama-bench and
+llama-batched-bench. Standard library only. Run it on a quiet machine.
 """
 import argparse
 import json
@@ -12,6 +15,9 @@ import re
 import statistics
 import subprocess
 import sys
+from collections import namedtuple
+
+Kind = namedtuple("Kind", "name quantize gguf")  # weights: ours and theirs
 
 
 def run(command):
@@ -21,29 +27,29 @@ def run(command):
     return done.stdout
 
 
-def pagoda(args, streams, input_len, output_len):
+def pagoda(args, kind, streams, input_len, output_len):
     out = run([args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
                "--num-prompts", str(streams), "--input-len", str(input_len), "--output-len", str(output_len),
-               "--no-enable-prefix-caching", "--kv-cache-memory", "2"])
+               "--no-enable-prefix-caching", "--kv-cache-memory", "2", "--quantize", kind.quantize])
     return json.loads(out)
 
 
-def pagoda_prefill(args, length):
-    return length * 1000 / pagoda(args, 1, length, 1)["ttft_ms"]["p50"]
+def pagoda_prefill(args, kind, length):
+    return length * 1000 / pagoda(args, kind, 1, length, 1)["ttft_ms"]["p50"]
 
 
-def pagoda_decode(args, streams):
-    return streams * 1000 / pagoda(args, streams, args.context, args.tokens)["itl_ms"]["p50"]
+def pagoda_decode(args, kind, streams):
+    return streams * 1000 / pagoda(args, kind, streams, args.context, args.tokens)["itl_ms"]["p50"]
 
 
-def llama_prefill(args, length):
-    out = run([f"{args.llama_bin}/llama-bench", "-m", args.gguf, "-p", str(length), "-n", "0", "-t", str(args.threads),
+def llama_prefill(args, kind, length):
+    out = run([f"{args.llama_bin}/llama-bench", "-m", kind.gguf, "-p", str(length), "-n", "0", "-t", str(args.threads),
                "-r", "1", "-o", "json"])
     return json.loads(out)[0]["avg_ts"]
 
 
-def llama_decode(args, streams):
-    out = run([f"{args.llama_bin}/llama-batched-bench", "-m", args.gguf, "-c", "8192", "-npp", str(args.context), "-ntg",
+def llama_decode(args, kind, streams):
+    out = run([f"{args.llama_bin}/llama-batched-bench", "-m", kind.gguf, "-c", "8192", "-npp", str(args.context), "-ntg",
                str(args.tokens), "-npl", str(streams), "-t", str(args.threads), "--output-format", "jsonl"])
     rows = [json.loads(line) for line in out.splitlines() if re.match(r"^\{.*\"speed_tg\"", line)]
     return rows[-1]["speed_tg"]
@@ -54,34 +60,41 @@ def main():
     parser.add_argument("--pagoda", default="build/release/bin/pagoda")
     parser.add_argument("--model", required=True)
     parser.add_argument("--llama-bin", required=True)
-    parser.add_argument("--gguf", required=True)
+    parser.add_argument("--gguf", help="BF16")
+    parser.add_argument("--gguf-q8-0")
+    parser.add_argument("--gguf-q4-0")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--context", type=int, default=96, help="prompt tokens of each stream before decoding")
     parser.add_argument("--tokens", type=int, default=32, help="tokens decoded by each stream")
     parser.add_argument("--prompts", default="128,512")
-    parser.add_argument("--streams", default="1,8,16")
+    parser.add_argument("--streams", default="1,4,8,16,32")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
+    kinds = [Kind("BF16", "none", args.gguf), Kind("int8 / Q8_0", "int8", args.gguf_q8_0),
+             Kind("int4 / Q4_0", "int4", args.gguf_q4_0)]
+    kinds = [kind for kind in kinds if kind.gguf]
+    if not kinds:
+        parser.error("one of --gguf, --gguf-q8-0 and --gguf-q4-0 is needed")
     cases = [(f"prefill {n} tokens", n, pagoda_prefill, llama_prefill) for n in map(int, args.prompts.split(","))]
     cases += [(f"decode {n} streams", n, pagoda_decode, llama_decode) for n in map(int, args.streams.split(","))]
     rows = []
-    for name, n, ours, theirs in cases:
+    for kind, (name, n, ours, theirs) in [(kind, case) for kind in kinds for case in cases]:
         mine, peer = [], []
         for _ in range(args.rounds):
-            mine.append(ours(args, n))
-            peer.append(theirs(args, n))
+            mine.append(ours(args, kind, n))
+            peer.append(theirs(args, kind, n))
             if sys.stderr.isatty():
-                print(f"{name}: {mine[-1]:.1f} / {peer[-1]:.1f} tokens/s", file=sys.stderr)
+                print(f"{kind.name} {name}: {mine[-1]:.1f} / {peer[-1]:.1f} tokens/s", file=sys.stderr)
         a, b = statistics.median(mine), statistics.median(peer)
-        rows.append({"case": name, "pagoda": round(a, 1), "llama_cpp": round(b, 1), "ratio": round(a / b, 2)})
+        rows.append({"weights": kind.name, "case": name, "pagoda": round(a, 1), "llama_cpp": round(b, 1), "ratio": round(a / b, 2)})
     if args.json:
         print(json.dumps(rows))
         return
-    print("| tokens/s | pagoda | llama.cpp | ratio |\n|---|---|---|---|")
+    print("| weights | tokens/s | pagoda | llama.cpp | ratio |\n|---|---|---|---|---|")
     for row in rows:
-        print(f"| {row['case']} | {row['pagoda']} | {row['llama_cpp']} | {row['ratio']} |")
+        print(f"| {row['weights']} | {row['case']} | {row['pagoda']} | {row['llama_cpp']} | {row['ratio']} |")
 
 
 if __name__ == "__main__":

@@ -66,6 +66,29 @@ __attribute__((target("avx512f"))) void dot_bf16_512() {
   }
 }
 
+__attribute__((target("avx512f,avx512vnni"))) void dot_int8_512() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    asm volatile(
+        ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"
+        "vpdpbusd %%zmm30, %%zmm31, %%zmm\\r\n"
+        ".endr" ::
+            : "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12",
+              "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23");
+  }
+}
+
+__attribute__((target("avx2"))) void dot_int8_256() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      asm volatile(
+          ".irp r,0,1,2,3,4,5,6,7,8,9,10,11\n"
+          "%{vex%} vpdpbusd %%ymm14, %%ymm15, %%ymm\\r\n"
+          ".endr" ::
+              : "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", "ymm10", "ymm11");
+    }
+  }
+}
+
 __attribute__((target("avx2,fma"))) void multiply_add_256() {
   for (std::int64_t i = 0; i < kLoops; ++i) {
     for (int half = 0; half < 2; ++half) {
@@ -95,6 +118,14 @@ double measure_f32_flops() {
 double measure_bf16_flops() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512bf16") != 0) return flops_of(dot_bf16_512, 64);
+#endif
+  return 0;
+}
+
+double measure_int8_ops() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512vnni") != 0) return flops_of(dot_int8_512, 128);
+  if (__builtin_cpu_supports("avxvnni") != 0) return flops_of(dot_int8_256, 64);
 #endif
   return 0;
 }
@@ -131,6 +162,7 @@ void report_peaks(benchmark::State& state) {
     state.counters["read_GB/s"] = peak_read_bytes_per_second() / 1e9;
     state.counters["f32_GFLOP/s"] = peak_f32_flops() / 1e9;
     state.counters["bf16_GFLOP/s"] = peak_bf16_flops() / 1e9;
+    state.counters["int8_GOP/s"] = peak_int8_ops() / 1e9;
   }
 }
 BENCHMARK(report_peaks)->Name("peaks")->Iterations(1);
@@ -152,6 +184,11 @@ double peak_bf16_flops() {
   return peak;
 }
 
+double peak_int8_ops() {
+  static const double peak = measure_int8_ops();
+  return peak;
+}
+
 Device& device() {
   static const std::shared_ptr<Device> the_device = create_cpu_device({}).value();
   return *the_device;
@@ -162,16 +199,22 @@ Stream& stream() {
   return *the_stream;
 }
 
-void report(benchmark::State& state, double bytes, double flops, std::vector<double> seconds) {
+void report(benchmark::State& state, double bytes, double flops, Arithmetic arithmetic, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   state.counters["GB/s"] = bytes / median / 1e9;
-  state.counters["GFLOP/s"] = flops / median / 1e9;
   state.counters["%read"] = 100 * bytes / median / peak_read_bytes_per_second();
+  state.counters["best_GB/s"] = bytes / seconds.front() / 1e9;
+  if (arithmetic == Arithmetic::integers) {
+    state.counters["GOP/s"] = flops / median / 1e9;
+    state.counters["best_GOP/s"] = flops / seconds.front() / 1e9;
+    if (peak_int8_ops() > 0) state.counters["%int8"] = 100 * flops / median / peak_int8_ops();
+    return;
+  }
+  state.counters["GFLOP/s"] = flops / median / 1e9;
+  state.counters["best_GFLOP/s"] = flops / seconds.front() / 1e9;
   state.counters["%f32"] = 100 * flops / median / peak_f32_flops();
   if (peak_bf16_flops() > 0) state.counters["%bf16"] = 100 * flops / median / peak_bf16_flops();
-  state.counters["best_GB/s"] = bytes / seconds.front() / 1e9;
-  state.counters["best_GFLOP/s"] = flops / seconds.front() / 1e9;
 }
 
 }  // namespace pagoda::kernels::bench

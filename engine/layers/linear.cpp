@@ -1,6 +1,7 @@
 #include "engine/layers/linear.hpp"
 
 #include <string>
+#include <utility>
 
 namespace pagoda::layers {
 
@@ -8,7 +9,7 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
     : in_features_(in_features) {
   for (const auto& [name, out_features] : projections) {
     const auto module = loader / name;
-    weights_.push_back(module.matrix("weight", out_features, in_features));
+    add(module.linear(out_features, in_features));
     out_features_ += out_features;
     if (!bias) continue;
     const auto vector = module.vector("bias", out_features);
@@ -18,12 +19,32 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
   }
 }
 
-Linear::Linear(const kernels::WeightMatrix& weight, const WeightVector& bias)
-    : weights_{weight}, bias_dtype_(bias.dtype), in_features_(weight.columns), out_features_(weight.rows) {
+Linear::Linear(const WeightLoader& module, const kernels::WeightMatrix& weight, const WeightVector& bias)
+    : bias_dtype_(bias.dtype), in_features_(weight.columns), out_features_(weight.rows) {
+  add(module.linear(weight));
   if (bias.data != nullptr) biases_.push_back(bias.data);
 }
 
+void Linear::add(models::LinearWeight weight) {
+  if (weight.quantized != nullptr) {
+    quantized_.push_back(weight.quantized->matrix);
+    quantized_memory_.push_back(std::move(weight.quantized));
+  } else {
+    weights_.push_back(weight.plain);
+  }
+}
+
 void Linear::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+  if (is_quantized()) {
+    return pass.run(&kernels::Ops::quantized_linear, {.x = x,
+                                                      .num_tokens = num_rows,
+                                                      .in = in_features_,
+                                                      .weights = quantized_,
+                                                      .biases = biases_,
+                                                      .bias_dtype = bias_dtype_,
+                                                      .out = y,
+                                                      .out_stride = out_features_});
+  }
   pass.run(&kernels::Ops::linear, {.x = x,
                                    .num_tokens = num_rows,
                                    .in = in_features_,

@@ -20,9 +20,23 @@ WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) cons
   return {tensor.data, tensor.dtype};
 }
 
+models::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
+  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : models::LinearWeight{};
+}
+
+models::LinearWeight WeightLoader::linear(const kernels::WeightMatrix& own) const {
+  return *status_ ? keep(source_->linear(module_name(), own)) : models::LinearWeight{};
+}
+
+models::LinearWeight WeightLoader::keep(Result<models::LinearWeight> weight) const {
+  if (weight) return std::move(*weight);
+  *status_ = fail(std::move(weight.error()));
+  return {};
+}
+
 void WeightLoader::reject(std::string_view reason) const {
   if (!*status_) return;
-  *status_ = fail(ErrorCode::bad_file, "module " + prefix_.substr(0, prefix_.size() - 1) + ": " + std::string(reason));
+  *status_ = fail(ErrorCode::bad_file, "module " + std::string(module_name()) + ": " + std::string(reason));
 }
 
 models::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {

@@ -114,7 +114,7 @@ class GatedDecoder final : public Model {
   Linear load_head(const WeightLoader& root, const ModelConfig& config, Status& status) {
     const bool tied = config.tie_word_embeddings;
     if (!config.normalized_head) {
-      return tied ? Linear(embed_tokens_.table())
+      return tied ? Linear(root / "lm_head", embed_tokens_.table())
                   : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false);
     }
     auto weight =
@@ -125,9 +125,10 @@ class GatedDecoder final : public Model {
       status = fail(std::move(rows.error()));
       return {};
     }
-    head_memory_ = std::move(*rows);
-    weight.data = head_memory_.data();
-    return Linear(weight);
+    weight.data = rows->data();
+    Linear head(root / "lm_head", weight);
+    if (!head.is_quantized()) head_memory_ = std::move(*rows);
+    return head;
   }
 
   std::shared_ptr<kernels::Device> device_;

@@ -27,8 +27,9 @@ class TransposedLoader {
       status_ = fail(std::move(turned.error()));
       return {};
     }
-    memory_.push_back(std::move(*turned));
-    return Linear({memory_.back().data(), stored.dtype, out, in}, bias);
+    Linear linear(module, {turned->data(), stored.dtype, out, in}, bias);
+    if (!linear.is_quantized()) memory_.push_back(std::move(*turned));
+    return linear;
   }
 
   std::vector<kernels::Buffer> take_memory() { return std::move(memory_); }
@@ -85,7 +86,7 @@ Result<std::unique_ptr<Model>> create_gpt2(const ModelParts& parts) {
   }
   weights.final_norm = LayerNorm(model / "ln_f", config.hidden_size, config.norm_eps);
   weights.head =
-      LmHead(config.tie_word_embeddings ? Linear(weights.tokens.table())
+      LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", weights.tokens.table())
                                         : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false));
   weights.own_memory = transposed.take_memory();
   if (!status) return fail(std::move(status.error()));

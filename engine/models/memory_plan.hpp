@@ -8,7 +8,7 @@ namespace pagoda::models {
 
 /// What must be known to plan a device's memory; nothing needs to be loaded.
 struct MemoryRequest {
-  std::int64_t weight_bytes = 0;  ///< of the checkpoint
+  std::int64_t weight_bytes = 0;  ///< as loaded (loaded_weight_bytes)
   DType kv_dtype = DType::f32;
   std::int32_t block_size = 16;  ///< token slots per block
   ModelLimits limits;

@@ -6,6 +6,8 @@
 #include "kernels/cpu/attention.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/quantize_weights.hpp"
+#include "kernels/cpu/quantized_linear.hpp"
 #include "kernels/cpu/sample.hpp"
 #include "kernels/ops_check.hpp"
 #include "kernels/reference/element.hpp"
@@ -75,6 +77,31 @@ Status CpuOps::layer_norm(Stream&, const LayerNormParams& p) const {
 Status CpuOps::linear(Stream&, const LinearParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   return cpu_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::quantized_linear(Stream&, const QuantizedLinearParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_quantized_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::quantize_weights(Stream&, const QuantizeWeightsParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  return cpu_quantize_weights(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::convert(Stream&, const ConvertParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  constexpr std::int64_t kPiece = 2048;
+  for_rows(threads_, (p.count + kPiece - 1) / kPiece, kPiece, [&](std::int64_t piece) {
+    const std::int64_t first = piece * kPiece;
+    const std::int64_t count = std::min(kPiece, p.count - first);
+    float floats[kPiece];
+    kernels_.widen(static_cast<const std::byte*>(p.from) + first * static_cast<std::int64_t>(size_of(p.from_dtype)),
+                   p.from_dtype, count, floats);
+    kernels_.narrow(floats, count, p.to_dtype,
+                    static_cast<std::byte*>(p.to) + first * static_cast<std::int64_t>(size_of(p.to_dtype)));
+  });
+  return {};
 }
 
 Status CpuOps::rotary(Stream&, const RotaryParams& p) const {

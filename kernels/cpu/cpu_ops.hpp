@@ -19,6 +19,9 @@ class CpuOps final : public Ops {
   Status rms_norm(Stream& stream, const RmsNormParams& params) const override;
   Status layer_norm(Stream& stream, const LayerNormParams& params) const override;
   Status linear(Stream& stream, const LinearParams& params) const override;
+  Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const override;
+  Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const override;
+  Status convert(Stream& stream, const ConvertParams& params) const override;
   Status rotary(Stream& stream, const RotaryParams& params) const override;
   Status store_kv(Stream& stream, const StoreKvParams& params) const override;
   Status paged_attention(Stream& stream, const PagedAttentionParams& params) const override;

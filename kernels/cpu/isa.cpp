@@ -8,7 +8,7 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512};
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx_vnni, CpuIsa::avx512, CpuIsa::avx512_vnni};
 
 bool is_available(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
@@ -21,8 +21,12 @@ bool is_available(CpuIsa isa) {
       return true;
     case CpuIsa::avx2:
       return avx2;
+    case CpuIsa::avx_vnni:
+      return avx2 && __builtin_cpu_supports("avxvnni") != 0;
     case CpuIsa::avx512:
       return avx512;
+    case CpuIsa::avx512_vnni:
+      return avx512 && __builtin_cpu_supports("avx512vnni") != 0;
   }
   return false;
 #else
@@ -44,8 +48,12 @@ std::string_view to_string(CpuIsa isa) {
       return "scalar";
     case CpuIsa::avx2:
       return "avx2";
+    case CpuIsa::avx_vnni:
+      return "avx_vnni";
     case CpuIsa::avx512:
       return "avx512";
+    case CpuIsa::avx512_vnni:
+      return "avx512_vnni";
   }
   return "?";
 }
@@ -77,8 +85,12 @@ const CpuKernels& kernels_for(CpuIsa isa) {
       return portable_kernels();
     case CpuIsa::avx2:
       return avx2_kernels();
+    case CpuIsa::avx_vnni:
+      return avx_vnni_kernels();
     case CpuIsa::avx512:
       return avx512_kernels();
+    case CpuIsa::avx512_vnni:
+      return avx512_vnni_kernels();
   }
 #endif
   static_cast<void>(isa);

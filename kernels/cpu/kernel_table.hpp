@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/ops.hpp"
@@ -200,6 +201,8 @@ struct CpuKernels {
   void (*rotary)(float* head, const float* cosines, const float* sines, std::int64_t half, bool interleaved);
   /// out[i] = act(x[i]) * up[i]; up may be null.
   void (*activation)(Activation activation, const float* x, const float* up, std::int64_t count, float* out);
+
+  QuantizedKernels quantized = {};
 };
 
 /// The table of an instruction set that this build contains.
@@ -209,7 +212,9 @@ const CpuKernels& kernels_for(CpuIsa isa);
 const CpuKernels& portable_kernels();
 #if defined(PAGODA_X86_KERNELS)
 const CpuKernels& avx2_kernels();
+const CpuKernels& avx_vnni_kernels();
 const CpuKernels& avx512_kernels();
+const CpuKernels& avx512_vnni_kernels();
 #endif
 
 }  // namespace pagoda::kernels

@@ -12,6 +12,8 @@ void embedding(const EmbeddingParams& p);
 void rms_norm(const RmsNormParams& p);
 void layer_norm(const LayerNormParams& p);
 void linear(const LinearParams& p);
+void quantized_linear(const QuantizedLinearParams& p);
+void convert(const ConvertParams& p);
 void rotary(const RotaryParams& p);
 void store_kv(const StoreKvParams& p);
 void paged_attention(const PagedAttentionParams& p);

@@ -36,6 +36,20 @@ class OpsCheckTest : public testing::Test {
     return p;
   }
 
+  QuantizedLinearParams quantized_linear() {
+    QuantizedLinearParams p;
+    p.x = p.out = floats_.data();
+    p.num_tokens = 2;
+    p.in = 4;
+    p.weights = quantized_weights_;
+    p.out_stride = 8;
+    return p;
+  }
+
+  QuantizeWeightsParams quantize_weights() {
+    return {weights_[0], kInt8Weights, quantized_data_.data(), quantized_scales_.data()};
+  }
+
   LinearParams linear() {
     LinearParams p;
     p.x = p.out = floats_.data();
@@ -99,6 +113,11 @@ class OpsCheckTest : public testing::Test {
   std::vector<std::int32_t> ids_ = {1, 7};
   std::vector<std::int64_t> slots_ = {-1, 7};
   std::vector<WeightMatrix> weights_ = {{floats_.data(), DType::f32, 5, 4}, {floats_.data(), DType::bf16, 3, 4}};
+  std::vector<std::uint8_t> quantized_data_ = std::vector<std::uint8_t>(2048);
+  std::vector<Float16> quantized_scales_ = std::vector<Float16>(16);
+  std::vector<QuantizedMatrix> quantized_weights_ = {
+      {quantized_data_.data(), quantized_scales_.data(), 5, 4, kInt8Weights},
+      {quantized_data_.data(), quantized_scales_.data(), 3, 4, kInt8Weights}};
   std::vector<std::int32_t> query_start_ = {0, 3, 4};
   std::vector<std::int32_t> context_len_ = {3, 6};
   std::vector<std::int32_t> block_tables_ = {0, 1, 99, 3, 2, 1};
@@ -113,6 +132,12 @@ TEST_F(OpsCheckTest, RefusesNullPointers) {
       rms_norm(), [](auto& p) { p.weight = nullptr; }, "rms_norm: weight");
   expect_refused<LinearParams>(
       linear(), [](auto& p) { p.x = nullptr; }, "linear: x");
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [](auto& p) { p.out = nullptr; }, "quantized_linear: out");
+  expect_refused<QuantizeWeightsParams>(
+      quantize_weights(), [](auto& p) { p.scales = nullptr; }, "quantize_weights: scales");
+  expect_refused<ConvertParams>(
+      {floats_.data(), DType::f32, nullptr, DType::f16, 3}, [](auto&) {}, "convert: to");
   expect_refused<RotaryParams>(
       rotary(), [](auto& p) { p.cos_sin = nullptr; }, "rotary: cos_sin");
   expect_refused<StoreKvParams>(
@@ -153,6 +178,16 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
   static const void* const one_bias[] = {nullptr};
   expect_refused<LinearParams>(
       linear(), [](auto& p) { p.biases = one_bias; }, "number of biases");
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [](auto& p) { p.in = 5; }, "columns must be in (5), not 4");
+  quantized_weights_[1].format = kInt4Weights;
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [](auto&) {}, "one format");
+  quantized_weights_[0].format = {7, 64};
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [](auto&) {}, "bits must be 4 or 8, not 7");
+  expect_refused<QuantizeWeightsParams>(
+      quantize_weights(), [](auto& p) { p.format.group_size = 24; }, "group_size must be a multiple of 16");
   expect_refused<RmsNormParams>(
       rms_norm(), [](auto& p) { p.hidden = 0; }, "hidden");
   expect_refused<RotaryParams>(

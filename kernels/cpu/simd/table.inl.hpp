@@ -31,6 +31,7 @@ constexpr CpuKernels kTable{
     .rms_norm = rms_norm,
     .rotary = rotary,
     .activation = activation,
+    .quantized = kQuantizedTable,
 };
 
 }  // namespace

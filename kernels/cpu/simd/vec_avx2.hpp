@@ -8,7 +8,7 @@
 
 #include "kernels/device.hpp"
 
-namespace pagoda::kernels::avx2 {
+namespace pagoda::kernels::PAGODA_SIMD {
 
 constexpr int kLanes = 8;
 constexpr int kMaxRows = 6;     // 12 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
@@ -162,4 +162,4 @@ inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
   _mm_storeu_ps(sums, first ? interleaved : _mm_add_ps(_mm_loadu_ps(sums), interleaved));
 }
 
-}  // namespace pagoda::kernels::avx2
+}  // namespace pagoda::kernels::PAGODA_SIMD

@@ -9,7 +9,7 @@
 
 #include "kernels/device.hpp"
 
-namespace pagoda::kernels::avx512 {
+namespace pagoda::kernels::PAGODA_SIMD {
 
 constexpr int kLanes = 16;
 constexpr int kMaxRows = 14;    // 28 sums, 2 vectors of w, 1 broadcast: 31 of 32 registers
@@ -189,4 +189,4 @@ inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
   _mm256_storeu_ps(sums, first ? block : _mm256_add_ps(_mm256_loadu_ps(sums), block));
 }
 
-}  // namespace pagoda::kernels::avx512
+}  // namespace pagoda::kernels::PAGODA_SIMD

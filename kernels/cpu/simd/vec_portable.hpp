@@ -9,7 +9,7 @@
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 
-namespace pagoda::kernels::portable {
+namespace pagoda::kernels::PAGODA_SIMD {
 
 constexpr int kLanes = 4;
 constexpr int kMaxRows = 4;
@@ -159,4 +159,4 @@ inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
   for (int v = 0; v < 2; ++v) sums[v] = first ? sum(x[v]) : sums[v] + sum(x[v]);
 }
 
-}  // namespace pagoda::kernels::portable
+}  // namespace pagoda::kernels::PAGODA_SIMD

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "bench/kernels/machine.hpp"
+#include "kernels/quantized.hpp"
+
+namespace pagoda::kernels::bench {
+namespace {
+
+/// y[rows, out] = x[rows, in] W^T with quantised weights. Weights alternate between copies that together exceed the
+/// caches, as the layers of a model do. Bytes are those of the weights and their scales.
+void quantized_linear(benchmark::State& state, QuantizedFormat format) {
+  const QuantizedMatrix shape{nullptr, nullptr, state.range(0), state.range(1), format};
+  const std::int64_t rows = state.range(2);
+  constexpr std::int64_t kAllWeightsBytes = std::int64_t{512} << 20;
+  const std::int64_t copies = std::max<std::int64_t>(2, kAllWeightsBytes / shape.bytes());
+
+  const auto allocate = [&](std::int64_t bytes) {
+    return device().allocate(static_cast<std::size_t>(copies * bytes), MemoryKind::device).value();
+  };
+  const Buffer data = allocate(shape.data_bytes());
+  const Buffer scales = allocate(shape.scale_bytes());
+  std::uint32_t bits = 12345;
+  for (std::int64_t i = 0; i < copies * shape.data_bytes() / 4; ++i) {
+    bits = bits * 1664525U + 1013904223U;
+    data.as<std::uint32_t>()[i] = bits;
+  }
+  std::fill_n(scales.as<Float16>(), copies * shape.scale_bytes() / 2, to_f16(0.01F));
+  const std::vector<float> x(static_cast<std::size_t>(rows * shape.columns), 0.01F);
+  std::vector<float> out(static_cast<std::size_t>(rows * shape.rows));
+
+  std::int64_t copy = 0;
+  const auto multiply = [&](const Ops& ops, Stream& on) {
+    QuantizedMatrix weight = shape;
+    weight.data = data.as<std::uint8_t>() + copy * shape.data_bytes();
+    weight.scales = scales.as<Float16>() + copy * shape.scale_bytes() / 2;
+    copy = (copy + 1) % copies;
+    QuantizedLinearParams params;
+    params.x = x.data();
+    params.num_tokens = rows;
+    params.in = shape.columns;
+    params.weights = {&weight, 1};
+    params.out = out.data();
+    params.out_stride = shape.rows;
+    return ops.quantized_linear(on, params);
+  };
+  const double operations = 2.0 * static_cast<double>(rows * shape.rows * shape.columns);
+  measure(state, static_cast<double>(shape.bytes()), operations, multiply, Arithmetic::integers);
+}
+
+void sizes(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"out", "in", "rows"})->UseManualTime()->Unit(benchmark::kMicrosecond)->MinTime(0.3);
+  for (const std::int64_t rows : {1, 4, 8, 16, 32, 128, 512}) {
+    bench->Args({2048, 2048, rows});
+    bench->Args({5632, 2048, rows});
+    bench->Args({2048, 5632, rows});
+    if (rows <= 16) bench->Args({32000, 2048, rows});
+  }
+}
+
+BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
+
+}  // namespace
+}  // namespace pagoda::kernels::bench

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/models/model_config.hpp"
+#include "engine/models/weight_source.hpp"
+#include "kernels/device.hpp"
+#include "kernels/quantized.hpp"
+
+namespace pagoda::models {
+
+/// What becomes of a checkpoint's weights when they are loaded.
+struct WeightPolicy {
+  std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
+  std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers; none = they stay plain
+
+  /// The format of a linear layer. The head always has 8 bits: its errors go straight into the logits.
+  std::optional<kernels::QuantizedFormat> format_of(std::string_view module) const;
+};
+
+/// The policy of --dtype ("auto" or a DType) and --quantize ("none", "int8" or "int4"), which must be one of these.
+WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize);
+
+/// Bytes of all weights once they are loaded, known without reading any: of a checkpoint with so many elements and
+/// bytes. Weights that are used where they lie count as well.
+std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
+                                 std::int64_t checkpoint_bytes);
+
+/// The weights of a checkpoint as the policy wants them. A converted or quantised copy is made when a weight is first
+/// asked for and kept, so that another model over the same source shares it. Thread-safe.
+class LoadedWeights final : public WeightSource {
+ public:
+  /// `stored` must outlive this.
+  LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device)
+      : stored_(stored), policy_(std::move(policy)), device_(std::move(device)) {}
+
+  /// More errors: out_of_memory; bad_config when a value does not fit the dtype.
+  Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  bool contains(std::string_view name) const override { return stored_.contains(name); }
+  /// More errors: out_of_memory; bad_file when a weight is not finite.
+  Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
+  Result<LinearWeight> linear(std::string_view module, const kernels::WeightMatrix& own) const override;
+
+  /// Of the copies made so far.
+  std::int64_t copied_bytes() const;
+
+ private:
+  Result<kernels::Buffer> convert(const WeightTensor& tensor) const;
+  Result<LinearWeight> quantize(std::string_view module, const kernels::WeightMatrix& matrix,
+                                const kernels::QuantizedFormat& format) const;
+  Status run(const std::function<Status(kernels::Stream&)>& issue) const;
+
+  const WeightSource& stored_;
+  WeightPolicy policy_;
+  std::shared_ptr<kernels::Device> device_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
+  mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
+};
+
+}  // namespace pagoda::models

@@ -1,0 +1,65 @@
+#pragma once
+
+/// The inner loops of quantised products (part of the table of an instruction set, see kernel_table.hpp).
+///
+/// Rows of x are quantised when they are used: a scale per group of columns, integers from -127 to 127. Then
+///
+///     out[m, n] = sum over groups g, ascending, of (w_scale[n, g] * x_scale[m, g]) * dot(n, m, g)
+///
+/// where the dot of integers is exact, the product of the scales is rounded once, and each term joins the sum by a
+/// fused multiply-add. So every instruction set gives the same bits, in any batch.
+
+#include <cstdint>
+
+#include "kernels/dtype.hpp"
+
+namespace pagoda::kernels {
+
+/// scale = highest |x| of the group / 127, q = x / scale to the nearest integer. A value that is not finite makes the
+/// group's scale NaN.
+struct QuantizeRowArgs {
+  const float* x = nullptr;  ///< [columns]
+  std::int64_t columns = 0;
+  std::int64_t group_size = 0;
+  std::int32_t zero_point = 0;      ///< of the weights that x will meet
+  std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size]
+  float* scales = nullptr;          ///< [groups]
+  std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, where the sums of integers start
+};
+
+/// Rows of x against some panels of weights, for some groups.
+struct QuantizedTileArgs {
+  const std::int8_t* x = nullptr;   ///< from the first group on
+  std::int64_t x_stride = 0;        ///< from one row to the next
+  const float* x_scales = nullptr;  ///< likewise
+  const std::int32_t* x_offsets = nullptr;
+  std::int64_t group_stride = 0;    ///< from one row's scales and offsets to the next's
+  std::int64_t rows = 0;            ///< 1 .. QuantizedKernels::rows
+  const std::uint8_t* w = nullptr;  ///< as in QuantizedMatrix, from the first group on
+  std::int64_t w_stride = 0;        ///< bytes from one panel to the next
+  const Float16* w_scales = nullptr;
+  std::int64_t w_scale_stride = 0;  ///< elements from one panel to the next
+  std::int64_t panels = 0;          ///< 1 .. QuantizedKernels::panels
+  std::int64_t num_groups = 0;
+  std::int64_t group_size = 0;
+  int bits = 8;
+  float* sums = nullptr;  ///< [rows, panels * kQuantizedPanel], continued from call to call
+  bool first = false;     ///< they start at 0
+  /// Weights of later calls, in as many panels: lines [first_line, end_line) of each group are prefetched. Null = none.
+  const std::uint8_t* ahead = nullptr;
+  std::int64_t ahead_stride = 0;
+  std::int64_t ahead_group_bytes = 0;
+  std::int64_t first_line = 0;
+  std::int64_t end_line = 0;
+};
+
+struct QuantizedKernels {
+  int rows = 0;    ///< most rows of x in a tile
+  int panels = 0;  ///< most panels of weights in a tile
+  void (*quantize_row)(const QuantizeRowArgs& args);
+  void (*tile)(const QuantizedTileArgs& args);
+  /// dst (2 * bytes) = the integers of src as 8-bit panels have them. bytes is a multiple of 64.
+  void (*unpack)(const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst);
+};
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,230 @@
+#include "kernels/cpu/quantized_linear.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/row_tiles.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+/// Columns of a block: that many of a tile's weights, and of its rows of x, stay in the first-level cache while all
+/// tiles of x go over them.
+constexpr std::int64_t kBlockColumns = 512;
+/// Rows of x in a task: their block stays in the second-level cache.
+constexpr std::int64_t kMostRows = 512;
+constexpr std::int64_t kTasksPerThread = 4;
+constexpr std::int64_t kLine = 64;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+class QuantizedLinear {
+ public:
+  QuantizedLinear(const CpuKernels& kernels, ThreadPool& threads, const QuantizedLinearParams& p)
+      : kernels_(kernels),
+        threads_(threads),
+        p_(p),
+        format_(p.weights.front().format),
+        groups_(p.weights.front().groups()),
+        padded_in_(p.weights.front().padded_columns()),
+        groups_per_block_(std::max<std::int64_t>(1, kBlockColumns / format_.group_size)),
+        num_blocks_(ceil_div(groups_, groups_per_block_)),
+        row_blocks_(p.num_tokens, kMostRows) {
+    for (const QuantizedMatrix& weight : p.weights) {
+      const RowTiles bands(weight.panels(), kernels.quantized.panels);
+      for (std::int64_t i = 0; i < bands.count(); ++i) {
+        bands_.push_back({&weight, bands.first_row(i), bands.rows(i), out_features_});
+      }
+      out_features_ += weight.rows;
+    }
+  }
+
+  Status run(ScratchPool& pool) {
+    const std::int64_t rows = p_.num_tokens;
+    const int num_threads = threads_.num_threads();
+    const std::int64_t band_columns = kernels_.quantized.panels * kQuantizedPanel;
+    const std::int64_t sums_floats = row_blocks_.rows(0) * band_columns;
+    const std::int64_t unpacked_floats = band_columns * groups_per_block_ * format_.group_size / 4;
+    auto scratch = pool.borrow(
+        rows * (padded_in_ / 4 + 2 * groups_) + out_features_ + num_threads * (sums_floats + unpacked_floats),
+        4 + 2 * num_threads);
+    if (!scratch) return fail(std::move(scratch.error()));
+
+    x_ = reinterpret_cast<std::int8_t*>(scratch->floats(rows * padded_in_ / 4));
+    x_scales_ = scratch->floats(rows * groups_);
+    x_offsets_ = reinterpret_cast<std::int32_t*>(scratch->floats(rows * groups_));
+    quantize_x();
+    if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
+    std::vector<Workspace> workspaces;
+    for (int thread = 0; thread < num_threads; ++thread) {
+      workspaces.push_back(
+          {scratch->floats(sums_floats), reinterpret_cast<std::uint8_t*>(scratch->floats(unpacked_floats))});
+    }
+
+    const auto num_bands = static_cast<std::int64_t>(bands_.size());
+    const std::int64_t wanted_chunks = ceil_div(num_threads * kTasksPerThread, row_blocks_.count());
+    const std::int64_t bands_per_chunk = ceil_div(num_bands, wanted_chunks);
+    const std::int64_t chunks = ceil_div(num_bands, bands_per_chunk);
+    threads_.parallel_for(row_blocks_.count() * chunks, [&](std::int64_t task, int thread) {
+      const std::int64_t first_band = task % chunks * bands_per_chunk;
+      const std::int64_t end_band = std::min(num_bands, first_band + bands_per_chunk);
+      const std::int64_t rows_of = task / chunks;
+      for (std::int64_t band = first_band; band < end_band; ++band) {
+        multiply(rows_of, band, band + 1 < end_band, workspaces[static_cast<std::size_t>(thread)]);
+      }
+    });
+    return {};
+  }
+
+ private:
+  /// Adjacent panels of one weight matrix, as many as a tile has.
+  struct Band {
+    const QuantizedMatrix* weight = nullptr;
+    std::int64_t first_panel = 0;
+    std::int64_t panels = 0;
+    std::int64_t part_column = 0;  ///< of the output, where the matrix begins
+  };
+
+  struct Workspace {
+    float* sums = nullptr;             ///< [rows of a row block, columns of a band]
+    std::uint8_t* unpacked = nullptr;  ///< [panels of a band, one block]
+  };
+
+  void quantize_x() {
+    const auto quantize_row = [this](std::int64_t row) {
+      kernels_.quantized.quantize_row({.x = p_.x + row * p_.in,
+                                       .columns = p_.in,
+                                       .group_size = format_.group_size,
+                                       .zero_point = format_.zero_point(),
+                                       .q = x_ + row * padded_in_,
+                                       .scales = x_scales_ + row * groups_,
+                                       .offsets = x_offsets_ + row * groups_});
+    };
+    constexpr std::int64_t kFewFloats = 16384;  // less is not worth the hand-over to another thread
+    if (p_.num_tokens * padded_in_ <= kFewFloats) {
+      for (std::int64_t row = 0; row < p_.num_tokens; ++row) quantize_row(row);
+    } else {
+      threads_.parallel_for(p_.num_tokens, quantize_row);
+    }
+  }
+
+  void widen_biases_into(float* biases) {
+    biases_ = biases;
+    for (std::size_t part = 0; part < p_.weights.size(); ++part) {
+      const std::int64_t rows = p_.weights[part].rows;
+      if (p_.biases[part] != nullptr) {
+        kernels_.widen(p_.biases[part], p_.bias_dtype, rows, biases);
+      } else {
+        std::fill_n(biases, rows, 0.0F);
+      }
+      biases += rows;
+    }
+  }
+
+  const std::uint8_t* data_of(const Band& band, std::int64_t block) const {
+    return band.weight->data + band.first_panel * band.weight->panel_bytes() +
+           block * groups_per_block_ * kQuantizedPanel * format_.group_size * format_.bits / 8;
+  }
+
+  /// What comes after a block of a band; null at the end of a task.
+  const std::uint8_t* data_after(std::int64_t band, std::int64_t block, bool another_band) const {
+    if (block + 1 < num_blocks_) return data_of(bands_[static_cast<std::size_t>(band)], block + 1);
+    return another_band ? data_of(bands_[static_cast<std::size_t>(band) + 1], 0) : nullptr;
+  }
+
+  /// All rows of a row block against a band, block of columns by block of columns.
+  void multiply(std::int64_t row_block, std::int64_t index, bool another_band, const Workspace& work) const {
+    const Band& band = bands_[static_cast<std::size_t>(index)];
+    const std::int64_t first_row = row_blocks_.first_row(row_block);
+    const RowTiles tiles(row_blocks_.rows(row_block), kernels_.quantized.rows);
+    const std::int64_t columns = band.panels * kQuantizedPanel;
+    const bool unpacks = format_.bits == 4 && tiles.count() > 1;
+    const std::int64_t lines = kQuantizedPanel * format_.group_size * format_.bits / 8 / kLine;
+    for (std::int64_t block = 0; block < num_blocks_; ++block) {
+      const std::int64_t first_group = block * groups_per_block_;
+      QuantizedTileArgs args{.x_stride = padded_in_,
+                             .group_stride = groups_,
+                             .w = data_of(band, block),
+                             .w_stride = band.weight->panel_bytes(),
+                             .w_scales = band.weight->scales + band.first_panel * band.weight->panel_scales() +
+                                         first_group * kQuantizedPanel,
+                             .w_scale_stride = band.weight->panel_scales(),
+                             .panels = band.panels,
+                             .num_groups = std::min(groups_per_block_, groups_ - first_group),
+                             .group_size = format_.group_size,
+                             .bits = format_.bits,
+                             .first = block == 0,
+                             .ahead = data_after(index, block, another_band),
+                             .ahead_stride = band.weight->panel_bytes(),
+                             .ahead_group_bytes = kQuantizedPanel * format_.group_size * format_.bits / 8};
+      if (unpacks) unpack(args, work.unpacked);
+      for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+        const std::int64_t row = first_row + tiles.first_row(tile);
+        args.x = x_ + row * padded_in_ + first_group * format_.group_size;
+        args.x_scales = x_scales_ + row * groups_ + first_group;
+        args.x_offsets = x_offsets_ + row * groups_ + first_group;
+        args.rows = tiles.rows(tile);
+        args.sums = work.sums + tiles.first_row(tile) * columns;
+        args.first_line = tile * lines / tiles.count();
+        args.end_line = (tile + 1) * lines / tiles.count();
+        kernels_.quantized.tile(args);
+      }
+    }
+    for (std::int64_t row = 0; row < row_blocks_.rows(row_block); ++row) {
+      write_row(work.sums + row * columns, band, first_row + row);
+    }
+  }
+
+  /// Lets `args` read 8-bit integers from scratch.
+  void unpack(QuantizedTileArgs& args, std::uint8_t* unpacked) const {
+    const std::int64_t panel_bytes = kQuantizedPanel * args.num_groups * args.group_size;
+    for (std::int64_t panel = 0; panel < args.panels; ++panel) {
+      kernels_.quantized.unpack(args.w + panel * args.w_stride, panel_bytes / 2, unpacked + panel * panel_bytes);
+    }
+    args.w = unpacked;
+    args.w_stride = panel_bytes;
+    args.bits = 8;
+  }
+
+  void write_row(const float* sums, const Band& band, std::int64_t row) const {
+    const std::int64_t first = band.first_panel * kQuantizedPanel;
+    const std::int64_t columns = std::min(band.panels * kQuantizedPanel, band.weight->rows - first);
+    float* out = p_.out + row * p_.out_stride + band.part_column + first;
+    const float* bias = biases_ == nullptr ? nullptr : biases_ + band.part_column + first;
+    for (std::int64_t n = 0; n < columns; ++n) {
+      const float result = bias == nullptr ? sums[n] : sums[n] + bias[n];
+      out[n] = p_.accumulate ? out[n] + result : result;
+    }
+  }
+
+  const CpuKernels& kernels_;
+  ThreadPool& threads_;
+  const QuantizedLinearParams& p_;
+  QuantizedFormat format_;
+  std::int64_t groups_;
+  std::int64_t padded_in_;
+  std::int64_t groups_per_block_;
+  std::int64_t num_blocks_;
+  RowTiles row_blocks_;
+  std::vector<Band> bands_;
+  std::int64_t out_features_ = 0;
+  std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in]
+  float* x_scales_ = nullptr;          ///< [num_tokens, groups]
+  std::int32_t* x_offsets_ = nullptr;  ///< likewise
+  const float* biases_ = nullptr;
+};
+
+}  // namespace
+
+Status cpu_quantized_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
+                            const QuantizedLinearParams& params) {
+  if (params.num_tokens == 0) return {};
+  return QuantizedLinear(kernels, threads, params).run(scratch);
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/scratch_pool.hpp"
+#include "kernels/ops.hpp"
+#include "kernels/result.hpp"
+#include "kernels/thread_pool.hpp"
+
+namespace pagoda::kernels {
+
+/// QuantizedLinearParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch).
+Status cpu_quantized_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
+                            const QuantizedLinearParams& params);
+
+}  // namespace pagoda::kernels

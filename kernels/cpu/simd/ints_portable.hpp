@@ -1,0 +1,84 @@
+#pragma once
+
+/// Four 32-bit lanes by the compiler's own vectors. See ints_avx512.hpp for what each function does.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/simd/vec_portable.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+
+constexpr int kQuantizedRows = 2;
+constexpr int kQuantizedPanels = 1;
+
+struct Ints {
+  Bits v;
+};
+struct Bytes {
+  std::uint8_t __attribute__((vector_size(16))) v;
+};
+
+inline Ints set1_int(std::int32_t x) {
+  return {Bits{x, x, x, x}};
+}
+inline Ints operator+(Ints a, Ints b) {
+  return {a.v + b.v};
+}
+inline std::int32_t sum(Ints x) {
+  return x.v[0] + x.v[1] + x.v[2] + x.v[3];
+}
+inline Ints round_to_ints(Vec x) {
+  const Vec biased = x + set1(12582912.0F);  // 1.5 * 2^23: the fraction bits are the integer
+  Ints rounded;
+  std::memcpy(&rounded.v, &biased.v, sizeof(rounded.v));
+  return {rounded.v - 0x4B400000};
+}
+inline Vec to_floats(Ints x) {
+  return {__builtin_convertvector(x.v, Floats)};
+}
+inline Vec fused(Vec a, Vec b, Vec c) {
+  for (int i = 0; i < kLanes; ++i) c.v[i] = std::fma(a.v[i], b.v[i], c.v[i]);
+  return c;
+}
+inline void store_int8(std::int8_t* p, Ints x) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(std::clamp(x.v[i], -128, 127));
+}
+
+inline Bytes load_bytes(const void* p) {
+  Bytes x;
+  std::memcpy(&x.v, p, sizeof(x.v));
+  return x;
+}
+inline void store_bytes(void* p, Bytes x) {
+  std::memcpy(p, &x.v, sizeof(x.v));
+}
+inline Bytes low_halves(Bytes x) {
+  return {x.v & 0x0F};
+}
+inline Bytes high_halves(Bytes x) {
+  return {x.v >> 4};
+}
+
+using Weights = Bytes;
+struct Quad {
+  std::int8_t v[4];
+};
+inline Weights weights_of(Bytes w) {
+  return w;
+}
+inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
+  Quad x;
+  std::memcpy(x.v, p, sizeof(x.v));
+  return x;
+}
+inline Ints add_dots(Ints sums, Weights w, Quad x) {
+  Bits lanes;
+  std::memcpy(&lanes, &w.v, sizeof(lanes));
+  for (int i = 0; i < 4; ++i) sums.v += ((lanes >> (8 * i)) & 0xFF) * std::int32_t{x.v[i]};
+  return sums;
+}
+
+}  // namespace pagoda::kernels::PAGODA_SIMD

@@ -1,0 +1,21 @@
+#define PAGODA_SIMD avx_vnni
+// clang-format off: the rest is written in terms of this one
+#include "kernels/cpu/simd/ints_avx2.hpp"
+// clang-format on
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd/quantized.inl.hpp"
+
+namespace pagoda::kernels {
+
+/// As avx2, but for the products of quantised weights.
+const CpuKernels& avx_vnni_kernels() {
+  static const CpuKernels table = [] {
+    CpuKernels kernels = avx2_kernels();
+    kernels.isa = CpuIsa::avx_vnni;
+    kernels.quantized = avx_vnni::kQuantizedTable;
+    return kernels;
+  }();
+  return table;
+}
+
+}  // namespace pagoda::kernels

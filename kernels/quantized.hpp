@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtype.hpp"
+
+namespace pagoda::kernels {
+
+/// How weights are stored as small integers.
+struct QuantizedFormat {
+  int bits = 8;                  ///< 8 or 4
+  std::int64_t group_size = 64;  ///< columns that share a scale: a multiple of 16, at most kMostGroupSize
+
+  bool operator==(const QuantizedFormat&) const = default;
+
+  /// The stored integer that means 0: integers are unsigned, q - zero_point() is from -zero_point() to zero_point()
+  /// - 1.
+  constexpr int zero_point() const { return 1 << (bits - 1); }
+};
+
+constexpr std::int64_t kMostGroupSize = 256;
+/// The formats of `--quantize`.
+constexpr QuantizedFormat kInt8Weights{8, 128};
+constexpr QuantizedFormat kInt4Weights{4, 32};
+
+/// Rows that lie interleaved.
+constexpr std::int64_t kQuantizedPanel = 16;
+
+/// A weight matrix of small integers with one scale per row and group of columns:
+///
+///     w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
+///
+/// Any file format with this arithmetic can be brought into this layout. Not owned.
+///
+/// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale 0; columns are filled up
+/// with zero_point to a multiple of the group size.
+///   8 bits: data is [panel, columns / 4, row, 4 columns]
+///   4 bits: data is [panel, columns / 8, row, 4 bytes]; byte i of eight columns holds column i in its low half and
+///           column i + 4 in its high half
+///   scales are [panel, group, row]
+struct QuantizedMatrix {
+  const std::uint8_t* data = nullptr;  ///< aligned to 64 bytes
+  const Float16* scales = nullptr;     ///< likewise
+  std::int64_t rows = 0;               ///< output features
+  std::int64_t columns = 0;            ///< input features
+  QuantizedFormat format = {};
+
+  std::int64_t groups() const { return (columns + format.group_size - 1) / format.group_size; }
+  std::int64_t padded_columns() const { return groups() * format.group_size; }
+  std::int64_t panels() const { return (rows + kQuantizedPanel - 1) / kQuantizedPanel; }
+  std::int64_t panel_bytes() const { return kQuantizedPanel * padded_columns() * format.bits / 8; }
+  std::int64_t panel_scales() const { return kQuantizedPanel * groups(); }
+  std::int64_t data_bytes() const { return panels() * panel_bytes(); }
+  std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }
+  std::int64_t bytes() const { return data_bytes() + scale_bytes(); }
+};
+
+}  // namespace pagoda::kernels

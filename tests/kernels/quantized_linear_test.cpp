@@ -1,0 +1,295 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/reference/reference_ops.hpp"
+#include "tests/kernels/op_fixtures.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+using testing_support::expect_close;
+using testing_support::OpRunner;
+using testing_support::random_floats;
+using testing_support::TypedArray;
+
+/// A quantised matrix that owns its memory.
+struct OwnedMatrix {
+  QuantizedMatrix view;
+  Buffer data;
+  Buffer scales;
+};
+
+OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::int64_t rows, std::int64_t columns,
+                      const QuantizedFormat& format) {
+  const auto device = create_cpu_device({1, "scalar"}).value();
+  OwnedMatrix matrix{{nullptr, nullptr, rows, columns, format}, {}, {}};
+  matrix.data = device->allocate(static_cast<std::size_t>(matrix.view.data_bytes()), MemoryKind::device).value();
+  matrix.scales = device->allocate(static_cast<std::size_t>(matrix.view.scale_bytes()), MemoryKind::device).value();
+  matrix.view.data = matrix.data.as<std::uint8_t>();
+  matrix.view.scales = matrix.scales.as<Float16>();
+  const Status status = runner([&](const Ops& ops, Stream& stream) {
+    return ops.quantize_weights(stream, {.from = {weights.data(), weights.dtype(), rows, columns},
+                                         .format = format,
+                                         .data = matrix.data.as<std::uint8_t>(),
+                                         .scales = matrix.scales.as<Float16>()});
+  });
+  EXPECT_TRUE(status.has_value()) << status.error().message;
+  return matrix;
+}
+
+/// One call with weights of its own.
+struct QuantizedCase {
+  std::int64_t in = 0;
+  std::vector<std::int64_t> out_features;
+  QuantizedFormat format = kInt8Weights;
+  bool with_bias = false;
+  bool accumulate = false;
+
+  std::vector<OwnedMatrix> matrices = {};
+  std::vector<TypedArray> plain = {};
+  std::vector<TypedArray> biases = {};
+
+  void fill(const OpRunner& runner, DType dtype = DType::f32) {
+    for (const std::int64_t rows : out_features) {
+      const auto seed = static_cast<std::uint32_t>(matrices.size() + 1);
+      plain.emplace_back(random_floats(rows * in, seed), dtype);
+      matrices.push_back(quantized(runner, plain.back(), rows, in, format));
+      biases.emplace_back(random_floats(rows, seed + 100), dtype);
+    }
+  }
+
+  std::int64_t columns() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t rows : out_features) sum += rows;
+    return sum;
+  }
+
+  /// Calls `run` with the params of this case for the given rows of x.
+  template <class Run>
+  std::vector<float> multiply(std::span<const float> x, const Run& run) const {
+    const auto num_tokens = static_cast<std::int64_t>(x.size()) / in;
+    const std::int64_t stride = columns() + 3;
+    std::vector<float> out(static_cast<std::size_t>(num_tokens * stride), accumulate ? 2.5F : -1.0F);
+    std::vector<QuantizedMatrix> views;
+    std::vector<const void*> bias_pointers;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      views.push_back(matrices[i].view);
+      bias_pointers.push_back(i == 1 ? nullptr : biases[i].data());
+    }
+    QuantizedLinearParams params;
+    params.x = x.data();
+    params.num_tokens = num_tokens;
+    params.in = in;
+    params.weights = views;
+    if (with_bias) params.biases = bias_pointers;
+    params.bias_dtype = biases.front().dtype();
+    params.out = out.data();
+    params.out_stride = stride;
+    params.accumulate = accumulate;
+    run(params);
+    return out;
+  }
+
+  std::vector<float> multiply_on(const OpRunner& runner, std::span<const float> x) const {
+    return multiply(x, [&](const QuantizedLinearParams& params) {
+      const Status status =
+          runner([&](const Ops& ops, Stream& stream) { return ops.quantized_linear(stream, params); });
+      ASSERT_TRUE(status.has_value()) << status.error().message;
+    });
+  }
+};
+
+constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16}, {4, 128}, {8, 256}};
+
+std::string format_name(const QuantizedFormat& format) {
+  return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);
+}
+
+class QuantizedLinearTest : public testing::TestWithParam<std::tuple<CpuIsa, QuantizedFormat>> {
+ protected:
+  CpuIsa isa() const { return std::get<0>(GetParam()); }
+  QuantizedFormat format() const { return std::get<1>(GetParam()); }
+
+  void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
+    linear.format = format();
+    linear.fill(runner_);
+    const std::vector<float> x = random_floats(num_tokens * linear.in, 9);
+    const std::vector<float> actual = linear.multiply_on(runner_, x);
+    const std::vector<float> expected =
+        linear.multiply(x, [](const QuantizedLinearParams& p) { reference::quantized_linear(p); });
+    // Only the sums of groups are rounded, to float32.
+    expect_close(actual, expected, 1e-6 * std::sqrt(static_cast<double>(linear.in)) + 1e-6, 2e-6);
+  }
+
+  OpRunner runner_{isa()};
+};
+
+TEST_P(QuantizedLinearTest, MatchesTheReferenceForAnyNumberOfRows) {
+  for (const std::int64_t num_tokens : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 70}) {
+    SCOPED_TRACE(num_tokens);
+    expect_like_reference({.in = 160, .out_features = {96}}, num_tokens);
+  }
+}
+
+TEST_P(QuantizedLinearTest, MatchesTheReferenceForOddSizes) {
+  for (const std::int64_t in : {1, 3, 16, 17, 33, 64, 172, 257, 600, 1100}) {
+    for (const std::int64_t out : {1, 15, 16, 17, 33, 65}) {
+      SCOPED_TRACE(testing::Message() << "[" << out << ", " << in << "]");
+      expect_like_reference({.in = in, .out_features = {out}}, 1);
+      expect_like_reference({.in = in, .out_features = {out}, .with_bias = true}, 9);
+    }
+  }
+}
+
+TEST_P(QuantizedLinearTest, MatchesTheReferenceForManyRows) {
+  expect_like_reference({.in = 300, .out_features = {70, 40}}, 301);
+  expect_like_reference({.in = 64, .out_features = {48}}, 1100);
+}
+
+TEST_P(QuantizedLinearTest, TakesSeveralWeightsSideBySideAndAddsToTheOutput) {
+  for (const std::int64_t num_tokens : {1, 5, 40}) {
+    expect_like_reference({.in = 96, .out_features = {64, 16, 16}}, num_tokens);
+    expect_like_reference({.in = 96, .out_features = {64, 1, 33, 5}, .with_bias = true}, num_tokens);
+    expect_like_reference({.in = 96, .out_features = {64, 1, 33}, .with_bias = true, .accumulate = true}, num_tokens);
+  }
+}
+
+TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumberOfThreads) {
+  QuantizedCase linear{.in = 1292, .out_features = {130, 33}, .format = format(), .with_bias = true};
+  const OpRunner scalar(CpuIsa::scalar, 1);
+  linear.fill(scalar, DType::bf16);
+  constexpr std::int64_t kRows = 523;
+  const std::vector<float> x = random_floats(kRows * linear.in, 4);
+  const std::vector<float> expected = linear.multiply_on(scalar, x);
+  const std::int64_t stride = linear.columns() + 3;
+  for (const int threads : {1, 3}) {
+    const OpRunner runner(isa(), threads);
+    EXPECT_EQ(linear.multiply_on(runner, x), expected) << threads << " threads";
+    std::int64_t first = 0;
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 12, 16, 33, 64}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows from " << first << " on");
+      const std::vector<float> some =
+          linear.multiply_on(runner, {x.data() + first * linear.in, static_cast<std::size_t>(rows * linear.in)});
+      ASSERT_TRUE(std::equal(some.begin(), some.end(), expected.begin() + first * stride));
+      first += rows;
+    }
+  }
+}
+
+TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
+  QuantizedCase linear{.in = 1024, .out_features = {64}, .format = format()};
+  linear.fill(runner_);
+  const std::vector<float> x = random_floats(8 * linear.in, 3);
+  const std::vector<float> actual = linear.multiply_on(runner_, x);
+  double squared_error = 0;
+  double squared = 0;
+  for (std::int64_t t = 0; t < 8; ++t) {
+    for (std::int64_t n = 0; n < 64; ++n) {
+      double sum = 0;
+      const auto* w = static_cast<const float*>(linear.plain[0].data()) + n * linear.in;
+      for (std::int64_t k = 0; k < linear.in; ++k) {
+        sum += double{x[static_cast<std::size_t>(t * linear.in + k)]} * double{w[k]};
+      }
+      const double error = actual[static_cast<std::size_t>(t * (linear.columns() + 3) + n)] - sum;
+      squared_error += error * error;
+      squared += sum * sum;
+    }
+  }
+  // Uniform rounding errors of a step of about 3 (of 256 values: 2.8) standard deviations / 127 or / 8.
+  EXPECT_LT(std::sqrt(squared_error / squared), format().bits == 8 ? 0.011 : 0.11);
+}
+
+TEST_P(QuantizedLinearTest, GivesNaNForActivationsThatAreNotFinite) {
+  QuantizedCase linear{.in = 200, .out_features = {20}, .format = format()};
+  linear.fill(runner_);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    std::vector<float> x = random_floats(3 * linear.in, 3);
+    x[static_cast<std::size_t>(linear.in) + 77] = bad;
+    const std::vector<float> out = linear.multiply_on(runner_, x);
+    EXPECT_TRUE(std::isfinite(out[0]));
+    for (std::size_t n = 0; n < 20; ++n) EXPECT_TRUE(std::isnan(out[23 + n]));
+    EXPECT_TRUE(std::isfinite(out[46]));
+  }
+}
+
+TEST_P(QuantizedLinearTest, GivesZeroForZeroAndForTinyActivations) {
+  QuantizedCase linear{.in = 100, .out_features = {20}, .format = format()};
+  linear.fill(runner_);
+  for (const float tiny : {0.0F, 1e-40F, 1e-31F}) {
+    const std::vector<float> x(100, tiny);
+    for (const float y : linear.multiply_on(runner_, x)) EXPECT_LE(std::abs(y + (y == -1.0F ? 1.0F : 0.0F)), 1e-28F);
+  }
+}
+
+std::string case_name(const testing::TestParamInfo<std::tuple<CpuIsa, QuantizedFormat>>& info) {
+  return std::string(to_string(std::get<0>(info.param))) + "_" + format_name(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, QuantizedLinearTest,
+                         testing::Combine(testing::ValuesIn(available_isas()), testing::ValuesIn(kFormats)), case_name);
+
+TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
+  const TypedArray weights(random_floats(37 * 301, 5), DType::bf16);
+  for (const QuantizedFormat& format : kFormats) {
+    const OwnedMatrix expected = quantized(OpRunner(CpuIsa::scalar, 1), weights, 37, 301, format);
+    for (const CpuIsa isa : available_isas()) {
+      const OwnedMatrix actual = quantized(OpRunner(isa, 2), weights, 37, 301, format);
+      EXPECT_EQ(std::memcmp(actual.view.data, expected.view.data, actual.data.bytes()), 0) << to_string(isa);
+      EXPECT_EQ(std::memcmp(actual.view.scales, expected.view.scales, actual.scales.bytes()), 0) << to_string(isa);
+    }
+  }
+}
+
+TEST(QuantizeWeights, KeepsValuesThatAreMultiplesOfTheScale) {
+  for (const QuantizedFormat format : {kInt8Weights, kInt4Weights}) {
+    std::vector<float> values(64);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const int q = format.bits == 8 ? static_cast<int>(i) * 4 - 127 : static_cast<int>(i % 16) - 8;
+      values[i] = 0.125F * static_cast<float>(q);
+    }
+    const TypedArray weights(values, DType::f32);
+    const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), weights, 1, 64, format);
+    for (std::int64_t k = 0; k < 64; ++k) {
+      std::vector<float> x(64, 0.0F);
+      x[static_cast<std::size_t>(k)] = 1.0F;
+      float y = 0;
+      reference::quantized_linear({.x = x.data(),
+                                   .num_tokens = 1,
+                                   .in = 64,
+                                   .weights = {&matrix.view, 1},
+                                   .biases = {},
+                                   .out = &y,
+                                   .out_stride = 1});
+      EXPECT_FLOAT_EQ(y, values[static_cast<std::size_t>(k)]) << "int" << format.bits << " column " << k;
+    }
+  }
+}
+
+TEST(QuantizeWeights, RefusesWeightsThatAreNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> values(100, 1.0F);
+    values[77] = bad;
+    std::vector<std::uint8_t> data(16 * 128);
+    std::vector<Float16> scales(16 * 2);
+    const Status status = OpRunner(CpuIsa::scalar)([&](const Ops& ops, Stream& stream) {
+      return ops.quantize_weights(stream, {.from = {values.data(), DType::f32, 1, 100},
+                                           .format = kInt8Weights,
+                                           .data = data.data(),
+                                           .scales = scales.data()});
+    });
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::bad_file);
+    EXPECT_NE(status.error().message.find("not finite"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::kernels

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What --quantize costs in accuracy: log-likelihoods of text that the unquantised model wrote, with and without it.
+
+    python3 tools/quantization_error.py --model examples/models/pagoda-stories
+
+The model writes stories at temperature 1. Then every kind of weights scores them: the change of the mean log-likelihood
+of a token (of its perplexity), the root mean square of the change of a token's log-probability, the mean absolute error
+of the log-probabilities of the 8 likeliest tokens at each place, and how often the likeliest token stays the same.
+Standard library only.
+"""
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+
+PROMPTS = ["Once upon a time", "The little", "One day,", "It was", "There was a", "Mom", "In the", "A big"]
+TOP = 8
+
+
+def generate(args, requests, *flags):
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.writelines(json.dumps(request) + "\n" for request in requests)
+        file.flush()
+        command = [args.pagoda, "generate", "--model", args.model, "--prompts", file.name, "--output", "json",
+                   "--log-level", "warn", *flags]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def scores(args, texts, *flags):
+    """Per token: its log-probability, and those of the likeliest tokens by id."""
+    requests = [{"prompt": text, "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP} for text in texts]
+    entries = []
+    for result in generate(args, requests, *flags):
+        for entry in result["prompt_logprobs"]:
+            if entry is not None:
+                entries.append((entry["logprob"], {top["token_id"]: top["logprob"] for top in entry["top"]}))
+    return entries
+
+
+def compare(plain, other):
+    count = len(plain)
+    change = [b[0] - a[0] for a, b in zip(plain, other)]
+    top_errors = [abs(b[1][token] - logprob) for a, b in zip(plain, other) for token, logprob in a[1].items()
+                  if token in b[1]]
+    same = sum(max(a[1], key=a[1].get) == max(b[1], key=b[1].get) for a, b in zip(plain, other))
+    return {"tokens": count, "mean_change": sum(change) / count,
+            "perplexity": math.exp(-sum(entry[0] for entry in other) / count),
+            "rms_change": math.sqrt(sum(x * x for x in change) / count),
+            "top_error": sum(top_errors) / len(top_errors), "same_likeliest": same / count}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pagoda", default="build/release/bin/pagoda")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--stories", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=160, help="of each story")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+
+    requests = [{"prompt": PROMPTS[i % len(PROMPTS)], "max_tokens": args.tokens, "temperature": 1.0, "seed": i + 1}
+                for i in range(args.stories)]
+    stories = generate(args, requests)
+    texts = [request["prompt"] + story["outputs"][0]["text"] for request, story in zip(requests, stories)]
+    plain = scores(args, texts)
+    rows = [{"weights": name, **compare(plain, scores(args, texts, "--quantize", name))}
+            for name in ("none", "int8", "int4")]
+    if args.json:
+        print(json.dumps(rows))
+        return
+    print("| weights | tokens | perplexity | mean change of log-likelihood | rms change | error of the 8 likeliest | "
+          "same likeliest |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['weights']} | {row['tokens']} | {row['perplexity']:.4f} | {row['mean_change']:+.5f} | "
+              f"{row['rms_change']:.4f} | {row['top_error']:.4f} | {100 * row['same_likeliest']:.2f} % |")
+
+
+if __name__ == "__main__":
+    main()
