@@ -170,8 +170,8 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
     return;
   }
   const RequestId id = *submitted;
-  auto& live = state.live.emplace(id, RequestRouterState::LiveRequest{message.sink, message.tag, now_us(), {}})
-                   .first->second;
+  auto& live =
+      state.live.emplace(id, RequestRouterState::LiveRequest{message.sink, message.tag, now_us(), {}}).first->second;
   state.of_sink[client].emplace(message.tag, id);
   watch_client(self, message.sink);
   if (request->prompt_token_ids) {
@@ -205,9 +205,8 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   auto promise = self->template make_response_promise<Answer>();
   const auto& asker = self->current_sender();
   if (asker) watch_client(self, asker);
-  const auto job = ask_tokenizer<Answer>(
-      self, asker ? asker->id() : caf::actor_id{}, bytes, question,
-      [promise](const Answer& answer) mutable { deliver(promise, answer); });
+  const auto job = ask_tokenizer<Answer>(self, asker ? asker->id() : caf::actor_id{}, bytes, question,
+                                         [promise](const Answer& answer) mutable { deliver(promise, answer); });
   if (!job) deliver(promise, Answer{fail(job.error())});
   return promise;
 }

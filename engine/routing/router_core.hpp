@@ -20,7 +20,7 @@ struct AdmissionLimits {
   std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
   std::int64_t max_queued_requests = 0;  ///< live requests
   std::int64_t max_queued_prompt_tokens = 0;
-  std::int64_t max_queued_prompt_bytes = 64 << 20;   ///< texts that wait for the tokenizer (TokenizerQueue)
+  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
   std::optional<std::int64_t> max_bytes_per_token;  ///< of text, as the tokenizer tells it
   SamplingLimits sampling;
   SamplingDefaults defaults;  ///< of the model, for fields that a client left open
