@@ -20,6 +20,14 @@ std::string tokens(std::int64_t count) {
   return std::to_string(count) + (count == 1 ? " token" : " tokens");
 }
 
+Status check_length(const char* field, const std::string& value, std::size_t max_bytes) {
+  if (value.size() <= max_bytes) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(field) + " has " + std::to_string(value.size()) + " bytes; at most " +
+                  std::to_string(max_bytes) + " are allowed",
+              field);
+}
+
 }  // namespace
 
 SamplingParams RouterCore::sampling_of(const GenerateRequest& request) const {
@@ -33,6 +41,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
   if (request.prompt && request.prompt_token_ids) {
     return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
   }
+  if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
+  if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   const SamplingParams sampling = sampling_of(request);
   if (Status valid = validate(sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
   if (sampling.num_sequences() > limits_.max_num_seqs) {
@@ -64,8 +74,8 @@ Status RouterCore::check_text(const std::string& prompt) const {
   const auto num_bytes = static_cast<std::int64_t>(prompt.size());
   if (num_bytes / *limits_.max_bytes_per_token < max_tokens) return {};
   return fail(ErrorCode::context_too_long,
-              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " +
-                  tokens(max_tokens) + " that the model and its KV cache take",
+              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " + tokens(max_tokens) +
+                  " that the model and its KV cache take",
               "prompt");
 }
 
