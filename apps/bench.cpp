@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/bench_load.hpp"
+#include "apps/bench_tokenizer.hpp"
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
 #include "pagoda/engine.hpp"
@@ -273,10 +274,12 @@ Command add_bench(CLI::App& pagoda) {
   auto* throughput = bench->add_subcommand("throughput", "Many requests: tokens a second, TTFT and ITL");
   auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
   auto* sampling = bench->add_subcommand("sampling", "Parallel sampling and beam search: KV blocks, tokens a second");
+  const Command tokenizer = add_bench_tokenizer(*bench);
   const auto sampling_options = std::make_shared<SamplingOptions>(*sampling);
   const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
   const auto latency_options = std::make_shared<LatencyOptions>(*latency);
   return {bench, [=] {
+            if (tokenizer.app->parsed()) return tokenizer.run();
             if (sampling->parsed()) return run_sampling(*sampling_options);
             return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options);
           }};

@@ -64,12 +64,18 @@ Status start_logging(const std::string& level) {
 void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   auto& params = request.sampling;
   auto& group = *app.add_option_group("Sampling", "How tokens are chosen");
-  group.add_option("--max-tokens", params.max_tokens, "Most tokens to generate")->capture_default_str();
+  // A flag that is not given leaves its field to the model's defaults.
+  request.open = OpenSamplingFields::all();
+  const auto open = [&](const char* flag, auto& value, bool& is_open, const char* help) {
+    return group.add_option(flag, value, help)->each([&is_open](const std::string&) { is_open = false; });
+  };
+  open("--max-tokens", params.max_tokens, request.open.max_tokens, "Most tokens to generate")->capture_default_str();
   group.add_option("--min-tokens", params.min_tokens, "Fewest tokens before an end is allowed");
-  group.add_option("--temperature", params.temperature, "0: always the most likely token")->capture_default_str();
-  group.add_option("--top-p", params.top_p, "Smallest set of tokens with this probability");
-  group.add_option("--top-k", params.top_k, "The k most likely tokens; -1 or 0: all");
-  group.add_option("--min-p", params.min_p, "Tokens at least this likely, relative to the best");
+  open("--temperature", params.temperature, request.open.temperature, "0: always the most likely token")
+      ->capture_default_str();
+  open("--top-p", params.top_p, request.open.top_p, "Smallest set of tokens with this probability");
+  open("--top-k", params.top_k, request.open.top_k, "The k most likely tokens; -1 or 0: all");
+  open("--min-p", params.min_p, request.open.min_p, "Tokens at least this likely, relative to the best");
   group.add_option("--n", params.n, "Outputs for each prompt");
   group.add_option("--best-of", params.best_of, "Outputs to choose the n best from");
   group.add_option("--stop", params.stop, "A string that ends the output; may be given several times")
@@ -79,7 +85,8 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   group.add_flag("--include-stop-str-in-output", params.include_stop_str_in_output, "Keep the stop string");
   group.add_option("--presence-penalty", params.presence_penalty, "Against tokens that occurred");
   group.add_option("--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
-  group.add_option("--repetition-penalty", params.repetition_penalty, "Above 1: against repeating");
+  open("--repetition-penalty", params.repetition_penalty, request.open.repetition_penalty,
+       "Above 1: against repeating");
   group.add_option("--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
   group.add_option("--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
   group.add_flag("--skip-special-tokens,!--no-skip-special-tokens", params.skip_special_tokens,

@@ -21,7 +21,8 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pagodaConfig.cmake.in 
                               INSTALL_DESTINATION ${pagoda_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/pagodaConfig.cmake ${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake DESTINATION ${pagoda_package_dir})
+              ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake DESTINATION ${pagoda_package_dir})
 if(TARGET pagoda_command)
   install(TARGETS pagoda_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

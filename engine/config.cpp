@@ -69,6 +69,7 @@ std::vector<Error> EngineConfig::validate() const {
   Checker check;
   if (model.empty()) check.refuse("model", "is required: the folder of the model to load");
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
+  check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"none", "int8", "int4"});
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("device", device, {"cpu", "cuda"});

@@ -38,6 +38,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
   visit("kv_cache_dtype", config.kv_cache_dtype, "Type of the KV cache: auto (as dtype), float32, float16, bfloat16");
+  visit("generation_config", config.generation_config,
+        "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
   visit("device", config.device, "cpu or cuda");
   visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");
   visit("block_size", config.block_size, "Token slots per KV block");

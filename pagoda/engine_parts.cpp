@@ -10,7 +10,8 @@
 
 #include "actors/clock.hpp"
 #include "engine/models/model.hpp"
-#include "io/model_files/tokenizer_json.hpp"
+#include "io/model_files/generation_config.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
 #include "io/swap_file.hpp"
 #include "pagoda/engine_plan.hpp"
 
@@ -49,6 +50,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   if (!device) return fail(device.error());
   const auto plan = plan_engine(config, **device);
   if (!plan) return fail(plan.error());
+  const auto defaults = config.generation_config == "auto" ? io::load_sampling_defaults(config.model)
+                                                           : Result<SamplingDefaults>(SamplingDefaults{});
+  if (!defaults) return fail(defaults.error());
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
   const models::ModelConfig& model = plan->model;
@@ -113,6 +117,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
   parts.limits.sampling = config.limits;
+  parts.limits.defaults = *defaults;
   parts.limits.seed = config.seed;
   parts.info = {model_name(config),
                 model.architecture,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/request/sampling_defaults.hpp"
 #include "engine/request/sampling_params.hpp"
 #include "engine/types.hpp"
 
@@ -15,6 +16,7 @@ struct GenerateRequest {
   std::optional<std::string> prompt;
   std::optional<std::vector<std::int64_t>> prompt_token_ids;
   SamplingParams sampling;
+  OpenSamplingFields open;         ///< fields of `sampling` that the model's defaults may fill
   bool stream = true;              ///< false: no deltas, only the terminal event
   bool add_special_tokens = true;  ///< let the tokenizer's post-processor add its tokens (BOS)
   std::int64_t priority = 0;       ///< lower first

@@ -22,6 +22,10 @@ std::string tokens(std::int64_t count) {
 
 }  // namespace
 
+SamplingParams RouterCore::sampling_of(const GenerateRequest& request) const {
+  return with_defaults(request.sampling, request.open, limits_.defaults);
+}
+
 Status RouterCore::check(const GenerateRequest& request) const {
   if (!request.prompt && !request.prompt_token_ids) {
     return fail(ErrorCode::invalid_request, "prompt or prompt_token_ids is required", "prompt");
@@ -29,8 +33,9 @@ Status RouterCore::check(const GenerateRequest& request) const {
   if (request.prompt && request.prompt_token_ids) {
     return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
   }
-  if (Status valid = validate(request.sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
-  if (request.sampling.num_sequences() > limits_.max_num_seqs) {
+  const SamplingParams sampling = sampling_of(request);
+  if (Status valid = validate(sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
+  if (sampling.num_sequences() > limits_.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
                 std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
@@ -106,7 +111,7 @@ Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateReques
   spec->id = id;
   spec->tag = tag;
   spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
-  spec->sampling = request.sampling;
+  spec->sampling = sampling_of(request);
   spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits_.max_model_len - length);
   spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits_.seed, id);
   spec->stream = request.stream;

@@ -20,7 +20,8 @@ struct AdmissionLimits {
   std::int64_t max_queued_requests = 0;  ///< live requests
   std::int64_t max_queued_prompt_tokens = 0;
   SamplingLimits sampling;
-  std::uint64_t seed = 0;  ///< of requests that bring none
+  SamplingDefaults defaults;  ///< of the model, for fields that a client left open
+  std::uint64_t seed = 0;     ///< of requests that bring none
 };
 
 /// Validates requests once, gives them ids and counts what is live. A plain state machine. Not thread-safe: one owner.
@@ -46,6 +47,7 @@ class RouterCore {
 
  private:
   Status check(const GenerateRequest& request) const;
+  SamplingParams sampling_of(const GenerateRequest& request) const;
 
   AdmissionLimits limits_;
   std::unordered_map<RequestId, std::int64_t> live_;  ///< id -> prompt tokens counted for it

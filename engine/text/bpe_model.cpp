@@ -173,6 +173,12 @@ TokenId BpeModel::character_id(char32_t character, std::string_view utf8) const 
   return character < kDirectCharacters ? characters_[character] : find(utf8).value_or(-1);
 }
 
+Status BpeModel::encode_pieces(std::string_view buffer, std::span<const Span> pieces, bool, TokenIds& ids) const {
+  Scratch scratch;
+  for (const Span& piece : pieces) encode(buffer.substr(piece.begin, piece.end - piece.begin), scratch, ids);
+  return {};
+}
+
 void BpeModel::encode(std::string_view piece, Scratch& scratch, TokenIds& ids) const {
   if (piece.empty()) return;
   if (ignore_merges_) {

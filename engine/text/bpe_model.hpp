@@ -6,14 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/token_model.hpp"
 #include "engine/text/tokenizer_spec.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::text {
 
-/// Byte-pair encoding over a vocabulary. Immutable: many threads may encode with one object, each with its own Scratch.
-class BpeModel {
+/// Byte-pair encoding over a vocabulary.
+class BpeModel final : public TokenModel {
  public:
   /// Error: bad_config that names the token or merge that is wrong (an id used twice, a merge of unknown tokens, ...).
   static Result<BpeModel> create(const BpeSpec& spec);
@@ -36,14 +37,13 @@ class BpeModel {
   /// Appends the ids of one piece of valid UTF-8 to `ids`. O(n log n).
   void encode(std::string_view piece, Scratch& scratch, TokenIds& ids) const;
 
-  std::optional<TokenId> find(std::string_view token) const;
-  /// The token's string; empty for an id that no token has.
-  std::string_view token(TokenId id) const;
-  bool has(TokenId id) const { return id >= 0 && id < end_id() && known_[static_cast<std::size_t>(id)]; }
-  /// One more than the highest id.
-  TokenId end_id() const { return static_cast<TokenId>(known_.size()); }
-  /// How many tokens there are.
-  std::size_t size() const { return size_; }
+  Status encode_pieces(std::string_view buffer, std::span<const Span> pieces, bool at_text_start,
+                       TokenIds& ids) const override;
+  std::optional<TokenId> find(std::string_view token) const override;
+  std::string_view token(TokenId id) const override;
+  bool has(TokenId id) const override { return id >= 0 && id < end_id() && known_[static_cast<std::size_t>(id)]; }
+  TokenId end_id() const override { return static_cast<TokenId>(known_.size()); }
+  std::size_t size() const override { return size_; }
 
  private:
   struct MergeSlot {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/text/bpe_model.hpp"
+#include "engine/text/sentencepiece_model.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::text {
@@ -20,6 +22,13 @@ tl::unexpected<Error> bad_added_token(const AddedToken& token, const std::string
   return fail(ErrorCode::bad_config, "added token \"" + to_valid_utf8(token.content) + "\" " + reason, "added_tokens");
 }
 
+Result<std::shared_ptr<const TokenModel>> create_model(const TokenizerSpec& spec) {
+  if (spec.sentencepiece != nullptr) return spec.sentencepiece;
+  Result<BpeModel> model = BpeModel::create(spec.model);
+  if (!model) return fail(std::move(model.error()));
+  return std::make_shared<const BpeModel>(std::move(*model));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& spec) {
@@ -28,7 +37,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& 
   if (counts) counts = check_count(spec.post_processors.size(), "post_processor");
   if (counts && spec.decoders) counts = check_count(spec.decoders->size(), "decoder");
   if (!counts) return fail(std::move(counts.error()));
-  Result<BpeModel> model = BpeModel::create(spec.model);
+  Result<std::shared_ptr<const TokenModel>> model = create_model(spec);
   if (!model) return fail(std::move(model.error()));
   Result<Normalizer> normalizer = Normalizer::create(spec.normalizers);
   if (!normalizer) return fail(std::move(normalizer.error()));
@@ -47,8 +56,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& 
 
 // Tokens that the model knows keep its id; the others are numbered behind the vocabulary, in order.
 Status Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
-  end_id_ = model_.end_id();
-  auto next_id = static_cast<TokenId>(model_.size());
+  end_id_ = model_->end_id();
+  auto next_id = static_cast<TokenId>(model_->size());
   for (const AddedToken& token : tokens) {
     if (token.content.empty()) return bad_added_token(token, "is empty");
     if (find_invalid_utf8(token.content) != std::string_view::npos) return bad_added_token(token, "is not valid UTF-8");
@@ -58,7 +67,7 @@ Status Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
                              "has the id " + std::to_string(token.id) + " of \"" + known->second.token.content + "\"");
     }
     if (added_ids_.contains(token.content)) return bad_added_token(token, "is listed twice");
-    const std::optional<TokenId> model_id = model_.find(token.content);
+    const std::optional<TokenId> model_id = model_->find(token.content);
     const TokenId id = model_id ? *model_id : next_id++;
     if (id != token.id) {
       return bad_added_token(
@@ -103,14 +112,13 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
     return fail(ErrorCode::invalid_request, "the text is not valid UTF-8 at byte " + std::to_string(byte));
   }
   TokenIds ids;
-  BpeModel::Scratch scratch;
   for (const AddedTokenMatcher::Segment& segment : raw_matcher_.split(text, parse_special)) {
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;
     }
     const std::string_view part = text.substr(segment.span.begin, segment.span.end - segment.span.begin);
-    const Status status = encode_segment(part, segment.span.begin == 0, parse_special, scratch, ids);
+    const Status status = encode_segment(part, segment.span.begin == 0, parse_special, ids);
     if (!status) return fail(status.error());
   }
   if (!add_special_tokens) return ids;
@@ -125,8 +133,7 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
   return ids;
 }
 
-Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, bool parse_special,
-                                 BpeModel::Scratch& scratch, TokenIds& ids) const {
+Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, bool parse_special, TokenIds& ids) const {
   const Result<Normalizer::Output> normalized = normalizer_.apply(text);
   if (!normalized) return fail(normalized.error());
   const bool starts = at_text_start && normalized->keeps_start;
@@ -139,17 +146,15 @@ Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, bool
     const Result<Pieces> pieces =
         pre_tokenizer_.apply(normalized->text.substr(begin, end - begin), starts && begin == 0);
     if (!pieces) return fail(pieces.error());
-    const std::string_view buffer = pieces->buffer;
-    for (const Span& piece : pieces->spans) {
-      model_.encode(buffer.substr(piece.begin, piece.end - piece.begin), scratch, ids);
-    }
+    const Status status = model_->encode_pieces(pieces->buffer, pieces->spans, pieces->at_text_start, ids);
+    if (!status) return status;
   }
   return {};
 }
 
 std::optional<std::string_view> Tokenizer::decoded_string(TokenId id) const {
   if (const auto added = added_.find(id); added != added_.end()) return added->second.pattern;
-  if (model_.has(id)) return model_.token(id);
+  if (model_->has(id)) return model_->token(id);
   return std::nullopt;
 }
 
@@ -168,7 +173,7 @@ void Tokenizer::decode_next(TokenDecoder::State& state, TokenId id, bool skip_sp
 
 std::string_view Tokenizer::token_text(TokenId id) const {
   if (const auto added = added_.find(id); added != added_.end()) return added->second.token.content;
-  return model_.token(id);
+  return model_->token(id);
 }
 
 std::string Tokenizer::token_piece_text(TokenId id) const {
@@ -192,7 +197,7 @@ bool Tokenizer::is_special(TokenId id) const {
 
 std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
   if (const auto added = added_ids_.find(token); added != added_ids_.end()) return added->second;
-  return model_.find(token);
+  return model_->find(token);
 }
 
 }  // namespace pagoda::text

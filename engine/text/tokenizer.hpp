@@ -9,17 +9,18 @@
 #include <vector>
 
 #include "engine/text/added_tokens.hpp"
-#include "engine/text/bpe_model.hpp"
 #include "engine/text/normalizer.hpp"
 #include "engine/text/pre_tokenizer.hpp"
 #include "engine/text/token_decoder.hpp"
+#include "engine/text/token_model.hpp"
 #include "engine/text/tokenizer_spec.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::text {
 
-/// Text to token ids and back, with the results of the Hugging Face `tokenizers` package. Immutable after create: any
+/// Text to token ids and back, with the results of the Hugging Face `tokenizers` package (with a SentencePiece model,
+/// those of the `sentencepiece` package). Immutable after create: any
 /// number of threads may use one object.
 class Tokenizer {
  public:
@@ -64,16 +65,16 @@ class Tokenizer {
   std::optional<std::string_view> decoded_string(TokenId id) const;
   Status add_tokens(const std::vector<AddedToken>& tokens);
   Status check_templates(const std::vector<TemplateSpec>& templates) const;
-  Status encode_segment(std::string_view text, bool at_text_start, bool parse_special, BpeModel::Scratch& scratch,
-                        TokenIds& ids) const;
+  Status encode_segment(std::string_view text, bool at_text_start, bool parse_special, TokenIds& ids) const;
 
-  Tokenizer(BpeModel model, Normalizer normalizer, PreTokenizer pre_tokenizer, TokenDecoder decoder)
+  Tokenizer(std::shared_ptr<const TokenModel> model, Normalizer normalizer, PreTokenizer pre_tokenizer,
+            TokenDecoder decoder)
       : model_(std::move(model)),
         normalizer_(std::move(normalizer)),
         pre_tokenizer_(std::move(pre_tokenizer)),
         decoder_(std::move(decoder)) {}
 
-  BpeModel model_;
+  std::shared_ptr<const TokenModel> model_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   TokenDecoder decoder_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -134,8 +135,11 @@ struct BpeSpec {
   bool ignore_merges = false;                               ///< a piece that is a token is that token
 };
 
+class SentencePieceModel;
+
 struct TokenizerSpec {
   BpeSpec model;
+  std::shared_ptr<const SentencePieceModel> sentencepiece;  ///< where it is set, `model` is not looked at
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerSpec> normalizers;
   std::vector<PreTokenizerSpec> pre_tokenizers;

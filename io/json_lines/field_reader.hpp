@@ -37,6 +37,8 @@ class FieldReader {
   /// false, true or "never".
   void read(const char* name, EarlyStopping& out);
 
+  /// Whether the object has the field.
+  bool has(const char* name) const { return object_.contains(name); }
   /// A field that was read already elsewhere.
   void skip(const char* name) { known_.insert(name); }
 

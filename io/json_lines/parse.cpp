@@ -8,13 +8,22 @@ namespace {
 using nlohmann::json;
 using Parsed = tl::expected<ClientMessage, RefusedLine>;
 
+/// Fields that the model may have defaults for: one that is absent stays open.
+void read_open_sampling(FieldReader& fields, GenerateRequest& request) {
+  const auto read = [&](const char* name, auto& value, bool& is_open) {
+    fields.read(name, value);
+    if (fields.has(name)) is_open = false;
+  };
+  read("max_tokens", request.sampling.max_tokens, request.open.max_tokens);
+  read("temperature", request.sampling.temperature, request.open.temperature);
+  read("top_p", request.sampling.top_p, request.open.top_p);
+  read("top_k", request.sampling.top_k, request.open.top_k);
+  read("min_p", request.sampling.min_p, request.open.min_p);
+  read("repetition_penalty", request.sampling.repetition_penalty, request.open.repetition_penalty);
+}
+
 void read_sampling(FieldReader& fields, SamplingParams& params) {
-  fields.read("max_tokens", params.max_tokens);
   fields.read("min_tokens", params.min_tokens);
-  fields.read("temperature", params.temperature);
-  fields.read("top_p", params.top_p);
-  fields.read("top_k", params.top_k);
-  fields.read("min_p", params.min_p);
   fields.read("n", params.n);
   fields.read("best_of", params.best_of);
   fields.read("seed", params.seed);
@@ -24,7 +33,6 @@ void read_sampling(FieldReader& fields, SamplingParams& params) {
   fields.read("include_stop_str_in_output", params.include_stop_str_in_output);
   fields.read("presence_penalty", params.presence_penalty);
   fields.read("frequency_penalty", params.frequency_penalty);
-  fields.read("repetition_penalty", params.repetition_penalty);
   fields.read_bias("logit_bias", params.logit_bias);
   fields.read("logprobs", params.logprobs);
   fields.read("prompt_logprobs", params.prompt_logprobs);
@@ -44,6 +52,7 @@ GenerateRequest read_generate(FieldReader& fields, GenerateRequest request) {
   fields.read("priority", request.priority);
   fields.read("user", request.user);
   fields.read("cache_salt", request.cache_salt);
+  read_open_sampling(fields, request);
   read_sampling(fields, request.sampling);
   if (request.prompt && request.prompt_token_ids) {
     fields.refuse("prompt_token_ids", "give either prompt or prompt_token_ids, not both");
@@ -89,7 +98,9 @@ Parsed read_message(std::string_view op, const json& object) {
   auto id = read_id(object, fields, op == "generate" || op == "cancel");
   ClientMessage message;
   if (op == "generate") {
-    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, {}));
+    GenerateRequest defaults;
+    defaults.open = OpenSamplingFields::all();
+    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, std::move(defaults)));
     message = GenerateOp{id.value_or(""), std::move(request)};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};

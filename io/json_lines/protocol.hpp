@@ -64,7 +64,8 @@ struct RefusedLine {
 };
 
 /// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
-/// an integer that does not fit 64 bits. Ranges are checked later, by the request router. Errors: invalid_json,
+/// an integer that does not fit 64 bits. Ranges are checked later, by the request router, which also fills the fields
+/// that the line leaves open. Errors: invalid_json,
 /// invalid_request (param names the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line);
 

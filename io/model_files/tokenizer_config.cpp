@@ -1,5 +1,7 @@
 #include "io/model_files/tokenizer_config.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <system_error>
 #include <utility>
 
@@ -16,16 +18,80 @@ using tokenizer_file::JsonFields;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
-// A token is written as its string, or as an object with its string under "content".
-std::optional<std::string> parse_token(JsonFields& fields, const std::string& key) {
-  const json* value = fields.find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return value->get<std::string>();
-  if (value->is_object() && value->contains("content") && value->at("content").is_string()) {
-    return value->at("content").get<std::string>();
+// A token is written as its string, or as an object with its string under "content" and how to find it.
+std::optional<text::AddedToken> parse_token(const json& value) {
+  text::AddedToken token;
+  token.id = -1;
+  token.special = true;
+  if (value.is_string()) {
+    token.content = value.get<std::string>();
+    return token;
   }
-  fields.reject(key, "is neither a string nor an object with a string \"content\"");
-  return std::nullopt;
+  if (!value.is_object() || !value.contains("content") || !value.at("content").is_string()) return std::nullopt;
+  token.content = value.at("content").get<std::string>();
+  const auto flag = [&](const char* key) {
+    const auto found = value.find(key);
+    return found != value.end() && found->is_boolean() && found->get<bool>();
+  };
+  token.single_word = flag("single_word");
+  token.lstrip = flag("lstrip");
+  token.rstrip = flag("rstrip");
+  token.normalized = flag("normalized");
+  return token;
+}
+
+void parse_special_tokens(JsonFields& fields, TokenizerConfig& config) {
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const json* value = fields.find(key);
+    if (value == nullptr) continue;
+    if (auto token = parse_token(*value)) {
+      config.special_tokens.emplace_back(key, std::move(*token));
+    } else {
+      fields.reject(key, "is neither a string nor an object with a string \"content\"");
+    }
+  }
+  const json* list = fields.find("additional_special_tokens");
+  if (list == nullptr) return;
+  if (!list->is_array()) {
+    fields.reject("additional_special_tokens", "is not a list");
+    return;
+  }
+  for (const json& value : *list) {
+    if (auto token = parse_token(value)) {
+      config.special_tokens.emplace_back("", std::move(*token));
+    } else {
+      fields.reject("additional_special_tokens", "has an element that is no token");
+    }
+  }
+}
+
+std::optional<TokenId> parse_id(const std::string& digits) {
+  TokenId id = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
+  if (error != std::errc() || end != digits.data() + digits.size() || id < 0) return std::nullopt;
+  return id;
+}
+
+void parse_added_tokens(JsonFields& fields, TokenizerConfig& config) {
+  constexpr const char* kKey = "added_tokens_decoder";
+  const json* tokens = fields.find(kKey);
+  if (tokens == nullptr) return;
+  if (!tokens->is_object()) {
+    fields.reject(kKey, "is not an object");
+    return;
+  }
+  for (const auto& [digits, value] : tokens->items()) {
+    const auto id = parse_id(digits);
+    auto token = value.is_object() ? parse_token(value) : std::nullopt;
+    if (!id || !token) {
+      fields.reject(kKey, "has an entry \"" + digits + "\" that is no token under its id");
+      return;
+    }
+    token->id = *id;
+    token->special = value.value("special", json(false)) == true;
+    config.added_tokens.push_back(std::move(*token));
+  }
+  std::ranges::sort(config.added_tokens, {}, &text::AddedToken::id);
 }
 
 std::optional<bool> parse_flag(JsonFields& fields, const std::string& key) {
@@ -54,45 +120,100 @@ std::optional<std::string> parse_chat_template(JsonFields& fields) {
   return std::nullopt;
 }
 
-}  // namespace
+tl::unexpected<Error> refuse(std::string_view file_name, Error error) {
+  error.message = tokenizer_file::one_line(std::string(file_name) + ": " + error.message);
+  return fail(std::move(error));
+}
 
-Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::string_view file_name) {
-  const auto refuse = [&](Error error) {
-    error.message = tokenizer_file::one_line(std::string(file_name) + ": " + error.message);
-    return fail(std::move(error));
-  };
+Result<json> parse_object(std::string_view text, std::string_view file_name) {
   bool too_deep = false;
   const json::parser_callback_t limit_depth = [&](int depth, json::parse_event_t, json&) {
     too_deep = too_deep || depth > kMaxDepth;
     return !too_deep;
   };
-  const json root = json::parse(text.begin(), text.end(), limit_depth, false);
-  if (too_deep) {
-    return refuse({ErrorCode::bad_config, "is nested deeper than " + std::to_string(kMaxDepth), "", -1});
+  json root = json::parse(text.begin(), text.end(), limit_depth, false);
+  const auto bad = [&](std::string reason) {
+    return refuse(file_name, {ErrorCode::bad_config, std::move(reason), "", -1});
+  };
+  if (too_deep) return bad("is nested deeper than " + std::to_string(kMaxDepth));
+  if (root.is_discarded()) return bad("is not valid JSON");
+  if (!root.is_object()) return bad("is not an object");
+  return root;
+}
+
+/// The text of a file; nothing when there is no such file.
+Result<std::optional<std::string>> read_if_present(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
+  if (!bytes) return fail(std::move(bytes.error()));
+  return std::move(*bytes);
+}
+
+/// added_tokens.json: {"token": id}.
+Status read_token_ids(const std::filesystem::path& path, TokenizerConfig& config) {
+  const auto text = read_if_present(path);
+  if (!text) return fail(text.error());
+  if (!*text) return {};
+  const Result<json> root = parse_object(**text, path.string());
+  if (!root) return fail(root.error());
+  JsonFields fields(*root, "");
+  for (const auto& [content, ignored] : root->items()) {
+    text::AddedToken token;
+    token.id = fields.natural(content);
+    token.content = content;
+    token.special = std::ranges::any_of(config.special_tokens,
+                                        [&](const auto& special) { return special.second.content == token.content; });
+    config.added_tokens.push_back(std::move(token));
   }
-  if (root.is_discarded()) return refuse({ErrorCode::bad_config, "is not valid JSON", "", -1});
-  if (!root.is_object()) return refuse({ErrorCode::bad_config, "is not an object", "", -1});
-  JsonFields fields(root, "");
+  if (Status status = fields.finish(); !status) return refuse(path.string(), std::move(status.error()));
+  std::ranges::sort(config.added_tokens, {}, &text::AddedToken::id);
+  return {};
+}
+
+}  // namespace
+
+const text::AddedToken* TokenizerConfig::special_token(std::string_view key) const {
+  const auto found = std::ranges::find(special_tokens, key, &std::pair<std::string, text::AddedToken>::first);
+  return found == special_tokens.end() ? nullptr : &found->second;
+}
+
+Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::string_view file_name) {
+  const Result<json> root = parse_object(text, file_name);
+  if (!root) return fail(root.error());
+  JsonFields fields(*root, "");
   TokenizerConfig config;
   config.add_bos_token = parse_flag(fields, "add_bos_token");
   config.add_eos_token = parse_flag(fields, "add_eos_token");
-  config.bos_token = parse_token(fields, "bos_token");
-  config.eos_token = parse_token(fields, "eos_token");
-  config.unk_token = parse_token(fields, "unk_token");
-  config.pad_token = parse_token(fields, "pad_token");
+  config.add_prefix_space = parse_flag(fields, "add_prefix_space");
+  config.legacy = parse_flag(fields, "legacy");
+  parse_special_tokens(fields, config);
+  parse_added_tokens(fields, config);
   config.chat_template = parse_chat_template(fields);
-  for (const auto& field : root.items()) fields.find(field.key());
-  if (Status status = fields.finish(); !status) return refuse(std::move(status.error()));
+  for (const auto& field : root->items()) fields.find(field.key());
+  if (Status status = fields.finish(); !status) return refuse(file_name, std::move(status.error()));
   return config;
 }
 
 Result<TokenizerConfig> load_tokenizer_config(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "tokenizer_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return TokenizerConfig{};
-  const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
-  if (!bytes) return fail(bytes.error());
-  return parse_tokenizer_config(*bytes, path.string());
+  const auto parse = [&](const char* name) -> Result<TokenizerConfig> {
+    const auto text = read_if_present(model_dir / name);
+    if (!text) return fail(text.error());
+    return *text ? parse_tokenizer_config(**text, (model_dir / name).string()) : TokenizerConfig{};
+  };
+  Result<TokenizerConfig> config = parse("tokenizer_config.json");
+  if (!config) return config;
+  Result<TokenizerConfig> map = parse("special_tokens_map.json");
+  if (!map) return map;
+  for (auto& [key, token] : map->special_tokens) {
+    if (config->special_token(key) == nullptr || key.empty()) {
+      config->special_tokens.emplace_back(std::move(key), std::move(token));
+    }
+  }
+  if (config->added_tokens.empty()) {
+    if (Status status = read_token_ids(model_dir / "added_tokens.json", *config); !status) return fail(status.error());
+  }
+  return config;
 }
 
 }  // namespace pagoda::io

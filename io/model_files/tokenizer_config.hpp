@@ -4,7 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "engine/text/tokenizer_spec.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -14,17 +17,23 @@ namespace pagoda::io {
 struct TokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
-  std::optional<std::string> bos_token;  ///< the token's string
-  std::optional<std::string> eos_token;
-  std::optional<std::string> unk_token;
-  std::optional<std::string> pad_token;
-  std::optional<std::string> chat_template;  ///< Jinja source; the one named "default" where there are several
+  std::optional<bool> add_prefix_space;
+  std::optional<bool> legacy;
+  /// The tokens with a part to play, under their keys ("bos_token", "eos_token", ...), and then those of
+  /// additional_special_tokens (no key). All are special; their ids are not known here (-1).
+  std::vector<std::pair<std::string, text::AddedToken>> special_tokens;
+  std::vector<text::AddedToken> added_tokens;  ///< added_tokens_decoder, by id
+  std::optional<std::string> chat_template;    ///< Jinja source; the one named "default" where there are several
+
+  /// The special token under a key; null when there is none.
+  const text::AddedToken* special_token(std::string_view key) const;
 };
 
 /// Errors: bad_config, one line that starts with `file_name` and names the key, which is also `param`.
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view json, std::string_view file_name);
 
-/// Loads `model_dir`/tokenizer_config.json; a directory without one gives an empty config.
+/// Loads `model_dir`/tokenizer_config.json; special tokens that it does not name come from special_tokens_map.json, and
+/// added tokens from added_tokens.json where it lists none. A directory without these files gives an empty config.
 Result<TokenizerConfig> load_tokenizer_config(const std::filesystem::path& model_dir);
 
 }  // namespace pagoda::io

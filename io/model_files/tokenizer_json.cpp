@@ -324,17 +324,10 @@ Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view json_text, std
   return fail(std::move(error));
 }
 
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "tokenizer.json";
+Result<text::TokenizerSpec> read_tokenizer_json(const std::filesystem::path& path) {
   const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
   if (!bytes) return fail(bytes.error());
-  const Result<text::TokenizerSpec> spec = parse_tokenizer_json(*bytes, path.string());
-  if (!spec) return fail(spec.error());
-  Result<std::shared_ptr<const text::Tokenizer>> tokenizer = text::Tokenizer::create(*spec);
-  if (tokenizer) return tokenizer;
-  Error error = std::move(tokenizer.error());
-  error.message = tokenizer_file::one_line(path.string() + ": " + error.param + ": " + error.message);
-  return fail(std::move(error));
+  return parse_tokenizer_json(*bytes, path.string());
 }
 
 }  // namespace pagoda::io

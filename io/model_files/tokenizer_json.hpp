@@ -1,10 +1,8 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string_view>
 
-#include "engine/text/tokenizer.hpp"
 #include "engine/text/tokenizer_spec.hpp"
 #include "kernels/result.hpp"
 
@@ -17,8 +15,7 @@ namespace pagoda::io {
 /// a part this engine does not have. `param` is the key.
 Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view json, std::string_view file_name);
 
-/// Loads `model_dir`/tokenizer.json. Errors: as parse_tokenizer_json and text::Tokenizer::create; bad_config when the
-/// file cannot be read.
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir);
+/// The same from a file. Error: also bad_config when the file cannot be read.
+Result<text::TokenizerSpec> read_tokenizer_json(const std::filesystem::path& path);
 
 }  // namespace pagoda::io

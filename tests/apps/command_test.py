@@ -105,6 +105,55 @@ class ConfigFile(unittest.TestCase):
         self.assertEqual(json.loads(out)["memory"]["block_size"], 8, err)
 
 
+class GenerationConfig(unittest.TestCase):
+    """A model folder whose generation_config.json makes every draw greedy and five tokens long."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.model = folder.name
+        for name in os.listdir(MODEL):
+            if name != "generation_config.json":
+                os.symlink(os.path.abspath(os.path.join(MODEL, name)), os.path.join(self.model, name))
+        self.write({"eos_token_id": [1], "do_sample": True, "temperature": 0.9, "top_k": 1, "max_new_tokens": 5})
+
+    def write(self, content):
+        with open(os.path.join(self.model, "generation_config.json"), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+    def tokens(self, *flags, **fields):
+        line = json.dumps({"prompt": "Once upon a time", "ignore_eos": True, **fields})
+        code, out, err = run("generate", "--model", self.model, "--threads", "1", "--prompts", "-", "--output", "json",
+                             *flags, stdin=line + "\n")
+        self.assertEqual(code, 0, err)
+        done = json.loads(out)
+        self.assertEqual(done["event"], "done", out)
+        return done["outputs"][0]["token_ids"]
+
+    def test_its_values_fill_what_a_request_leaves_open(self):
+        greedy = self.tokens(temperature=0, max_tokens=5)
+        self.assertEqual(self.tokens(seed=1), greedy)
+        self.assertEqual(self.tokens(seed=2), greedy)
+
+    def test_fields_and_flags_win(self):
+        self.assertEqual(len(self.tokens(max_tokens=9)), 9)
+        self.assertEqual(len(self.tokens("--max-tokens", "8")), 8)
+        drawn = {tuple(self.tokens(seed=seed, top_k=-1, temperature=3.0)) for seed in range(4)}
+        self.assertGreater(len(drawn), 1)
+
+    def test_it_can_be_left_out_of_account(self):
+        self.assertEqual(len(self.tokens("--generation-config", "vllm")), 16)
+
+    def test_beam_search_takes_only_its_length(self):
+        self.assertEqual(len(self.tokens(use_beam_search=True, n=2, temperature=0)), 5)
+
+    def test_a_wrong_value_is_bad_config_that_names_the_file_and_the_key(self):
+        self.write({"temperature": -1})
+        code, _, err = run("generate", "--model", self.model, "--prompt", "a")
+        self.assertEqual(code, 2)
+        self.assertIn("generation_config.json: temperature", err)
+
+
 class Generate(unittest.TestCase):
     def generate(self, *args, stdin=""):
         return run("generate", "--model", MODEL, "--temperature", "0", "--threads", "1", *args, stdin=stdin)

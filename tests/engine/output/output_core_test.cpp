@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/model_files/tokenizer_json.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
 
 namespace pagoda::output {
 namespace {

@@ -41,6 +41,22 @@ TEST(RouterCore, CutsMaxTokensToWhatTheModelLengthLeaves) {
   EXPECT_EQ((*spec)->prompt->size(), 10U);
 }
 
+TEST(RouterCore, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) {
+  AdmissionLimits with_defaults = limits();
+  with_defaults.defaults.max_tokens = 7;
+  with_defaults.defaults.temperature = 0.6;
+  RouterCore core(with_defaults);
+  GenerateRequest request = text_request();
+  request.open.max_tokens = true;
+  request.sampling.temperature = 0.9;
+  const auto id = core.submit(request);
+  ASSERT_TRUE(id);
+  const auto spec = core.prompt_encoded(*id, request, 1, tokens(3), 0);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ((*spec)->sampling.max_tokens, 7);
+  EXPECT_EQ((*spec)->sampling.temperature, 0.9);
+}
+
 TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
   RouterCore core(limits());
   for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {

@@ -249,12 +249,28 @@ TEST(Protocol, ids_are_bytes_of_utf8_up_to_the_limit) {
   EXPECT_EQ(parsed<CancelOp>("{\"op\":\"cancel\",\"id\":\"\\u00e9\"}").id, "\xc3\xa9");
 }
 
+TEST(Protocol, fields_that_a_line_does_not_have_stay_open_for_the_models_defaults) {
+  const auto request = parsed<GenerateOp>(R"({"id":"a","prompt":"x","temperature":1.0,"top_k":-1})").request;
+  EXPECT_FALSE(request->open.temperature);
+  EXPECT_FALSE(request->open.top_k);
+  EXPECT_TRUE(request->open.top_p);
+  EXPECT_TRUE(request->open.min_p);
+  EXPECT_TRUE(request->open.repetition_penalty);
+  EXPECT_TRUE(request->open.max_tokens);
+  EXPECT_EQ(request->sampling.max_tokens, 16);
+}
+
 TEST(Protocol, a_generate_object_of_a_file_inherits_what_it_does_not_say) {
   GenerateRequest defaults;
   defaults.sampling.max_tokens = 99;
   defaults.sampling.temperature = 0;
+  defaults.open.temperature = true;
+  defaults.open.top_p = true;
   const auto object = parse_generate_object(R"({"prompt":"a","temperature":0.5})", defaults);
   ASSERT_TRUE(object.has_value());
+  EXPECT_FALSE(object->request.open.temperature);
+  EXPECT_TRUE(object->request.open.top_p);
+  EXPECT_FALSE(object->request.open.max_tokens);
   EXPECT_FALSE(object->id.has_value());
   EXPECT_EQ(object->request.sampling.max_tokens, 99);
   EXPECT_EQ(object->request.sampling.temperature, 0.5);

@@ -19,10 +19,12 @@ TEST(TokenizerConfigFile, ReadsFlagsAndTokensOfBothForms) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->add_bos_token, true);
   EXPECT_EQ(config->add_eos_token, false);
-  EXPECT_EQ(config->bos_token, "<s>");
-  EXPECT_EQ(config->eos_token, "</s>");
-  EXPECT_EQ(config->pad_token, std::nullopt);
-  EXPECT_EQ(config->unk_token, std::nullopt);
+  ASSERT_NE(config->special_token("bos_token"), nullptr);
+  EXPECT_EQ(config->special_token("bos_token")->content, "<s>");
+  ASSERT_NE(config->special_token("eos_token"), nullptr);
+  EXPECT_EQ(config->special_token("eos_token")->content, "</s>");
+  EXPECT_EQ(config->special_token("pad_token"), nullptr);
+  EXPECT_EQ(config->special_token("unk_token"), nullptr);
   EXPECT_EQ(config->chat_template, "{{ messages }}");
 }
 
@@ -56,7 +58,7 @@ TEST(TokenizerConfigFile, NamesTheFileAndTheKeyThatIsWrong) {
 TEST(TokenizerConfigFile, IsEmptyForADirectoryWithoutOne) {
   const Result<TokenizerConfig> config = load_tokenizer_config(testing::kTextDataDir);
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->bos_token, std::nullopt);
+  EXPECT_TRUE(config->special_tokens.empty());
 }
 
 TEST(TokenizerConfigFile, LoadsThoseOfTheSharedTokenizers) {
@@ -64,7 +66,7 @@ TEST(TokenizerConfigFile, LoadsThoseOfTheSharedTokenizers) {
     if (!testing::is_present(tokenizer)) GTEST_SKIP() << "no shared tokenizer " << tokenizer.folder;
     const Result<TokenizerConfig> config = load_tokenizer_config(testing::kSharedDir / tokenizer.folder);
     ASSERT_TRUE(config) << config.error().message;
-    EXPECT_TRUE(config->eos_token.has_value()) << tokenizer.name;
+    EXPECT_NE(config->special_token("eos_token"), nullptr) << tokenizer.name;
   }
 }
 

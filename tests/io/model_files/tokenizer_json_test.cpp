@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/text/tokenizer.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 
 namespace pagoda::io {
@@ -196,7 +197,7 @@ TEST(TokenizerJson, PutsControlCharactersOfTheFileIntoTheMessageAsEscapes) {
 }
 
 TEST(TokenizerJson, NamesTheFileThatCannotBeRead) {
-  const auto tokenizer = load_tokenizer("/nonexistent/model");
+  const auto tokenizer = read_tokenizer_json("/nonexistent/model/tokenizer.json");
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, ErrorCode::bad_config);
   EXPECT_THAT(tokenizer.error().message, HasSubstr("/nonexistent/model/tokenizer.json"));

@@ -27,6 +27,7 @@ struct SharedTokenizer {
   const char* name;
   const char* folder;
 };
+/// The first three have goldens in the shared data too.
 inline const std::vector<SharedTokenizer> kSharedTokenizers = {{"gpt2", "tokenizers/gpt2"},
                                                                {"llama2", "tokenizers/llama2"},
                                                                {"qwen2_5", "tokenizers/qwen2_5"},

@@ -1,0 +1,64 @@
+#include <string>
+#include <utility>
+
+#include "engine/text/sentencepiece_model.hpp"
+#include "io/model_files/special_tokens.hpp"
+#include "io/model_files/tokenizer_config.hpp"
+#include "io/model_files/tokenizer_json_fields.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using text::SentencePieceModel;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
+
+SentencePieceModel::SpaceBefore space_before(const TokenizerConfig& config) {
+  if (!config.add_prefix_space.value_or(true)) return SentencePieceModel::SpaceBefore::none;
+  return config.legacy.value_or(true) ? SentencePieceModel::SpaceBefore::each_text
+                                      : SentencePieceModel::SpaceBefore::first_text;
+}
+
+SpecialTokenDefaults defaults_of(const SentencePieceModel& model) {
+  SpecialTokenDefaults defaults;
+  const auto name = [&](std::optional<TokenId> id) { return id ? std::string(model.token(*id)) : std::string(); };
+  defaults.bos_token = name(model.bos_id());
+  defaults.eos_token = name(model.eos_id());
+  defaults.add_bos_token = true;
+  for (TokenId id = 0; id < model.end_id(); ++id) {
+    if (!model.is_control(id) && id != model.unk_id()) continue;
+    text::AddedToken token;
+    token.content = model.token(id);
+    token.special = true;
+    defaults.tokens.push_back(std::move(token));
+  }
+  return defaults;
+}
+
+}  // namespace
+
+Result<text::TokenizerSpec> read_sentencepiece_files(const std::filesystem::path& model_dir) {
+  const std::filesystem::path path = model_dir / "tokenizer.model";
+  const Result<TokenizerConfig> config = load_tokenizer_config(model_dir);
+  if (!config) return fail(config.error());
+  const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
+  if (!bytes) return fail(bytes.error());
+  auto model = SentencePieceModel::create(*bytes, space_before(*config));
+  if (!model) {
+    return fail(model.error().code, tokenizer_file::one_line(path.string() + ": " + model.error().message));
+  }
+  text::TokenizerSpec spec;
+  spec.sentencepiece = std::move(*model);
+  add_special_tokens(*config, defaults_of(*spec.sentencepiece), *spec.sentencepiece, spec);
+  auto& decoders = spec.decoders.emplace();
+  decoders.emplace_back(text::ReplaceDecoder{{"\u2581", false}, " "});
+  decoders.emplace_back(text::ByteFallbackDecoder{});
+  decoders.emplace_back(text::FuseDecoder{});
+  if (const int spaces = spec.sentencepiece->leading_spaces_dropped(); spaces > 0) {
+    decoders.emplace_back(text::StripDecoder{" ", spaces, 0});
+  }
+  return spec;
+}
+
+}  // namespace pagoda::io
