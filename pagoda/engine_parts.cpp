@@ -119,6 +119,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.limits.max_num_seqs = config.max_num_seqs;
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
+  parts.limits.max_queued_prompt_bytes = config.max_queued_prompt_bytes;
+  parts.limits.max_bytes_per_token = parts.tokenizer->max_bytes_per_token();
   parts.limits.sampling = config.limits;
   parts.limits.defaults = *defaults;
   parts.limits.seed = config.seed;
