@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <exception>
 #include <vector>
 
@@ -6,7 +7,9 @@
 
 using namespace pagoda;
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   CLI::App pagoda("Pagoda: runs and serves large language models");
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
@@ -28,4 +31,14 @@ int main(int argc, char** argv) {
     apps::complain(error.what());
   }
   return apps::kExitFailure;
+}
+
+}  // namespace
+
+/// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  apps::complain("cannot write to standard output");
+  return code == apps::kExitOk ? apps::kExitFailure : code;
 }

@@ -142,8 +142,7 @@ int run_serve(ServeOptions& options) {
   } else {
     ServiceLoop service(system, *engine, **server, options.drain_timeout);  // takes signals from here on
     std::printf("listening on %s\n", (*server)->address().c_str());
-    std::fflush(stdout);
-    code = service.run();
+    if (std::fflush(stdout) == 0) code = service.run();  // nobody would learn the address; main tells
   }
   caf::anon_send_exit(engine->supervisor, caf::exit_reason::user_shutdown);
   return code;

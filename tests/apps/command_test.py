@@ -69,6 +69,23 @@ class Usage(unittest.TestCase):
             self.assertEqual(err.count("\n"), 1, err)
 
 
+class StandardOutput(unittest.TestCase):
+    """/dev/full takes nothing, as a disk that is full."""
+
+    def test_what_cannot_be_written_is_a_failure_of_every_subcommand(self):
+        bench = ["--model", MODEL, "--num-iters", "1"]
+        for args in (["--help"], ["--version"], ["serve", "--help"], ["inspect", MODEL], ["inspect", MODEL, "--json"],
+                     ["inspect", "--architectures"], ["tokenize", "--model", MODEL], ["bench", "tokenizer", *bench],
+                     ["bench", "latency", *bench, "--input-len", "4", "--output-len", "2", "--json"],
+                     ["generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "2"],
+                     ["serve", "--model", MODEL, "--listen", "127.0.0.1:0"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PAGODA, *args], input="Once", stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=120)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn("standard output", done.stderr, args)
+
+
 class ConfigFile(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
