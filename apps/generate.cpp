@@ -24,9 +24,7 @@ struct GenerateOptions {
                    "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
                    "object of the JSON-lines protocol")
         ->excludes(one);
-    app.add_option("--output", output, "text, or json: one done object a line")
-        ->check(CLI::IsMember({"text", "json"}).description(""))
-        ->capture_default_str();
+    add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
     add_sampling_flags(app, request);
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "io/json_lines/json_text.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 
@@ -38,8 +39,8 @@ Command add_tokenize(CLI::App& pagoda) {
   auto* app = pagoda.add_subcommand("tokenize", "Print the token ids of the text on standard input");
   const auto options = std::make_shared<TokenizeOptions>();
   app->add_option("--model", options->model, "Model folder; only its tokenizer is read");
-  app->add_flag("--add-special-tokens,!--no-add-special-tokens", options->add_special_tokens,
-                "With the tokens that the tokenizer puts around a text");
+  add_switch(*app, "add-special-tokens", options->add_special_tokens,
+             "With the tokens that the tokenizer puts around a text");
   return {app, [options] { return run_tokenize(*options); }};
 }
 

@@ -52,6 +52,58 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("log_level", "serve", "--model", MODEL, "--log-level", "loud")
         self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
 
+    def test_an_unknown_subcommand_is_named_beside_the_known(self):
+        self.assertIn("serve, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
+        err = self.assert_bad_usage("unknown subcommand foo", "bench", "foo", "--model", MODEL)
+        self.assertIn("the subcommands of bench are throughput, latency, sampling, tokenizer", err)
+        self.assertIn("throughput", self.assert_bad_usage("a subcommand of bench", "bench"))
+        self.assert_bad_usage("unknown flag --block-size", "--block-size", "4")
+        self.assert_bad_usage("foo", "serve", "foo")
+
+    def test_a_wrong_choice_is_told_beside_the_right_ones(self):
+        for flag, choices in (("--preemption-mode", "recompute, swap, auto"), ("--scheduling-policy", "fcfs, priority, fair")):
+            err = self.assert_bad_usage(flag, "serve", "--model", MODEL, flag, "foo")
+            self.assertEqual(err, f"pagoda: {flag} must be one of {choices}, not foo\n")
+        self.assert_bad_usage("--output must be one of text, json, not xml", "generate", "--prompt", "a", "--output", "xml")
+        for flag in ("--dtype", "--kv-cache-dtype", "--quantize", "--device", "--generation-config", "--cpu-isa",
+                     "--log-level"):
+            err = self.assert_bad_usage(flag.lstrip("-").replace("-", "_"), "serve", "--model", MODEL, flag, "foo")
+            self.assertIn("foo", err)
+
+    def test_a_negative_number_does_not_wrap_around(self):
+        for flag in ("--seed", "--max-stop-strings", "--max-stop-string-bytes", "--max-logit-bias"):
+            err = self.assert_bad_usage(flag, "serve", "--model", MODEL, flag, "-1")
+            self.assertEqual(err, f"pagoda: {flag} must be at least 0, not -1\n")
+        for key in ("seed", "max_stop_strings"):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump({"model": MODEL, key: -1}, file)
+                file.flush()
+                self.assertIn("-1", self.assert_bad_usage(key, "serve", "--config", file.name))
+
+    def test_a_number_is_told_with_what_it_may_be(self):
+        for args, message in ((["bench", "throughput", "--num-prompts", "0"], "--num-prompts must be at least 1, not 0"),
+                              (["bench", "throughput", "--request-rate", "-1"], "--request-rate must be at least 0, not -1"),
+                              (["bench", "sampling", "-n", "0"], "--n must be at least 1, not 0"),
+                              (["bench", "tokenizer", "--num-iters", "x"], "--num-iters must be an integer, not x"),
+                              (["serve", "--block-size", "1.5"], "--block-size must be an integer, not 1.5"),
+                              (["serve", "--threads", "0x2"], "--threads must be an integer, not 0x2"),
+                              (["serve", "--block-size", "9999999999"],
+                               "--block-size must be at most 2147483647, not 9999999999"),
+                              (["serve", "--seed", "18446744073709551616"],
+                               "--seed must be at most 18446744073709551615, not 18446744073709551616"),
+                              (["serve", "--swap-space", "nan"], "--swap-space must be a number, not nan"),
+                              (["generate", "--temperature", "warm"], "--temperature must be a number, not warm"),
+                              (["generate", "--max-tokens", ""], '--max-tokens must be an integer, not ""')):
+            self.assertEqual(self.assert_bad_usage(message, *args), f"pagoda: {message}\n")
+
+    def test_help_shows_choices_and_defaults(self):
+        _, out, _ = run("serve", "--help")
+        for line in (r"--preemption-mode recompute\|swap\|auto=auto\s", r"--scheduling-policy fcfs\|priority\|fair=fcfs\s",
+                     r"--\[no-\]enable-prefix-caching\s+Share [^-]*\(default: on\)", r"--seed UINT=0\s", r"--watermark FLOAT=0.01\s"):
+            self.assertRegex(out, line)
+        for word in ("ENUM", "{false}"):
+            self.assertNotIn(word, out)
+
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
         for name in ("model", "block_size", "pipeline_depth"):
