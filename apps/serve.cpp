@@ -36,7 +36,8 @@ struct ServeOptions {
       if (keys) {
         server.api_keys = std::move(*keys);
       } else {
-        problems.push_back(std::move(keys.error()));
+        const Error& error = keys.error();
+        problems.push_back({ErrorCode::bad_config, "api_key_file: " + error.message, error.param, -1});
       }
     }
     for (auto& problem : server.validate()) problems.push_back(std::move(problem));

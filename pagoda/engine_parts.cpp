@@ -22,7 +22,7 @@ Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
   if (config.trace.empty()) return nullptr;
   auto file = std::make_unique<std::ofstream>(config.trace, std::ios::binary | std::ios::trunc);
   if (!*file) {
-    return fail(ErrorCode::io_failed, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
+    return fail(ErrorCode::bad_config, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
   }
   return std::make_shared<trace::StepTrace>(std::move(file), config.trace_max_events);
 }

@@ -104,6 +104,21 @@ class Usage(unittest.TestCase):
         for word in ("ENUM", "{false}"):
             self.assertNotIn(word, out)
 
+    def test_a_path_that_a_flag_names_wrongly_is_bad_usage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            missing = os.path.join(folder, "missing", "file")
+            generate = ["generate", "--model", MODEL, "--prompt", "a"]
+            self.assertIn(missing, self.assert_bad_usage("config", *generate, "--config", missing))
+            self.assertIn(folder, self.assert_bad_usage("config", *generate, "--config", folder))
+            self.assertIn(missing, self.assert_bad_usage("trace", *generate, "--trace", missing))
+            self.assertIn(missing, self.assert_bad_usage("swap_dir", *generate, "--swap-space", "0.01", "--swap-dir", missing))
+            for path in (missing, folder, os.devnull):
+                self.assertIn(path, self.assert_bad_usage("api_key_file", "serve", "--model", MODEL, "--api-key-file", path))
+
+    def test_too_little_memory_for_one_sequence_is_bad_usage(self):
+        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+            self.assert_bad_usage("raise kv_cache_memory", *command, "--model", MODEL, "--kv-cache-memory", "0.0000001")
+
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
         for name in ("model", "block_size", "pipeline_depth"):
