@@ -282,6 +282,17 @@ class Generate(unittest.TestCase):
                                       "json")
         self.assertEqual(out, json.loads(as_json)["outputs"][0]["text"] + "\n")
 
+    def test_a_pool_smaller_than_the_longest_request_is_warned_of(self):
+        flags = ("--prompt", "a", "--num-device-blocks", "1", "--block-size", "16", "--max-tokens", "40", "--ignore-eos",
+                 "--output", "json")
+        code, out, err = self.generate(*flags)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["outputs"][0]["finish_reason"], "length")
+        self.assertEqual(err.count("\n"), 1, err)
+        for words in ("warn", "holds 16 tokens", "max_model_len 1024", "raise num_device_blocks or lower max_model_len"):
+            self.assertIn(words, err)
+        self.assertEqual(self.generate(*flags, "--max-model-len", "16")[2], "")
+
     def test_a_prompts_file_that_is_not_there_is_a_failure(self):
         code, _, err = self.generate("--prompts", "/no/such/prompts")
         self.assertEqual(code, 1)
