@@ -345,9 +345,9 @@ class Others(unittest.TestCase):
 
 
 class Serve(unittest.TestCase):
-    def start(self, *args):
+    def start(self, *args, **popen):
         server = subprocess.Popen([PAGODA, "serve", "--model", MODEL, "--listen", "127.0.0.1:0", "--threads", "1", *args],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen)
         self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close(), server.stderr.close()))
         line = server.stdout.readline()
         found = re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", line)
@@ -372,15 +372,30 @@ class Serve(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn(str(port), err)
 
-    def test_sigterm_lets_live_requests_finish(self):
+    def assert_drains(self, *signals):
         server, port = self.start()
         stream = self.connect(port)
         first = self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "temperature": 0})
         self.assertEqual(first["event"], "delta")
-        server.send_signal(signal.SIGTERM)
+        for each in signals:
+            server.send_signal(each)
         events = [json.loads(line) for line in stream]
         self.assertEqual(events[-1]["event"], "done")
         self.assertEqual(events[-1]["outputs"][0]["finish_reason"], "length")
+        self.assertEqual(server.wait(30), 0)
+
+    def test_sigterm_lets_live_requests_finish(self):
+        self.assert_drains(signal.SIGTERM)
+
+    def test_sighup_does_as_sigterm_and_after_it_is_no_second_wish(self):
+        self.assert_drains(signal.SIGHUP)
+        self.assert_drains(signal.SIGTERM, signal.SIGHUP)
+
+    def test_sighup_that_is_ignored_at_start_stays_ignored(self):
+        server, port = self.start(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        server.send_signal(signal.SIGHUP)
+        self.assertEqual(self.ask(self.connect(port), {"op": "ping"})["event"], "pong")
+        server.send_signal(signal.SIGTERM)
         self.assertEqual(server.wait(30), 0)
 
     def test_sigterm_aborts_live_requests_after_the_drain_timeout(self):
