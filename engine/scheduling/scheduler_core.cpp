@@ -9,6 +9,8 @@ SchedulerCore::SchedulerCore(SchedulerConfig config) : config_(std::move(config)
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
+  stats_.device_blocks_total = stats_.device_blocks_free = config_.num_device_blocks;
+  stats_.host_blocks_total = stats_.host_blocks_free = config_.num_host_blocks;
   waiting_ = make_waiting_queue(config_.policy, config_.priority_aging_s);
   free_rows_.reserve(static_cast<std::size_t>(config_.max_num_seqs));
   for (RowId row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);

@@ -25,9 +25,11 @@ struct SchedulerConfig {
   std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
-  bool can_swap = false;         ///< there is a host pool
-  std::int32_t block_size = 16;  ///< token slots per KV block
-  std::int64_t block_bytes = 0;  ///< what a swap moves per block
+  bool can_swap = false;               ///< there is a host pool
+  std::int32_t block_size = 16;        ///< token slots per KV block
+  std::int64_t block_bytes = 0;        ///< what a swap moves per block
+  std::int32_t num_device_blocks = 0;  ///< told in stats before the first step
+  std::int32_t num_host_blocks = 0;    ///< likewise
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
   double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run

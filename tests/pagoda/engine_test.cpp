@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
 namespace {
@@ -358,6 +359,35 @@ TEST(Engine, ReportsAFolderThatIsNoModel) {
   const auto engine = Engine::create(config);
   ASSERT_FALSE(engine);
   EXPECT_NE(engine.error().message.find("no/such/folder"), std::string::npos) << engine.error().message;
+}
+
+TEST(Engine, RefusesAConfigThatLeavesTensorsOfTheCheckpointUnused) {
+  const test::TemporaryFolder folder;
+  std::filesystem::copy(test::demo_model(), folder.path(), std::filesystem::copy_options::recursive);
+  json model = json::parse(std::ifstream(folder.path() / "config.json"));
+  const int layers = model.at("num_hidden_layers");
+  model["num_hidden_layers"] = layers - 1;
+  std::ofstream(folder.path() / "config.json") << model;
+  EngineConfig config;
+  config.model = folder.path().string();
+  const auto engine = Engine::create(config);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, ErrorCode::bad_file);
+  const std::string tensor = "model.layers." + std::to_string(layers - 1) + ".";
+  EXPECT_NE(engine.error().message.find(tensor), std::string::npos) << engine.error().message;
+}
+
+TEST(Engine, TellsItsMemoryBeforeTheFirstRequest) {
+  const auto engine = engine_with(test::demo_model(), [](EngineConfig& config) {
+    config.num_device_blocks = 77;
+    config.num_host_blocks = 5;
+  });
+  ASSERT_TRUE(engine);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.device_blocks_total, 77);
+  EXPECT_EQ(stats.device_blocks_free, 77);
+  EXPECT_EQ(stats.host_blocks_total, 5);
+  EXPECT_EQ(stats.host_blocks_free, 5);
 }
 
 TEST(Engine, EndsWithLiveRequestsByTellingEachOne) {
