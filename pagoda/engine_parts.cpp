@@ -100,6 +100,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.make_worker = [=, device = *device, kv_memory = *memory]() -> Result<actors::WorkerParts> {
     auto loaded = models::create_model(model, *weights, device, limits);
     if (!loaded) return fail(loaded.error());
+    if (auto all = checkpoint->check_all_taken(model); !all) return fail(all.error());
     auto stream = device->create_stream("pagoda-step");
     if (!stream) return fail(stream.error());
     // The runner points into the mapped checkpoint, copies of its weights and the KV memory, so it keeps them: its last
@@ -115,6 +116,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.scheduler.can_swap = host_blocks > 0;
   parts.scheduler.block_size = config.block_size;
   parts.scheduler.block_bytes = block_bytes;
+  parts.scheduler.num_device_blocks = device_blocks;
+  parts.scheduler.num_host_blocks = host_blocks;
   parts.scheduler.policy = config.scheduling_policy;
   parts.scheduler.priority_aging_s = config.priority_aging_s;
   parts.scheduler.delay_factor = config.scheduler_delay_factor;
@@ -129,6 +132,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.limits.max_num_seqs = config.max_num_seqs;
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
+  parts.limits.max_queued_prompt_bytes = config.max_queued_prompt_bytes;
+  parts.limits.max_bytes_per_token = parts.tokenizer->max_bytes_per_token();
   parts.limits.sampling = config.limits;
   parts.limits.defaults = *defaults;
   parts.limits.seed = config.seed;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -9,31 +10,31 @@
 namespace pagoda {
 
 std::int64_t beam_candidates(std::int64_t width, std::size_t num_ending_tokens) {
-  return std::max<std::int64_t>(2, 1 + static_cast<std::int64_t>(num_ending_tokens)) * width;
+  return width + static_cast<std::int64_t>(num_ending_tokens);
 }
 
 BeamSearch::BeamSearch(BeamSearchParams params) : params_(std::move(params)) {
   PAGODA_ASSERT(params_.width >= 1 && params_.max_new_tokens >= 1, "a beam search needs a beam and a token to add");
+  std::ranges::sort(params_.ending_tokens);
 }
 
 void BeamSearch::step(std::span<const BeamCandidate> candidates) {
   PAGODA_ASSERT(!done(), "the beam search is over");
-  std::vector<RunningBeam> extended;  // parent is still an index into running_; node is the parent's
-  extended.reserve(candidates.size());
+  // The parent of a continuation is still an index into running_, its node the parent's.
+  std::vector<RunningBeam> ending, going_on;
+  going_on.reserve(candidates.size());
   for (const BeamCandidate& candidate : candidates) {
     PAGODA_ASSERT(candidate.beam >= 0 && candidate.beam < static_cast<std::int64_t>(running_.size()), "no such beam");
     if (!(candidate.logprob > -std::numeric_limits<float>::infinity())) continue;
     const RunningBeam& beam = running_[candidate.beam];
-    extended.push_back(
-        {candidate.beam, candidate.token, beam.node, beam.cumulative_logprob + static_cast<double>(candidate.logprob)});
+    (ends(candidate.token) ? ending : going_on)
+        .push_back({candidate.beam, candidate.token, beam.node,
+                    beam.cumulative_logprob + static_cast<double>(candidate.logprob)});
   }
-  const auto keep = std::min(static_cast<std::int64_t>(extended.size()),
-                             beam_candidates(params_.width, params_.ending_tokens.size()));
-  std::partial_sort(
-      extended.begin(), extended.begin() + keep, extended.end(), [](const RunningBeam& a, const RunningBeam& b) {
-        return std::tie(b.cumulative_logprob, a.parent, a.token) < std::tie(a.cumulative_logprob, b.parent, b.token);
-      });
-  extended.resize(static_cast<std::size_t>(keep));
+  keep_best(ending);
+  keep_best(going_on);
+  std::vector<RunningBeam> extended;
+  std::ranges::merge(ending, going_on, std::back_inserter(extended), is_better);
 
   ++length_;
   const bool at_limit = length_ >= params_.max_new_tokens;
@@ -45,13 +46,23 @@ void BeamSearch::step(std::span<const BeamCandidate> candidates) {
       if (static_cast<std::int64_t>(rank) >= params_.width) continue;
       add_hypothesis({add_node(beam), beam.cumulative_logprob, score(beam.cumulative_logprob, length_), length_,
                       ended ? FinishReason::stop : FinishReason::length});
-    } else if (static_cast<std::int64_t>(next.size()) < params_.width) {
+    } else {
       beam.node = add_node(beam);
       next.push_back(beam);
     }
   }
   running_ = std::move(next);
   if (full() && (params_.early_stopping == EarlyStopping::yes || !can_improve())) running_.clear();
+}
+
+bool BeamSearch::is_better(const RunningBeam& a, const RunningBeam& b) {
+  return std::tie(b.cumulative_logprob, a.parent, a.token) < std::tie(a.cumulative_logprob, b.parent, b.token);
+}
+
+void BeamSearch::keep_best(std::vector<RunningBeam>& continuations) const {
+  const auto keep = std::min<std::ptrdiff_t>(std::ssize(continuations), params_.width);
+  std::ranges::partial_sort(continuations, continuations.begin() + keep, is_better);
+  continuations.resize(static_cast<std::size_t>(keep));
 }
 
 void BeamSearch::cut() {
@@ -78,7 +89,7 @@ std::vector<BeamNode> BeamSearch::path(BeamNode node) const {
 }
 
 bool BeamSearch::ends(TokenId token) const {
-  return std::find(params_.ending_tokens.begin(), params_.ending_tokens.end(), token) != params_.ending_tokens.end();
+  return std::ranges::binary_search(params_.ending_tokens, token);
 }
 
 double BeamSearch::score(double cumulative_logprob, std::int64_t length) const {

@@ -10,8 +10,8 @@
 
 namespace pagoda {
 
-/// How many of its likeliest next tokens each beam must offer: enough that `width` beams can go on even if every beam
-/// offers all `num_ending_tokens` first (transformers' beams_to_keep).
+/// How many of its likeliest next tokens each beam must offer: enough that `width` of them go on even if all
+/// `num_ending_tokens` come first.
 std::int64_t beam_candidates(std::int64_t width, std::size_t num_ending_tokens);
 
 struct BeamSearchParams {
@@ -55,7 +55,7 @@ struct BeamHypothesis {
 ///
 /// The rules are those of transformers' beam search (generation/utils.py, _beam_search), so tokens and scores are
 /// equal:
-///  - the best beam_candidates(width, ...) continuations over all beams count; ties go to the lower beam, then token;
+///  - continuations of all beams are ranked by cumulative logprob; ties go to the lower beam, then token;
 ///  - the best `width` of them that do not end go on;
 ///  - those among the first `width` that end (an ending token, or max_new_tokens) become hypotheses, of which the
 ///  `width`
@@ -99,6 +99,9 @@ class BeamSearch {
     TokenId token = 0;
   };
 
+  static bool is_better(const RunningBeam& a, const RunningBeam& b);
+  /// The best `width`, best first.
+  void keep_best(std::vector<RunningBeam>& continuations) const;
   bool ends(TokenId token) const;
   bool full() const { return static_cast<std::int64_t>(hypotheses_.size()) == params_.width; }
   double score(double cumulative_logprob, std::int64_t length) const;

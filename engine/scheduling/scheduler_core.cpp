@@ -1,6 +1,7 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace pagoda::scheduling {
 
@@ -8,6 +9,8 @@ SchedulerCore::SchedulerCore(SchedulerConfig config) : config_(std::move(config)
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
+  stats_.device_blocks_total = stats_.device_blocks_free = config_.num_device_blocks;
+  stats_.host_blocks_total = stats_.host_blocks_free = config_.num_host_blocks;
   waiting_ = make_waiting_queue(config_.policy, config_.priority_aging_s);
   free_rows_.reserve(static_cast<std::size_t>(config_.max_num_seqs));
   for (RowId row = config_.max_num_seqs - 1; row >= 0; --row) free_rows_.push_back(row);
@@ -74,6 +77,10 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 }
 
 void SchedulerCore::workers_replaced() {
+  std::vector<RequestId> in_last_steps;
+  for (const InFlightStep& step : in_flight_) {
+    for (const WorkRef& work : step.work) in_last_steps.push_back(work.group);
+  }
   in_flight_.clear();
   rows_gone_.clear();
   last_completed_step_ = next_step_ - 1;
@@ -93,7 +100,22 @@ void SchedulerCore::workers_replaced() {
   }
   rows_gone_.clear();
   ++stats_.worker_restarts_total;
+  fail_killers_of_workers(in_last_steps);
   something_was_freed();
+}
+
+/// What was running when one worker after the other died is not run again and again: one of them may be why.
+void SchedulerCore::fail_killers_of_workers(const std::vector<RequestId>& running) {
+  for (const RequestId id : std::set<RequestId>(running.begin(), running.end())) {
+    SequenceGroup* group = find(id);
+    if (group == nullptr || ++group->workers_lost < kMaxWorkersLost) continue;
+    ++stats_.requests_failed_total;
+    end_group(*group, Error{ErrorCode::internal,
+                            "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
+                                " workers died",
+                            {},
+                            -1});
+  }
 }
 
 // -- planning

@@ -25,15 +25,20 @@ struct SchedulerConfig {
   std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
-  bool can_swap = false;         ///< there is a host pool
-  std::int32_t block_size = 16;  ///< token slots per KV block
-  std::int64_t block_bytes = 0;  ///< what a swap moves per block
+  bool can_swap = false;               ///< there is a host pool
+  std::int32_t block_size = 16;        ///< token slots per KV block
+  std::int64_t block_bytes = 0;        ///< what a swap moves per block
+  std::int32_t num_device_blocks = 0;  ///< told in stats before the first step
+  std::int32_t num_host_blocks = 0;    ///< likewise
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
   double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
 };
+
+/// A group that was running when so many workers died fails: it may be what kills them.
+inline constexpr std::int32_t kMaxWorkersLost = 3;
 
 /// Decides what runs in each step. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
 /// no actor, no clock, no randomness. Not thread-safe: one owner.
@@ -140,6 +145,7 @@ class SchedulerCore {
   void finish_sequence(SequenceGroup& group, Sequence& sequence);
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);
+  void fail_killers_of_workers(const std::vector<RequestId>& running);
   void tell_length(const SequenceGroup& group, std::int32_t index);
   void erase_group(SequenceGroup& group);
   void place(SequenceGroup& group);

@@ -1,5 +1,7 @@
 #include "io/model_files/checkpoint.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <system_error>
@@ -47,6 +49,12 @@ Status no_weights(const std::filesystem::path& folder) {
     message += " (pytorch_model.bin is not read: convert it to safetensors)";
   }
   return fail(ErrorCode::io_failed, std::move(message));
+}
+
+/// Constants that older versions of transformers wrote beside the weights: rotary frequencies, causal masks, positions.
+bool is_buffer(std::string_view name) {
+  constexpr std::array kEndings{".inv_freq", ".attn.bias", ".masked_bias", ".position_ids"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
 }  // namespace
@@ -106,6 +114,23 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const std::f
   return {};
 }
 
+Status Checkpoint::check_all_taken(const models::ModelConfig& config) const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t num_left = 0;
+  const std::string* first = nullptr;
+  for (const auto& [name, location] : tensors_) {
+    if (taken_.contains(name) || is_buffer(name) || (config.tie_word_embeddings && name == "lm_head.weight")) continue;
+    if (first == nullptr) first = &name;
+    ++num_left;
+  }
+  if (num_left == 0) return {};
+  const MappedFile& file = files_[tensors_.at(*first).file];
+  return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(*first) +
+                                       (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") +
+                                       " of no use to " + config.architecture +
+                                       " as config.json describes it: the two do not belong together");
+}
+
 Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
@@ -124,6 +149,10 @@ Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std
     return bad("shape " + shape_text(entry.shape) + " does not fit the config, which asks for " + shape_text(shape));
   }
   const auto* data = file.bytes().data() + entry.begin;
+  {
+    const std::lock_guard lock(mutex_);
+    taken_.emplace(name);
+  }
   return models::WeightTensor{std::string(name), *dtype, entry.shape,
                               aligned(name, data, entry.end - entry.begin, size_of(*dtype))};
 }
@@ -131,7 +160,7 @@ Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std
 const void* Checkpoint::aligned(std::string_view name, const std::byte* data, std::size_t bytes,
                                 std::size_t alignment) const {
   if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) return data;
-  const std::lock_guard lock(copies_mutex_);
+  const std::lock_guard lock(mutex_);
   auto& copy = copies_[std::string(name)];
   if (copy == nullptr) {
     copy = std::make_unique_for_overwrite<std::byte[]>(bytes);

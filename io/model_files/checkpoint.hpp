@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/models/model_config.hpp"
 #include "engine/models/weight_source.hpp"
 #include "io/model_files/mapped_file.hpp"
 #include "io/model_files/safetensors.hpp"
@@ -42,6 +44,9 @@ class Checkpoint final : public models::WeightSource {
   CheckpointFacts facts() const;
   /// The names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;
+  /// To be asked once a model has taken its weights: bad_file when it has left some, for then the config belongs to
+  /// another checkpoint. Buffers that a model computes itself do not count, nor a head that is tied to the embedding.
+  Status check_all_taken(const models::ModelConfig& config) const;
 
  private:
   struct Location {
@@ -57,7 +62,8 @@ class Checkpoint final : public models::WeightSource {
 
   std::vector<MappedFile> files_;
   std::map<std::string, Location, std::less<>> tensors_;
-  mutable std::mutex copies_mutex_;
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::set<std::string, std::less<>> taken_;
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of misaligned tensors
 };
 

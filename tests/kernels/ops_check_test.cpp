@@ -137,7 +137,7 @@ TEST_F(OpsCheckTest, RefusesNullPointers) {
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.scales = nullptr; }, "quantize_weights: scales");
   expect_refused<ConvertParams>(
-      {floats_.data(), DType::f32, nullptr, DType::f16, 3}, [](auto&) {}, "convert: to");
+      {floats_.data(), DType::f32, floats_.data(), DType::f16, 3}, [](auto& p) { p.to = nullptr; }, "convert: to");
   expect_refused<RotaryParams>(
       rotary(), [](auto& p) { p.cos_sin = nullptr; }, "rotary: cos_sin");
   expect_refused<StoreKvParams>(
@@ -180,12 +180,13 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       linear(), [](auto& p) { p.biases = one_bias; }, "number of biases");
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [](auto& p) { p.in = 5; }, "columns must be in (5), not 4");
-  quantized_weights_[1].format = kInt4Weights;
+  std::vector<QuantizedMatrix> mixed = quantized_weights_;
+  mixed[1].format = kInt4Weights;
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [](auto&) {}, "one format");
-  quantized_weights_[0].format = {7, 64};
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "one format");
+  mixed[0].format = {7, 64};
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [](auto&) {}, "bits must be 4 or 8, not 7");
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 4 or 8, not 7");
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.format.group_size = 24; }, "group_size must be a multiple of 16");
   expect_refused<RmsNormParams>(

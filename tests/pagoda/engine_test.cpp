@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
 namespace {
@@ -339,12 +340,54 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
 }
 
+TEST(Engine, GeneratesMoreRequestsThanItQueues) {
+  const auto engine = engine_with(test::demo_model(), [](EngineConfig& c) { c.max_queued_requests = 3; });
+  ASSERT_TRUE(engine);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 20; ++i) requests.push_back(prompt("Once upon a time", 1 + i));
+  const auto results = engine->generate(requests);
+  ASSERT_EQ(results.size(), 20U);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_TRUE(results[i]) << results[i].error().message;
+    EXPECT_EQ(results[i]->usage.completion_tokens, static_cast<std::int64_t>(i) + 1);
+  }
+}
+
 TEST(Engine, ReportsAFolderThatIsNoModel) {
   EngineConfig config;
   config.model = "no/such/folder";
   const auto engine = Engine::create(config);
   ASSERT_FALSE(engine);
   EXPECT_NE(engine.error().message.find("no/such/folder"), std::string::npos) << engine.error().message;
+}
+
+TEST(Engine, RefusesAConfigThatLeavesTensorsOfTheCheckpointUnused) {
+  const test::TemporaryFolder folder;
+  std::filesystem::copy(test::demo_model(), folder.path(), std::filesystem::copy_options::recursive);
+  json model = json::parse(std::ifstream(folder.path() / "config.json"));
+  const int layers = model.at("num_hidden_layers");
+  model["num_hidden_layers"] = layers - 1;
+  std::ofstream(folder.path() / "config.json") << model;
+  EngineConfig config;
+  config.model = folder.path().string();
+  const auto engine = Engine::create(config);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, ErrorCode::bad_file);
+  const std::string tensor = "model.layers." + std::to_string(layers - 1) + ".";
+  EXPECT_NE(engine.error().message.find(tensor), std::string::npos) << engine.error().message;
+}
+
+TEST(Engine, TellsItsMemoryBeforeTheFirstRequest) {
+  const auto engine = engine_with(test::demo_model(), [](EngineConfig& config) {
+    config.num_device_blocks = 77;
+    config.num_host_blocks = 5;
+  });
+  ASSERT_TRUE(engine);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.device_blocks_total, 77);
+  EXPECT_EQ(stats.device_blocks_free, 77);
+  EXPECT_EQ(stats.host_blocks_total, 5);
+  EXPECT_EQ(stats.host_blocks_free, 5);
 }
 
 TEST(Engine, EndsWithLiveRequestsByTellingEachOne) {

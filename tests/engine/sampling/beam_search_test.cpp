@@ -1,8 +1,10 @@
 #include "engine/sampling/beam_search.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,10 +102,66 @@ TEST(BeamSearch, ImpossibleTokensAreNeverTaken) {
   EXPECT_TRUE(search.done()) << "nothing can go on";
 }
 
-TEST(BeamSearch, AsksForEnoughCandidatesWhateverEnds) {
-  EXPECT_EQ(beam_candidates(4, 0), 8);
-  EXPECT_EQ(beam_candidates(4, 1), 8);
-  EXPECT_EQ(beam_candidates(4, 3), 16);
+/// The most bounded ranking there is: all continuations, as transformers sorts them.
+std::vector<std::pair<std::int32_t, TokenId>> best_that_go_on(std::vector<BeamCandidate> all, const BeamSearch& search,
+                                                              const BeamSearchParams& params) {
+  const auto total = [&](const BeamCandidate& c) {
+    return search.running()[static_cast<std::size_t>(c.beam)].cumulative_logprob + static_cast<double>(c.logprob);
+  };
+  std::ranges::stable_sort(all, [&](const auto& a, const auto& b) { return total(a) > total(b); });
+  std::vector<std::pair<std::int32_t, TokenId>> best;
+  for (const BeamCandidate& c : all) {
+    const bool ends = std::ranges::find(params.ending_tokens, c.token) != params.ending_tokens.end();
+    if (!ends && static_cast<std::int64_t>(best.size()) < params.width) best.emplace_back(c.beam, c.token);
+  }
+  return best;
+}
+
+TEST(BeamSearch, NeedsNoMoreCandidatesThanItAsksForWhateverEnds) {
+  constexpr TokenId kVocab = 50;
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    BeamSearchParams params;
+    params.width = 1 + trial % 7;
+    params.max_new_tokens = 6;
+    for (TokenId token = 0; token < kVocab; ++token) {
+      if (random() % 100 < static_cast<unsigned>(trial % 100)) params.ending_tokens.push_back(token);
+    }
+    BeamSearch whole(params);
+    BeamSearch bounded(params);
+    const auto asked = static_cast<std::size_t>(beam_candidates(params.width, params.ending_tokens.size()));
+    while (!whole.done()) {
+      std::vector<BeamCandidate> all;
+      std::vector<BeamCandidate> likeliest;
+      for (std::size_t beam = 0; beam < whole.running().size(); ++beam) {
+        std::vector<BeamCandidate> of_beam;
+        for (TokenId token = 0; token < kVocab; ++token) {
+          of_beam.push_back(
+              {static_cast<std::int32_t>(beam), token, -static_cast<float>(random() % 100000) / 10000.0F});
+        }
+        all.insert(all.end(), of_beam.begin(), of_beam.end());
+        std::ranges::stable_sort(of_beam, std::ranges::greater{}, &BeamCandidate::logprob);
+        of_beam.resize(std::min(of_beam.size(), asked));
+        likeliest.insert(likeliest.end(), of_beam.begin(), of_beam.end());
+      }
+      const auto expected = best_that_go_on(all, whole, params);
+      whole.step(all);
+      bounded.step(likeliest);
+      ASSERT_EQ(whole.running().size(), bounded.running().size());
+      for (std::size_t i = 0; i < whole.running().size(); ++i) {
+        ASSERT_EQ(whole.running()[i].token, bounded.running()[i].token);
+        ASSERT_EQ(whole.running()[i].parent, bounded.running()[i].parent);
+        if (!whole.done()) {
+          ASSERT_EQ(std::pair(whole.running()[i].parent, whole.running()[i].token), expected[i]);
+        }
+      }
+    }
+    ASSERT_EQ(whole.hypotheses().size(), bounded.hypotheses().size());
+    for (std::size_t i = 0; i < whole.hypotheses().size(); ++i) {
+      EXPECT_EQ(whole.tokens(whole.hypotheses()[i].node), bounded.tokens(bounded.hypotheses()[i].node));
+      EXPECT_EQ(whole.hypotheses()[i].score, bounded.hypotheses()[i].score);
+    }
+  }
 }
 
 /// Log-probabilities after the last two tokens, as tools/make_beam_goldens.py defines its toy model.

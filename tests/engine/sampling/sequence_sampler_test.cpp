@@ -94,10 +94,10 @@ TEST(SequenceSampler, AsksForTheLogprobsTheEngineNeeds) {
   EXPECT_EQ(row_of(params).num_logprobs, 0) << "the best of several are chosen by logprob";
   params.use_beam_search = true;
   params.temperature = 0;
-  EXPECT_EQ(row_of(params).num_logprobs, 6) << "2 beams, 2 eos tokens";
+  EXPECT_EQ(row_of(params).num_logprobs, 4) << "2 beams, 2 eos tokens";
   EXPECT_TRUE(row_of(params).processed_logprobs);
   params.ignore_eos = true;
-  EXPECT_EQ(row_of(params).num_logprobs, 4);
+  EXPECT_EQ(row_of(params).num_logprobs, 2);
 }
 
 TEST(SequenceSampler, PromptLogprobsForceThePromptsToken) {
