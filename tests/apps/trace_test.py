@@ -95,7 +95,7 @@ class Trace(unittest.TestCase):
     def test_a_file_that_cannot_be_written_is_named_with_its_flag(self):
         path = os.path.join(os.path.dirname(self.path), "no", "such", "folder", "trace.json")
         done = self.run_pagoda("generate", *SMALL, "--prompt", "a", "--trace", path)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("trace", done.stderr)
         self.assertIn(path, done.stderr)
 
