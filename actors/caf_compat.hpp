@@ -185,6 +185,20 @@ void deliver(Promise& promise, Answer answer) {
   promise.deliver(std::move(answer));
 }
 
+/// Ends an actor before it looks at what waits in its mailbox.
+template <class Handle>
+void end_now(const Handle& whom) {
+  const auto receiver = caf::actor_cast<caf::actor>(whom);
+  if (!receiver) return;
+  happens_before::sent();
+  caf::exit_msg message{receiver.address(), caf::exit_reason::user_shutdown};
+#ifdef CAF_VERSION_MAJOR
+  caf::anon_mail(std::move(message)).urgent().send(receiver);
+#else
+  caf::anon_send<caf::message_priority::high>(receiver, std::move(message));
+#endif
+}
+
 /// Calls `on_end()` once `whom` has ended, or now if it has already. Runs on any thread: only send from it.
 template <class Handle, class OnEnd>
 void when_ended(const Handle& whom, OnEnd on_end) {

@@ -28,7 +28,7 @@ using RequestRouterActor = Interface<
     caf::result<DetokenizeReply>(DetokenizeRequest),
     // The shutdown ladder's first step; answered when no request is live.
     caf::result<Drained>(Drain),
-    // (private) a sink has ended: its requests are aborted.
+    // (private) a client has ended: its requests are aborted, its texts are not tokenized.
     caf::result<void>(SinkGone),
     // (private) the drain's time is over: live requests are aborted.
     caf::result<void>(DrainTimeout),

@@ -77,7 +77,7 @@ struct Drained {
 struct EncodePrompt {
   std::shared_ptr<const GenerateRequest> generate;
 };
-/// Private: a sink has ended; its requests are aborted.
+/// Private: a sink, or who asked for tokens, has ended: its requests are aborted, its texts are not tokenized.
 struct SinkGone {
   caf::actor_addr sink;
 };

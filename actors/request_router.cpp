@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <functional>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -5,19 +8,26 @@
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/routing/tokenizer_queue.hpp"
 
 namespace pagoda::actors {
 namespace {
 
-/// Drives RouterCore; knows each live request's sink and tag.
+/// Drives RouterCore and TokenizerQueue; knows each live request's sink and tag.
 struct RequestRouterState {
   RequestRouterState() {}
 
+  /// A request whose prompt is not tokenized yet.
+  struct TextRequest {
+    std::shared_ptr<const GenerateRequest> request;
+    caf::typed_response_promise<SubmitReply> promise;
+    routing::TokenizerQueue::JobId job = 0;
+  };
   struct LiveRequest {
     SinkActor sink;
     std::uint64_t tag = 0;
-    bool in_engine = false;  ///< false: its prompt is at the tokenizer
-    bool cancelled = false;  ///< before it was in the engine
+    TimeUs arrival_us = 0;
+    std::optional<TextRequest> text;  ///< absent: it is in the engine
   };
 
   std::unique_ptr<routing::RouterCore> core;
@@ -26,11 +36,14 @@ struct RequestRouterState {
   TokenizerActor tokenizer;
   SchedulerActor scheduler;
   OutputProcessorActor outputs;
+  std::unique_ptr<routing::TokenizerQueue> tokenizer_queue;
+  std::unordered_map<routing::TokenizerQueue::JobId, std::function<void()>> tokenizer_jobs;  ///< waiting: how to start
   std::unordered_map<RequestId, LiveRequest> live;
   std::unordered_map<caf::actor_id, std::unordered_map<std::uint64_t, RequestId>> of_sink;  ///< tag -> request
-  std::unordered_set<caf::actor_id> watched_sinks;
+  std::unordered_set<caf::actor_id> watched_clients;
   std::vector<caf::typed_response_promise<Drained>> draining;
   std::int64_t aborted_by_drain = 0;
+  std::int64_t aborted_before_start = 0;  ///< the engine's own counters do not know them
   trace::SharedTrace trace;
 };
 
@@ -54,14 +67,53 @@ void answer_drains_when_empty(RequestRouterState& state) {
   state.draining.clear();
 }
 
+/// Gives the tokenizer what it may have now.
+void feed_tokenizer(Self self) {
+  auto& state = state_of(self);
+  while (const auto job = state.tokenizer_queue->next()) state.tokenizer_jobs.extract(*job).mapped()();
+}
+
+/// Sends `message` to the tokenizer when it is `client`'s turn. Error: queue_full.
+template <class Answer, class Message>
+Result<routing::TokenizerQueue::JobId> ask_tokenizer(Self self, caf::actor_id client, std::size_t text_bytes,
+                                                     Message message, std::function<void(const Answer&)> on_answer) {
+  auto& state = state_of(self);
+  const auto job = state.tokenizer_queue->add(client, static_cast<std::int64_t>(text_bytes));
+  if (!job) return job;
+  const auto start = [self, id = *job, message = std::move(message), on_answer = std::move(on_answer)] {
+    pagoda::actors::request(
+        self, state_of(self).tokenizer, message,
+        [self, id, on_answer](const Answer& answer) {
+          state_of(self).tokenizer_queue->finished(id);
+          feed_tokenizer(self);
+          on_answer(answer);
+        },
+        [self](caf::error& reason) { self->quit(std::move(reason)); });
+  };
+  state.tokenizer_jobs.emplace(*job, start);
+  feed_tokenizer(self);
+  return job;
+}
+
+/// The request ends at once, wherever it is.
 void abort(Self self, RequestId id) {
   auto& state = state_of(self);
   auto& request = state.live.at(id);
-  if (request.in_engine) {
+  if (!request.text) {
     send(self, state.scheduler, AbortGroup{id});
-  } else {
-    request.cancelled = true;
+    return;
   }
+  auto text = std::move(*request.text);
+  state.tokenizer_queue->take_back(text.job);
+  state.tokenizer_jobs.erase(text.job);
+  ++state.aborted_before_start;
+  auto result = state.core->aborted_before_start(id, *text.request, request.arrival_us, now_us());
+  OutputBatch batch{{RequestOutput{id, request.tag, {}, std::move(result), std::nullopt}}};
+  const SinkActor sink = request.sink;
+  forget(state, id);
+  deliver(text.promise, SubmitReply{id});
+  send(self, sink, std::move(batch));
+  answer_drains_when_empty(state);
 }
 
 /// The prompt's ids are known: the request enters the engine, or is refused after all.
@@ -69,73 +121,112 @@ SubmitReply enter_engine(Self self, RequestId id, const GenerateRequest& request
   auto& state = state_of(self);
   auto& live = state.live.at(id);
   const TraceSpan span(state.trace, trace::Row::router, "admit");
-  auto spec = state.core->prompt_encoded(id, request, live.tag, std::move(prompt), now_us());
+  auto spec = state.core->prompt_encoded(id, request, live.tag, std::move(prompt), live.arrival_us);
   if (!spec) {
     forget(state, id);
     answer_drains_when_empty(state);
     return {fail(spec.error())};
   }
   span.end({arg("request", id), arg("prompt_tokens", (*spec)->prompt->size())});
-  live.in_engine = true;
-  const bool cancelled = live.cancelled;
   send(self, state.outputs, OpenOutput{*spec, live.sink});  // before anything the scheduler can cause
   send(self, state.scheduler, AddGroup{*spec});
-  if (cancelled) send(self, state.scheduler, AbortGroup{id});
   return {id};
+}
+
+void on_prompt_encoded(Self self, RequestId id, const Result<TokenIds>& prompt) {
+  auto& state = state_of(self);
+  const auto found = state.live.find(id);
+  if (found == state.live.end()) return;  // aborted meanwhile
+  auto text = std::move(*found->second.text);
+  found->second.text.reset();
+  deliver(text.promise, enter_engine(self, id, *text.request, prompt));
+}
+
+/// Tells the router when the client ends.
+template <class Handle>
+void watch_client(Self self, const Handle& client) {
+  const auto address = caf::actor_cast<caf::actor_addr>(client);
+  if (!state_of(self).watched_clients.insert(address.id()).second) return;
+  const auto me = caf::actor_cast<caf::actor_addr>(self);
+  when_ended(client, [me, address] {
+    if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{address});
+  });
 }
 
 void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   auto& state = state_of(self);
   const auto& request = message.request;
-  const auto tags = state.of_sink.find(message.sink.id());
+  const auto client = message.sink.id();
+  const auto tags = state.of_sink.find(client);
   if (tags != state.of_sink.end() && tags->second.count(message.tag) > 0) {
     deliver(promise, SubmitReply{fail(ErrorCode::duplicate_id, "the sink has a live request with this tag")});
     return;
   }
   const TraceSpan span(state.trace, trace::Row::router, "submit");
-  const auto id = state.core->submit(*request);
-  span.end({arg("request", id ? *id : 0)});
-  if (!id) {
-    deliver(promise, SubmitReply{fail(id.error())});
+  const auto submitted = state.core->submit(*request);
+  span.end({arg("request", submitted ? *submitted : 0)});
+  if (!submitted) {
+    deliver(promise, SubmitReply{fail(submitted.error())});
     return;
   }
-  state.live.emplace(*id, RequestRouterState::LiveRequest{message.sink, message.tag});
-  state.of_sink[message.sink.id()].emplace(message.tag, *id);
-  if (state.watched_sinks.insert(message.sink.id()).second) {
-    const auto me = caf::actor_cast<caf::actor_addr>(self);
-    when_ended(message.sink, [me, sink = message.sink.address()] {
-      if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{sink});
-    });
-  }
+  const RequestId id = *submitted;
+  auto& live =
+      state.live.emplace(id, RequestRouterState::LiveRequest{message.sink, message.tag, now_us(), {}}).first->second;
+  state.of_sink[client].emplace(message.tag, id);
+  watch_client(self, message.sink);
   if (request->prompt_token_ids) {
     TokenIds ids(request->prompt_token_ids->begin(), request->prompt_token_ids->end());
-    deliver(promise, enter_engine(self, *id, *request, std::move(ids)));
+    deliver(promise, enter_engine(self, id, *request, std::move(ids)));
     return;
   }
-  pagoda::actors::request(
-      self, state.tokenizer, EncodePrompt{request},
-      [self, promise, id = *id, request](const TokenizeReply& answer) mutable {
-        deliver(promise, enter_engine(self, id, *request, answer.token_ids));
-      },
-      [self](caf::error& reason) { self->quit(std::move(reason)); });
+  const auto job = ask_tokenizer<TokenizeReply>(
+      self, client, request->prompt->size(), EncodePrompt{request},
+      [self, id](const TokenizeReply& answer) { on_prompt_encoded(self, id, answer.token_ids); });
+  if (!job) {
+    state.core->closed(id);
+    forget(state, id);
+    deliver(promise, SubmitReply{fail(job.error())});
+    return;
+  }
+  live.text.emplace(RequestRouterState::TextRequest{request, promise, *job});
 }
 
 void abort_everything(Self self) {
   auto& state = state_of(self);
-  for (const auto& [id, request] : state.live) {
-    ++state.aborted_by_drain;
-    abort(self, id);
-  }
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : state.live) ids.push_back(id);
+  state.aborted_by_drain += static_cast<std::int64_t>(ids.size());
+  for (const RequestId id : ids) abort(self, id);
 }
 
-/// Passes a question on to another actor and its answer back.
-template <class Answer, class Actor, class Question>
-caf::typed_response_promise<Answer> forward(Self self, const Actor& receiver, const Question& question) {
+/// A text or ids of an op, to be answered when it is the asker's turn.
+template <class Answer, class Question>
+caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Question& question, std::size_t bytes) {
   auto promise = self->template make_response_promise<Answer>();
-  pagoda::actors::request(
-      self, receiver, question, [promise](const Answer& answer) mutable { deliver(promise, answer); },
-      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+  const auto& asker = self->current_sender();
+  if (asker) watch_client(self, asker);
+  const auto job = ask_tokenizer<Answer>(self, asker ? asker->id() : caf::actor_id{}, bytes, question,
+                                         [promise](const Answer& answer) mutable { deliver(promise, answer); });
+  if (!job) deliver(promise, Answer{fail(job.error())});
   return promise;
+}
+
+void on_client_gone(Self self, caf::actor_id client) {
+  auto& state = state_of(self);
+  state.watched_clients.erase(client);
+  if (const auto tags = state.of_sink.find(client); tags != state.of_sink.end()) {
+    const auto requests = tags->second;
+    for (const auto& [tag, id] : requests) abort(self, id);
+  }
+  for (const auto job : state.tokenizer_queue->forget(client)) state.tokenizer_jobs.erase(job);
+}
+
+EngineStats with_routers_own(const RequestRouterState& state, EngineStats stats) {
+  stats.uptime_s = static_cast<double>(now_us() - state.started_us) / 1e6;
+  stats.requests_aborted_total += state.aborted_before_start;
+  stats.requests_waiting +=
+      std::ranges::count_if(state.live, [](const auto& entry) { return entry.second.text.has_value(); });
+  return stats;
 }
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
@@ -143,6 +234,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
                                            const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<routing::RouterCore>(limits);
+  initial.tokenizer_queue = std::make_unique<routing::TokenizerQueue>(limits.max_queued_prompt_bytes);
   initial.info = info;
   initial.tokenizer = tokenizer;
   initial.scheduler = scheduler;
@@ -167,19 +259,18 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto promise = self->make_response_promise<EngineStats>();
         pagoda::actors::request(
             self, state_of(self).scheduler, message,
-            [self, promise](EngineStats stats) mutable {
-              stats.uptime_s = static_cast<double>(now_us() - state_of(self).started_us) / 1e6;
-              deliver(promise, std::move(stats));
+            [self, promise](const EngineStats& stats) mutable {
+              deliver(promise, with_routers_own(state_of(self), stats));
             },
             [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
         return promise;
       },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) {
-        return forward<TokenizeReply>(self, state_of(self).tokenizer, message);
+        return answer_from_tokenizer<TokenizeReply>(self, message, message.text.size());
       },
       [self](const DetokenizeRequest& message) {
-        return forward<DetokenizeReply>(self, state_of(self).tokenizer, message);
+        return answer_from_tokenizer<DetokenizeReply>(self, message, message.token_ids.size() * sizeof(TokenId));
       },
       [self](const Drain& message) {
         auto& state = state_of(self);
@@ -193,13 +284,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         }
         return promise;
       },
-      [self](const SinkGone& message) {
-        auto& state = state_of(self);
-        state.watched_sinks.erase(message.sink.id());
-        const auto tags = state.of_sink.find(message.sink.id());
-        if (tags == state.of_sink.end()) return;
-        for (const auto& [tag, id] : tags->second) abort(self, id);
-      },
+      [self](const SinkGone& message) { on_client_gone(self, message.sink.id()); },
       [self](const DrainTimeout&) { abort_everything(self); },
       [self](const RequestClosed& message) {
         auto& state = state_of(self);

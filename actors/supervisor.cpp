@@ -8,7 +8,8 @@ namespace {
 /// Keeps the engine's actors alive or ends them together.
 ///
 /// Shutdown ladder: (1) Drain at the router: nothing new, live requests end; (2) the supervisor is told to exit; (3) it
-/// sends every actor an exit; a worker's state waits for its stream, so no op outlives the memory it uses.
+/// sends every actor an exit that overtakes what waits in its mailbox; a worker's state waits for its stream, so no op
+/// outlives the memory it uses.
 struct SupervisorState {
   SupervisorState() {}
 
@@ -29,14 +30,14 @@ void watch(Self self, const Handle& child) {
 }
 
 void end_all(const SupervisedActors& actors) {
-  const auto end = [](const auto& actor) { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); };
-  end(actors.router);
-  end(actors.tokenizer);
-  end(actors.scheduler);
-  end(actors.worker);
-  end(actors.block_manager);
-  end(actors.cache_engine);
-  end(actors.outputs);
+  end_now(actors.router);
+  end_now(actors.tokenizer);
+  end_now(actors.scheduler);
+  end_now(actors.worker);
+  end_now(actors.block_manager);
+  end_now(actors.cache_engine);
+  // Behind what waits in its mailbox: requests that it does not know yet must hear of the end too.
+  caf::anon_send_exit(actors.outputs, caf::exit_reason::user_shutdown);
 }
 
 /// The dead worker's stream is empty by now. The new one has the weights and the KV memory, but no rows.

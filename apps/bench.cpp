@@ -18,15 +18,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// A flag with a number of things, at least 1 unless told otherwise.
+CLI::Option* add_count(CLI::App& app, const char* flag, std::int64_t& field, const char* help, std::int64_t least = 1) {
+  constexpr std::int64_t kMost = 1 << 24;
+  return add_number(app, flag, field, help, least, kMost);
+}
+
 /// What both benchmarks have in common.
 struct BenchOptions {
   explicit BenchOptions(CLI::App& app) : engine(app, "warn") {
-    app.add_option("--input-len", shape.input_len, "Prompt length in tokens")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    app.add_option("--output-len", shape.output_len, "Output length in tokens")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
+    add_count(app, "--input-len", shape.input_len, "Prompt length in tokens");
+    add_count(app, "--output-len", shape.output_len, "Output length in tokens");
     app.add_flag("--json", json, "Print the result as one JSON object");
   }
 
@@ -37,19 +39,12 @@ struct BenchOptions {
 
 struct ThroughputOptions : BenchOptions {
   explicit ThroughputOptions(CLI::App& app) : BenchOptions(app) {
-    app.add_option("--num-prompts", shape.num_prompts, "Requests in all")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    auto* concurrency = app.add_option("--concurrency", shape.concurrency, "Most requests live at a time; 0: no limit")
-                            ->check(CLI::NonNegativeNumber.description(""))
-                            ->capture_default_str();
-    app.add_option("--request-rate", shape.request_rate, "Mean arrivals a second (Poisson); 0: all at once")
-        ->check(CLI::NonNegativeNumber.description(""))
-        ->capture_default_str()
+    add_count(app, "--num-prompts", shape.num_prompts, "Requests in all");
+    auto* concurrency =
+        add_count(app, "--concurrency", shape.concurrency, "Most requests live at a time; 0: no limit", 0);
+    add_number(app, "--request-rate", shape.request_rate, "Mean arrivals a second (Poisson); 0: all at once", 0.0)
         ->excludes(concurrency);
-    app.add_option("--dataset", dataset, "random: token ids drawn by --seed")
-        ->check(CLI::IsMember({"random"}).description(""))
-        ->capture_default_str();
+    add_choice(app, "--dataset", dataset, {"random"}, "random: token ids drawn by --seed");
   }
 
   std::string dataset = "random";
@@ -58,15 +53,9 @@ struct ThroughputOptions : BenchOptions {
 struct LatencyOptions : BenchOptions {
   explicit LatencyOptions(CLI::App& app) : BenchOptions(app) {
     shape.num_prompts = 8;
-    app.add_option("--batch-size", shape.num_prompts, "Requests that run together")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    app.add_option("--num-iters", iterations, "Measured runs")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    app.add_option("--num-iters-warmup", warmup, "Runs before that")
-        ->check(CLI::NonNegativeNumber.description(""))
-        ->capture_default_str();
+    add_count(app, "--batch-size", shape.num_prompts, "Requests that run together");
+    add_count(app, "--num-iters", iterations, "Measured runs");
+    add_count(app, "--num-iters-warmup", warmup, "Runs before that", 0);
   }
 
   std::int64_t iterations = 5;
@@ -77,15 +66,9 @@ struct SamplingOptions : BenchOptions {
   explicit SamplingOptions(CLI::App& app) : BenchOptions(app) {
     shape.num_prompts = 4;
     shape.input_len = 512;
-    app.add_option("--num-prompts", shape.num_prompts, "Requests that run together")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    app.add_option("-n,--n", n, "Sequences per request; the width of the beams")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
-    app.add_option("--num-iters", iterations, "Measured runs of each kind, the fastest counts")
-        ->check(CLI::PositiveNumber.description(""))
-        ->capture_default_str();
+    add_count(app, "--num-prompts", shape.num_prompts, "Requests that run together");
+    add_count(app, "-n,--n", n, "Sequences per request; the width of the beams");
+    add_count(app, "--num-iters", iterations, "Measured runs of each kind, the fastest counts");
   }
 
   std::int64_t n = 4;

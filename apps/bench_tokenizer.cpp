@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/flag_values.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 
 namespace pagoda::apps {
@@ -35,6 +36,7 @@ double fastest(std::int64_t iterations, Run run) {
 }
 
 int run_tokenizer_bench(const TokenizerBenchOptions& options) {
+  if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model", -1});
   const auto tokenizer = io::load_tokenizer(options.model);
   if (!tokenizer) return exit_with(tokenizer.error());
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
@@ -60,10 +62,8 @@ int run_tokenizer_bench(const TokenizerBenchOptions& options) {
 Command add_bench_tokenizer(CLI::App& bench) {
   auto* app = bench.add_subcommand("tokenizer", "Encode and decode the text on standard input with one thread");
   const auto options = std::make_shared<TokenizerBenchOptions>();
-  app->add_option("--model", options->model, "Model folder; only its tokenizer is read")->required();
-  app->add_option("--num-iters", options->iterations, "Runs of each, the fastest counts")
-      ->check(CLI::PositiveNumber.description(""))
-      ->capture_default_str();
+  app->add_option("--model", options->model, "Model folder; only its tokenizer is read");
+  add_number(*app, "--num-iters", options->iterations, "Runs of each, the fastest counts", std::int64_t{1});
   app->add_flag("--json", options->json, "Print the result as one JSON object");
   return {app, [options] { return run_tokenizer_bench(*options); }};
 }

@@ -63,37 +63,35 @@ Status start_logging(const std::string& level) {
 
 void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   auto& params = request.sampling;
-  auto& group = *app.add_option_group("Sampling", "How tokens are chosen");
+  auto& group =
+      *app.add_option_group("Sampling", "How tokens are chosen; generation_config.json may bring other defaults");
   // A flag that is not given leaves its field to the model's defaults.
   request.open = OpenSamplingFields::all();
   const auto open = [&](const char* flag, auto& value, bool& is_open, const char* help) {
-    return group.add_option(flag, value, help)->each([&is_open](const std::string&) { is_open = false; });
+    add_number(group, flag, value, help)->each([&is_open](const std::string&) { is_open = false; });
   };
-  open("--max-tokens", params.max_tokens, request.open.max_tokens, "Most tokens to generate")->capture_default_str();
-  group.add_option("--min-tokens", params.min_tokens, "Fewest tokens before an end is allowed");
-  open("--temperature", params.temperature, request.open.temperature, "0: always the most likely token")
-      ->capture_default_str();
+  open("--max-tokens", params.max_tokens, request.open.max_tokens, "Most tokens to generate");
+  add_number(group, "--min-tokens", params.min_tokens, "Fewest tokens before an end is allowed");
+  open("--temperature", params.temperature, request.open.temperature, "0: always the most likely token");
   open("--top-p", params.top_p, request.open.top_p, "Smallest set of tokens with this probability");
   open("--top-k", params.top_k, request.open.top_k, "The k most likely tokens; -1 or 0: all");
   open("--min-p", params.min_p, request.open.min_p, "Tokens at least this likely, relative to the best");
-  group.add_option("--n", params.n, "Outputs for each prompt");
-  group.add_option("--best-of", params.best_of, "Outputs to choose the n best from");
+  add_number(group, "--n", params.n, "Outputs for each prompt");
+  add_number(group, "--best-of", params.best_of, "Outputs to choose the n best from");
   group.add_option("--stop", params.stop, "A string that ends the output; may be given several times")
       ->allow_extra_args(false);
   group.add_option("--stop-token-ids", params.stop_token_ids, "Token ids that end the output")->delimiter(',');
   group.add_flag("--ignore-eos", params.ignore_eos, "Go on after the end-of-sequence token");
   group.add_flag("--include-stop-str-in-output", params.include_stop_str_in_output, "Keep the stop string");
-  group.add_option("--presence-penalty", params.presence_penalty, "Against tokens that occurred");
-  group.add_option("--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
+  add_number(group, "--presence-penalty", params.presence_penalty, "Against tokens that occurred");
+  add_number(group, "--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
   open("--repetition-penalty", params.repetition_penalty, request.open.repetition_penalty,
        "Above 1: against repeating");
-  group.add_option("--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
-  group.add_option("--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
-  group.add_flag("--skip-special-tokens,!--no-skip-special-tokens", params.skip_special_tokens,
-                 "Leave special tokens out of the text");
-  group.add_flag("--add-special-tokens,!--no-add-special-tokens", request.add_special_tokens,
-                 "Let the tokenizer add its tokens to the prompt");
-  group.add_option("--priority", request.priority, "For the priority policy; lower goes first");
+  add_number(group, "--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
+  add_number(group, "--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
+  add_switch(group, "skip-special-tokens", params.skip_special_tokens, "Leave special tokens out of the text");
+  add_switch(group, "add-special-tokens", request.add_special_tokens, "Let the tokenizer add its tokens to the prompt");
+  add_number(group, "--priority", request.priority, "For the priority policy; lower goes first");
 }
 
 EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level)

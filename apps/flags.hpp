@@ -3,7 +3,6 @@
 /// Flags that several subcommands share. A flag is its config key with dashes, and wins over the config file.
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -12,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/flag_values.hpp"
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
 #include "io/config_file.hpp"
@@ -30,11 +30,11 @@ class ConfigFlags {
     CLI::Option* option = nullptr;
     const auto flag = "--" + with_dashes(key);
     if constexpr (std::is_same_v<T, bool>) {
-      option = app_.add_flag(flag + ",!--no-" + with_dashes(key), field, help);
+      option = add_switch(app_, with_dashes(key), field, help);
     } else if constexpr (std::is_enum_v<T>) {
-      std::map<std::string, T> words;
-      for (const auto& [word, value] : io::EnumWords<T>::kWords) words.emplace(word, value);
-      option = app_.add_option(flag, field, help)->transform(CLI::CheckedTransformer(words).description(""));
+      option = add_choice(app_, flag, field, help);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      option = add_number(app_, flag, field, help);
     } else {
       option = app_.add_option(flag, field, help)->capture_default_str();
     }

@@ -24,9 +24,7 @@ struct GenerateOptions {
                    "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
                    "object of the JSON-lines protocol")
         ->excludes(one);
-    app.add_option("--output", output, "text, or json: one done object a line")
-        ->check(CLI::IsMember({"text", "json"}).description(""))
-        ->capture_default_str();
+    add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
     add_sampling_flags(app, request);
   }
 
@@ -52,14 +50,10 @@ class BatchRun {
     for (auto prompt = source_.next(); prompt; prompt = source_.next()) {
       start(std::move(*prompt));
       write_ready([this] { return slots_.size() < window_; });
-      if (write_failed_) break;
+      if (std::ferror(stdout) != 0) break;  // main tells
     }
     write_ready([this] { return slots_.empty(); });
     progress_.finish(requests_done_, tokens_);
-    if (std::fflush(stdout) != 0 || write_failed_) {
-      complain("cannot write to standard output");
-      return kExitFailure;
-    }
     return failed_ ? kExitFailure : kExitOk;
   }
 
@@ -162,7 +156,7 @@ class BatchRun {
         text = "\n";  // outputs stay in step with prompts
       }
     }
-    write_failed_ = write_failed_ || std::fwrite(text.data(), 1, text.size(), stdout) != text.size();
+    std::fwrite(text.data(), 1, text.size(), stdout);
     progress_.update(source_.fraction_read(), requests_done_, tokens_);
   }
 
@@ -177,7 +171,6 @@ class BatchRun {
   std::int64_t requests_done_ = 0;
   std::int64_t tokens_ = 0;
   bool failed_ = false;
-  bool write_failed_ = false;
 
   std::mutex mutex_;  ///< of the slots' results and what follows
   std::condition_variable changed_;

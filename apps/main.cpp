@@ -1,13 +1,33 @@
+#include <cstdio>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "io/version.hpp"
 
 using namespace pagoda;
 
-int main(int argc, char** argv) {
-  CLI::App pagoda("Pagoda: runs and serves large language models");
+namespace {
+
+/// What is wrong with a command line that names no subcommand where one is needed.
+std::string missing_subcommand(const CLI::App& pagoda) {
+  const CLI::App* app = &pagoda;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  std::string known;
+  for (const CLI::App* subcommand : app->get_subcommands({})) {
+    known += (known.empty() ? "" : ", ") + subcommand->get_name();
+  }
+  const auto words = pagoda.remaining(true);
+  if (words.empty()) return "a subcommand of " + app->get_name() + " is required: " + known;
+  const char* kind = words.front().starts_with('-') ? "flag" : "subcommand";
+  return "unknown " + (kind + (" " + words.front())) + "; the subcommands of " + app->get_name() + " are " + known;
+}
+
+int run(int argc, char** argv) {
+  CLI::App pagoda("Pagoda: runs and serves large language models", "pagoda");
+  pagoda.formatter(apps::help_format());
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{apps::add_serve(pagoda), apps::add_generate(pagoda),
@@ -15,6 +35,9 @@ int main(int argc, char** argv) {
                                             apps::add_tokenize(pagoda)};
   try {
     pagoda.parse(argc, argv);
+  } catch (const CLI::RequiredError&) {  // no flag is required, only a subcommand
+    apps::complain(missing_subcommand(pagoda));
+    return apps::kExitBadUsage;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return pagoda.exit(error);  // --help and --version
     apps::complain(error.what());
@@ -28,4 +51,14 @@ int main(int argc, char** argv) {
     apps::complain(error.what());
   }
   return apps::kExitFailure;
+}
+
+}  // namespace
+
+/// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  apps::complain("cannot write to standard output");
+  return code == apps::kExitOk ? apps::kExitFailure : code;
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -26,7 +27,8 @@ struct ServeOptions {
   explicit ServeOptions(CLI::App& app) : engine(app, "info") {
     engine.flags.add_all(server);
     engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
-    engine.flags.add("drain_timeout", drain_timeout, "Seconds that live requests have to finish after SIGTERM");
+    engine.flags.add("drain_timeout", drain_timeout,
+                     "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
   }
 
   std::vector<Error> finish() {
@@ -36,7 +38,8 @@ struct ServeOptions {
       if (keys) {
         server.api_keys = std::move(*keys);
       } else {
-        problems.push_back(std::move(keys.error()));
+        const Error& error = keys.error();
+        problems.push_back({ErrorCode::bad_config, "api_key_file: " + error.message, error.param, -1});
       }
     }
     for (auto& problem : server.validate()) problems.push_back(std::move(problem));
@@ -53,6 +56,12 @@ struct ServeOptions {
   double drain_timeout = 30;
 };
 
+/// nohup and some supervisors start a program with SIGHUP ignored; that wish holds.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /// Waits for a signal or for the engine's end, then takes the service down in order: refuse new requests, let live ones
 /// finish, flush the connections. Runs on the main thread; actors reach it by posting to the loop, which they share, so
 /// that one that reports late does no harm.
@@ -62,7 +71,9 @@ class ServiceLoop {
       : system_(system),
         engine_(engine),
         server_(server),
-        drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {}
+        drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {
+    if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
+  }
 
   int run() {
     signals_.async_wait([this](const boost::system::error_code& error, int signal) {
@@ -77,9 +88,8 @@ class ServiceLoop {
  private:
   void begin_drain(int signal) {
     spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
-    signals_.async_wait([](const boost::system::error_code& error, int) {
-      if (!error) std::_Exit(kExitFailure);  // asked twice: at once
-    });
+    asked_ = signal != SIGHUP;
+    await_impatience();
     server_.stop_accepting();
     const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
                                   caf::event_based_actor* self, const actors::RequestRouterActor& router) {
@@ -100,6 +110,16 @@ class ServiceLoop {
       if (error) return;
       spdlog::error("the engine did not drain in time");
       finish(kExitFailure);
+    });
+  }
+
+  /// Asked twice: at once. A terminal or a service manager that goes away sends SIGHUP along, before or after SIGTERM,
+  /// which is no second wish.
+  void await_impatience() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+      if (error) return;
+      if (signal != SIGHUP && std::exchange(asked_, true)) std::_Exit(kExitFailure);
+      await_impatience();
     });
   }
 
@@ -124,6 +144,7 @@ class ServiceLoop {
   std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
   boost::asio::steady_timer deadline_{*loop_};
+  bool asked_ = false;  ///< by SIGTERM or SIGINT
   bool finished_ = false;
   int exit_code_ = kExitOk;
 };
@@ -142,8 +163,7 @@ int run_serve(ServeOptions& options) {
   } else {
     ServiceLoop service(system, *engine, **server, options.drain_timeout);  // takes signals from here on
     std::printf("listening on %s\n", (*server)->address().c_str());
-    std::fflush(stdout);
-    code = service.run();
+    if (std::fflush(stdout) == 0) code = service.run();  // nobody would learn the address; main tells
   }
   caf::anon_send_exit(engine->supervisor, caf::exit_reason::user_shutdown);
   return code;

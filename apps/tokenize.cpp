@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "io/json_lines/json_text.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 
@@ -28,9 +29,7 @@ int run_tokenize(const TokenizeOptions& options) {
     json_lines::append_integer(line, id);
   }
   line += "]\n";
-  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
-    return exit_with(Error{ErrorCode::io_failed, "cannot write to standard output", {}, -1});
-  }
+  std::fwrite(line.data(), 1, line.size(), stdout);
   return kExitOk;
 }
 
@@ -40,8 +39,8 @@ Command add_tokenize(CLI::App& pagoda) {
   auto* app = pagoda.add_subcommand("tokenize", "Print the token ids of the text on standard input");
   const auto options = std::make_shared<TokenizeOptions>();
   app->add_option("--model", options->model, "Model folder; only its tokenizer is read");
-  app->add_flag("--add-special-tokens,!--no-add-special-tokens", options->add_special_tokens,
-                "With the tokens that the tokenizer puts around a text");
+  add_switch(*app, "add-special-tokens", options->add_special_tokens,
+             "With the tokens that the tokenizer puts around a text");
   return {app, [options] { return run_tokenize(*options); }};
 }
 

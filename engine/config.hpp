@@ -48,6 +48,7 @@ struct EngineConfig {
   std::int32_t pipeline_parallel_size = 1;
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
+  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter
   std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
   SamplingLimits limits;

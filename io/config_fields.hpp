@@ -69,6 +69,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
   visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
+  visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
   visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
   visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");

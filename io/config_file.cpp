@@ -1,7 +1,10 @@
 #include "io/config_file.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "io/json_lines/json_reader.hpp"
 
@@ -13,10 +16,12 @@ constexpr std::size_t kMaxDepth = 8;
 }  // namespace
 
 Result<ConfigFile> ConfigFile::load(const std::filesystem::path& path) {
+  const auto refused = [&](int error) {
+    return fail(ErrorCode::bad_config, "config: cannot read " + path.string() + ": " + std::strerror(error), "config");
+  };
   std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) {
-    return fail(ErrorCode::io_failed, "cannot read the config file " + path.string(), "config");
-  }
+  if (!file) return refused(errno);
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) return refused(EISDIR);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return parse(text, path.string());
 }

@@ -16,8 +16,8 @@
 
 namespace pagoda::io {
 
-/// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`, except
-/// io_failed for a file that cannot be read.
+/// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`; that
+/// of a file that cannot be read is "config".
 class ConfigFile {
  public:
   static Result<ConfigFile> load(const std::filesystem::path& path);

@@ -25,9 +25,9 @@ class Descriptor {
   int fd_;
 };
 
-tl::unexpected<Error> refused(const char* what, const std::string& folder, int error) {
-  return fail(ErrorCode::io_failed,
-              std::string("swap_dir: cannot ") + what + " " + folder + ": " + std::strerror(error), "swap_dir");
+tl::unexpected<Error> refused(const char* what, const std::string& folder, int error,
+                              ErrorCode code = ErrorCode::io_failed) {
+  return fail(code, std::string("swap_dir: cannot ") + what + " " + folder + ": " + std::strerror(error), "swap_dir");
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ tl::unexpected<Error> refused(const char* what, const std::string& folder, int e
 Result<kernels::Buffer> map_swap_file(const std::string& folder, std::int64_t bytes) {
   std::string path = folder + "/pagoda-swap-XXXXXX";
   const Descriptor file(::mkstemp(path.data()));
-  if (file.get() < 0) return refused("make a file in", folder, errno);
+  if (file.get() < 0) return refused("make a file in", folder, errno, ErrorCode::bad_config);
   if (::unlink(path.c_str()) != 0) return refused("unlink its own file in", folder, errno);
   if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     if (error != ENOSPC && error != EFBIG) return refused("reserve space in", folder, error);

@@ -1,5 +1,6 @@
 #include "pagoda/engine.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <unordered_map>
@@ -95,6 +96,17 @@ struct Engine::State {
     return result;
   }
 
+  Result<RequestId> submit(std::shared_ptr<const GenerateRequest> request, Callback callback) {
+    const std::uint64_t tag = callbacks->add(std::move(callback));
+    auto reply = ask<actors::SubmitReply>(actors::SubmitRequest{std::move(request), sink, tag});
+    if (!reply || !reply->ticket) {
+      callbacks->remove(tag);
+      return fail(reply ? reply->ticket.error() : reply.error());
+    }
+    callbacks->set_ticket(tag, *reply->ticket);
+    return *reply->ticket;
+  }
+
   caf::actor_system_config config;
   caf::actor_system system;
   EngineHandle handle;
@@ -123,15 +135,7 @@ Engine::~Engine() {
 }
 
 Result<RequestId> Engine::submit(GenerateRequest request, Callback callback) {
-  const std::uint64_t tag = state_->callbacks->add(std::move(callback));
-  actors::SubmitRequest message{std::make_shared<const GenerateRequest>(std::move(request)), state_->sink, tag};
-  auto reply = state_->ask<actors::SubmitReply>(std::move(message));
-  if (!reply || !reply->ticket) {
-    state_->callbacks->remove(tag);
-    return fail(reply ? reply->ticket.error() : reply.error());
-  }
-  state_->callbacks->set_ticket(tag, *reply->ticket);
-  return *reply->ticket;
+  return state_->submit(std::make_shared<const GenerateRequest>(std::move(request)), std::move(callback));
 }
 
 bool Engine::cancel(RequestId ticket) {
@@ -144,28 +148,44 @@ bool Engine::cancel(RequestId ticket) {
 std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest> requests) {
   struct Waiting {
     std::mutex mutex;
-    std::condition_variable all_done;
-    std::size_t left = 0;
+    std::condition_variable one_ended;
+    std::size_t num_live = 0;
     std::vector<Result<RequestResult>> results;
   };
   const auto waiting = std::make_shared<Waiting>();
-  waiting->left = requests.size();
   waiting->results.resize(requests.size());
   const auto end = [waiting](std::size_t i, Result<RequestResult> result) {
     const std::lock_guard lock(waiting->mutex);
     waiting->results[i] = std::move(result);
-    if (--waiting->left == 0) waiting->all_done.notify_all();
+    --waiting->num_live;
+    waiting->one_ended.notify_all();
+  };
+  const auto wait_for_place = [&](std::chrono::milliseconds patience) {
+    std::unique_lock lock(waiting->mutex);
+    const std::size_t before = waiting->num_live;
+    waiting->one_ended.wait_for(lock, patience, [&] { return waiting->num_live < before; });
   };
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stream = false;
-    const auto ticket = submit(std::move(requests[i]), [end, i](const RequestOutput& output) {
+    const auto request = std::make_shared<const GenerateRequest>(std::move(requests[i]));
+    const auto deliver = [end, i](const RequestOutput& output) {
       if (output.done) end(i, *output.done);
       if (output.error) end(i, fail(*output.error));
-    });
+    };
+    {
+      const std::lock_guard lock(waiting->mutex);
+      ++waiting->num_live;
+    }
+    auto ticket = state_->submit(request, deliver);
+    while (!ticket && ticket.error().code == ErrorCode::queue_full) {
+      // A place comes free when one of these ends, or one of another caller.
+      wait_for_place(std::chrono::milliseconds(ticket.error().retry_after_ms));
+      ticket = state_->submit(request, deliver);
+    }
     if (!ticket) end(i, fail(ticket.error()));
   }
   std::unique_lock lock(waiting->mutex);
-  waiting->all_done.wait(lock, [&] { return waiting->left == 0; });
+  waiting->one_ended.wait(lock, [&] { return waiting->num_live == 0; });
   return std::move(waiting->results);
 }
 

@@ -34,7 +34,8 @@ class Engine {
   /// Aborts a live request; false when there is none. Its callback still gets the terminal output.
   bool cancel(RequestId ticket);
 
-  /// Runs all requests together and waits; results come in the order of the requests.
+  /// Runs all requests together and waits; results come in the order of the requests. There may be more of them than
+  /// the engine queues: they are submitted as places come free.
   std::vector<Result<RequestResult>> generate(std::vector<GenerateRequest> requests);
   Result<RequestResult> generate(GenerateRequest request);
 

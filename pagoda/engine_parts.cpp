@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "actors/clock.hpp"
 #include "engine/models/model.hpp"
 #include "io/model_files/generation_config.hpp"
@@ -22,7 +24,7 @@ Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
   if (config.trace.empty()) return nullptr;
   auto file = std::make_unique<std::ofstream>(config.trace, std::ios::binary | std::ios::trunc);
   if (!*file) {
-    return fail(ErrorCode::io_failed, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
+    return fail(ErrorCode::bad_config, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
   }
   return std::make_shared<trace::StepTrace>(std::move(file), config.trace_max_events);
 }
@@ -40,6 +42,16 @@ std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfi
   const std::int64_t slots = std::int64_t{device_blocks} * config.block_size;
   const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
   return leaves_behind ? std::max(slots, max_model_len) : slots;
+}
+
+/// A pool that the user made small is allowed, but says what it means for long requests.
+void warn_of_small_pool(const EngineConfig& config, std::int32_t device_blocks, std::int64_t longest,
+                        std::int64_t max_model_len) {
+  if (longest >= max_model_len) return;
+  spdlog::warn(
+      "the KV cache holds {} tokens ({} blocks of {}), fewer than max_model_len {}: longer prompts are refused and "
+      "outputs that outgrow it end with finish_reason length; raise num_device_blocks or lower max_model_len",
+      longest, device_blocks, config.block_size, max_model_len);
 }
 
 }  // namespace
@@ -116,9 +128,12 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.max_model_len = max_model_len;
   parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
+  warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);
   parts.limits.max_num_seqs = config.max_num_seqs;
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
+  parts.limits.max_queued_prompt_bytes = config.max_queued_prompt_bytes;
+  parts.limits.max_bytes_per_token = parts.tokenizer->max_bytes_per_token();
   parts.limits.sampling = config.limits;
   parts.limits.defaults = *defaults;
   parts.limits.seed = config.seed;

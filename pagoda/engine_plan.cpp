@@ -47,7 +47,8 @@ Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models:
   if (config.num_device_blocks > 0) return config.num_device_blocks;
   const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
   if (plan.num_blocks * config.block_size < tokens_held(config, model, max_model_len)) {
-    return fail(ErrorCode::out_of_memory,
+    const bool was_told = config.kv_cache_memory > 0;  // else the machine is too small
+    return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
                 "the KV cache would hold " + std::to_string(plan.num_blocks * config.block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) +
                     ": raise kv_cache_memory or lower max_model_len",

@@ -10,6 +10,10 @@
 
 namespace pagoda {
 
+/// Longest `user` and `cache_salt`, in bytes: the engine keeps tenants' names and hashes salts.
+inline constexpr std::size_t kMaxUserBytes = 256;
+inline constexpr std::size_t kMaxCacheSaltBytes = 256;
+
 /// One generate request as a client states it, before it is validated and tokenized. Exactly one of prompt and
 /// prompt_token_ids is set.
 struct GenerateRequest {
@@ -20,8 +24,9 @@ struct GenerateRequest {
   bool stream = true;              ///< false: no deltas, only the terminal event
   bool add_special_tokens = true;  ///< let the tokenizer's post-processor add its tokens (BOS)
   std::int64_t priority = 0;       ///< lower first
-  std::string user;                ///< tenant, for fair scheduling
-  std::string cache_salt;          ///< separates prefix-cache entries of clients that must not share
+  std::string user;                ///< tenant, for fair scheduling; at most kMaxUserBytes
+  std::string cache_salt;          ///< separates prefix-cache entries of clients that must not share;
+                                   ///< at most kMaxCacheSaltBytes
 };
 
 }  // namespace pagoda

@@ -20,6 +20,14 @@ std::string tokens(std::int64_t count) {
   return std::to_string(count) + (count == 1 ? " token" : " tokens");
 }
 
+Status check_length(const char* field, const std::string& value, std::size_t max_bytes) {
+  if (value.size() <= max_bytes) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(field) + " has " + std::to_string(value.size()) + " bytes; at most " +
+                  std::to_string(max_bytes) + " are allowed",
+              field);
+}
+
 }  // namespace
 
 SamplingParams RouterCore::sampling_of(const GenerateRequest& request) const {
@@ -33,6 +41,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
   if (request.prompt && request.prompt_token_ids) {
     return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
   }
+  if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
+  if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   const SamplingParams sampling = sampling_of(request);
   if (Status valid = validate(sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
   if (sampling.num_sequences() > limits_.max_num_seqs) {
@@ -43,7 +53,7 @@ Status RouterCore::check(const GenerateRequest& request) const {
                     " sequences at once (max_num_seqs)",
                 field);
   }
-  if (!request.prompt_token_ids) return {};
+  if (request.prompt) return check_text(*request.prompt);
   const auto& ids = *request.prompt_token_ids;
   if (ids.empty()) return fail(ErrorCode::invalid_request, "prompt_token_ids is empty", "prompt_token_ids");
   for (const std::int64_t id : ids) {
@@ -55,6 +65,18 @@ Status RouterCore::check(const GenerateRequest& request) const {
     }
   }
   return {};
+}
+
+/// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
+Status RouterCore::check_text(const std::string& prompt) const {
+  if (!limits_.max_bytes_per_token) return {};
+  const std::int64_t max_tokens = std::min(limits_.max_model_len, limits_.max_kv_tokens);
+  const auto num_bytes = static_cast<std::int64_t>(prompt.size());
+  if (num_bytes / *limits_.max_bytes_per_token < max_tokens) return {};
+  return fail(ErrorCode::context_too_long,
+              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " + tokens(max_tokens) +
+                  " that the model and its KV cache take",
+              "prompt");
 }
 
 Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
@@ -122,6 +144,22 @@ Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateReques
   live_[id] = length;
   live_prompt_tokens_ += length;
   return SharedSpec(std::move(spec));
+}
+
+RequestResult RouterCore::aborted_before_start(RequestId id, const GenerateRequest& request, TimeUs arrival,
+                                               TimeUs now) {
+  closed(id);
+  const SamplingParams sampling = sampling_of(request);
+  RequestResult result;
+  for (std::int32_t index = 0; index < sampling.n; ++index) {
+    SequenceResult& output = result.outputs.emplace_back();
+    output.index = index;
+    if (sampling.logprobs) output.logprobs.emplace();
+    if (sampling.logprobs || sampling.chooses_at_end()) output.cumulative_logprob = 0.0;
+  }
+  if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
+  result.timing.total_ms = static_cast<double>(now - arrival) / 1000.0;
+  return result;
 }
 
 void RouterCore::closed(RequestId id) {

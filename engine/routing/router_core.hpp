@@ -6,6 +6,7 @@
 
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
 #include "engine/scheduling/execution.hpp"
 #include "engine/types.hpp"
 
@@ -19,6 +20,8 @@ struct AdmissionLimits {
   std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
   std::int64_t max_queued_requests = 0;  ///< live requests
   std::int64_t max_queued_prompt_tokens = 0;
+  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
+  std::optional<std::int64_t> max_bytes_per_token;  ///< of text, as the tokenizer tells it
   SamplingLimits sampling;
   SamplingDefaults defaults;  ///< of the model, for fields that a client left open
   std::uint64_t seed = 0;     ///< of requests that bring none
@@ -37,6 +40,10 @@ class RouterCore {
   Result<SharedSpec> prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
                                     Result<TokenIds> prompt, TimeUs now);
 
+  /// What a request ends with that is aborted before its prompt is tokenized: n outputs without tokens. The request is
+  /// forgotten. `arrival` and `now` make its timing.
+  RequestResult aborted_before_start(RequestId id, const GenerateRequest& request, TimeUs arrival, TimeUs now);
+
   /// The request has ended.
   void closed(RequestId id);
 
@@ -47,6 +54,7 @@ class RouterCore {
 
  private:
   Status check(const GenerateRequest& request) const;
+  Status check_text(const std::string& prompt) const;
   SamplingParams sampling_of(const GenerateRequest& request) const;
 
   AdmissionLimits limits_;

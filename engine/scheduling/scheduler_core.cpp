@@ -1,6 +1,7 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace pagoda::scheduling {
 
@@ -76,6 +77,10 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 }
 
 void SchedulerCore::workers_replaced() {
+  std::vector<RequestId> in_last_steps;
+  for (const InFlightStep& step : in_flight_) {
+    for (const WorkRef& work : step.work) in_last_steps.push_back(work.group);
+  }
   in_flight_.clear();
   rows_gone_.clear();
   last_completed_step_ = next_step_ - 1;
@@ -95,7 +100,22 @@ void SchedulerCore::workers_replaced() {
   }
   rows_gone_.clear();
   ++stats_.worker_restarts_total;
+  fail_killers_of_workers(in_last_steps);
   something_was_freed();
+}
+
+/// What was running when one worker after the other died is not run again and again: one of them may be why.
+void SchedulerCore::fail_killers_of_workers(const std::vector<RequestId>& running) {
+  for (const RequestId id : std::set<RequestId>(running.begin(), running.end())) {
+    SequenceGroup* group = find(id);
+    if (group == nullptr || ++group->workers_lost < kMaxWorkersLost) continue;
+    ++stats_.requests_failed_total;
+    end_group(*group, Error{ErrorCode::internal,
+                            "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
+                                " workers died",
+                            {},
+                            -1});
+  }
 }
 
 // -- planning

@@ -37,6 +37,9 @@ struct SchedulerConfig {
   std::vector<TokenId> eos_token_ids;
 };
 
+/// A group that was running when so many workers died fails: it may be what kills them.
+inline constexpr std::int32_t kMaxWorkersLost = 3;
+
 /// Decides what runs in each step. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
 /// no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
@@ -142,6 +145,7 @@ class SchedulerCore {
   void finish_sequence(SequenceGroup& group, Sequence& sequence);
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);
+  void fail_killers_of_workers(const std::vector<RequestId>& running);
   void tell_length(const SequenceGroup& group, std::int32_t index);
   void erase_group(SequenceGroup& group);
   void place(SequenceGroup& group);

@@ -65,7 +65,8 @@ struct SequenceGroup {
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
   std::int32_t first_unknown_prompt_logprob = 0;
-  bool grew_too_large = false;  ///< ends with finish reason length once nothing is in flight
+  std::int32_t workers_lost = 0;  ///< workers that died while a step of it was in flight
+  bool grew_too_large = false;    ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
   std::int64_t cached_tokens = 0;
 

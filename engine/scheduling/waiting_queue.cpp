@@ -137,10 +137,24 @@ class FairQueue final : public WaitingQueue {
       const std::int64_t least = order_.begin()->first;
       std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= least; });
     }
-    prune_at_ = std::max(kFewTenants, 2 * tenants_.size());
+    if (tenants_.size() >= kMostTenants) forget_less_served_half();
+    prune_at_ = std::max(kFewTenants, tenants_.size() + std::min(tenants_.size(), kMostTenants / 2));
+  }
+
+  /// Of those away. They come back as new tenants, as anybody could who takes another name.
+  void forget_less_served_half() {
+    std::vector<std::int64_t> served;
+    for (const auto& [user, tenant] : tenants_) {
+      if (tenant.waiting.empty()) served.push_back(tenant.served);
+    }
+    if (served.empty()) return;
+    const auto middle = served.begin() + static_cast<std::ptrdiff_t>(served.size() / 2);
+    std::ranges::nth_element(served, middle);
+    std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= *middle; });
   }
 
   static constexpr std::size_t kFewTenants = 1024;
+  static constexpr std::size_t kMostTenants = 65536;  ///< remembered, beside those with waiting requests
   mutable Tenants tenants_;
   mutable std::vector<Tenants::value_type*> unsettled_;
   mutable std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first

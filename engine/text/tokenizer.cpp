@@ -5,6 +5,7 @@
 
 #include "engine/text/bpe_model.hpp"
 #include "engine/text/sentencepiece_model.hpp"
+#include "engine/text/text_bound.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::text {
@@ -51,6 +52,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& 
   if (Status status = tokenizer->add_tokens(spec.added_tokens); !status) return fail(status.error());
   if (Status status = tokenizer->check_templates(spec.post_processors); !status) return fail(status.error());
   tokenizer->templates_ = spec.post_processors;
+  tokenizer->max_bytes_per_token_ = text::max_bytes_per_token(spec);
   return tokenizer;
 }
 

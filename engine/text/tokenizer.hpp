@@ -47,6 +47,8 @@ class Tokenizer {
   std::string token_piece_text(TokenId id) const;
   /// One more than the highest id.
   std::size_t vocab_size() const { return static_cast<std::size_t>(end_id_); }
+  /// As max_bytes_per_token of text_bound.hpp: a longer text than n times this has more than n tokens.
+  std::optional<std::int64_t> max_bytes_per_token() const { return max_bytes_per_token_; }
   bool is_special(TokenId id) const;
   std::optional<TokenId> token_id(std::string_view token) const;
 
@@ -84,6 +86,7 @@ class Tokenizer {
   AddedTokenMatcher raw_matcher_;
   AddedTokenMatcher normalized_matcher_;
   TokenId end_id_ = 0;
+  std::optional<std::int64_t> max_bytes_per_token_;
 };
 
 }  // namespace pagoda::text

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include <boost/asio/write.hpp>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include "io/version.hpp"
@@ -16,6 +17,7 @@ using boost::system::error_code;
 constexpr std::size_t kMaxAnswersDue = 256;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
 constexpr int kRetryAfterMs = 1000;
+constexpr auto kProbeInterval = std::chrono::seconds(1);
 
 void give_back_if_large(std::string& buffer) {
   if (buffer.empty() && buffer.capacity() > kKeptBufferBytes) std::string().swap(buffer);
@@ -28,6 +30,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
       context_(context),
       on_closed_(std::move(on_closed)),
       deadline_(context.io),
+      next_probe_(context.io),
       authorized_(context.config.api_keys.empty()),
       queue_(static_cast<std::size_t>(context.config.coalesce_bytes)) {}
 
@@ -75,6 +78,30 @@ void Connection::on_input_end() {
   if (!input_.empty()) handle_line(input_);
   input_.clear();
   pump();
+  if (closed_) return;
+  watch_for_reset();
+  probe();
+}
+
+void Connection::watch_for_reset() {
+  socket_.async_wait(tcp::socket::wait_error, [self = shared_from_this()](const error_code& error) {
+    if (error || self->closed_) return;
+    pollfd state{self->socket_.native_handle(), 0, 0};
+    const bool is_reset = ::poll(&state, 1, 0) > 0 && (state.revents & (POLLERR | POLLHUP)) != 0;
+    if (is_reset) self->close_now();
+  });
+}
+
+/// See the class: finds out whether a client that has ended its input is still there.
+void Connection::probe() {
+  if (!writing_ && queue_.empty()) {
+    writing_text_ = " ";
+    write();
+  }
+  next_probe_.expires_after(kProbeInterval);
+  next_probe_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error && !self->closed_) self->probe();
+  });
 }
 
 void Connection::take_lines() {
@@ -227,13 +254,17 @@ void Connection::pump() {
   if (closed_) return;
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
-    writing_ = true;
-    boost::asio::async_write(
-        socket_, boost::asio::buffer(writing_text_),
-        [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
+    write();
   }
   read_more();
   finish_when_done();
+}
+
+void Connection::write() {
+  writing_ = true;
+  boost::asio::async_write(
+      socket_, boost::asio::buffer(writing_text_),
+      [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
 }
 
 void Connection::on_written(const error_code& error) {
@@ -270,7 +301,7 @@ void Connection::cut_off_slow_reader() {
   tags_.clear();
   answers_due_ = 0;
   outbox_->close();
-  caf::anon_send_exit(bridge_, caf::exit_reason::user_shutdown);
+  actors::end_now(bridge_);
   begin_close();
   pump();
 }
@@ -306,11 +337,12 @@ void Connection::close_now() {
   closed_ = true;
   const auto self = shared_from_this();
   outbox_->close();
-  caf::anon_send_exit(bridge_, caf::exit_reason::user_shutdown);
+  actors::end_now(bridge_);
   bridge_ = BridgeActor{};
   error_code ignored;
   socket_.close(ignored);
   deadline_.cancel();
+  next_probe_.cancel();
   on_closed_(*this);
 }
 

@@ -31,6 +31,10 @@ struct ConnectionContext {
 /// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
 /// closing (the server ends it: no more input, what is queued is sent); then closed. Everything runs on the I/O thread.
 ///
+/// A client that has gone looks like one that has only ended its input until something is sent to it: its machine then
+/// answers with a reset. So while nothing else is sent after input_ended, probes are: single spaces, which JSON allows
+/// before the next line's object.
+///
 /// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
 /// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
 /// max_buffered_bytes.
@@ -60,6 +64,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_more();
   void on_readable();
   void on_input_end();
+  void watch_for_reset();
+  void probe();
   void take_lines();
   void handle_line(std::string_view line);
   void refuse_line_too_long();
@@ -88,6 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Output and the end.
   void pump();
+  void write();
   void on_written(const boost::system::error_code& error);
   void begin_close();
   void cut_off_slow_reader();
@@ -100,6 +107,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Outbox> outbox_;
   BridgeActor bridge_;
   boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer next_probe_;
 
   std::string input_;        ///< bytes of lines not handled yet
   std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end

@@ -52,6 +52,73 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("log_level", "serve", "--model", MODEL, "--log-level", "loud")
         self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
 
+    def test_an_unknown_subcommand_is_named_beside_the_known(self):
+        self.assertIn("serve, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
+        err = self.assert_bad_usage("unknown subcommand foo", "bench", "foo", "--model", MODEL)
+        self.assertIn("the subcommands of bench are throughput, latency, sampling, tokenizer", err)
+        self.assertIn("throughput", self.assert_bad_usage("a subcommand of bench", "bench"))
+        self.assert_bad_usage("unknown flag --block-size", "--block-size", "4")
+        self.assert_bad_usage("foo", "serve", "foo")
+
+    def test_a_wrong_choice_is_told_beside_the_right_ones(self):
+        for flag, choices in (("--preemption-mode", "recompute, swap, auto"), ("--scheduling-policy", "fcfs, priority, fair")):
+            err = self.assert_bad_usage(flag, "serve", "--model", MODEL, flag, "foo")
+            self.assertEqual(err, f"pagoda: {flag} must be one of {choices}, not foo\n")
+        self.assert_bad_usage("--output must be one of text, json, not xml", "generate", "--prompt", "a", "--output", "xml")
+        for flag in ("--dtype", "--kv-cache-dtype", "--quantize", "--device", "--generation-config", "--cpu-isa",
+                     "--log-level"):
+            err = self.assert_bad_usage(flag.lstrip("-").replace("-", "_"), "serve", "--model", MODEL, flag, "foo")
+            self.assertIn("foo", err)
+
+    def test_a_negative_number_does_not_wrap_around(self):
+        for flag in ("--seed", "--max-stop-strings", "--max-stop-string-bytes", "--max-logit-bias"):
+            err = self.assert_bad_usage(flag, "serve", "--model", MODEL, flag, "-1")
+            self.assertEqual(err, f"pagoda: {flag} must be at least 0, not -1\n")
+        for key in ("seed", "max_stop_strings"):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump({"model": MODEL, key: -1}, file)
+                file.flush()
+                self.assertIn("-1", self.assert_bad_usage(key, "serve", "--config", file.name))
+
+    def test_a_number_is_told_with_what_it_may_be(self):
+        for args, message in ((["bench", "throughput", "--num-prompts", "0"], "--num-prompts must be at least 1, not 0"),
+                              (["bench", "throughput", "--request-rate", "-1"], "--request-rate must be at least 0, not -1"),
+                              (["bench", "sampling", "-n", "0"], "--n must be at least 1, not 0"),
+                              (["bench", "tokenizer", "--num-iters", "x"], "--num-iters must be an integer, not x"),
+                              (["serve", "--block-size", "1.5"], "--block-size must be an integer, not 1.5"),
+                              (["serve", "--threads", "0x2"], "--threads must be an integer, not 0x2"),
+                              (["serve", "--block-size", "9999999999"],
+                               "--block-size must be at most 2147483647, not 9999999999"),
+                              (["serve", "--seed", "18446744073709551616"],
+                               "--seed must be at most 18446744073709551615, not 18446744073709551616"),
+                              (["serve", "--swap-space", "nan"], "--swap-space must be a number, not nan"),
+                              (["generate", "--temperature", "warm"], "--temperature must be a number, not warm"),
+                              (["generate", "--max-tokens", ""], '--max-tokens must be an integer, not ""')):
+            self.assertEqual(self.assert_bad_usage(message, *args), f"pagoda: {message}\n")
+
+    def test_help_shows_choices_and_defaults(self):
+        _, out, _ = run("serve", "--help")
+        for line in (r"--preemption-mode recompute\|swap\|auto=auto\s", r"--scheduling-policy fcfs\|priority\|fair=fcfs\s",
+                     r"--\[no-\]enable-prefix-caching\s+Share [^-]*\(default: on\)", r"--seed UINT=0\s", r"--watermark FLOAT=0.01\s"):
+            self.assertRegex(out, line)
+        for word in ("ENUM", "{false}"):
+            self.assertNotIn(word, out)
+
+    def test_a_path_that_a_flag_names_wrongly_is_bad_usage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            missing = os.path.join(folder, "missing", "file")
+            generate = ["generate", "--model", MODEL, "--prompt", "a"]
+            self.assertIn(missing, self.assert_bad_usage("config", *generate, "--config", missing))
+            self.assertIn(folder, self.assert_bad_usage("config", *generate, "--config", folder))
+            self.assertIn(missing, self.assert_bad_usage("trace", *generate, "--trace", missing))
+            self.assertIn(missing, self.assert_bad_usage("swap_dir", *generate, "--swap-space", "0.01", "--swap-dir", missing))
+            for path in (missing, folder, os.devnull):
+                self.assertIn(path, self.assert_bad_usage("api_key_file", "serve", "--model", MODEL, "--api-key-file", path))
+
+    def test_too_little_memory_for_one_sequence_is_bad_usage(self):
+        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+            self.assert_bad_usage("raise kv_cache_memory", *command, "--model", MODEL, "--kv-cache-memory", "0.0000001")
+
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
         for name in ("model", "block_size", "pipeline_depth"):
@@ -67,6 +134,23 @@ class Usage(unittest.TestCase):
             self.assertEqual(code, 2, args)
             self.assertIn("/no/such/folder", err)
             self.assertEqual(err.count("\n"), 1, err)
+
+
+class StandardOutput(unittest.TestCase):
+    """/dev/full takes nothing, as a disk that is full."""
+
+    def test_what_cannot_be_written_is_a_failure_of_every_subcommand(self):
+        bench = ["--model", MODEL, "--num-iters", "1"]
+        for args in (["--help"], ["--version"], ["serve", "--help"], ["inspect", MODEL], ["inspect", MODEL, "--json"],
+                     ["inspect", "--architectures"], ["tokenize", "--model", MODEL], ["bench", "tokenizer", *bench],
+                     ["bench", "latency", *bench, "--input-len", "4", "--output-len", "2", "--json"],
+                     ["generate", "--model", MODEL, "--prompt", "a", "--max-tokens", "2"],
+                     ["serve", "--model", MODEL, "--listen", "127.0.0.1:0"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PAGODA, *args], input="Once", stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=120)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn("standard output", done.stderr, args)
 
 
 class ConfigFile(unittest.TestCase):
@@ -198,6 +282,17 @@ class Generate(unittest.TestCase):
                                       "json")
         self.assertEqual(out, json.loads(as_json)["outputs"][0]["text"] + "\n")
 
+    def test_a_pool_smaller_than_the_longest_request_is_warned_of(self):
+        flags = ("--prompt", "a", "--num-device-blocks", "1", "--block-size", "16", "--max-tokens", "40", "--ignore-eos",
+                 "--output", "json")
+        code, out, err = self.generate(*flags)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["outputs"][0]["finish_reason"], "length")
+        self.assertEqual(err.count("\n"), 1, err)
+        for words in ("warn", "holds 16 tokens", "max_model_len 1024", "raise num_device_blocks or lower max_model_len"):
+            self.assertIn(words, err)
+        self.assertEqual(self.generate(*flags, "--max-model-len", "16")[2], "")
+
     def test_a_prompts_file_that_is_not_there_is_a_failure(self):
         code, _, err = self.generate("--prompts", "/no/such/prompts")
         self.assertEqual(code, 1)
@@ -250,9 +345,9 @@ class Others(unittest.TestCase):
 
 
 class Serve(unittest.TestCase):
-    def start(self, *args):
+    def start(self, *args, **popen):
         server = subprocess.Popen([PAGODA, "serve", "--model", MODEL, "--listen", "127.0.0.1:0", "--threads", "1", *args],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen)
         self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close(), server.stderr.close()))
         line = server.stdout.readline()
         found = re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", line)
@@ -277,15 +372,30 @@ class Serve(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn(str(port), err)
 
-    def test_sigterm_lets_live_requests_finish(self):
+    def assert_drains(self, *signals):
         server, port = self.start()
         stream = self.connect(port)
         first = self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "temperature": 0})
         self.assertEqual(first["event"], "delta")
-        server.send_signal(signal.SIGTERM)
+        for each in signals:
+            server.send_signal(each)
         events = [json.loads(line) for line in stream]
         self.assertEqual(events[-1]["event"], "done")
         self.assertEqual(events[-1]["outputs"][0]["finish_reason"], "length")
+        self.assertEqual(server.wait(30), 0)
+
+    def test_sigterm_lets_live_requests_finish(self):
+        self.assert_drains(signal.SIGTERM)
+
+    def test_sighup_does_as_sigterm_and_after_it_is_no_second_wish(self):
+        self.assert_drains(signal.SIGHUP)
+        self.assert_drains(signal.SIGTERM, signal.SIGHUP)
+
+    def test_sighup_that_is_ignored_at_start_stays_ignored(self):
+        server, port = self.start(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        server.send_signal(signal.SIGHUP)
+        self.assertEqual(self.ask(self.connect(port), {"op": "ping"})["event"], "pong")
+        server.send_signal(signal.SIGTERM)
         self.assertEqual(server.wait(30), 0)
 
     def test_sigterm_aborts_live_requests_after_the_drain_timeout(self):

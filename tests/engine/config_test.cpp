@@ -57,6 +57,7 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},
       {"max_queued_requests", [](EngineConfig& c) { c.max_queued_requests = 0; }},
       {"max_queued_prompt_tokens", [](EngineConfig& c) { c.max_queued_prompt_tokens = 0; }},
+      {"max_queued_prompt_bytes", [](EngineConfig& c) { c.max_queued_prompt_bytes = 0; }},
       {"trace_max_events", [](EngineConfig& c) { c.trace_max_events = 0; }},
       {"max_sequences", [](EngineConfig& c) { c.limits.max_sequences = 65; }},
       {"max_logprobs", [](EngineConfig& c) { c.limits.max_logprobs = -1; }},

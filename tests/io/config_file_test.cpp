@@ -67,10 +67,10 @@ TEST(ConfigFile, a_file_that_is_no_json_object_is_refused_with_its_name) {
   }
 }
 
-TEST(ConfigFile, a_file_that_is_not_there_is_an_io_failure) {
+TEST(ConfigFile, a_file_that_is_not_there_is_bad_config) {
   const auto config = load_engine_config("/no/such/file.json");
   ASSERT_FALSE(config.has_value());
-  EXPECT_EQ(config.error().code, ErrorCode::io_failed);
+  EXPECT_EQ(config.error().code, ErrorCode::bad_config);
 }
 
 TEST(ConfigFile, every_sample_configuration_loads) {

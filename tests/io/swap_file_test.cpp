@@ -25,7 +25,7 @@ TEST(SwapFile, holds_what_is_written_and_leaves_no_name) {
 TEST(SwapFile, a_folder_that_is_not_there_is_named_with_its_key) {
   const auto buffer = map_swap_file("/no/such/folder", 4096);
   ASSERT_FALSE(buffer);
-  EXPECT_EQ(buffer.error().code, ErrorCode::io_failed);
+  EXPECT_EQ(buffer.error().code, ErrorCode::bad_config);
   EXPECT_EQ(buffer.error().param, "swap_dir");
   EXPECT_NE(buffer.error().message.find("swap_dir"), std::string::npos);
   EXPECT_NE(buffer.error().message.find("/no/such/folder"), std::string::npos);

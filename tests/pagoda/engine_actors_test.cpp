@@ -101,6 +101,21 @@ class EngineActors : public ::testing::Test {
     return ticket;
   }
 
+  /// Gives the tokenizer work of its own, past the router, for a while.
+  void keep_tokenizer_busy() {
+    std::string text;
+    while (text.size() < std::size_t{4} << 20) text += "a b ";
+    actors::send_anonymously(engine_.actors.tokenizer, actors::TokenizeRequest{std::move(text), false});
+  }
+
+  /// Submits without waiting for the ticket.
+  void post(std::uint64_t tag, const actors::SinkActor& sink) {
+    auto request = std::make_shared<GenerateRequest>();
+    request->prompt = "Once upon a time";
+    actors::send_anonymously(engine_.actors.router,
+                             actors::SubmitRequest{std::shared_ptr<const GenerateRequest>(request), sink, tag});
+  }
+
   bool comes_to_rest() {
     for (int i = 0; i < 500; ++i) {
       const auto stats = ask<EngineStats>(actors::GetStats{});
@@ -156,6 +171,58 @@ TEST_F(EngineActors, RequestsOfADeadSinkAreAborted) {
   caf::anon_send_exit(dying, caf::exit_reason::user_shutdown);
   EXPECT_TRUE(comes_to_rest());
   EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).requests_aborted_total, 4);
+}
+
+TEST_F(EngineActors, ARequestAtTheTokenizerWaitsInTheStatsAndEndsAtOnceWhenItIsCancelled) {
+  keep_tokenizer_busy();
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) post(tag, sink_);
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).requests_waiting, 3);
+  EXPECT_TRUE(ask<actors::CancelReply>(actors::CancelRequest{sink_, 2}).found);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 1); }));
+  const auto stats = ask<EngineStats>(actors::GetStats{});
+  EXPECT_EQ(stats.requests_waiting, 2) << "the tokenizer should still be busy";
+  EXPECT_EQ(stats.requests_aborted_total, 1);
+  {
+    const std::lock_guard lock(received_->mutex);
+    ASSERT_TRUE(received_->outputs.at(0).done);
+    EXPECT_EQ(received_->outputs.at(0).tag, 2U);
+    EXPECT_EQ(received_->outputs.at(0).done->outputs.at(0).finish_reason, FinishReason::abort);
+  }
+  post(2, sink_);  // its tag is free again
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 4); }));
+  EXPECT_TRUE(comes_to_rest());
+}
+
+TEST_F(EngineActors, ADeadSinkAndADrainEndWhatIsAtTheTokenizerAtOnce) {
+  keep_tokenizer_busy();
+  const actors::SinkActor dying = system_->spawn(recording_sink, std::make_shared<Received>());
+  for (std::uint64_t tag = 1; tag <= 4; ++tag) post(tag, dying);
+  post(1, sink_);
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).requests_waiting, 5);
+  caf::anon_send_exit(dying, caf::exit_reason::user_shutdown);
+  for (int i = 0; i < 200 && ask<EngineStats>(actors::GetStats{}).requests_waiting > 1; ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).requests_waiting, 1);
+  EXPECT_EQ(ask<actors::Drained>(actors::Drain{1}).aborted, 1);
+  EXPECT_EQ(received_->terminals(), 1U);
+}
+
+TEST_F(EngineActors, AnOpThatTokenizesIsAnsweredInItsTurn) {
+  keep_tokenizer_busy();
+  const auto tokens = ask<actors::TokenizeReply>(actors::TokenizeRequest{"Once upon", false});
+  ASSERT_TRUE(tokens.token_ids);
+  const std::vector<std::int64_t> ids(tokens.token_ids->begin(), tokens.token_ids->end());
+  EXPECT_EQ(*ask<actors::DetokenizeReply>(actors::DetokenizeRequest{ids, true}).text, "Once upon");
+}
+
+TEST_F(EngineActors, AnExitOvertakesWhatTheTokenizerStillHasToDo) {
+  for (int i = 0; i < 40; ++i) keep_tokenizer_busy();  // most of a minute
+  const auto before = std::chrono::steady_clock::now();
+  caf::anon_send_exit(engine_.supervisor, caf::exit_reason::user_shutdown);
+  caf::scoped_actor self{*system_};
+  self->wait_for(engine_.actors.tokenizer);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 15s);
 }
 
 TEST_F(EngineActors, DrainRefusesNewRequestsAndAbortsLiveOnesWhenItsTimeIsOver) {

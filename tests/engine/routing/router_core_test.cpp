@@ -70,6 +70,57 @@ TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
   }
 }
 
+TEST(RouterCore, RefusesATextThatIsTooLongWhateverItsTokensAreBeforeItIsTokenized) {
+  AdmissionLimits with_bound = limits();
+  with_bound.max_bytes_per_token = 5;
+  RouterCore core(with_bound);
+  GenerateRequest request;
+  request.prompt = std::string(24 * 5 - 1, 'a');
+  EXPECT_TRUE(core.submit(request));
+  request.prompt->push_back('a');
+  const auto refused = core.submit(request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
+  EXPECT_EQ(refused.error().param, "prompt");
+  EXPECT_EQ(core.num_live(), 1U);
+  RouterCore unbounded(limits());
+  EXPECT_TRUE(unbounded.submit(request));
+}
+
+TEST(RouterCore, ARequestAbortedBeforeItsStartHasAllItsOutputsAndIsForgotten) {
+  RouterCore core(limits());
+  GenerateRequest request = text_request();
+  request.sampling.n = 2;
+  request.sampling.logprobs = 1;
+  const auto id = core.submit(request);
+  ASSERT_TRUE(id);
+  const RequestResult result = core.aborted_before_start(*id, request, 1000, 3000);
+  ASSERT_EQ(result.outputs.size(), 2U);
+  EXPECT_EQ(result.outputs[1].index, 1);
+  for (const SequenceResult& output : result.outputs) {
+    EXPECT_EQ(output.finish_reason, FinishReason::abort);
+    EXPECT_TRUE(output.text.empty());
+    EXPECT_TRUE(output.logprobs && output.logprobs->empty());
+  }
+  EXPECT_EQ(result.timing.total_ms, 2.0);
+  EXPECT_EQ(core.num_live(), 0U);
+}
+
+TEST(RouterCore, NamesOfTenantsAndCacheSaltsHaveALongestLength) {
+  RouterCore core(limits());
+  GenerateRequest request = text_request();
+  request.user = std::string(kMaxUserBytes, 'u');
+  request.cache_salt = std::string(kMaxCacheSaltBytes, 's');
+  EXPECT_TRUE(core.submit(request));
+  request.user.push_back('u');
+  EXPECT_EQ(core.submit(request).error().param, "user");
+  request.user.clear();
+  request.cache_salt.push_back('s');
+  const auto refused = core.submit(request);
+  EXPECT_EQ(refused.error().param, "cache_salt");
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
+}
+
 TEST(RouterCore, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
   RouterCore core(limits());
   const auto empty = core.submit(text_request());

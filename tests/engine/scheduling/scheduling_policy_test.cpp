@@ -73,6 +73,20 @@ class Service {
     }
   }
 
+  /// The worker dies with a step in flight.
+  void lose_worker() {
+    const auto plan = scheduler_.next_plan(now);
+    ASSERT_TRUE(plan);
+    ASSERT_TRUE(scheduler_.on_step_plan(blocks_.plan(*plan).plan, now));
+    scheduler_.workers_replaced();
+    EXPECT_EQ(scheduler_.check_invariants(), std::nullopt);
+    for (const RequestEnd& end : scheduler_.take_outputs().ends) {
+      ASSERT_TRUE(end.error);
+      EXPECT_EQ(end.error->code, ErrorCode::internal);
+      failed.push_back(end.request);
+    }
+  }
+
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
   EngineStats stats() const { return scheduler_.stats(); }
 
@@ -84,6 +98,7 @@ class Service {
   TimeUs step_us = 1000;
   std::vector<RequestId> started;
   std::vector<RequestId> finished;
+  std::vector<RequestId> failed;
 
  private:
   SchedulerCore scheduler_;
@@ -97,6 +112,21 @@ SchedulerConfig config_of(SchedulingPolicy policy, std::int32_t max_num_seqs = 4
   config.max_num_batched_tokens = 256;
   config.pipeline_depth = 1;
   return config;
+}
+
+TEST(WorkerDeaths, fail_a_request_that_runs_in_the_third_and_let_the_others_go_on) {
+  Service service(config_of(SchedulingPolicy::fcfs, 1));
+  service.add(1, 8, 5);
+  service.add(2, 8, 5);  // waits: there is one row
+  for (int i = 0; i < kMaxWorkersLost; ++i) {
+    EXPECT_TRUE(service.failed.empty());
+    service.lose_worker();
+  }
+  EXPECT_EQ(service.failed, std::vector<RequestId>{1});
+  service.run();
+  EXPECT_EQ(service.finished, std::vector<RequestId>{2});
+  EXPECT_EQ(service.stats().requests_failed_total, 1);
+  EXPECT_EQ(service.stats().worker_restarts_total, kMaxWorkersLost);
 }
 
 TEST(PriorityQueue, without_aging_priorities_are_strict) {

@@ -69,6 +69,21 @@ TEST(WaitingQueue, FairGivesAbsentTenantsNoCredit) {
   EXPECT_EQ(order(*queue).front(), 1U);
 }
 
+TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  queue->charge(entry(0, 0, "heavy"), 1'000'000'000);
+  RequestId id = 1;
+  for (int i = 0; i < 200'000; ++i, ++id) {
+    const auto once = entry(id, 0, "tenant " + std::to_string(i));
+    queue->push(once);
+    queue->erase(once);
+    queue->charge(once, 10);
+  }
+  queue->push(entry(id, 0, "heavy"));
+  queue->push(entry(id + 1, 0, "tenant 199999"));
+  EXPECT_EQ(order(*queue).front(), id + 1);  // who was served most is remembered
+}
+
 TEST(WaitingQueue, VisitingStopsWhenToldAndErasingTwiceIsHarmless) {
   for (const auto policy : {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair}) {
     const auto queue = make_waiting_queue(policy);

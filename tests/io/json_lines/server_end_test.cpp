@@ -43,6 +43,56 @@ TEST_F(ServerTest, a_client_that_ends_its_input_gets_what_it_asked_for_and_then_
   EXPECT_TRUE(pong);
 }
 
+TEST_F(ServerTest, a_client_that_closes_without_streaming_is_noticed_at_once) {
+  start();
+  for (int i = 0; i < 3; ++i) {
+    auto c = client();
+    auto request = generate("a", "hold");
+    request["stream"] = false;
+    c.send(request);
+    c.send({{"op", "ping"}, {"id", "p"}});
+    EXPECT_EQ(c.receive()["event"], "pong");  // everything was read: closing sends a FIN, no reset
+    EXPECT_TRUE(eventually([&] { return counts_->live == 1; }));
+    const auto closed_at = std::chrono::steady_clock::now();
+    c.close();
+    EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
+    EXPECT_LT(std::chrono::steady_clock::now() - closed_at, std::chrono::seconds(3));
+  }
+  EXPECT_TRUE(eventually([&] { return server_->num_connections() == 0; }));
+}
+
+TEST_F(ServerTest, a_client_that_ends_its_input_and_closes_later_is_noticed_soon) {
+  start();
+  auto c = client();
+  auto request = generate("a", "hold");
+  request["stream"] = false;
+  c.send(request);
+  c.end_input();
+  EXPECT_TRUE(eventually([&] { return counts_->live == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(counts_->live, 1);  // it may still read
+  const auto closed_at = std::chrono::steady_clock::now();
+  c.close();
+  EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - closed_at, std::chrono::seconds(5));
+}
+
+TEST_F(ServerTest, what_a_client_that_ended_its_input_reads_is_json_after_a_long_silence_too) {
+  start();
+  auto c = client();
+  auto request = generate("a", "hold");
+  request["stream"] = false;
+  c.send(request);
+  c.end_input();
+  EXPECT_TRUE(eventually([&] { return counts_->live == 1; }));
+  EXPECT_FALSE(c.receive_line(std::chrono::milliseconds(2500)));
+  EXPECT_TRUE(c.timed_out);
+  caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
+  const auto event = c.receive();
+  EXPECT_EQ(event["id"], "a");
+  EXPECT_EQ(event["event"], "error");
+}
+
 TEST_F(ServerTest, an_endless_line_gets_an_error_and_closes_the_connection) {
   ServerConfig config;
   config.max_line_bytes = 1000;

@@ -1,0 +1,96 @@
+#include "engine/routing/tokenizer_queue.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace pagoda::routing {
+namespace {
+
+constexpr int kRetryAfterMs = 1000;
+
+}  // namespace
+
+Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {
+  const std::int64_t job_bytes = text_bytes + kJobBytes;
+  const auto known = clients_.find(client_id);
+  const std::int64_t client_bytes = known == clients_.end() ? 0 : known->second.bytes;
+  const bool too_many = bytes_ > 0 && bytes_ + job_bytes > max_bytes_;
+  const bool too_many_of_client = client_bytes > 0 && client_bytes + job_bytes > max_bytes_ / kClientShare;
+  if (too_many || too_many_of_client) {
+    return fail(Error{ErrorCode::queue_full,
+                      "texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
+                          (too_many ? "" : " of this client") + " wait for the tokenizer already",
+                      {},
+                      kRetryAfterMs});
+  }
+  Client& client = clients_[client_id];
+  const JobId id = next_job_++;
+  jobs_.emplace(id, Job{client_id, job_bytes, false});
+  if (client.waiting.empty()) {
+    client.taken = std::max(client.taken, least_taken_);
+    turns_.emplace(client.taken, client_id);
+  }
+  client.waiting.push_back(id);
+  client.bytes += job_bytes;
+  bytes_ += job_bytes;
+  ++num_waiting_;
+  return id;
+}
+
+std::optional<TokenizerQueue::JobId> TokenizerQueue::next() {
+  if (turns_.empty() || bytes_given_ >= kBytesAtTokenizer) return std::nullopt;
+  const auto turn = turns_.begin();
+  const ClientId client_id = turn->second;
+  Client& client = clients_.at(client_id);
+  turns_.erase(turn);
+  const JobId id = client.waiting.front();
+  client.waiting.pop_front();
+  Job& job = jobs_.at(id);
+  job.given = true;
+  bytes_given_ += job.bytes;
+  --num_waiting_;
+  least_taken_ = client.taken;
+  client.taken += job.bytes;
+  if (!client.waiting.empty()) turns_.emplace(client.taken, client_id);
+  return id;
+}
+
+void TokenizerQueue::finished(JobId id) {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end() || !job->second.given) return;
+  bytes_given_ -= job->second.bytes;
+  remove(job);
+}
+
+void TokenizerQueue::take_back(JobId id) {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end() || job->second.given) return;
+  const ClientId client_id = job->second.client;
+  Client& client = clients_.at(client_id);
+  client.waiting.erase(std::find(client.waiting.begin(), client.waiting.end(), id));
+  if (client.waiting.empty()) turns_.erase({client.taken, client_id});
+  --num_waiting_;
+  remove(job);
+}
+
+std::vector<TokenizerQueue::JobId> TokenizerQueue::forget(ClientId client_id) {
+  const auto client = clients_.find(client_id);
+  if (client == clients_.end()) return {};
+  std::vector<JobId> jobs(client->second.waiting.begin(), client->second.waiting.end());
+  if (!jobs.empty()) turns_.erase({client->second.taken, client_id});
+  clients_.erase(client);
+  num_waiting_ -= static_cast<std::int64_t>(jobs.size());
+  for (const JobId id : jobs) remove(jobs_.find(id));
+  return jobs;
+}
+
+void TokenizerQueue::remove(std::unordered_map<JobId, Job>::iterator job) {
+  bytes_ -= job->second.bytes;
+  // Its client may be forgotten by now.
+  if (const auto client = clients_.find(job->second.client); client != clients_.end()) {
+    client->second.bytes -= job->second.bytes;
+  }
+  jobs_.erase(job);
+}
+
+}  // namespace pagoda::routing
