@@ -83,8 +83,10 @@ void read_llama(ConfigReader& reader, ModelConfig& config) {
   config.mlp_bias = reader.boolean("mlp_bias", false);
 }
 
+/// Tokens that a layer sees back; 0 = all, which is what null says. Without the key it is the 4096 of transformers.
 std::int32_t read_window(ConfigReader& reader) {
-  return static_cast<std::int32_t>(reader.integer("sliding_window", 1, kMaxPositions, 0));
+  const std::int64_t default_window = reader.mentions("sliding_window") ? 0 : 4096;
+  return static_cast<std::int32_t>(reader.integer("sliding_window", 1, kMaxPositions, default_window));
 }
 
 void read_mistral(ConfigReader& reader, ModelConfig& config) {

@@ -36,6 +36,10 @@ bool ConfigReader::has(const char* key) const {
   return find(key) != nullptr;
 }
 
+bool ConfigReader::mentions(const char* key) const {
+  return object_.contains(key);
+}
+
 void ConfigReader::reject(std::string_view key, std::string_view reason, ErrorCode code) {
   if (!status_) return;
   status_ = fail(code, file_ + ": " + std::string(key) + ": " + std::string(reason), std::string(key));

@@ -29,6 +29,8 @@ class ConfigReader {
   void adopt(const ConfigReader& child);
 
   bool has(const char* key) const;
+  /// Whether the key is written there, be it as null: for keys whose default is not what null means.
+  bool mentions(const char* key) const;
   /// The raw value, or null when absent.
   const nlohmann::json* find(const char* key) const;
 

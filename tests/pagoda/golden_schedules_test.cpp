@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "io/model_files/hf_config.hpp"
 #include "pagoda/engine.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -47,23 +48,22 @@ class ServableModel {
     for (const auto& entry : std::filesystem::directory_iterator(kModels / name)) {
       std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
     }
-    config_ = read_json(kModels / name / "config.json");
+    const auto config = io::load_hf_config(kModels / name);
+    if (!config) throw std::runtime_error(config.error().message);
+    window_ = config->sliding_window;
     json vocab = json::object();
-    for (int id = 0; id < config_.at("vocab_size").get<int>(); ++id) vocab["t" + std::to_string(id)] = id;
+    for (std::int64_t id = 0; id < config->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
     folder_.write("tokenizer.json",
                   json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}}.dump());
   }
 
   std::string path() const { return folder_.path().string(); }
   /// Tokens that every layer sees back; 0 = all.
-  std::int32_t window() const {
-    const bool everywhere = config_.at("model_type") == "mistral" && !config_.at("sliding_window").is_null();
-    return everywhere ? config_.at("sliding_window").get<std::int32_t>() : 0;
-  }
+  std::int32_t window() const { return window_; }
 
  private:
   test::TemporaryFolder folder_;
-  json config_;
+  std::int32_t window_ = 0;
 };
 
 constexpr std::int32_t kBlockSize = 4;

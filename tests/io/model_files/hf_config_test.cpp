@@ -185,6 +185,21 @@ TEST(HfConfig, ASlidingWindowOfEveryLayerIsOneNumber) {
   EXPECT_EQ(config->sliding_window, 0);
 }
 
+TEST(HfConfig, ASlidingWindowThatIsNotMentionedIsThatOfTransformers) {
+  const auto mistral = parse(of_architecture("MistralForCausalLM"));
+  ASSERT_TRUE(mistral) << mistral.error().message;
+  EXPECT_EQ(mistral->sliding_window, 4096);
+  for (const char* name : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    auto source = of_architecture(name);
+    EXPECT_EQ(parse(source)->sliding_window, 0) << name;
+    source["use_sliding_window"] = true;
+    source["max_window_layers"] = 0;
+    EXPECT_EQ(parse(source)->sliding_window, 4096) << name;
+    source["sliding_window"] = nullptr;
+    EXPECT_EQ(parse(source)->sliding_window, 0) << name;
+  }
+}
+
 TEST(HfConfig, QwenMayGiveAWindowToSomeLayersOnly) {
   auto source = of_architecture("Qwen2ForCausalLM");
   source["sliding_window"] = 32;
