@@ -5,15 +5,33 @@
 
 #include "kernels/cpu/kernel_table.hpp"
 
+#if defined(PAGODA_X86_KERNELS)
+#include <cpuid.h>
+#endif
+
 namespace pagoda::kernels {
 namespace {
+
+#if defined(PAGODA_X86_KERNELS)
+// Two features that __builtin_cpu_supports of some compilers does not know.
+bool has_f16c() {
+  constexpr unsigned kBit = 1U << 29;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kBit) != 0;
+}
+
+bool has_avx_vnni() {
+  constexpr unsigned kBit = 1U << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
+}
+#endif
 
 constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx_vnni, CpuIsa::avx512, CpuIsa::avx512_vnni};
 
 bool is_available(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("f16c") != 0;
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
   switch (isa) {
@@ -22,7 +40,7 @@ bool is_available(CpuIsa isa) {
     case CpuIsa::avx2:
       return avx2;
     case CpuIsa::avx_vnni:
-      return avx2 && __builtin_cpu_supports("avxvnni") != 0;
+      return avx2 && has_avx_vnni();
     case CpuIsa::avx512:
       return avx512;
     case CpuIsa::avx512_vnni:

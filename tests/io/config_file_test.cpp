@@ -1,17 +1,17 @@
 #include "io/config_file.hpp"
 
-#include <fstream>
 #include <set>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
 namespace {
 
 Result<EngineConfig> loaded(const std::string& text) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "pagoda_config_file_test.json";
-  std::ofstream(path) << text;
-  return load_engine_config(path);
+  const test::TemporaryFolder folder;  // tests run side by side
+  return load_engine_config(folder.write("pagoda_config_file_test.json", text));
 }
 
 TEST(ConfigFile, values_of_every_type_reach_the_configuration) {
