@@ -73,6 +73,13 @@ class Stream {
   /// enqueue. So code that issues ops inside `submit` is right on both.
   virtual void submit(std::function<void()> issue) = 0;
 
+  /// Inside `submit`: issues what `issue` issues. A GPU may record it once for a key and replay the record later, so
+  /// for one key it must always be the same ops with the same pointers and shapes; what the memory holds may differ.
+  virtual Status replay(std::uint64_t key, const std::function<Status()>& issue) {
+    static_cast<void>(key);
+    return issue();
+  }
+
   /// Calls `callback` after everything enqueued before has finished, on a thread of the device. It must not block and
   /// must not issue ops.
   virtual void on_complete(std::function<void()> callback) = 0;

@@ -172,6 +172,10 @@ struct PagedAttentionParams {
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int64_t num_sequences = 0;
+  /// Upper bounds of one sequence's query rows and of its context, for devices whose arrays the host cannot read. A
+  /// sequence without query rows is padding.
+  std::int32_t max_query_len = 0;
+  std::int32_t max_context_len = 0;
   KvCacheView cache;
   float scale = 1.0F;
   const float* alibi_slopes = nullptr;  ///< [num_heads] or null
@@ -200,6 +204,31 @@ struct GatherRowsParams {
   std::int64_t num_rows = 0;
   std::int64_t width = 0;
   float* out = nullptr;  ///< [num_rows, width]
+};
+
+/// out[i] = table[slots[i]].
+struct GatherTokensParams {
+  const std::int32_t* table = nullptr;
+  const std::int64_t* slots = nullptr;  ///< [count]
+  std::int64_t count = 0;
+  std::int32_t* out = nullptr;  ///< [count]
+};
+
+/// table[slots[i]] = max(0, tokens[i * token_stride]); a slot of -1 is skipped. (A negative token is one that could not
+/// be sampled.)
+struct ScatterTokensParams {
+  const std::int32_t* tokens = nullptr;  ///< [count], token_stride apart
+  std::int64_t token_stride = 1;         ///< in integers
+  const std::int64_t* slots = nullptr;   ///< [count]
+  std::int64_t count = 0;
+  std::int32_t* table = nullptr;
+};
+
+/// Bytes from one memory of the device to another: device or host (MemoryKind), in each direction. They do not overlap.
+struct CopyParams {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t bytes = 0;
 };
 
 struct SampleParams;
@@ -231,6 +260,9 @@ class Ops {
   virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;
   virtual Status activation(Stream& stream, const ActivationParams& params) const = 0;
   virtual Status gather_rows(Stream& stream, const GatherRowsParams& params) const = 0;
+  virtual Status gather_tokens(Stream& stream, const GatherTokensParams& params) const = 0;
+  virtual Status scatter_tokens(Stream& stream, const ScatterTokensParams& params) const = 0;
+  virtual Status copy(Stream& stream, const CopyParams& params) const = 0;
   virtual Status move_blocks(Stream& stream, const MoveBlocksParams& params) const = 0;
   virtual Status sample(Stream& stream, const SampleParams& params) const = 0;  ///< kernels/sample.hpp
 };

@@ -48,6 +48,7 @@ class Checker {
 };
 
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
+constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 
 void check_cache(Checker& checker, const KvCacheView& cache) {
   checker.require_pointer(cache.base, "cache.base")
@@ -278,6 +279,31 @@ Status check(const GatherRowsParams& p) {
   if (!checker.ok() || p.num_rows == 0) return checker.status();
   checker.require_pointer(p.x, "x").require_pointer(p.rows, "rows").require_pointer(p.out, "out");
   if (checker.ok()) checker.require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows");
+  return checker.status();
+}
+
+Status check(const GatherTokensParams& p) {
+  Checker checker("gather_tokens");
+  checker.require(p.count >= 0, "count must not be negative", p.count);
+  if (!checker.ok() || p.count == 0) return checker.status();
+  checker.require_pointer(p.table, "table").require_pointer(p.slots, "slots").require_pointer(p.out, "out");
+  if (checker.ok()) checker.require_range(p.slots, p.count, 0, kAnySlot, "slots");
+  return checker.status();
+}
+
+Status check(const ScatterTokensParams& p) {
+  Checker checker("scatter_tokens");
+  checker.require(p.count >= 0, "count must not be negative", p.count)
+      .require(p.token_stride >= 1, "token_stride must be at least 1", p.token_stride);
+  if (!checker.ok() || p.count == 0) return checker.status();
+  checker.require_pointer(p.tokens, "tokens").require_pointer(p.slots, "slots").require_pointer(p.table, "table");
+  if (checker.ok()) checker.require_range(p.slots, p.count, -1, kAnySlot, "slots");
+  return checker.status();
+}
+
+Status check(const CopyParams& p) {
+  Checker checker("copy");
+  if (p.bytes > 0) checker.require_pointer(p.from, "from").require_pointer(p.to, "to");
   return checker.status();
 }
 

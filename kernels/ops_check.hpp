@@ -21,6 +21,9 @@ Status check(const StoreKvParams& p);
 Status check(const PagedAttentionParams& p);
 Status check(const ActivationParams& p);
 Status check(const GatherRowsParams& p);
+Status check(const GatherTokensParams& p);
+Status check(const ScatterTokensParams& p);
+Status check(const CopyParams& p);
 Status check(const MoveBlocksParams& p);
 
 }  // namespace pagoda::kernels

@@ -32,6 +32,10 @@ StepResult ModelRunner::run(kernels::Stream& stream, const ExecuteStep& step) {
     batch.context_len = context_len_.data();
     batch.block_tables = block_tables_.data();
     batch.max_blocks = max_blocks_;
+    for (const RowWork& work : step.work) {
+      batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
+      batch.max_context_len = std::max(batch.max_context_len, work.first_position + work.num_tokens);
+    }
     batch.logit_rows = logit_rows_.data();
     batch.num_logit_rows = static_cast<std::int32_t>(logit_rows_.size());
     logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));

@@ -88,6 +88,8 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .block_tables = batch.block_tables,
                                    .max_blocks = batch.max_blocks,
                                    .num_sequences = batch.num_sequences,
+                                   .max_query_len = batch.max_query_len,
+                                   .max_context_len = batch.max_context_len,
                                    .cache = cache,
                                    .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim))),
                                    .alibi_slopes = shape_.alibi_slopes,

@@ -32,6 +32,8 @@ struct ForwardBatch {
   const std::int32_t* context_len = nullptr;   ///< [num_sequences], with the new tokens
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
+  std::int32_t max_query_len = 0;            ///< of one sequence: an upper bound of its new tokens
+  std::int32_t max_context_len = 0;          ///< likewise of context_len
   const std::int32_t* logit_rows = nullptr;  ///< [num_logit_rows]: the token rows whose logits are wanted
   std::int32_t num_logit_rows = 0;
 };

@@ -11,6 +11,7 @@
 #include "kernels/cpu/sample.hpp"
 #include "kernels/ops_check.hpp"
 #include "kernels/reference/element.hpp"
+#include "kernels/reference/reference_ops.hpp"
 
 namespace pagoda::kernels {
 namespace {
@@ -158,6 +159,24 @@ Status CpuOps::gather_rows(Stream&, const GatherRowsParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   for_rows(threads_, p.num_rows, p.width,
            [&](std::int64_t i) { std::copy_n(p.x + p.rows[i] * p.width, p.width, p.out + i * p.width); });
+  return {};
+}
+
+Status CpuOps::gather_tokens(Stream&, const GatherTokensParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  reference::gather_tokens(p);
+  return {};
+}
+
+Status CpuOps::scatter_tokens(Stream&, const ScatterTokensParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  reference::scatter_tokens(p);
+  return {};
+}
+
+Status CpuOps::copy(Stream&, const CopyParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  if (p.bytes > 0) std::memcpy(p.to, p.from, p.bytes);
   return {};
 }
 

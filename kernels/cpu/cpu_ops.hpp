@@ -27,6 +27,9 @@ class CpuOps final : public Ops {
   Status paged_attention(Stream& stream, const PagedAttentionParams& params) const override;
   Status activation(Stream& stream, const ActivationParams& params) const override;
   Status gather_rows(Stream& stream, const GatherRowsParams& params) const override;
+  Status gather_tokens(Stream& stream, const GatherTokensParams& params) const override;
+  Status scatter_tokens(Stream& stream, const ScatterTokensParams& params) const override;
+  Status copy(Stream& stream, const CopyParams& params) const override;
   Status move_blocks(Stream& stream, const MoveBlocksParams& params) const override;
   Status sample(Stream& stream, const SampleParams& params) const override;
 

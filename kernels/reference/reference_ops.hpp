@@ -19,6 +19,8 @@ void store_kv(const StoreKvParams& p);
 void paged_attention(const PagedAttentionParams& p);
 void activation(const ActivationParams& p);
 void gather_rows(const GatherRowsParams& p);
+void gather_tokens(const GatherTokensParams& p);
+void scatter_tokens(const ScatterTokensParams& p);
 void move_blocks(const MoveBlocksParams& p);
 
 }  // namespace pagoda::kernels::reference

@@ -24,6 +24,18 @@ void gather_rows(const GatherRowsParams& p) {
   }
 }
 
+// table [*], slots [count] -> out [count]
+void gather_tokens(const GatherTokensParams& p) {
+  for (std::int64_t i = 0; i < p.count; ++i) p.out[i] = p.table[p.slots[i]];
+}
+
+// tokens [count, token_stride], slots [count] -> table [*]
+void scatter_tokens(const ScatterTokensParams& p) {
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    if (p.slots[i] >= 0) p.table[p.slots[i]] = std::max(0, p.tokens[i * p.token_stride]);
+  }
+}
+
 // key, value [num_tokens, stride], slot_mapping [num_tokens] -> cache blocks [kv_heads, block_size, head_dim]
 void store_kv(const StoreKvParams& p) {
   const KvCacheView& cache = p.cache;

@@ -98,7 +98,8 @@ TEST(Admission, reserves_the_blocks_that_a_prompt_in_progress_will_still_need) {
 TEST(Admission, takes_nobody_while_groups_are_preempted) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
-  Step step = planning.step().sample(1, 7).sample(2, 7).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}).admit_group(3, {1});
+  Step step =
+      planning.step().sample(1, 7).sample(2, 7).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}).admit_group(3, {1});
   const auto planned = planning.plan(step);
   EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
