@@ -97,6 +97,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
+  /// Whether host and device use each other's memory where it lies, so that nothing is copied between the two.
+  virtual bool shares_host_memory() const { return kind() == DeviceKind::cpu; }
   /// For logs: for example "cpu avx512, 2 threads".
   virtual std::string description() const = 0;
   virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;

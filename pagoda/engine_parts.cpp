@@ -105,9 +105,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
     if (!stream) return fail(stream.error());
     // The runner points into the mapped checkpoint, copies of its weights and the KV memory, so it keeps them: its last
     // step may outlive the actors.
-    auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
+    auto made = execution::ModelRunner::create(runner, std::move(*loaded), device, cache, actors::now_us);
+    if (!made) return fail(made.error());
     const auto end = [checkpoint, weights, kept = kv_memory](execution::ModelRunner* p) { delete p; };
-    return actors::WorkerParts{{made, end}, std::move(*stream)};
+    return actors::WorkerParts{{made->release(), end}, std::move(*stream)};
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;
   parts.scheduler.max_num_batched_tokens = max_tokens;
