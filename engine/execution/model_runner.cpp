@@ -55,10 +55,9 @@ StepLayout ModelRunner::largest_layout(const RunnerConfig& config, std::int32_t 
                      .num_reports = config.max_num_batched_tokens});
 }
 
-std::int64_t ModelRunner::device_bytes(const RunnerConfig& config, std::int32_t block_size) {
+std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t block_size) {
   constexpr auto kTokenBytes = static_cast<std::int64_t>(sizeof(TokenId));
   return config.max_num_seqs * (config.max_model_len + 1) * kTokenBytes + config.max_num_batched_tokens * kTokenBytes +
-         config.max_num_seqs * config.vocab_size * static_cast<std::int64_t>(sizeof(float)) +
          static_cast<std::int64_t>(largest_layout(config, block_size).bytes());
 }
 

@@ -53,8 +53,8 @@ class ModelRunner {
  public:
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
 
-  /// Device memory that create takes beside the model's: tokens, inputs and logits.
-  static std::int64_t device_bytes(const RunnerConfig& config, std::int32_t block_size);
+  /// Device memory that create takes for the tokens of all rows and the inputs of a step, beside logits and the model.
+  static std::int64_t batch_bytes(const RunnerConfig& config, std::int32_t block_size);
 
   /// Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
