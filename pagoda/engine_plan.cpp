@@ -73,7 +73,7 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
   if (config.device != "cpu") {
     return fail(ErrorCode::unsupported, "device " + config.device + " is not in this build", "device");
   }
-  return kernels::create_cpu_device({config.threads, config.cpu_isa});
+  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity});
 }
 
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {

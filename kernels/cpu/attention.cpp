@@ -290,6 +290,8 @@ class PagedAttention {
     return positions;
   }
 
+  /// Of widened keys and values.
+  float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
 
   void gather_scales(const QueryTile& query, Positions& positions) const {
@@ -381,7 +383,7 @@ class PagedAttention {
                              .first_position = positions.start,
                              .position = query.first_position + i,
                              .window = p_.window,
-                             .scale = p_.scale,
+                             .scale = p_.scale * unit(),
                              .softcap = p_.softcap,
                              .slopes = p_.alibi_slopes == nullptr ? nullptr : work.slopes + row,
                              .key_scales = scaled() ? positions.key_scales.data() : nullptr,
@@ -455,7 +457,7 @@ class PagedAttention {
     for (std::int64_t r = 0; r < rows_of(tile); ++r) {
       const std::int64_t head = tile.kv_head * heads_per_kv_ + r % heads_per_kv_;
       float* out = p_.out + ((tile.first_row + r / heads_per_kv_) * p_.num_heads + head) * cache_.head_dim;
-      kernels_.scale(sums.sums + r * width_, 1.0F / sums.total[r], cache_.head_dim, out);
+      kernels_.scale(sums.sums + r * width_, unit() / sums.total[r], cache_.head_dim, out);
     }
   }
 
