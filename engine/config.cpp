@@ -91,10 +91,11 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"none", "int8", "int4"});
-  check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16"});
+  check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   if (device != "cpu" && !cuda_index_of(device))
     check.refuse("device", "must be cpu, cuda or cuda:N, not \"" + device + "\"");
-  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni"});
+  check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});
+  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "neon", "neon_dotprod"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
   check.in_range("block_size", block_size, 1, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);

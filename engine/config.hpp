@@ -20,7 +20,7 @@ struct EngineConfig {
   std::string served_model_name;               ///< empty = the folder's name
   std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
   std::string quantize = "none";               ///< weights of linear layers: none | int8 | int4
-  std::string kv_cache_dtype = "auto";         ///< auto = dtype
+  std::string kv_cache_dtype = "auto";         ///< auto = dtype; or a DType; fp8 = fp8_e4m3
   std::string generation_config = "auto";      ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";                  ///< cpu | cuda | cuda:N
   std::int64_t max_model_len = 0;              ///< tokens; 0 = the model's own
@@ -43,8 +43,9 @@ struct EngineConfig {
   double watermark = 0.01;              ///< share of the KV blocks kept free at admission
   std::int32_t pipeline_depth = 2;      ///< steps in flight: 1 or 2
   std::int32_t threads = 0;             ///< compute threads on the CPU; 0 = one per core
-  std::string cpu_isa;     ///< "" = the best this machine has; scalar | avx2 | avx_vnni | avx512 | avx512_vnni
-  std::uint64_t seed = 0;  ///< seed of requests that bring none
+  std::string cpu_affinity = "auto";    ///< what they are bound to: auto | none | cores | numa
+  std::string cpu_isa;                  ///< "" = the best this machine has; or a name of CpuIsa (kernels/device.hpp)
+  std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished

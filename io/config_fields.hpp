@@ -37,7 +37,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
-  visit("kv_cache_dtype", config.kv_cache_dtype, "Type of the KV cache: auto (as dtype), float32, float16, bfloat16");
+  visit("kv_cache_dtype", config.kv_cache_dtype,
+        "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
   visit("generation_config", config.generation_config,
         "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
   visit("device", config.device, "cpu, cuda, or cuda:N for the GPU of that number");
@@ -63,8 +64,12 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("watermark", config.watermark, "Share of the KV blocks kept free when requests are admitted");
   visit("pipeline_depth", config.pipeline_depth, "Steps in flight: 1 or 2");
   visit("threads", config.threads, "Compute threads on a CPU; 0: one per core");
+  visit(
+      "cpu_affinity", config.cpu_affinity,
+      "Cores that compute threads are bound to: none, cores (one after the other), numa (in turn over the NUMA nodes), "
+      "auto (numa on several nodes, else none)");
   visit("cpu_isa", config.cpu_isa,
-        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni; empty: the best there is");
+        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, neon, neon_dotprod; empty: the best there is");
   visit("seed", config.seed, "Seed of requests that bring none");
   visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");

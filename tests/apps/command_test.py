@@ -66,7 +66,7 @@ class Usage(unittest.TestCase):
             self.assertEqual(err, f"pagoda: {flag} must be one of {choices}, not foo\n")
         self.assert_bad_usage("--output must be one of text, json, not xml", "generate", "--prompt", "a", "--output", "xml")
         for flag in ("--dtype", "--kv-cache-dtype", "--quantize", "--device", "--generation-config", "--cpu-isa",
-                     "--log-level"):
+                     "--cpu-affinity", "--log-level"):
             err = self.assert_bad_usage(flag.lstrip("-").replace("-", "_"), "serve", "--model", MODEL, flag, "foo")
             self.assertIn("foo", err)
 

@@ -52,6 +52,7 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"scheduler_delay_factor", [](EngineConfig& c) { c.scheduler_delay_factor = -0.5; }},
       {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},
       {"pipeline_depth", [](EngineConfig& c) { c.pipeline_depth = 3; }},
+      {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},
       {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 2; }},
       {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},

@@ -292,7 +292,7 @@ TEST_P(PagedAttentionTest, DoesNothingForAnEmptyBatchAndForSequencesWithoutRows)
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagedAttentionTest,
                          testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
-                                          testing_support::kAllDTypes),
+                                          testing_support::kAllKvDTypes),
                          testing_support::backend_and_dtype_name);
 
 }  // namespace
