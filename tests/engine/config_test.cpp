@@ -35,6 +35,16 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"dtype", [](EngineConfig& c) { c.dtype = "int3"; }},
       {"kv_cache_dtype", [](EngineConfig& c) { c.kv_cache_dtype = ""; }},
       {"device", [](EngineConfig& c) { c.device = "tpu"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:-1"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:1x"; }},
+      {"enforce_eager", [](EngineConfig& c) { c.enforce_eager = true; }},
+      {"swap_dir",
+       [](EngineConfig& c) {
+         c.device = "cuda";
+         c.swap_dir = "/tmp";
+         c.swap_space = 1;
+       }},
       {"cpu_isa", [](EngineConfig& c) { c.cpu_isa = "mmx"; }},
       {"max_model_len", [](EngineConfig& c) { c.max_model_len = -1; }},
       {"block_size", [](EngineConfig& c) { c.block_size = 0; }},
@@ -71,6 +81,15 @@ TEST(EngineConfig, each_wrong_value_is_named) {
     auto config = good();
     change(config);
     EXPECT_EQ(wrong_keys(config), std::vector<std::string>{key});
+  }
+}
+
+TEST(EngineConfig, a_gpu_is_named_by_its_number_or_is_the_first) {
+  auto config = good();
+  for (const auto& [device, index] : {std::pair("cuda", 0), std::pair("cuda:0", 0), std::pair("cuda:12", 12)}) {
+    config.device = device;
+    EXPECT_TRUE(wrong_keys(config).empty()) << device;
+    EXPECT_EQ(config.cuda_index(), index);
   }
 }
 

@@ -65,10 +65,10 @@ constexpr Schedule kSchedules[] = {
 };
 
 /// Where an engine runs.
-enum class Where { cpu, split_memory };
+enum class Where { cpu, split_memory, emulated_cuda };
 
 void PrintTo(Where where, std::ostream* out) {
-  *out << (where == Where::cpu ? "cpu" : "split_memory");
+  *out << (where == Where::cpu ? "cpu" : where == Where::split_memory ? "split_memory" : "emulated_cuda");
 }
 
 class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule, Where>> {
