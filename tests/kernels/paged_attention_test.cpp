@@ -294,7 +294,7 @@ TEST_P(PagedAttentionTest, DoesNothingForAnEmptyBatchAndForSequencesWithoutRows)
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, PagedAttentionTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
+                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllKvDTypes),
                          testing_support::isa_and_dtype_name);
 
 }  // namespace
