@@ -28,6 +28,7 @@ struct AttentionArgs {
   const std::byte* cache;  ///< of block 0
   std::int64_t block_bytes;
   std::int64_t value_offset;  ///< from a key to its value
+  std::int64_t scale_offset;  ///< int8: from a block's keys to their scales
   std::int32_t block_size;
   std::int32_t head_dim;
   std::int32_t num_heads;
@@ -150,6 +151,63 @@ __device__ inline PartitionRange partitions_of(const AttentionArgs& args, std::i
                                                std::int32_t context_len) {
   const std::int32_t first = first_seen(context_len - query_len, args.window);
   return {first / kPartitionTokens, (context_len + kPartitionTokens - 1) / kPartitionTokens};
+}
+
+/// What a thread block does with its tile: whole, one run over all that the tile sees; split, one run for each of the
+/// block's partitions. A partition of which the tile sees nothing gets a run over one position, which masks all.
+class PositionRuns {
+ public:
+  __device__ PositionRuns(const AttentionArgs& args, const RowTile& tile, bool split) : tile_(tile), split_(split) {
+    if (!split) return;
+    const PartitionRange range = partitions_of(args, tile.query_len, tile.context_len);
+    first_partition_ = range.first + static_cast<std::int32_t>(blockIdx.x);
+    const std::int32_t left = range.end - first_partition_;
+    count_ = left > 0 ? (left - 1) / static_cast<std::int32_t>(gridDim.x) + 1 : 0;
+  }
+
+  __device__ std::int32_t count() const { return count_; }
+  __device__ std::int32_t first(std::int32_t run) const {
+    if (!split_) return tile_.first_token;
+    const std::int32_t start = start_of(run);
+    return sees_some_of(start) ? max(start, tile_.first_token) : start;
+  }
+  __device__ std::int32_t end(std::int32_t run) const {
+    if (!split_) return tile_.end_token;
+    const std::int32_t start = start_of(run);
+    return sees_some_of(start) ? min(start + kPartitionTokens, tile_.end_token) : start + 1;
+  }
+
+ private:
+  __device__ std::int32_t start_of(std::int32_t run) const {
+    return (first_partition_ + run * static_cast<std::int32_t>(gridDim.x)) * kPartitionTokens;
+  }
+  __device__ bool sees_some_of(std::int32_t start) const {
+    return start < tile_.end_token && start + kPartitionTokens > tile_.first_token;
+  }
+
+  const RowTile& tile_;
+  bool split_;
+  std::int32_t first_partition_ = 0;
+  std::int32_t count_ = 1;
+};
+
+/// Where the key of `token` and, with int8, its scale lie for this block's KV head, in bytes behind args.cache; -1: not
+/// seen by the tile, never to be read.
+struct KeyPlace {
+  std::int64_t key = -1;
+  std::int64_t scale = -1;
+};
+
+__device__ inline KeyPlace place_key(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
+                                     std::int32_t element_bytes) {
+  if (token < tile.first_token || token >= tile.end_token) return {};
+  const std::int32_t in_table = token / args.block_size;
+  const std::int32_t in_block = token - in_table * args.block_size;
+  const std::int32_t block = args.block_tables[tile.sequence * args.max_blocks + in_table];
+  const std::int64_t row = std::int64_t{blockIdx.y} * args.block_size + in_block;
+  const std::int64_t start = block * args.block_bytes;
+  return {start + row * args.head_dim * element_bytes,
+          start + args.scale_offset + row * static_cast<std::int64_t>(sizeof(float))};
 }
 
 /// What a thread block does with its tile: whole, one run over all that the tile sees; split, one run for each of the

@@ -1,3 +1,9 @@
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/attention_args.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/launch.hpp"
@@ -13,7 +19,9 @@ static_assert(kPlainTile == kWarpSize, "each lane scores one position");
 
 /// Shared memory of a block; see plain_shared_bytes.
 struct PlainMemory {
-  std::int64_t* offsets;    ///< [kPlainTile]: key_offset
+  std::int64_t* offsets;    ///< [kPlainTile]: KeyPlace::key
+  float* key_scales;        ///< [kPlainTile]; with int8
+  float* value_scales;      ///< [kPlainTile]; with int8
   float* queries;           ///< [rows, head_dim]
   float* sums;              ///< [rows, head_dim]
   float* keys;              ///< [kPlainTile, kPlainDimChunk + 1]
@@ -25,7 +33,9 @@ struct PlainMemory {
 
   __device__ PlainMemory(std::byte* memory, std::int32_t rows, std::int32_t head_dim) {
     offsets = reinterpret_cast<std::int64_t*>(memory);
-    states = reinterpret_cast<SoftmaxState*>(offsets + kPlainTile);
+    key_scales = reinterpret_cast<float*>(offsets + kPlainTile);
+    value_scales = key_scales + kPlainTile;
+    states = reinterpret_cast<SoftmaxState*>(value_scales + kPlainTile);
     before = states + rows;
     positions = reinterpret_cast<std::int32_t*>(before + rows);
     slopes = reinterpret_cast<float*>(positions + rows);
@@ -35,6 +45,16 @@ struct PlainMemory {
     scores = keys + kPlainTile * (kPlainDimChunk + 1);
   }
 };
+
+/// An element of the cache; int8 without its scale.
+template <class T>
+__device__ float load_element(T value) {
+  if constexpr (std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, std::int8_t>) {
+    return static_cast<float>(value);
+  } else {
+    return to_float(value);
+  }
+}
 
 /// One tile of at most kNarrowRows packed rows, in float32 throughout.
 template <class T>
@@ -77,6 +97,8 @@ class PlainAttention {
   }
 
  private:
+  static constexpr bool kScaled = std::is_same_v<T, std::int8_t>;
+
   __device__ void begin_partition() {
     __syncthreads();  // what is overwritten has been read
     for (int i = thread_; i < tile_.num_packed * args_.head_dim; i += kPlainThreads) memory_.sums[i] = 0.0F;
@@ -86,7 +108,14 @@ class PlainAttention {
   __device__ void attend_tile(std::int32_t first_token) {
     __syncthreads();
     if (thread_ < kPlainTile) {
-      memory_.offsets[thread_] = key_offset(args_, tile_, first_token + thread_, sizeof(T));
+      const KeyPlace place = place_key(args_, tile_, first_token + thread_, sizeof(T));
+      memory_.offsets[thread_] = place.key;
+      if constexpr (kScaled) {
+        const bool seen = place.key >= 0;
+        const auto* scale = reinterpret_cast<const float*>(args_.cache + (seen ? place.scale : 0));
+        memory_.key_scales[thread_] = seen ? *scale : 0.0F;
+        memory_.value_scales[thread_] = seen ? *(scale + args_.value_offset / sizeof(float)) : 0.0F;
+      }
     }
     float dots[kRowsOfWarp] = {};
     for (int column = 0; column < args_.head_dim; column += kPlainDimChunk) {
@@ -117,7 +146,7 @@ class PlainAttention {
       const int token = i / kPlainDimChunk;
       const int in_chunk = i % kPlainDimChunk;
       const bool exists = memory_.offsets[token] >= 0 && column + in_chunk < args_.head_dim;
-      memory_.keys[token * (kPlainDimChunk + 1) + in_chunk] = exists ? to_float(row_of(token)[column + in_chunk]) : 0.0F;
+      memory_.keys[token * (kPlainDimChunk + 1) + in_chunk] = exists ? load_element(row_of(token)[column + in_chunk]) : 0.0F;
     }
   }
 
@@ -137,6 +166,7 @@ class PlainAttention {
 
   __device__ float score(int r, std::int32_t token, float dot) const {
     const std::int32_t position = memory_.positions[r];
+    if constexpr (kScaled) dot = __fmul_rn(dot, memory_.key_scales[lane_]);
     if (!sees(position, token, args_.window)) return minus_infinity();
     return args_.plain_scores ? __fmul_rn(dot, args_.score_factor)
                               : shaped_score(args_, dot, memory_.slopes[r], token - position);
@@ -149,7 +179,7 @@ class PlainAttention {
     const float base = finite_highest(highest);
     const float factor = fast_exp2(__fsub_rn(state.highest, base));
     const float power = fast_exp2(__fsub_rn(score, base));
-    memory_.scores[r * kPlainTile + lane_] = power;
+    memory_.scores[r * kPlainTile + lane_] = kScaled ? __fmul_rn(power, memory_.value_scales[lane_]) : power;
     const float total = __fadd_rn(__fmul_rn(state.total, factor), warp_sum(power));
     __syncwarp();  // all lanes have read the state
     if (lane_ == 0) memory_.states[r] = {highest, total};
@@ -168,7 +198,7 @@ class PlainAttention {
         }
         for (int token = 0; token < kPlainTile; ++token) {
           if (memory_.offsets[token] < 0) continue;
-          const float value = to_float(value_row_of(token)[d]);
+          const float value = load_element(value_row_of(token)[d]);
 #pragma unroll
           for (int i = 0; i < kRowsAtOnce; ++i) {
             if (first + i >= tile_.num_packed) continue;
@@ -255,7 +285,19 @@ Status launch_plain(cudaStream_t stream, const AttentionArgs& args, const Attent
 }  // namespace
 
 Status launch_attention_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how, DType dtype) {
-  return with_element(dtype, [&]<class T>(T) { return launch_plain<T>(stream, args, how); });
+  switch (dtype) {
+    case DType::f32:
+      return launch_plain<float>(stream, args, how);
+    case DType::f16:
+      return launch_plain<__half>(stream, args, how);
+    case DType::bf16:
+      return launch_plain<__nv_bfloat16>(stream, args, how);
+    case DType::fp8_e4m3:
+      return launch_plain<__nv_fp8_e4m3>(stream, args, how);
+    case DType::int8:
+      return launch_plain<std::int8_t>(stream, args, how);
+  }
+  return fail(ErrorCode::unsupported, "paged_attention: a KV cache of " + std::string(to_string(dtype)));
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -83,10 +83,10 @@ constexpr std::size_t tiles_shared_bytes(std::int32_t padded_dim, std::int32_t r
 inline constexpr std::int32_t kPlainTile = 32;      ///< positions of a tile
 inline constexpr std::int32_t kPlainDimChunk = 64;  ///< columns of a key that are in shared memory at a time
 
-/// Queries and sums of the packed rows, a chunk of keys, the scores, and position, slope and softmax state of each row.
+/// Queries and sums of the packed rows, a chunk of keys, two scales of each token, the scores, and position, slope and softmax state of each row.
 constexpr std::size_t plain_shared_bytes(std::int64_t head_dim, std::int32_t rows) {
   const auto num_rows = static_cast<std::size_t>(rows);
-  const std::size_t floats = 2 * num_rows * static_cast<std::size_t>(head_dim) + kPlainTile * (kPlainDimChunk + 1) +
+  const std::size_t floats = 2 * num_rows * static_cast<std::size_t>(head_dim) + kPlainTile * (kPlainDimChunk + 3) +
                              num_rows * kPlainTile + 6 * num_rows;
   return kPlainTile * sizeof(std::int64_t) + floats * sizeof(float);
 }

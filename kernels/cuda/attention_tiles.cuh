@@ -72,7 +72,7 @@ struct TileMemory {
 
   static constexpr int kStagesAt = 0;                                      ///< [kStages][key, value][kTile, kDim]
   static constexpr int kQueries = kStagesAt + Shape::kStages * kStageBytes;  ///< [kRows, kDim]
-  static constexpr int kOffsets = kQueries + Shape::kRows * kPitch;          ///< [kStages, kTile]: key_offset
+  static constexpr int kOffsets = kQueries + Shape::kRows * kPitch;          ///< [kStages, kTile]: KeyPlace::key
   static constexpr int kPositions = kOffsets + Shape::kStages * Shape::kTile * 8;  ///< [kRows]; -1: no such row
   static constexpr int kSlopes = kPositions + Shape::kRows * 4;                    ///< [kRows]
   static constexpr int kBefore = kSlopes + Shape::kRows * 4;   ///< [kRows]: state of all partitions before
@@ -185,14 +185,14 @@ class TileAttention {
 
   __device__ __forceinline__ std::int64_t offset_of_own_token(std::int32_t tile, std::int32_t end_tile) const {
     if (thread_ >= Shape::kTile || tile >= end_tile) return -1;
-    return key_offset(args_, tile_, tile * Shape::kTile + thread_, 2);
+    return place_key(args_, tile_, tile * Shape::kTile + thread_, 2).key;
   }
 
   __device__ __forceinline__ void fill_pipeline(std::int32_t first_tile, std::int32_t end_tile) {
     __syncthreads();  // all are done with what lies in shared memory
     for (int i = thread_; i < Shape::kStages * Shape::kTile; i += Shape::kThreads) {
       const std::int32_t token = first_tile * Shape::kTile + i;
-      offsets()[i] = token < end_tile * Shape::kTile ? key_offset(args_, tile_, token, 2) : -1;
+      offsets()[i] = token < end_tile * Shape::kTile ? place_key(args_, tile_, token, 2).key : -1;
     }
     __syncthreads();
 #pragma unroll

@@ -48,6 +48,7 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   args.cache = p.cache.base;
   args.block_bytes = p.cache.block_bytes;
   args.value_offset = p.cache.part_bytes();
+  args.scale_offset = p.cache.value_bytes();
   args.block_size = p.cache.block_size;
   args.head_dim = static_cast<std::int32_t>(p.cache.head_dim);
   args.num_heads = static_cast<std::int32_t>(p.num_heads);
