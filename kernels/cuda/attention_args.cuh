@@ -35,20 +35,20 @@ struct AttentionArgs {
   std::int32_t group;  ///< query heads per KV head
 
   // Scores are kept in units of log2, so that the softmax is made of powers of two.
-  bool plain_scores;           ///< neither softcap nor ALiBi
-  float score_factor;          ///< of q k^T; with log2(e) in it where plain_scores
-  float softcap;               ///< 0 = none
+  bool plain_scores;   ///< neither softcap nor ALiBi
+  float score_factor;  ///< of q k^T; with log2(e) in it where plain_scores
+  float softcap;       ///< 0 = none
   float inverse_softcap;
-  const float* alibi_slopes;   ///< [num_heads] or null
-  std::int32_t window;         ///< 0 = none
-  float* out;                  ///< [tokens, num_heads * head_dim]
+  const float* alibi_slopes;  ///< [num_heads] or null
+  std::int32_t window;        ///< 0 = none
+  float* out;                 ///< [tokens, num_heads * head_dim]
 
   std::int32_t split_query_len;  ///< a sequence with at most so many rows is split
   std::int32_t max_partitions;
   std::int32_t split_row_tiles;
   std::int32_t first_sequence;  ///< of the slice of split sequences
-  float2* partial_states;       ///< [sequences of the slice, split_query_len, num_heads, max_partitions]: highest, total
-  float* partial_sums;          ///< the same shape, [head_dim] each
+  float2* partial_states;  ///< [sequences of the slice, split_query_len, num_heads, max_partitions]: highest, total
+  float* partial_sums;     ///< the same shape, [head_dim] each
 };
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -66,8 +66,8 @@ struct RowTile {
   std::int32_t query_len = 0;  ///< of the sequence
   std::int32_t context_len = 0;
   std::int32_t first_position = 0;  ///< of the first row
-  std::int32_t first_token = 0;  ///< the lowest position that a row of the tile sees
-  std::int32_t end_token = 0;    ///< behind the highest
+  std::int32_t first_token = 0;     ///< the lowest position that a row of the tile sees
+  std::int32_t end_token = 0;       ///< behind the highest
 
   __device__ std::int32_t position(std::int32_t query_row) const { return context_len - query_len + query_row; }
 };
@@ -108,8 +108,8 @@ __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t
   }
   for (int distance = 16; distance > 0; distance /= 2) begun += __shfl_xor_sync(kFullWarp, begun, distance);
   const std::int32_t sequence = begun - 1;
-  const auto tile = static_cast<std::int32_t>(
-      number - first_whole_tile(args.query_start[sequence], sequence, args.group, rows));
+  const auto tile =
+      static_cast<std::int32_t>(number - first_whole_tile(args.query_start[sequence], sequence, args.group, rows));
   const RowTile result = row_tile_at(args, sequence, tile, rows);
   return result.query_len > args.split_query_len ? result : RowTile{};
 }
@@ -208,56 +208,6 @@ __device__ inline KeyPlace place_key(const AttentionArgs& args, const RowTile& t
   const std::int64_t start = block * args.block_bytes;
   return {start + row * args.head_dim * element_bytes,
           start + args.scale_offset + row * static_cast<std::int64_t>(sizeof(float))};
-}
-
-/// What a thread block does with its tile: whole, one run over all that the tile sees; split, one run for each of the
-/// block's partitions. A partition of which the tile sees nothing gets a run over one position, which masks all.
-class PositionRuns {
- public:
-  __device__ PositionRuns(const AttentionArgs& args, const RowTile& tile, bool split) : tile_(tile), split_(split) {
-    if (!split) return;
-    const PartitionRange range = partitions_of(args, tile.query_len, tile.context_len);
-    first_partition_ = range.first + static_cast<std::int32_t>(blockIdx.x);
-    const std::int32_t left = range.end - first_partition_;
-    count_ = left > 0 ? (left - 1) / static_cast<std::int32_t>(gridDim.x) + 1 : 0;
-  }
-
-  __device__ std::int32_t count() const { return count_; }
-  __device__ std::int32_t first(std::int32_t run) const {
-    if (!split_) return tile_.first_token;
-    const std::int32_t start = start_of(run);
-    return sees_some_of(start) ? max(start, tile_.first_token) : start;
-  }
-  __device__ std::int32_t end(std::int32_t run) const {
-    if (!split_) return tile_.end_token;
-    const std::int32_t start = start_of(run);
-    return sees_some_of(start) ? min(start + kPartitionTokens, tile_.end_token) : start + 1;
-  }
-
- private:
-  __device__ std::int32_t start_of(std::int32_t run) const {
-    return (first_partition_ + run * static_cast<std::int32_t>(gridDim.x)) * kPartitionTokens;
-  }
-  __device__ bool sees_some_of(std::int32_t start) const {
-    return start < tile_.end_token && start + kPartitionTokens > tile_.first_token;
-  }
-
-  const RowTile& tile_;
-  bool split_;
-  std::int32_t first_partition_ = 0;
-  std::int32_t count_ = 1;
-};
-
-/// Where the key of `token` lies for this block's KV head, in bytes behind args.cache; -1: not seen by the tile, never
-/// to be read.
-__device__ inline std::int64_t key_offset(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
-                                          std::int32_t element_bytes) {
-  if (token < tile.first_token || token >= tile.end_token) return -1;
-  const std::int32_t in_table = token / args.block_size;
-  const std::int32_t in_block = token - in_table * args.block_size;
-  const std::int32_t block = args.block_tables[tile.sequence * args.max_blocks + in_table];
-  const std::int64_t row = std::int64_t{blockIdx.y} * args.block_size + in_block;
-  return block * args.block_bytes + row * args.head_dim * element_bytes;
 }
 
 /// tanh(x) = 1 - 2 / (exp(2 x) + 1). The error is absolute, about 1e-7, which is what a score needs.

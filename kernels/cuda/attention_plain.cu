@@ -146,7 +146,8 @@ class PlainAttention {
       const int token = i / kPlainDimChunk;
       const int in_chunk = i % kPlainDimChunk;
       const bool exists = memory_.offsets[token] >= 0 && column + in_chunk < args_.head_dim;
-      memory_.keys[token * (kPlainDimChunk + 1) + in_chunk] = exists ? load_element(row_of(token)[column + in_chunk]) : 0.0F;
+      memory_.keys[token * (kPlainDimChunk + 1) + in_chunk] =
+          exists ? load_element(row_of(token)[column + in_chunk]) : 0.0F;
     }
   }
 
@@ -213,8 +214,8 @@ class PlainAttention {
     }
   }
 
-  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into those
-  /// before, whose sums wait in `out`.
+  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into
+  /// those before, whose sums wait in `out`.
   __device__ void close(std::int32_t partition, bool last) {
     __syncthreads();
     const PartitionRange range = partitions_of(args_, tile_.query_len, tile_.context_len);

@@ -67,7 +67,8 @@ constexpr std::int32_t narrow_stages(std::int32_t padded_dim) {
 inline constexpr std::int32_t kWideStages = 2;
 
 /// Shared memory of a tensor core kernel: 16-bit queries and `stages` tiles of keys and values, the place of each
-/// token of a stage, position, slope and softmax state of each row, and the scores that the warps of a narrow tile exchange.
+/// token of a stage, position, slope and softmax state of each row, and the scores that the warps of a narrow tile
+/// exchange.
 constexpr std::size_t tiles_shared_bytes(std::int32_t padded_dim, std::int32_t rows, std::int32_t stages,
                                          bool exchange_scores) {
   const auto tile = static_cast<std::size_t>(tile_tokens(padded_dim));
@@ -83,7 +84,8 @@ constexpr std::size_t tiles_shared_bytes(std::int32_t padded_dim, std::int32_t r
 inline constexpr std::int32_t kPlainTile = 32;      ///< positions of a tile
 inline constexpr std::int32_t kPlainDimChunk = 64;  ///< columns of a key that are in shared memory at a time
 
-/// Queries and sums of the packed rows, a chunk of keys, two scales of each token, the scores, and position, slope and softmax state of each row.
+/// Queries and sums of the packed rows, a chunk of keys, two scales of each token, the scores, and position, slope and
+/// softmax state of each row.
 constexpr std::size_t plain_shared_bytes(std::int64_t head_dim, std::int32_t rows) {
   const auto num_rows = static_cast<std::size_t>(rows);
   const std::size_t floats = 2 * num_rows * static_cast<std::size_t>(head_dim) + kPlainTile * (kPlainDimChunk + 3) +
@@ -184,11 +186,11 @@ constexpr AttentionPlan plan_attention(const AttentionShape& shape, std::size_t 
     plan.split_rows = plan.tensor_cores && plan.group <= kNarrowRows ? kNarrowRows : plan.whole_rows;
     plan.max_partitions = partitions;
     plan.split_row_tiles = divide_up(std::int64_t{split_query_len} * plan.group, plan.split_rows);
-    plan.split_sequences_at_once = std::min(shape.num_sequences, kMostGridYZ / std::max<std::int64_t>(
-                                                                                   1, plan.split_row_tiles));
+    plan.split_sequences_at_once =
+        std::min(shape.num_sequences, kMostGridYZ / std::max<std::int64_t>(1, plan.split_row_tiles));
     if (sequence_bytes > 0) {
-      plan.split_sequences_at_once =
-          std::min(plan.split_sequences_at_once, static_cast<std::int64_t>((scratch_bytes - kScratchPadding) / sequence_bytes));
+      plan.split_sequences_at_once = std::min(
+          plan.split_sequences_at_once, static_cast<std::int64_t>((scratch_bytes - kScratchPadding) / sequence_bytes));
     }
     const std::int64_t tiles =
         std::max<std::int64_t>(1, plan.split_sequences_at_once * plan.split_row_tiles * shape.num_kv_heads);

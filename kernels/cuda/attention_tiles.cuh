@@ -3,10 +3,10 @@
 /// Attention on tensor cores for 16-bit keys and values: queries are rounded to their type, products are summed in
 /// float32, probabilities are rounded to their type before they meet the values.
 ///
-/// One thread block takes one tile of packed query rows. Warps stand in a grid: `kWarpsM` times `kRowTiles` row tiles of
-/// 16, and `kWarpsN` columns. With several columns each warp scores its share of the tile's positions, the scores are
-/// exchanged, each warp does the softmax of all of them for itself and sums its share of head_dim. So the order of the
-/// arithmetic of a row is the same for every shape of the grid.
+/// One thread block takes one tile of packed query rows. Warps stand in a grid: `kWarpsM` times `kRowTiles` row tiles
+/// of 16, and `kWarpsN` columns. With several columns each warp scores its share of the tile's positions, the scores
+/// are exchanged, each warp does the softmax of all of them for itself and sums its share of head_dim. So the order of
+/// the arithmetic of a row is the same for every shape of the grid.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,13 +23,15 @@ namespace pagoda::kernels::cuda {
 /// Two floats in one register, rounded to nearest even; `low` in the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  std::uint32_t bits;
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
+    memcpy(&bits, &pair, sizeof(bits));
   } else {
     const __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
+    memcpy(&bits, &pair, sizeof(bits));
   }
+  return bits;
 }
 
 template <class T_, int kDim_, int kWarpsM_, int kRowTiles_, int kWarpsN_, int kStages_, int kBlocksPerSm_>
@@ -45,12 +47,12 @@ struct TileShape {
   static constexpr int kRows = kWarpsM * kRowTiles * 16;
   static constexpr int kThreads = kWarpsM * kWarpsN * 32;
   static constexpr int kTile = tile_tokens(kDim);
-  static constexpr int kChunks = kDim / 8;                  ///< 16-byte pieces of a row
-  static constexpr int kSteps = kDim / 16;                  ///< matrix products along head_dim
-  static constexpr int kScoreTiles = kTile / 8;             ///< of 8 positions
-  static constexpr int kOwnTiles = kScoreTiles / kWarpsN;   ///< that one warp scores
-  static constexpr int kDimTiles = kDim / 8 / kWarpsN;      ///< of 8 columns, that one warp sums
-  static constexpr int kExchangePitch = kTile + 8;          ///< floats; keeps the lanes of a store in different banks
+  static constexpr int kChunks = kDim / 8;                 ///< 16-byte pieces of a row
+  static constexpr int kSteps = kDim / 16;                 ///< matrix products along head_dim
+  static constexpr int kScoreTiles = kTile / 8;            ///< of 8 positions
+  static constexpr int kOwnTiles = kScoreTiles / kWarpsN;  ///< that one warp scores
+  static constexpr int kDimTiles = kDim / 8 / kWarpsN;     ///< of 8 columns, that one warp sums
+  static constexpr int kExchangePitch = kTile + 8;         ///< floats; keeps the lanes of a store in different banks
   static constexpr bool kQueriesInRegisters = kRowTiles * kWarpsM == 1 && kDim <= 128;
   static constexpr std::size_t kSharedBytes = tiles_shared_bytes(kDim, kRows, kStages, kWarpsN > 1);
 };
@@ -70,12 +72,12 @@ struct TileMemory {
   static constexpr int kPartBytes = Shape::kTile * kPitch;
   static constexpr int kStageBytes = 2 * kPartBytes;
 
-  static constexpr int kStagesAt = 0;                                      ///< [kStages][key, value][kTile, kDim]
+  static constexpr int kStagesAt = 0;                                        ///< [kStages][key, value][kTile, kDim]
   static constexpr int kQueries = kStagesAt + Shape::kStages * kStageBytes;  ///< [kRows, kDim]
   static constexpr int kOffsets = kQueries + Shape::kRows * kPitch;          ///< [kStages, kTile]: KeyPlace::key
   static constexpr int kPositions = kOffsets + Shape::kStages * Shape::kTile * 8;  ///< [kRows]; -1: no such row
   static constexpr int kSlopes = kPositions + Shape::kRows * 4;                    ///< [kRows]
-  static constexpr int kBefore = kSlopes + Shape::kRows * 4;   ///< [kRows]: state of all partitions before
+  static constexpr int kBefore = kSlopes + Shape::kRows * 4;    ///< [kRows]: state of all partitions before
   static constexpr int kExchange = kBefore + Shape::kRows * 8;  ///< [kRows, kExchangePitch] if warps share the scores
 
   static constexpr int keys(int stage) { return kStagesAt + stage * kStageBytes; }
@@ -87,7 +89,8 @@ struct TileMemory {
 template <class Shape>
 class TileAttention {
  public:
-  __device__ __forceinline__ TileAttention(const AttentionArgs& args, const RowTile& tile, bool split, std::byte* shared)
+  __device__ __forceinline__ TileAttention(const AttentionArgs& args, const RowTile& tile, bool split,
+                                           std::byte* shared)
       : args_(args),
         tile_(tile),
         split_(split),
@@ -101,19 +104,21 @@ class TileAttention {
         value_lane_(Memory::piece(lane_ & 15, lane_ >> 4)) {}
 
   __device__ __forceinline__ void load_queries() {
+    auto* query_offsets = at<std::int64_t>(Memory::kStagesAt);  // no keys are there yet
+    static_assert(Memory::kStageBytes >= Shape::kRows * static_cast<int>(sizeof(std::int64_t)));
     for (int r = thread_; r < Shape::kRows; r += Shape::kThreads) {
       const bool exists = r < tile_.num_packed;
       const PackedRow packed = packed_row(args_, tile_, exists ? r : 0);
       positions()[r] = exists ? tile_.position(packed.row) : -1;
       slopes()[r] = args_.alibi_slopes != nullptr ? args_.alibi_slopes[packed.head] : 0.0F;
-      offsets()[r] = exists ? query_of(args_, tile_, packed) - args_.query : -1;
+      query_offsets[r] = exists ? query_of(args_, tile_, packed) - args_.query : -1;
     }
     __syncthreads();
     constexpr int kPairs = Shape::kDim / 2;
     for (int i = thread_; i < Shape::kRows * kPairs; i += Shape::kThreads) {
       const int r = i / kPairs;
       const int column = i % kPairs * 2;
-      const std::int64_t offset = offsets()[r];
+      const std::int64_t offset = query_offsets[r];
       float2 pair{0.0F, 0.0F};
       if (offset >= 0 && column < args_.head_dim) {
         pair = {args_.query[offset + column], args_.query[offset + column + 1]};
@@ -149,10 +154,18 @@ class TileAttention {
   __device__ __forceinline__ Value* at(int offset) const {
     return reinterpret_cast<Value*>(shared_ + offset);
   }
-  __device__ __forceinline__ std::int64_t* offsets() const { return at<std::int64_t>(Memory::kOffsets); }
-  __device__ __forceinline__ std::int32_t* positions() const { return at<std::int32_t>(Memory::kPositions); }
-  __device__ __forceinline__ SoftmaxState* before() const { return at<SoftmaxState>(Memory::kBefore); }
-  __device__ __forceinline__ float* slopes() const { return at<float>(Memory::kSlopes); }
+  __device__ __forceinline__ std::int64_t* offsets() const {
+    return at<std::int64_t>(Memory::kOffsets);
+  }
+  __device__ __forceinline__ std::int32_t* positions() const {
+    return at<std::int32_t>(Memory::kPositions);
+  }
+  __device__ __forceinline__ SoftmaxState* before() const {
+    return at<SoftmaxState>(Memory::kBefore);
+  }
+  __device__ __forceinline__ float* slopes() const {
+    return at<float>(Memory::kSlopes);
+  }
 
   __device__ __forceinline__ void begin_partition() {
 #pragma unroll
@@ -232,10 +245,10 @@ class TileAttention {
     for (int k = 0; k < Shape::kSteps; ++k) query_fragment(query_lane_, 0, k, query_fragments_[k]);
   }
 
-  /// scores[m][n][e] of row 16 m + lane / 4 + 8 (e / 2) of the warp and position 8 n + 2 (lane % 4) + e % 2 of the tile;
-  /// minus infinity where the row does not see the position.
+  /// scores[m][n][e] of row 16 m + lane / 4 + 8 (e / 2) of the warp and position 8 n + 2 (lane % 4) + e % 2 of the
+  /// tile; minus infinity where the row does not see the position.
   __device__ __forceinline__ void score(std::int32_t t, int stage,
-                        float (&scores)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
+                                        float (&scores)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
     if constexpr (Shape::kWarpsN == 1) {
       multiply_keys(stage, 0, scores);
       shape_scores(t * Shape::kTile, scores);
@@ -326,7 +339,7 @@ class TileAttention {
             const std::int32_t token = first + n * 8 + lane_ % 4 * 2 + e % 2;
             const float dot = scores[m][n][e];
             const float shaped = args_.plain_scores ? __fmul_rn(dot, args_.score_factor)
-                                              : shaped_score(args_, dot, slope, token - position);
+                                                    : shaped_score(args_, dot, slope, token - position);
             scores[m][n][e] = sees(position, token, args_.window) ? shaped : minus_infinity();
           }
         }
@@ -335,7 +348,7 @@ class TileAttention {
   }
 
   __device__ __forceinline__ void exchange_scores(int first, const float (&own)[Shape::kRowTiles][Shape::kOwnTiles][4],
-                                  float (&scores)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
+                                                  float (&scores)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
     static_assert(Shape::kWarpsN == 1 || Shape::kRowTiles == 1);
     float* rows[2] = {at<float>(Memory::kExchange) + row_of(0, 0) * Shape::kExchangePitch + lane_ % 4 * 2,
                       at<float>(Memory::kExchange) + row_of(0, 1) * Shape::kExchangePitch + lane_ % 4 * 2};
@@ -400,7 +413,8 @@ class TileAttention {
   }
 
   /// sums[m][n][e] of the same row as a score and column 8 n + 2 (lane % 4) + e % 2 of the warp's.
-  __device__ __forceinline__ void add_values(int stage, const float (&powers)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
+  __device__ __forceinline__ void add_values(int stage,
+                                             const float (&powers)[Shape::kRowTiles][Shape::kScoreTiles][4]) {
     const int value_lane = Memory::values(stage) + (value_lane_ ^ warp_column_ * Shape::kDimTiles * 16);
 #pragma unroll
     for (int k = 0; k < Shape::kTile / 16; ++k) {
@@ -429,16 +443,18 @@ class TileAttention {
   }
 
   __device__ __forceinline__ static void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                      std::uint32_t b1) {
+                                                      std::uint32_t b1) {
     const std::uint32_t b[2] = {b0, b1};
     mma_m16n8k16<T>(sum, a, b, sum);
   }
 
   /// Row of the tile that the halves of this lane's registers hold.
-  __device__ __forceinline__ int row_of(int m, int half) const { return warp_row_ + m * 16 + half * 8 + lane_ / 4; }
+  __device__ __forceinline__ int row_of(int m, int half) const {
+    return warp_row_ + m * 16 + half * 8 + lane_ / 4;
+  }
 
-  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into those
-  /// before, whose sums wait in `out`.
+  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into
+  /// those before, whose sums wait in `out`.
   __device__ __forceinline__ void close(std::int32_t partition, bool last) {
     const PartitionRange range = partitions_of(args_, tile_.query_len, tile_.context_len);
     const bool to_scratch = split_ && range.end - range.first > 1;
@@ -447,10 +463,11 @@ class TileAttention {
     for (int m = 0; m < Shape::kRowTiles; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        const int row = row_of(m, half);
+        const SoftmaxState earlier = before()[row];  // before any of the row's lanes writes it, below
         SoftmaxState state = state_[m][half];
         state.total = __fadd_rn(state.total, __shfl_xor_sync(kFullWarp, state.total, 1));
         state.total = __fadd_rn(state.total, __shfl_xor_sync(kFullWarp, state.total, 2));
-        const int row = row_of(m, half);
         if (row >= tile_.num_packed) continue;
         const PackedRow packed = packed_row(args_, tile_, row);
         float* to = nullptr;
@@ -462,7 +479,7 @@ class TileAttention {
         } else {
           to = out_of(args_, tile_, packed);
           if (begun) {
-            const MergedState merged = merge(before()[row], state);
+            const MergedState merged = merge(earlier, state);
             state = merged.state;
             merge_sums(m, half, to, merged);
           }
@@ -478,7 +495,9 @@ class TileAttention {
   }
 
   /// This lane's first column of a row; the next ones are 8 further.
-  __device__ __forceinline__ int first_column() const { return warp_column_ * Shape::kDimTiles * 8 + lane_ % 4 * 2; }
+  __device__ __forceinline__ int first_column() const {
+    return warp_column_ * Shape::kDimTiles * 8 + lane_ % 4 * 2;
+  }
 
   __device__ __forceinline__ void merge_sums(int m, int half, const float* earlier, const MergedState& merged) {
     const int left = opaque(args_.head_dim - first_column());
@@ -516,7 +535,7 @@ class TileAttention {
   const int key_lane_;
   const int value_lane_;
 
-  SoftmaxState state_[Shape::kRowTiles][2];   ///< of the partition; totals of this lane's positions only
+  SoftmaxState state_[Shape::kRowTiles][2];  ///< of the partition; totals of this lane's positions only
   float sums_[Shape::kRowTiles][Shape::kDimTiles][4];
   std::uint32_t query_fragments_[Shape::kQueriesInRegisters ? Shape::kSteps : 1][4];
 };

@@ -1,5 +1,3 @@
-#include "kernels/cuda/paged_attention.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -7,6 +5,7 @@
 #include "kernels/cuda/attention_args.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/attention_plan.hpp"
+#include "kernels/cuda/paged_attention.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -103,8 +102,8 @@ std::size_t attention_scratch_bytes(const PagedAttentionParams& p) {
 Status cuda_paged_attention(cudaStream_t stream, const PagedAttentionParams& p, std::span<std::byte> scratch) {
   const AttentionPlan plan = plan_for(p);
   if (plan.whole_rows == 0) {
-    return fail(ErrorCode::unsupported,
-                "paged_attention: head_dim " + std::to_string(p.cache.head_dim) + " needs more shared memory than a GPU has");
+    return fail(ErrorCode::unsupported, "paged_attention: head_dim " + std::to_string(p.cache.head_dim) +
+                                            " needs more shared memory than a GPU has");
   }
   PAGODA_ASSERT(scratch.size() >= plan.scratch_bytes(p.num_heads, p.cache.head_dim),
                 "paged_attention needs attention_scratch_bytes()");

@@ -1,5 +1,3 @@
-#include "kernels/cuda/paged_attention.hpp"
-
 #include <cstring>
 #include <string>
 #include <tuple>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/attention_plan.hpp"
+#include "kernels/cuda/paged_attention.hpp"
 #include "kernels/reference/reference_ops.hpp"
 #include "tests/kernels/attention_case.hpp"
 #include "tests/support/cuda_emulator/cuda_emulator.hpp"
@@ -34,7 +33,8 @@ class OnDevice {
 
   T* data() const { return data_; }
   void read(T* to) const {
-    if (count_ > 0) EXPECT_EQ(cudaMemcpy(to, data_, count_ * sizeof(T), cudaMemcpyDefault), cudaSuccess);
+    if (count_ == 0) return;
+    EXPECT_EQ(cudaMemcpy(to, data_, count_ * sizeof(T), cudaMemcpyDefault), cudaSuccess);
   }
 
  private:
@@ -149,6 +149,8 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
 TEST_P(CudaPagedAttention, MatchesTheReferenceForShortAndLongSequences) {
   expect_like_reference({.lengths = {1, 2, 15, 16, 17, 33, 64, 65}});
   expect_like_reference({.num_heads = 2, .num_kv_heads = 1, .lengths = {511, 512, 513, 1030}});
+  expect_like_reference({.num_heads = 1, .num_kv_heads = 1, .head_dim = 128, .lengths = {1050}});
+  expect_like_reference({.num_heads = 1, .num_kv_heads = 1, .head_dim = 256, .lengths = {1050}});
 }
 
 TEST_P(CudaPagedAttention, MatchesTheReferenceForAnyBlockSize) {
@@ -210,7 +212,7 @@ TEST_P(CudaPagedAttention, GivesARowTheSameBitsForAnyBlockSize) {
 
 TEST_P(CudaPagedAttention, MixesPrefillChunksDecodesAndPadding) {
   const AttentionCase c = filled({.num_heads = 8, .num_kv_heads = 2, .lengths = {600, 20, 1100, 3, 64, 65, 33}});
-  const std::vector<Rows> batch = {{0, 599, 600}, {1, 0, 0},   {1, 5, 20}, {2, 1000, 1100}, {3, 0, 3},
+  const std::vector<Rows> batch = {{0, 599, 600}, {1, 0, 0},   {1, 5, 20},  {2, 1000, 1100}, {3, 0, 3},
                                    {4, 63, 64},   {5, 60, 65}, {6, 31, 33}, {6, 0, 0}};
   expect_like_reference(c, batch);
   const std::vector<float> together = attend(c, batch);
