@@ -53,8 +53,6 @@ class Problem {
     layout(out_, CUDA_R_32F, p.columns, rows, p.out_stride);
   }
 
-  const Status& status() const { return status_; }
-
   Result<cublasLtMatmulAlgo_t> choose_algorithm(cublasLtHandle_t handle) {
     cublasLtMatmulPreferenceOpaque_t preference = {};
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -166,12 +164,6 @@ struct Gemm::State {
     return status;
   }
 };
-
-std::int64_t gemm_row_bucket(std::int64_t rows) {
-  std::int64_t bucket = 16;
-  while (bucket < rows) bucket *= 2;
-  return bucket;
-}
 
 Gemm::Gemm(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Gemm::~Gemm() = default;

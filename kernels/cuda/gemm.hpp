@@ -1,7 +1,7 @@
 #pragma once
 
 /// Matrix multiplication on tensor cores: cuBLASLt behind a small interface. The tests that run without a GPU put plain
-/// loops behind the same interface (tests/support/cuda_emulator/gemm.cu).
+/// loops behind the same interface (tests/support/cuda_emulator/gemm_emulated.cpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,11 @@ struct GemmParams {
 
 /// The number of rows that an algorithm is chosen for: the next power of two from 16 on. So calls with about as many
 /// rows share an algorithm, whichever came first.
-std::int64_t gemm_row_bucket(std::int64_t rows);
+constexpr std::int64_t gemm_row_bucket(std::int64_t rows) {
+  std::int64_t bucket = 16;
+  while (bucket < rows) bucket *= 2;
+  return bucket;
+}
 
 /// A cuBLASLt handle with its workspace and the algorithms chosen so far. Made once per stream, outside of graph
 /// capture; multiply() may be captured. One thread uses it at a time.
