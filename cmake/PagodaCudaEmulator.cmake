@@ -11,12 +11,14 @@ file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
 file(GLOB emulator_sources CONFIGURE_DEPENDS ${emulator_dir}/*.cpp)
 file(GLOB emulator_tests CONFIGURE_DEPENDS ${emulator_dir}/*_test.cu ${CMAKE_CURRENT_SOURCE_DIR}/kernels/cuda/*_test.cu)
 list(FILTER emulator_sources EXCLUDE REGEX "/emulated_device.cpp$")
-# What stands for a file of the same name: <name>_emulated.cpp.
-foreach(source ${emulator_sources})
-  if(source MATCHES "/([a-z_]+)_emulated.cpp$")
-    list(FILTER cuda_sources EXCLUDE REGEX "/${CMAKE_MATCH_1}.cu$")
-  endif()
+# A .cu of the emulator's folder stands for the backend's of the same name.
+file(GLOB replacements CONFIGURE_DEPENDS ${emulator_dir}/*.cu)
+list(REMOVE_ITEM replacements ${emulator_tests} "")
+foreach(source ${replacements})
+  get_filename_component(name ${source} NAME)
+  list(FILTER cuda_sources EXCLUDE REGEX "/${name}$")
 endforeach()
+list(APPEND cuda_sources ${replacements})
 set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES LANGUAGE CXX)
 
 function(pagoda_emulated target)
