@@ -1,7 +1,6 @@
 #include "kernels/cuda/linear.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "kernels/cuda/bias.hpp"
 #include "kernels/cuda/element.cuh"
@@ -11,17 +10,8 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
 constexpr int kThreads = 256;
 constexpr int kPerThread = 8;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-std::size_t bias_bytes(std::int64_t columns) {
-  return aligned(static_cast<std::size_t>(columns) * sizeof(float));
-}
 
 // from [count], a multiple of 8 -> to [count]
 template <class T>
@@ -84,15 +74,16 @@ bool has_bias(const LinearParams& p) {
   return std::any_of(p.biases.begin(), p.biases.end(), [](const void* bias) { return bias != nullptr; });
 }
 
-/// One piece on tensor cores, as many rows of x at a time as the scratch holds.
-Status multiply_piece(cudaStream_t stream, Gemm& gemm, const Scratch& scratch, const LinearParams& p,
-                      std::int64_t columns) {
+/// One piece on tensor cores.
+Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std::int64_t columns) {
+  constexpr std::size_t kAlignment = 256;
   const DType dtype = p.weights.front().dtype;
-  const std::int64_t rows_per_pass = rows_at_a_time(p.num_tokens, p.in, columns, dtype, scratch.bytes);
-  if (rows_per_pass == 0) {
-    return fail(ErrorCode::internal, "linear: a scratch of " + std::to_string(scratch.bytes) +
-                                         " bytes does not hold a row of " + std::to_string(p.in) + " columns");
-  }
+  const std::int64_t row_bytes = dtype == DType::f32 ? 0 : p.in * 2;
+  const std::int64_t rows = rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes);
+  const std::size_t bias_bytes =
+      has_bias(p) ? ceil_divide(static_cast<std::size_t>(columns) * sizeof(float), kAlignment) * kAlignment : 0;
+  const Result<std::byte*> scratch = stream.scratch(bias_bytes + static_cast<std::size_t>(rows * row_bytes));
+  if (!scratch) return fail(scratch.error());
   GemmParams product{.weight = p.weights.front().data,
                      .dtype = dtype,
                      .in = p.in,
@@ -100,27 +91,27 @@ Status multiply_piece(cudaStream_t stream, Gemm& gemm, const Scratch& scratch, c
                      .out_stride = p.out_stride,
                      .accumulate = p.accumulate};
   if (has_bias(p)) {
-    auto* biases = static_cast<float*>(scratch.data);
+    auto* biases = reinterpret_cast<float*>(*scratch);
     product.bias = biases;
     for (std::size_t i = 0; i < p.weights.size(); ++i) {
-      if (Status s = widen_bias(stream, p.biases[i], p.bias_dtype, p.weights[i].rows, biases); !s) return s;
+      if (Status s = widen_bias(stream.get(), p.biases[i], p.bias_dtype, p.weights[i].rows, biases); !s) return s;
       biases += p.weights[i].rows;
     }
   }
-  void* narrow_x = static_cast<std::byte*>(scratch.data) + bias_bytes(columns);
-  for (std::int64_t first = 0; first < p.num_tokens; first += rows_per_pass) {
-    product.rows = std::min(rows_per_pass, p.num_tokens - first);
+  void* narrow_x = *scratch + bias_bytes;
+  for (std::int64_t first = 0; first < p.num_tokens; first += rows) {
+    product.rows = std::min(rows, p.num_tokens - first);
     product.x = p.x + first * p.in;
     product.out = p.out + first * p.out_stride;
     if (dtype != DType::f32) {
-      const Status status = narrow(stream, p.x + first * p.in, product.rows * p.in, dtype, narrow_x);
+      const Status status = narrow(stream.get(), p.x + first * p.in, product.rows * p.in, dtype, narrow_x);
       if (!status) return status;
       product.x = narrow_x;
     }
-    Status status = gemm.multiply(stream, product);
+    Status status = gemm.multiply(stream.get(), product);
     // Outputs that cuBLASLt cannot write, for example of a part that begins at an odd column.
     if (!status && status.error().code == ErrorCode::unsupported) {
-      status = stream_weights(stream, tokens_of(p, first, product.rows));
+      status = stream_weights(stream.get(), tokens_of(p, first, product.rows));
     }
     if (!status) return status;
   }
@@ -149,22 +140,18 @@ std::vector<LinearPiece> linear_pieces(const LinearParams& p) {
   return pieces;
 }
 
-std::int64_t rows_at_a_time(std::int64_t num_tokens, std::int64_t in, std::int64_t columns, DType dtype,
-                            std::size_t scratch_bytes) {
+std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t most_bytes) {
   constexpr std::int64_t kTileRows = 128;
-  const std::size_t biases = bias_bytes(columns);
-  if (scratch_bytes < biases) return 0;
-  if (dtype == DType::f32) return num_tokens;
-  const auto room = static_cast<std::int64_t>((scratch_bytes - biases) / (static_cast<std::size_t>(in) * 2));
-  if (room >= num_tokens) return num_tokens;
-  return room >= kTileRows ? room / kTileRows * kTileRows : room;
+  if (rows * row_bytes <= static_cast<std::int64_t>(most_bytes)) return rows;
+  const std::int64_t tiles = static_cast<std::int64_t>(most_bytes) / (kTileRows * row_bytes);
+  return std::min(rows, std::max<std::int64_t>(1, tiles) * kTileRows);
 }
 
-Status cuda_linear(cudaStream_t stream, Gemm& gemm, const Scratch& scratch, const LinearParams& p) {
-  if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream, p);
+Status cuda_linear(CudaStream& stream, Gemm& gemm, const LinearParams& p) {
+  if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
   for (const LinearPiece& piece : linear_pieces(p)) {
     const LinearParams part = part_of(p, piece.first_part, piece.num_parts, piece.first_column);
-    if (Status status = multiply_piece(stream, gemm, scratch, part, piece.rows); !status) return status;
+    if (Status status = multiply_piece(stream, gemm, part, piece.rows); !status) return status;
   }
   return {};
 }

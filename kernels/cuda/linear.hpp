@@ -4,26 +4,20 @@
 #include <cstdint>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
+#include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::kernels::cuda {
 
-/// Device memory of one stream that an op may use until it has ended in stream order. It stays where it is while graphs
-/// are replayed that were captured with it.
-struct Scratch {
-  void* data = nullptr;  ///< aligned to 256 bytes
-  std::size_t bytes = 0;
-};
+/// Most scratch memory that an op over many rows asks for; it takes the rows in passes instead.
+constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
 
 /// Ops::linear. Up to kMostSkinnyRows rows of x, and weights that are not aligned to 16 bytes, are multiplied in
-/// float32 (skinny_linear.hpp). More rows are rounded to the type of the weights, as many at a time as the scratch
-/// holds, and multiplied on tensor cores with float32 sums; parts whose weights lie behind each other are one product.
-/// Within each of the two ways an output has the same bits for any number of rows, as far as cuBLASLt's algorithm does
-/// not change. Errors: internal when the scratch does not hold one row.
-Status cuda_linear(cudaStream_t stream, Gemm& gemm, const Scratch& scratch, const LinearParams& p);
+/// float32 (skinny_linear.hpp). More rows are rounded to the type of the weights and multiplied on tensor cores with
+/// float32 sums; parts whose weights lie behind each other are one product. Within each of the two ways an output has
+/// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change. `gemm` is the stream's own.
+Status cuda_linear(CudaStream& stream, Gemm& gemm, const LinearParams& p);
 
 /// Parts [first, first + count) of LinearParams, of one type and behind each other in memory.
 struct LinearPiece {
@@ -38,9 +32,8 @@ struct LinearPiece {
 /// The parts in order, joined to as few pieces as can be.
 std::vector<LinearPiece> linear_pieces(const LinearParams& p);
 
-/// How many rows of x are converted and multiplied at a time: at most `num_tokens`, a multiple of 128 when it is less
-/// and there is room for as many. 0 when the scratch does not hold the biases ([columns] float32) and one row.
-std::int64_t rows_at_a_time(std::int64_t num_tokens, std::int64_t in, std::int64_t columns, DType dtype,
-                            std::size_t scratch_bytes);
+/// How many rows of which each takes `row_bytes` of scratch go in a pass: at most `rows`; else as many as `most_bytes`
+/// hold, in whole tiles of 128, but one tile at least.
+std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t most_bytes);
 
 }  // namespace pagoda::kernels::cuda

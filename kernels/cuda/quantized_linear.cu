@@ -1,9 +1,9 @@
 #include "kernels/cuda/quantized_linear.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/quantized_fragments.cuh"
 
 namespace pagoda::kernels::cuda {
@@ -333,32 +333,22 @@ QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
           ceil_divide<std::int64_t>(weight.padded_columns(), kStepColumns) * kStepColumns, weight.groups()};
 }
 
-std::int64_t quantized_rows_at_a_time(std::int64_t num_tokens, const QuantizedMatrix& weight,
-                                      std::size_t scratch_bytes) {
-  const std::int64_t tile_bytes = quantized_x(kTokenTile, weight).bytes();
-  const std::int64_t room = static_cast<std::int64_t>(scratch_bytes) / tile_bytes * kTokenTile;
-  if (room >= num_tokens) return num_tokens;
-  return room >= kTileTokens ? room / kTileTokens * kTileTokens : room;
-}
-
-Status cuda_quantized_linear(cudaStream_t stream, const Scratch& scratch, const QuantizedLinearParams& p) {
+Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
   if (p.num_tokens == 0) return {};
+  constexpr std::int64_t kMostRows = 32768;  // of a grid
   const QuantizedMatrix& front = p.weights.front();
   const bool halves = front.format.group_size % kStepColumns != 0;
   const auto multiply_some = front.format.bits == 8 ? (halves ? multiply<8, true> : multiply<8, false>)
                                                     : (halves ? multiply<4, true> : multiply<4, false>);
-  const std::int64_t rows_per_pass =
-      std::min<std::int64_t>(quantized_rows_at_a_time(p.num_tokens, front, scratch.bytes), 32768);
-  if (rows_per_pass == 0) {
-    return fail(ErrorCode::internal, "quantized_linear: a scratch of " + std::to_string(scratch.bytes) +
-                                         " bytes does not hold " + std::to_string(kTokenTile) + " rows of " +
-                                         std::to_string(p.in) + " columns");
-  }
-  for (std::int64_t first = 0; first < p.num_tokens; first += rows_per_pass) {
-    const std::int64_t count = std::min(rows_per_pass, p.num_tokens - first);
+  const std::int64_t row_bytes = quantized_x(kTokenTile, front).bytes() / kTokenTile;
+  const std::int64_t rows = std::min(kMostRows, rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes));
+  const Result<std::byte*> scratch = stream.scratch(static_cast<std::size_t>(quantized_x(rows, front).bytes()));
+  if (!scratch) return fail(scratch.error());
+  for (std::int64_t first = 0; first < p.num_tokens; first += rows) {
+    const std::int64_t count = std::min(rows, p.num_tokens - first);
     const QuantizedX shape = quantized_x(count, front);
-    Status status = quantize(stream, p, shape, first, count, scratch.data);
-    if (status) status = multiply_some(stream, p, shape, first, count, scratch.data);
+    Status status = quantize(stream.get(), p, shape, first, count, *scratch);
+    if (status) status = multiply_some(stream.get(), p, shape, first, count, *scratch);
     if (!status) return status;
   }
   return {};

@@ -1,20 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
-#include <cuda_runtime_api.h>
-
-#include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::kernels::cuda {
 
 /// Ops::quantized_linear: x is rounded to 8-bit integers in the scratch, then multiplied on integer tensor cores. Up to
 /// kMostStreamedRows rows stream the weights once; more go in tiles of 128 rows. Products of a group are exact; the
-/// groups are added in one fixed order in each of the two ways, whatever the number of rows. Errors: internal when the
-/// scratch does not hold 8 rows.
-Status cuda_quantized_linear(cudaStream_t stream, const Scratch& scratch, const QuantizedLinearParams& p);
+/// groups are added in one fixed order in each of the two ways, whatever the number of rows.
+Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
 /// Up to this many rows of x the weights are streamed once.
 constexpr std::int64_t kMostStreamedRows = 16;
@@ -34,10 +30,5 @@ struct QuantizedX {
 
 /// The shape for `num_tokens` rows of x against weights of this shape.
 QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight);
-
-/// How many rows of x are quantised and multiplied at a time: at most `num_tokens`, a multiple of 128 when it is less
-/// and there is room for as many, of kTokenTile when there is not. 0 when there is no room for kTokenTile.
-std::int64_t quantized_rows_at_a_time(std::int64_t num_tokens, const QuantizedMatrix& weight,
-                                      std::size_t scratch_bytes);
 
 }  // namespace pagoda::kernels::cuda

@@ -114,15 +114,10 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
   }
 }
 
-/// Blocks per multiprocessor, so that enough weights are on their way: more registers would not help.
-constexpr int resident_blocks(int tokens) {
-  return tokens == 1 ? 8 : tokens == 2 ? 6 : 4;
-}
-
 // x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
 // its part, tokens g * kTokens ..
 template <class T, int kTokens, bool kVectors>
-__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(const __grid_constant__ SkinnyArgs args) {
+__global__ __launch_bounds__(kWarps * 32) void skinny_linear_kernel(const __grid_constant__ SkinnyArgs args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
   __shared__ float partial[kWarps][kSums];
   const int block = static_cast<int>(blockIdx.x);
