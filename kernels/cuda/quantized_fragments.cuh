@@ -15,34 +15,84 @@
 
 namespace pagoda::kernels::cuda {
 
-constexpr int kStepColumns = 32;                          ///< of one tensor core instruction
-constexpr int kBatchSteps = 4;                            ///< whose weights are loaded together
-constexpr int kBatchColumns = kBatchSteps * kStepColumns;
+constexpr int kStepColumns = 32;  ///< of one tensor core instruction
 
-/// A panel's weights of one batch, as a lane holds them.
-template <int kBits>
-struct PanelBatch {
-  static constexpr int kLoads = kBits == 8 ? 2 : 1;
-  uint2 words[kBatchSteps][kLoads];
+/// How often the dots of integers become floats: as the group size is, but for few sizes that matter most.
+enum class Grouping {
+  by_fours,   ///< groups of 128 columns: every four steps
+  by_steps,   ///< groups of a multiple of 32 columns: every step
+  by_halves,  ///< of a multiple of 16 columns: every half step
 };
 
-/// Columns [first, first + kBatchColumns) of a panel; 0 from `padded_columns` on.
-template <int kBits>
-__device__ __forceinline__ PanelBatch<kBits> load_panel(const std::uint8_t* panel, int first, int padded_columns,
-                                                        int lane) {
+constexpr Grouping grouping_of(std::int64_t group_size) {
+  return group_size == 4 * kStepColumns ? Grouping::by_fours
+         : group_size % kStepColumns == 0 ? Grouping::by_steps
+                                          : Grouping::by_halves;
+}
+
+/// The groups of columns of a matrix.
+struct Groups {
+  int size = 0;
+  int count = 0;
+  /// 2^31 / (pieces of a group), rounded up, where a piece is a step or half a step.
+  std::uint32_t pieces_inverse = 0;
+};
+
+constexpr Groups groups_of(std::int64_t group_size, std::int64_t count) {
+  const std::int64_t piece = grouping_of(group_size) == Grouping::by_halves ? kStepColumns / 2 : kStepColumns;
+  const std::int64_t pieces = group_size / piece;
+  return {static_cast<int>(group_size), static_cast<int>(count),
+          static_cast<std::uint32_t>(((std::int64_t{1} << 31) + pieces - 1) / pieces)};
+}
+
+/// Columns that are loaded together: how they are cut in steps and flushes.
+template <int kBits, Grouping kGrouping, int kSteps>
+struct BatchShape {
+  static constexpr int kColumns = kSteps * kStepColumns;
+  static constexpr int kLoads = kBits == 8 ? 2 : 1;  ///< of each step
+  static constexpr int kPieces = kGrouping == Grouping::by_halves ? 2 : 1;
+  static constexpr int kFlushes = kGrouping == Grouping::by_fours ? kSteps / 4 : kSteps * kPieces;
+  static_assert(kGrouping != Grouping::by_fours || kSteps % 4 == 0);
+
+  /// The group of flush f of the batch that begins at column `first`.
+  __device__ static int group_of(int first, int f, Groups groups) {
+    if constexpr (kGrouping == Grouping::by_fours) return first / (4 * kStepColumns) + f;
+    const int piece = first / (kStepColumns / kPieces) + f;
+    return static_cast<int>(__umulhi(2U * static_cast<unsigned>(piece), groups.pieces_inverse));
+  }
+};
+
+/// A panel's weights of one batch, as a lane holds them.
+template <class Shape, int kSteps>
+struct PanelBatch {
+  uint2 words[kSteps][Shape::kLoads];
+  std::uint32_t scales[Shape::kFlushes];  ///< two float16: of rows 2g and 2g + 1
+};
+
+/// The batch that begins at column `first`. Behind the last column all scales are 0.
+template <int kBits, class Shape, int kSteps>
+__device__ __forceinline__ PanelBatch<Shape, kSteps> load_panel(const std::uint8_t* data, const __half* scales,
+                                                                int first, int padded_columns, Groups groups,
+                                                                int lane) {
   constexpr int kPerWord = 32 / kBits;
+  constexpr int kRows = static_cast<int>(kQuantizedPanel);
   const int g = lane / 4;
   const int t = lane % 4;
-  PanelBatch<kBits> batch;
+  PanelBatch<Shape, kSteps> batch;
 #pragma unroll
-  for (int s = 0; s < kBatchSteps; ++s) {
+  for (int s = 0; s < kSteps; ++s) {
     const int column = first + s * kStepColumns + 8 * t;
 #pragma unroll
-    for (int i = 0; i < PanelBatch<kBits>::kLoads; ++i) {
-      const auto word = (static_cast<std::int64_t>(column / kPerWord) + i) * kQuantizedPanel + 2 * g;
-      batch.words[s][i] =
-          column < padded_columns ? load_once(reinterpret_cast<const uint2*>(panel + word * 4)) : uint2{0, 0};
+    for (int i = 0; i < Shape::kLoads; ++i) {
+      const std::int64_t word = static_cast<std::int64_t>(column / kPerWord + i) * kRows + 2 * g;
+      batch.words[s][i] = load_once(reinterpret_cast<const uint2*>(data + word * 4), column < padded_columns);
     }
+  }
+#pragma unroll
+  for (int f = 0; f < Shape::kFlushes; ++f) {
+    const int group = Shape::group_of(first, f, groups);
+    const __half* from = scales + static_cast<std::int64_t>(group) * kRows + 2 * g;
+    batch.scales[f] = load_word(reinterpret_cast<const std::uint32_t*>(from), group < groups.count);
   }
   return batch;
 }
@@ -51,13 +101,13 @@ __device__ __forceinline__ PanelBatch<kBits> load_panel(const std::uint8_t* pane
 template <int kBits>
 constexpr float kFragmentFactor = kBits == 8 ? 1.0F : 16.0F;
 
-/// The fragment of step s: signed bytes (q - zero_point) * kFragmentFactor.
-template <int kBits>
-__device__ __forceinline__ void fragment_of(const PanelBatch<kBits>& batch, int s, std::uint32_t (&a)[4]) {
+/// The fragment of a step: signed bytes (q - zero_point) * kFragmentFactor.
+template <int kBits, int kLoads>
+__device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::uint32_t (&a)[4]) {
   constexpr std::uint32_t kSigns = 0x80808080U;  // unsigned to signed: minus 128
-  const uint2 first = batch.words[s][0];
+  const uint2 first = words[0];
   if constexpr (kBits == 8) {
-    const uint2 second = batch.words[s][1];
+    const uint2 second = words[kLoads - 1];
     a[0] = first.x ^ kSigns;
     a[1] = first.y ^ kSigns;
     a[2] = second.x ^ kSigns;
@@ -72,52 +122,37 @@ __device__ __forceinline__ void fragment_of(const PanelBatch<kBits>& batch, int 
   }
 }
 
-/// Where groups of columns end.
-struct Groups {
-  int size = 0;
-  int count = 0;
-};
-
 /// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times its
-/// scales. `load_x(n, s)` is the fragment of tile n and step s: integers 8t .. 8t+7 of token g, of which those behind
-/// padded_columns are 0. `load_x_scales(n, group)` is the pair of scales of tokens 2t and 2t+1. kHalves: groups may end
-/// in the middle of a step.
-template <int kBits, bool kHalves, int kTiles, class LoadX, class LoadXScales>
-__device__ __forceinline__ void add_batch(const PanelBatch<kBits>& batch, const __half* panel_scales, int first_column,
-                                          int padded_columns, Groups groups, int lane, const LoadX& load_x,
-                                          const LoadXScales& load_x_scales, float (&sums)[kTiles][4]) {
-  constexpr int kPieces = kHalves ? 2 : 1;
-  constexpr int kPieceColumns = kStepColumns / kPieces;
-  const int g = lane / 4;
+/// scales. `load_x(n, s)` is the fragment of tile n and step s: integers 8t .. 8t+7 of token g (any integers behind the
+/// last column). `load_x_scales(n, group)` is the pair of scales of tokens 2t and 2t+1 (any finite ones behind the last
+/// group).
+template <int kBits, class Shape, int kSteps, int kTiles, class LoadX, class LoadXScales>
+__device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch, int first, Groups groups, int lane,
+                                          const LoadX& load_x, const LoadXScales& load_x_scales,
+                                          float (&sums)[kTiles][4]) {
+  constexpr int kPiecesOfFlush = kSteps * Shape::kPieces / Shape::kFlushes;
   const int t = lane % 4;
   std::int32_t dots[kTiles][4] = {};
-  int group = first_column / groups.size;
-  int group_end = (group + 1) * groups.size;
 #pragma unroll
-  for (int s = 0; s < kBatchSteps; ++s) {
-    if (first_column + s * kStepColumns >= padded_columns) break;
+  for (int s = 0; s < kSteps; ++s) {
     std::uint32_t a[4];
-    fragment_of<kBits>(batch, s, a);
-    std::uint32_t x[kTiles][2];
+    fragment_of<kBits>(batch.words[s], a);
+    uint2 x[kTiles];
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const uint2 loaded = load_x(n, s);
-      x[n][0] = loaded.x;
-      x[n][1] = loaded.y;
-    }
+    for (int n = 0; n < kTiles; ++n) x[n] = load_x(n, s);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const bool in_piece = !kHalves || t / 2 == piece;
+    for (int piece = 0; piece < Shape::kPieces; ++piece) {
+      const bool in_piece = Shape::kPieces == 1 || t / 2 == piece;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const std::uint32_t b[2] = {in_piece ? x[n][0] : 0, in_piece ? x[n][1] : 0};
+        const std::uint32_t b[2] = {in_piece ? x[n].x : 0, in_piece ? x[n].y : 0};
         mma_m16n8k32_s8(dots[n], a, b, dots[n]);
       }
-      const int end = first_column + s * kStepColumns + (piece + 1) * kPieceColumns;
-      const bool batch_ends = s + 1 == kBatchSteps && piece + 1 == kPieces;
-      if (group >= groups.count || (end < group_end && !batch_ends)) continue;
-      const float2 w_scales = two_floats<__half>(*reinterpret_cast<const std::uint32_t*>(
-          panel_scales + static_cast<std::int64_t>(group) * kQuantizedPanel + 2 * g));
+      const int pieces = s * Shape::kPieces + piece + 1;
+      if (pieces % kPiecesOfFlush != 0) continue;
+      const int flush = pieces / kPiecesOfFlush - 1;
+      const int group = min(Shape::group_of(first, flush, groups), groups.count - 1);
+      const float2 w_scales = two_floats<__half>(batch.scales[flush]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const float2 x_scales = load_x_scales(n, group);
@@ -126,10 +161,6 @@ __device__ __forceinline__ void add_batch(const PanelBatch<kBits>& batch, const 
         sums[n][2] = fmaf(__int2float_rn(dots[n][2]), w_scales.y * x_scales.x, sums[n][2]);
         sums[n][3] = fmaf(__int2float_rn(dots[n][3]), w_scales.y * x_scales.y, sums[n][3]);
         dots[n][0] = dots[n][1] = dots[n][2] = dots[n][3] = 0;
-      }
-      if (end == group_end) {
-        ++group;
-        group_end += groups.size;
       }
     }
   }

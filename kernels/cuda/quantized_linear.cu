@@ -46,9 +46,13 @@ __device__ int part_of_block(const QuantizedArgs& args, int block) {
   return part;
 }
 
+__device__ float bias_of(const QuantizedArgs& args, const QuantizedPart& part, int row) {
+  if (part.bias == nullptr || row >= part.rows) return 0.0F;
+  return load_element(part.bias, args.bias_dtype, row);
+}
+
 __device__ void write_sum(const QuantizedArgs& args, const QuantizedPart& part, int row, int token, float sum) {
   if (row >= part.rows || token >= args.num_tokens) return;
-  if (part.bias != nullptr) sum += load_element(part.bias, args.bias_dtype, row);
   float& out = args.out[token * args.out_stride + part.first_column + row];
   out = args.accumulate ? out + sum : sum;
 }
@@ -107,47 +111,60 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
 
 // --- Few tokens: the weights are streamed once ----------------------------------------------------------------------
 
-constexpr int kStreamWarps = 16;  ///< of a block: they deal a panel's batches among themselves
+constexpr int kStreamWarps = 8;  ///< of a block: they deal a panel's batches among themselves
+
+/// Blocks per multiprocessor: the compiler's leave to use registers, so that it does not put off loads.
+constexpr int resident_blocks(Grouping grouping) {
+  return grouping == Grouping::by_fours ? 3 : 2;
+}
 
 // Block b: one panel of its part, all tokens.
-template <int kBits, bool kHalves, int kTiles>
-__global__ __launch_bounds__(kStreamWarps * 32, 2) void stream_panels_kernel(
+template <int kBits, Grouping kGrouping, int kTiles>
+__global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void stream_panels_kernel(
     const __grid_constant__ QuantizedArgs args) {
-  constexpr int kTokens = kTiles * static_cast<int>(kTokenTile);
+  constexpr int kSteps = kBits == 8 ? 4 : 8;
+  using Shape = BatchShape<kBits, kGrouping, kSteps>;
+  constexpr int kEight = static_cast<int>(kTokenTile);
+  constexpr int kTokens = kTiles * kEight;
   constexpr int kRows = static_cast<int>(kQuantizedPanel);
   __shared__ float partial[kStreamWarps][kTokens][kRows];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  const QuantizedPart part = args.parts[part_of_block(args, static_cast<int>(blockIdx.x))];
+  const QuantizedPart& part = args.parts[part_of_block(args, static_cast<int>(blockIdx.x))];
   const int panel = static_cast<int>(blockIdx.x) - part.first_block;
-  const std::uint8_t* data =
-      part.data + std::int64_t{panel} * (kRows * std::int64_t{args.padded_columns} * kBits / 8);
+  const std::uint8_t* data = part.data + std::int64_t{panel} * (kRows * std::int64_t{args.padded_columns} * kBits / 8);
   const __half* scales = part.scales + std::int64_t{panel} * kRows * args.groups.count;
+  const std::int8_t* x[kTiles];
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    // What a tile has too many are the last token again, and dropped.
+    x[n] = args.x + std::int64_t{min(n * kEight + g, args.num_tokens - 1)} * args.x_columns + 8 * t;
+  }
 
   float sums[kTiles][4] = {};
-  for (int first = warp * kBatchColumns; first < args.padded_columns; first += kStreamWarps * kBatchColumns) {
+  const auto load = [&](int first) {
+    return load_panel<kBits, Shape, kSteps>(data, scales, first, args.padded_columns, args.groups, lane);
+  };
+  PanelBatch<Shape, kSteps> next = load(warp * Shape::kColumns);
+  for (int first = warp * Shape::kColumns; first < args.padded_columns; first += kStreamWarps * Shape::kColumns) {
+    const PanelBatch<Shape, kSteps> batch = next;
+    next = load(first + kStreamWarps * Shape::kColumns);
     const auto load_x = [&](int n, int s) {
-      const int token = n * static_cast<int>(kTokenTile) + g;
-      if (token >= args.num_tokens) return uint2{0, 0};
-      const std::int64_t at = std::int64_t{token} * args.x_columns + first + s * kStepColumns + 8 * t;
-      return __ldg(reinterpret_cast<const uint2*>(args.x + at));
+      const int column = min(first + s * kStepColumns, args.x_columns - kStepColumns);
+      return __ldg(reinterpret_cast<const uint2*>(x[n] + column));
     };
     const auto load_x_scales = [&](int n, int group) {
-      const std::int64_t at = std::int64_t{group} * args.tokens + n * kTokenTile + 2 * t;
+      const std::int64_t at = std::int64_t{group} * args.tokens + n * kEight + 2 * t;
       return __ldg(reinterpret_cast<const float2*>(args.x_scales + at));
     };
-    const PanelBatch<kBits> batch = load_panel<kBits>(data, first, args.padded_columns, lane);
-    add_batch<kBits, kHalves, kTiles>(batch, scales, first, args.padded_columns, args.groups, lane, load_x,
-                                      load_x_scales, sums);
+    add_batch<kBits, Shape, kSteps, kTiles>(batch, first, args.groups, lane, load_x, load_x_scales, sums);
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      partial[warp][n * static_cast<int>(kTokenTile) + 2 * t + i % 2][2 * g + i / 2] = sums[n][i];
-    }
+    for (int i = 0; i < 4; ++i) partial[warp][n * kEight + 2 * t + i % 2][2 * g + i / 2] = sums[n][i];
   }
   __syncthreads();
   const int token = static_cast<int>(threadIdx.x) / kRows;
@@ -156,24 +173,28 @@ __global__ __launch_bounds__(kStreamWarps * 32, 2) void stream_panels_kernel(
   float sum = partial[0][token][row];
 #pragma unroll
   for (int w = 1; w < kStreamWarps; ++w) sum += partial[w][token][row];
-  write_sum(args, part, panel * kRows + row, token, sum);
+  const int output = panel * kRows + row;
+  write_sum(args, part, output, token, sum + bias_of(args, part, output));
 }
 
 // --- Many tokens: tiles ---------------------------------------------------------------------------------------------
 
+constexpr int kTileSteps = 4;
+constexpr int kTileColumns = kTileSteps * kStepColumns;
 constexpr int kTileRowWarps = 4;
 constexpr int kTileTokenWarps = 2;
 constexpr int kTileThreads = kTileRowWarps * kTileTokenWarps * 32;
-constexpr int kWarpPanels = 2;
 constexpr int kWarpTiles = 8;
-constexpr int kTilePanels = kTileRowWarps * kWarpPanels;
+/// Panels of a warp; small groups need the registers for scales.
+template <Grouping kGrouping>
+constexpr int kPanelsOfWarp = kGrouping == Grouping::by_halves ? 1 : 2;
 constexpr int kTileTokens = kTileTokenWarps * kWarpTiles * static_cast<int>(kTokenTile);
 /// From one token to the next in shared memory: eight lanes' rows begin in different banks.
-constexpr int kSharedStride = kBatchColumns + 32;
+constexpr int kSharedStride = kTileColumns + 32;
 
-/// Starts to copy columns [first, first + kBatchColumns) of the block's tokens to shared memory; zeros behind the ends.
+/// Starts to copy columns [first, first + kTileColumns) of the block's tokens to shared memory; zeros behind the ends.
 __device__ void stage_x(const QuantizedArgs& args, int first_token, int first_column, std::int8_t* to) {
-  constexpr int kPieces = kBatchColumns / 16;
+  constexpr int kPieces = kTileColumns / 16;
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kTileTokens * kPieces; i += kTileThreads) {
     const int token = first_token + i / kPieces;
@@ -185,73 +206,77 @@ __device__ void stage_x(const QuantizedArgs& args, int first_token, int first_co
   copy_async_commit();
 }
 
-// Block (m, b): 8 panels of a part, 128 tokens. Warps: 4 by 2, each 2 panels by 64 tokens.
-template <int kBits, bool kHalves>
+// Block (m, b): 8 (or 4) panels of a part, 128 tokens. Warps: 4 by 2, each 2 (or 1) panels by 64 tokens.
+template <int kBits, Grouping kGrouping>
 __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const __grid_constant__ QuantizedArgs args) {
+  using Shape = BatchShape<kBits, kGrouping, kTileSteps>;
   __shared__ __align__(16) std::int8_t staged[2][kTileTokens * kSharedStride];
+  constexpr int kWarpPanels = kPanelsOfWarp<kGrouping>;
+  constexpr int kEight = static_cast<int>(kTokenTile);
   constexpr int kRows = static_cast<int>(kQuantizedPanel);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = lane / 4;
   const int t = lane % 4;
-  const QuantizedPart part = args.parts[part_of_block(args, static_cast<int>(blockIdx.y))];
+  const QuantizedPart& part = args.parts[part_of_block(args, static_cast<int>(blockIdx.y))];
   const int first_panel =
-      (static_cast<int>(blockIdx.y) - part.first_block) * kTilePanels + warp % kTileRowWarps * kWarpPanels;
-  const int first_token = static_cast<int>(blockIdx.x) * kTileTokens;
-  const int warp_token = warp / kTileRowWarps * kWarpTiles * static_cast<int>(kTokenTile);
+      ((static_cast<int>(blockIdx.y) - part.first_block) * kTileRowWarps + warp % kTileRowWarps) * kWarpPanels;
+  const int block_token = static_cast<int>(blockIdx.x) * kTileTokens;
+  const int warp_token = warp / kTileRowWarps * kWarpTiles * kEight;
+  const int first_token = block_token + warp_token;
 
   const std::uint8_t* data[kWarpPanels];
   const __half* scales[kWarpPanels];
 #pragma unroll
   for (int p = 0; p < kWarpPanels; ++p) {
+    // What a block has too many are the last panel again, and dropped.
     const std::int64_t panel = min(first_panel + p, part.panels - 1);
     data[p] = part.data + panel * (kRows * std::int64_t{args.padded_columns} * kBits / 8);
     scales[p] = part.scales + panel * kRows * args.groups.count;
   }
+  const auto load = [&](int p, int first) {
+    return load_panel<kBits, Shape, kTileSteps>(data[p], scales[p], first, args.padded_columns, args.groups, lane);
+  };
   const auto load_x_scales = [&](int n, int group) {
-    const int token = first_token + warp_token + n * static_cast<int>(kTokenTile) + 2 * t;
-    if (token >= args.tokens) return float2{0.0F, 0.0F};
+    const int token = min(first_token + n * kEight, args.tokens - kEight) + 2 * t;
     return __ldg(reinterpret_cast<const float2*>(args.x_scales + std::int64_t{group} * args.tokens + token));
   };
 
   float sums[kWarpPanels][kWarpTiles][4] = {};
-  PanelBatch<kBits> batch[kWarpPanels];
+  PanelBatch<Shape, kTileSteps> batch[kWarpPanels];
 #pragma unroll
-  for (int p = 0; p < kWarpPanels; ++p) batch[p] = load_panel<kBits>(data[p], 0, args.padded_columns, lane);
-  stage_x(args, first_token, 0, staged[0]);
+  for (int p = 0; p < kWarpPanels; ++p) batch[p] = load(p, 0);
+  stage_x(args, block_token, 0, staged[0]);
   int stage = 0;
-  for (int first = 0; first < args.padded_columns; first += kBatchColumns, stage ^= 1) {
-    PanelBatch<kBits> next[kWarpPanels];
-#pragma unroll
-    for (int p = 0; p < kWarpPanels; ++p) {
-      next[p] = load_panel<kBits>(data[p], first + kBatchColumns, args.padded_columns, lane);
-    }
+  for (int first = 0; first < args.padded_columns; first += kTileColumns, stage ^= 1) {
     copy_async_wait<0>();
     __syncthreads();  // this batch is there, and nobody reads the one before any more
-    if (first + kBatchColumns < args.padded_columns) {
-      stage_x(args, first_token, first + kBatchColumns, staged[stage ^ 1]);
+    if (first + kTileColumns < args.padded_columns) {
+      stage_x(args, block_token, first + kTileColumns, staged[stage ^ 1]);
     }
     const std::int8_t* x = staged[stage] + (warp_token + g) * kSharedStride + 8 * t;
     const auto load_x = [&](int n, int s) {
-      const std::int8_t* at = x + n * static_cast<int>(kTokenTile) * kSharedStride + s * kStepColumns;
-      return *reinterpret_cast<const uint2*>(at);
+      return *reinterpret_cast<const uint2*>(x + n * kEight * kSharedStride + s * kStepColumns);
     };
 #pragma unroll
     for (int p = 0; p < kWarpPanels; ++p) {
-      add_batch<kBits, kHalves, kWarpTiles>(batch[p], scales[p], first, args.padded_columns, args.groups, lane, load_x,
-                                            load_x_scales, sums[p]);
-      batch[p] = next[p];
+      add_batch<kBits, Shape, kTileSteps, kWarpTiles>(batch[p], first, args.groups, lane, load_x, load_x_scales,
+                                                      sums[p]);
+      batch[p] = load(p, first + kTileColumns);  // on its way until the next round
     }
   }
 #pragma unroll
   for (int p = 0; p < kWarpPanels; ++p) {
     if (first_panel + p >= part.panels) break;
 #pragma unroll
-    for (int n = 0; n < kWarpTiles; ++n) {
+    for (int half = 0; half < 2; ++half) {
+      const int row = (first_panel + p) * kRows + 2 * g + half;
+      const float bias = bias_of(args, part, row);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int token = first_token + warp_token + n * static_cast<int>(kTokenTile) + 2 * t + i % 2;
-        write_sum(args, part, (first_panel + p) * kRows + 2 * g + i / 2, token, sums[p][n][i]);
+      for (int n = 0; n < kWarpTiles; ++n) {
+        const int token = first_token + n * kEight + 2 * t;
+        write_sum(args, part, row, token, sums[p][n][2 * half] + bias);
+        write_sum(args, part, row, token + 1, sums[p][n][2 * half + 1] + bias);
       }
     }
   }
@@ -272,7 +297,7 @@ QuantizedArgs args_for(const QuantizedLinearParams& p, const QuantizedX& shape, 
   args.tokens = static_cast<int>(shape.tokens);
   args.x_columns = static_cast<int>(shape.columns);
   args.padded_columns = static_cast<int>(front.padded_columns());
-  args.groups = {static_cast<int>(front.format.group_size), static_cast<int>(shape.groups)};
+  args.groups = groups_of(front.format.group_size, shape.groups);
   args.num_parts = static_cast<int>(p.weights.size());
   args.bias_dtype = p.bias_dtype;
   args.accumulate = p.accumulate;
@@ -301,7 +326,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.in = static_cast<int>(p.in);
   args.tokens = static_cast<int>(shape.tokens);
   args.x_columns = static_cast<int>(shape.columns);
-  args.groups = {static_cast<int>(front.format.group_size), static_cast<int>(shape.groups)};
+  args.groups = groups_of(front.format.group_size, shape.groups);
   args.factor = front.format.bits == 8 ? 1.0F / kFragmentFactor<8> : 1.0F / kFragmentFactor<4>;
   args.q = static_cast<std::int8_t*>(x_data);
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);
@@ -310,20 +335,34 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   return launch("quantize_x", quantize_x_kernel, grid, dim3(kQuantizeWarps * 32), 0, stream, args);
 }
 
-template <int kBits, bool kHalves>
+template <int kBits, Grouping kGrouping>
 Status multiply(cudaStream_t stream, const QuantizedLinearParams& p, const QuantizedX& shape, std::int64_t first,
                 std::int64_t count, void* x_data) {
   if (p.num_tokens <= kMostStreamedRows) {
     const QuantizedArgs args = args_for(p, shape, first, count, x_data, 1);
     const dim3 grid(static_cast<unsigned>(args.num_blocks));
-    const auto kernel = p.num_tokens <= kTokenTile ? stream_panels_kernel<kBits, kHalves, 1>
-                                                   : stream_panels_kernel<kBits, kHalves, 2>;
+    const auto kernel = p.num_tokens <= kTokenTile ? stream_panels_kernel<kBits, kGrouping, 1>
+                                                   : stream_panels_kernel<kBits, kGrouping, 2>;
     return launch("stream_panels", kernel, grid, dim3(kStreamWarps * 32), 0, stream, args);
   }
-  const QuantizedArgs args = args_for(p, shape, first, count, x_data, kTilePanels);
+  const QuantizedArgs args = args_for(p, shape, first, count, x_data, kTileRowWarps * kPanelsOfWarp<kGrouping>);
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count, kTileTokens)),
                   static_cast<unsigned>(args.num_blocks));
-  return launch("multiply_tiles", multiply_tiles_kernel<kBits, kHalves>, grid, dim3(kTileThreads), 0, stream, args);
+  return launch("multiply_tiles", multiply_tiles_kernel<kBits, kGrouping>, grid, dim3(kTileThreads), 0, stream, args);
+}
+
+template <int kBits>
+Status multiply_grouped(cudaStream_t stream, const QuantizedLinearParams& p, const QuantizedX& shape,
+                        std::int64_t first, std::int64_t count, void* x_data) {
+  switch (grouping_of(p.weights.front().format.group_size)) {
+    case Grouping::by_fours:
+      return multiply<kBits, Grouping::by_fours>(stream, p, shape, first, count, x_data);
+    case Grouping::by_steps:
+      return multiply<kBits, Grouping::by_steps>(stream, p, shape, first, count, x_data);
+    case Grouping::by_halves:
+      break;
+  }
+  return multiply<kBits, Grouping::by_halves>(stream, p, shape, first, count, x_data);
 }
 
 }  // namespace
@@ -337,9 +376,7 @@ Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p)
   if (p.num_tokens == 0) return {};
   constexpr std::int64_t kMostRows = 32768;  // of a grid
   const QuantizedMatrix& front = p.weights.front();
-  const bool halves = front.format.group_size % kStepColumns != 0;
-  const auto multiply_some = front.format.bits == 8 ? (halves ? multiply<8, true> : multiply<8, false>)
-                                                    : (halves ? multiply<4, true> : multiply<4, false>);
+  const auto multiply_some = front.format.bits == 8 ? multiply_grouped<8> : multiply_grouped<4>;
   const std::int64_t row_bytes = quantized_x(kTokenTile, front).bytes() / kTokenTile;
   const std::int64_t rows = std::min(kMostRows, rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes));
   const Result<std::byte*> scratch = stream.scratch(static_cast<std::size_t>(quantized_x(rows, front).bytes()));

@@ -100,7 +100,7 @@ __device__ void for_chunk(const RowView& view, const RowChunk& chunk, const F& f
 /// Calls f(i, logit) once for each logit, on any thread; of one thread in ascending order. f must not meet others.
 template <class F>
 __device__ void for_row(const RowView& view, const F& f) {
-  constexpr int kUnroll = 4;
+  constexpr int kUnroll = 2;
   const int chunks = num_chunks(view);
   for (int first = static_cast<int>(threadIdx.x); first < chunks; first += kUnroll * kSampleThreads) {
     RowChunk loaded[kUnroll];

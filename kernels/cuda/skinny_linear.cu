@@ -10,8 +10,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;   ///< of a block; they share its outputs and deal the columns among themselves
-constexpr int kUnroll = 2;  ///< steps of a warp whose weights are loaded together
+constexpr int kWarps = 4;  ///< of a block; they share its outputs and deal the columns among themselves
 
 /// Four words of weights: 8 of 16 bits or 4 of 32 bits.
 struct Chunk {
@@ -23,10 +22,8 @@ template <class T, bool kVectors>
 __device__ Chunk load_weights(const T* row, int k, int in) {
   Chunk chunk = {};
   if constexpr (kVectors) {
-    if (k < in) {
-      const uint4 loaded = load_once(reinterpret_cast<const uint4*>(row + k));
-      chunk = {{loaded.x, loaded.y, loaded.z, loaded.w}};
-    }
+    const uint4 loaded = load_once(reinterpret_cast<const uint4*>(row + k), k < in);
+    chunk = {{loaded.x, loaded.y, loaded.z, loaded.w}};
   } else {
     constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
 #pragma unroll
@@ -72,7 +69,8 @@ __device__ float add_products(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, sum);
 }
 
-/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks.
+/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step are
+/// on their way while those of the step before are multiplied.
 template <class T, int kTokens, bool kVectors>
 __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
                             const float* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
@@ -80,44 +78,50 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
   constexpr int kStep = 32 * kPerChunk;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  for (int first = warp * kStep; first < args.in; first += kUnroll * kWarps * kStep) {
-    Chunk chunks[kUnroll][kSkinnyOutputs];
+  Chunk next[kSkinnyOutputs];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+  for (int o = 0; o < kSkinnyOutputs; ++o) {
+    next[o] = load_weights<T, kVectors>(weights[o], warp * kStep + lane * kPerChunk, args.in);
+  }
+  for (int first = warp * kStep; first < args.in; first += kWarps * kStep) {
+    const int k = first + lane * kPerChunk;
+    Chunk chunks[kSkinnyOutputs];
 #pragma unroll
-      for (int o = 0; o < kSkinnyOutputs; ++o) {
-        chunks[u][o] = load_weights<T, kVectors>(weights[o], first + u * kWarps * kStep + lane * kPerChunk, args.in);
-      }
+    for (int o = 0; o < kSkinnyOutputs; ++o) {
+      chunks[o] = next[o];
+      next[o] = load_weights<T, kVectors>(weights[o], k + kWarps * kStep, args.in);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int k = first + u * kWarps * kStep + lane * kPerChunk;
+    for (int half = 0; half < kPerChunk / 4; ++half) {
+      // Four lanes begin with their lower half of x while the next four begin with their upper one, so that eight lanes
+      // together read from all banks.
+      const bool upper = kPerChunk == 8 && (lane >> 2 & 1) != half;
+      float4 w[kSkinnyOutputs];
 #pragma unroll
-      for (int half = 0; half < kPerChunk / 4; ++half) {
-        // Four lanes begin with their lower half of x while the next four begin with their upper one, so that eight
-        // lanes together read from all banks.
-        const bool upper = kPerChunk == 8 && (lane >> 2 & 1) != half;
-        float4 w[kSkinnyOutputs];
+      for (int o = 0; o < kSkinnyOutputs; ++o) w[o] = four_weights<T>(chunks[o], upper);
 #pragma unroll
-        for (int o = 0; o < kSkinnyOutputs; ++o) w[o] = four_weights<T>(chunks[u][o], upper);
+      for (int t = 0; t < kTokens; ++t) {
+        const float4 values = load_x<kVectors>(x[t], upper ? k + 4 : k, args.in);
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t) {
-          const float4 values = load_x<kVectors>(x[t], upper ? k + 4 : k, args.in);
-#pragma unroll
-          for (int o = 0; o < kSkinnyOutputs; ++o) {
-            float& sum = sums[o * kTokens + t];
-            sum = add_products(w[o], values, sum);
-          }
+        for (int o = 0; o < kSkinnyOutputs; ++o) {
+          float& sum = sums[o * kTokens + t];
+          sum = add_products(w[o], values, sum);
         }
       }
     }
   }
 }
 
+/// Blocks per multiprocessor. It is the compiler's leave to use registers: without it, it saves them by loading weights
+/// one after the other.
+constexpr int resident_blocks(int tokens) {
+  return tokens == 1 ? 8 : tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
+}
+
 // x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
 // its part, tokens g * kTokens ..
 template <class T, int kTokens, bool kVectors>
-__global__ __launch_bounds__(kWarps * 32) void skinny_linear_kernel(const __grid_constant__ SkinnyArgs args) {
+__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(const __grid_constant__ SkinnyArgs args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
   __shared__ float partial[kWarps][kSums];
   const int block = static_cast<int>(blockIdx.x);
