@@ -151,15 +151,14 @@ struct AttentionCase {
   }
 };
 
-class PagedAttentionTest : public testing::TestWithParam<testing_support::IsaAndDType> {
+class PagedAttentionTest : public testing_support::OpTest<testing_support::BackendAndDType> {
  protected:
-  CpuIsa isa() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
 
   static std::vector<float> run_on(const OpRunner& runner, const AttentionCase& c,
                                    const std::vector<AttentionCase::Rows>& batch) {
     return c.attend(batch, [&](const PagedAttentionParams& params) {
-      const Status status = runner([&](const Ops& ops, Stream& stream) { return ops.paged_attention(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
     });
   }
@@ -186,7 +185,7 @@ class PagedAttentionTest : public testing::TestWithParam<testing_support::IsaAnd
   void expect_same_bits_in_any_split(const AttentionCase& unfilled) {
     const AttentionCase c = filled(unfilled);
     const std::vector<float> whole = run_on(runner_, c, c.whole_batch());
-    const OpRunner one_thread(isa(), 1);
+    const OpRunner one_thread(backend(), 1);
     EXPECT_EQ(run_on(one_thread, c, c.whole_batch()), whole);
 
     std::int64_t first_row = 0;
@@ -209,8 +208,6 @@ class PagedAttentionTest : public testing::TestWithParam<testing_support::IsaAnd
       first_row += c.lengths[s];
     }
   }
-
-  OpRunner runner_{isa()};
 };
 
 TEST_P(PagedAttentionTest, MatchesTheReferenceForShortAndLongSequences) {
@@ -293,9 +290,10 @@ TEST_P(PagedAttentionTest, DoesNothingForAnEmptyBatchAndForSequencesWithoutRows)
   EXPECT_EQ(with_empty, run_on(runner_, c, {{1, 29, 30}}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, PagedAttentionTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
-                         testing_support::isa_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, PagedAttentionTest,
+                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
+                                          testing_support::kAllDTypes),
+                         testing_support::backend_and_dtype_name);
 
 }  // namespace
 }  // namespace pagoda::kernels
