@@ -194,6 +194,7 @@ struct PagedAttentionParams {
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int64_t num_sequences = 0;
+  std::int64_t num_tokens = 0;  ///< query rows of all sequences, an upper bound; 0 = not known
   /// Upper bounds of one sequence's query rows and of its context, for devices whose arrays the host cannot read. A
   /// sequence without query rows is padding.
   std::int32_t max_query_len = 0;
