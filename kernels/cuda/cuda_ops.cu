@@ -2,8 +2,11 @@
 
 #include "kernels/cuda/cuda_ops.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/move_blocks.hpp"
+#include "kernels/cuda/quantized_linear.hpp"
 #include "kernels/cuda/row_ops.hpp"
+#include "kernels/cuda/sample.hpp"
 #include "kernels/ops_check.hpp"
 #include "kernels/sample.hpp"
 
@@ -37,16 +40,16 @@ Status CudaOps::layer_norm(Stream& stream, const LayerNormParams& p) const {
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_layer_norm(s.get(), p); });
 }
 
-Status CudaOps::linear(Stream&, const LinearParams&) const {
-  return not_there("linear");
+Status CudaOps::linear(Stream& stream, const LinearParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_linear(s, p); });
 }
 
-Status CudaOps::quantized_linear(Stream&, const QuantizedLinearParams&) const {
-  return not_there("quantized_linear");
+Status CudaOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_quantized_linear(s, p); });
 }
 
 Status CudaOps::quantize_weights(Stream&, const QuantizeWeightsParams&) const {
-  return not_there("quantize_weights");
+  return fail(ErrorCode::unsupported, "quantize_weights runs on the CPU device; its result is copied to the GPU");
 }
 
 Status CudaOps::convert(Stream& stream, const ConvertParams& p) const {
@@ -89,8 +92,8 @@ Status CudaOps::move_blocks(Stream& stream, const MoveBlocksParams& p) const {
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_move_blocks(s, p); });
 }
 
-Status CudaOps::sample(Stream&, const SampleParams&) const {
-  return not_there("sample");
+Status CudaOps::sample(Stream& stream, const SampleParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_sample(s, p); });
 }
 
 }  // namespace pagoda::kernels::cuda
