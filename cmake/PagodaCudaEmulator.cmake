@@ -24,7 +24,7 @@ set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES LANGUAG
 add_library(pagoda_cuda_emulated STATIC ${cuda_sources} ${emulator_sources})
 target_include_directories(pagoda_cuda_emulated SYSTEM BEFORE PUBLIC ${emulator_dir}/include)
 target_compile_definitions(pagoda_cuda_emulated PUBLIC PAGODA_CUDA_EMULATED=1)
-target_compile_options(pagoda_cuda_emulated PUBLIC -Wno-unknown-pragmas $<$<CONFIG:Debug>:-O1>)
+target_compile_options(pagoda_cuda_emulated PUBLIC -Wno-unknown-pragmas -fno-strict-aliasing $<$<CONFIG:Debug>:-O1>)
 pagoda_compile_options(pagoda_cuda_emulated)
 # Kernels are written for nvcc, which is more lenient.
 set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES COMPILE_OPTIONS

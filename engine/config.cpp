@@ -71,7 +71,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"none", "int8", "int4"});
-  check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16"});
+  check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   check.one_of("device", device, {"cpu", "cuda"});
   check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);

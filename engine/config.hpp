@@ -20,7 +20,7 @@ struct EngineConfig {
   std::string served_model_name;               ///< empty = the folder's name
   std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
   std::string quantize = "none";               ///< weights of linear layers: none | int8 | int4
-  std::string kv_cache_dtype = "auto";         ///< auto = dtype
+  std::string kv_cache_dtype = "auto";         ///< auto = dtype; or a DType; fp8 = fp8_e4m3
   std::string generation_config = "auto";      ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";                  ///< cpu | cuda
   std::int64_t max_model_len = 0;              ///< tokens; 0 = the model's own

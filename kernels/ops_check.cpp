@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,12 @@ class Checker {
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 
+/// Types of one byte are for the KV cache only.
+void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
+  checker.require(is_weight_type(dtype), std::string(name) + " must be float32, float16 or bfloat16; bytes per value",
+                  static_cast<std::int64_t>(size_of(dtype)));
+}
+
 void check_cache(Checker& checker, const KvCacheView& cache) {
   checker.require_pointer(cache.base, "cache.base")
       .require(cache.block_size >= 1, "cache.block_size must be at least 1", cache.block_size)
@@ -61,6 +68,13 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
                     "cache.block_bytes must hold K and V of the layer (" + std::to_string(2 * cache.part_bytes()) + ")",
                     cache.block_bytes);
   }
+  if (checker.ok() && cache.dtype == DType::int8) {
+    constexpr std::int64_t kScaleBytes = sizeof(float);
+    const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(cache.base) % kScaleBytes);
+    checker.require(misplaced == 0, "cache.base must be aligned to the scales of int8; bytes off", misplaced)
+        .require(cache.block_bytes % kScaleBytes == 0, "cache.block_bytes must be a multiple of 4 with int8",
+                 cache.block_bytes);
+  }
 }
 
 }  // namespace
@@ -71,6 +85,7 @@ Status check_shapes(const EmbeddingParams& p) {
       .require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
       .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
       .require_pointer(p.table.data, "table.data");
+  check_weight_type(checker, p.table.dtype, "table.dtype");
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
   return checker.status();
@@ -86,6 +101,7 @@ Status check(const RmsNormParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden)
       .require_pointer(p.weight, "weight");
+  check_weight_type(checker, p.weight_dtype, "weight_dtype");
   if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
   return checker.status();
 }
@@ -94,6 +110,8 @@ Status check(const LayerNormParams& p) {
   Checker checker("layer_norm");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden);
+  check_weight_type(checker, p.weight_dtype, "weight_dtype");
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
   return checker.status();
 }
@@ -108,8 +126,10 @@ Status check(const LinearParams& p) {
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const WeightMatrix& weight : p.weights) {
+    check_weight_type(checker, weight.dtype, "weight dtype");
     checker.require_pointer(weight.data, "weight data")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
@@ -142,6 +162,7 @@ Status check(const QuantizedLinearParams& p) {
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const QuantizedMatrix& weight : p.weights) {
     check_format(checker, weight.format);
@@ -163,6 +184,7 @@ Status check(const QuantizedLinearParams& p) {
 Status check(const QuantizeWeightsParams& p) {
   Checker checker("quantize_weights");
   check_format(checker, p.format);
+  check_weight_type(checker, p.from.dtype, "from.dtype");
   checker.require(p.from.rows >= 1, "from.rows must be at least 1", p.from.rows)
       .require(p.from.columns >= 1, "from.columns must be at least 1", p.from.columns)
       .require_pointer(p.from.data, "from.data")
@@ -173,6 +195,8 @@ Status check(const QuantizeWeightsParams& p) {
 
 Status check(const ConvertParams& p) {
   Checker checker("convert");
+  check_weight_type(checker, p.from_dtype, "from_dtype");
+  check_weight_type(checker, p.to_dtype, "to_dtype");
   checker.require(p.count >= 0, "count must not be negative", p.count);
   if (p.count > 0) checker.require_pointer(p.from, "from").require_pointer(p.to, "to");
   return checker.status();

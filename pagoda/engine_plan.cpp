@@ -14,13 +14,23 @@ constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
 constexpr double kDefaultKvShare = 0.25;
 
-Result<DType> chosen_dtype(const std::string& name, DType checkpoint, const char* key) {
+Result<DType> chosen_dtype(const std::string& name, DType checkpoint) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     if (name == to_string(dtype)) return dtype;
   }
   if (name == "auto") return checkpoint;
-  return fail(ErrorCode::bad_config, std::string(key) + " must be auto, float32, float16 or bfloat16, not " + name,
-              key);
+  return fail(ErrorCode::bad_config, "dtype must be auto, float32, float16 or bfloat16, not " + name, "dtype");
+}
+
+Result<DType> chosen_kv_dtype(const std::string& name, DType weights) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3, DType::int8}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  if (name == "fp8") return DType::fp8_e4m3;
+  if (name == "auto") return weights;
+  return fail(ErrorCode::bad_config,
+              "kv_cache_dtype must be auto, float32, float16, bfloat16, fp8_e4m3 (or fp8) or int8, not " + name,
+              "kv_cache_dtype");
 }
 
 Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
@@ -72,9 +82,9 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto model = io::load_hf_config(folder);
   if (!model) return fail(model.error());
   plan.model = std::move(*model);
-  const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype, "dtype");
+  const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
   if (!dtype) return fail(dtype.error());
-  const auto kv_dtype = chosen_dtype(config.kv_cache_dtype, *dtype, "kv_cache_dtype");
+  const auto kv_dtype = chosen_kv_dtype(config.kv_cache_dtype, *dtype);
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;

@@ -37,6 +37,7 @@ void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
 }  // namespace
 
 Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::WeightMatrix& matrix) {
+  PAGODA_ASSERT(is_weight_type(matrix.dtype), "weights are not of a type of the KV cache");
   const auto bytes = static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype);
   return fill_on_device(device, bytes, [&](std::byte* target) {
     switch (matrix.dtype) {
@@ -46,6 +47,9 @@ Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::
         return normalize<Float16>(matrix, target);
       case DType::bf16:
         return normalize<BFloat16>(matrix, target);
+      case DType::fp8_e4m3:
+      case DType::int8:
+        return;
     }
   });
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/move_blocks.hpp"
+#include "kernels/cuda/paged_attention.hpp"
 #include "kernels/cuda/quantized_linear.hpp"
 #include "kernels/cuda/row_ops.hpp"
 #include "kernels/cuda/sample.hpp"
@@ -20,10 +21,6 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   CudaStream& cuda = cuda_stream(stream);
   if (Status active = cuda.activate(); !active) return active;
   return op(cuda);
-}
-
-Status not_there(const char* op) {
-  return fail(ErrorCode::unsupported, std::string(op) + " does not run on CUDA devices");
 }
 
 }  // namespace
@@ -64,8 +61,13 @@ Status CudaOps::store_kv(Stream& stream, const StoreKvParams& p) const {
   return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_store_kv(s.get(), p); });
 }
 
-Status CudaOps::paged_attention(Stream&, const PagedAttentionParams&) const {
-  return not_there("paged_attention");
+Status CudaOps::paged_attention(Stream& stream, const PagedAttentionParams& p) const {
+  return enqueue(stream, check_shapes(p), [&](CudaStream& s) -> Status {
+    const std::size_t bytes = attention_scratch_bytes(p);
+    const Result<std::byte*> scratch = s.scratch(bytes);
+    if (!scratch) return fail(scratch.error());
+    return cuda_paged_attention(s.get(), p, {*scratch, bytes});
+  });
 }
 
 Status CudaOps::activation(Stream& stream, const ActivationParams& p) const {

@@ -56,6 +56,12 @@ class TypedArray {
         std::memcpy(at, &half, sizeof(half));
         return;
       }
+      case DType::fp8_e4m3:
+        *at = std::byte{to_fp8_e4m3(value).bits};
+        return;
+      case DType::int8:
+        *at = static_cast<std::byte>(static_cast<std::int8_t>(std::nearbyint(value)));
+        return;
     }
   }
 
@@ -76,6 +82,7 @@ inline void expect_close(const std::vector<float>& actual, const std::vector<flo
 }
 
 inline const auto kAllDTypes = ::testing::Values(DType::f32, DType::f16, DType::bf16);
+inline const auto kAllKvDTypes = ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3, DType::int8);
 
 using BackendAndDType = std::tuple<std::string, DType>;
 

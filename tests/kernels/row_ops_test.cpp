@@ -138,7 +138,7 @@ TEST_P(RowOpsTest, RotaryMatchesTheReferenceInBothStyles) {
 }
 
 TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3, DType::int8}) {
     for (const std::int64_t head_dim : {1, 7, 16, 33, 128}) {
       for (const std::int32_t block_size : {1, 4, 16}) {
         SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << head_dim << " " << block_size);
@@ -156,7 +156,9 @@ TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
         std::vector<float> key = random_floats(6 * params.key_stride, 8);
         std::vector<float> value = random_floats(6 * params.value_stride, 9);
         key[0] = std::numeric_limits<float>::infinity();
-        value[0] = 1e30F;  // overflows f16
+        value[0] = 1e30F;  // overflows f16 and fp8_e4m3
+        std::fill_n(key.begin() + 2 * params.key_stride, head_dim, 0.0F);
+        std::fill_n(key.begin() + 3 * params.key_stride, head_dim, -1e-38F);
         params.key = key.data();
         params.value = value.data();
         params.slot_mapping = slots.data();
@@ -172,6 +174,39 @@ TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
         EXPECT_EQ(actual, expected);
       }
     }
+  }
+}
+
+TEST_P(RowOpsTest, StoreKvRoundsEveryFloatToFp8AsTheReferenceDoes) {
+  // Every fp8_e4m3 value, the middle between it and the next one, and floats close to these; what is larger; NaN.
+  std::vector<float> values;
+  for (std::uint8_t bits = 0; bits < 0x7E; ++bits) {
+    const float value = to_float(Float8E4M3{bits});
+    const float middle = value + (to_float(Float8E4M3{static_cast<std::uint8_t>(bits + 1)}) - value) / 2;
+    for (const float x : {value, middle}) {
+      for (const float near : {x, std::nextafter(x, -1.0F), std::nextafter(x, 1e30F)}) {
+        values.push_back(near);
+        values.push_back(-near);
+      }
+    }
+  }
+  for (const float x : {448.0F, 464.0F, 464.1F, 1e30F, std::numeric_limits<float>::infinity(),
+                        std::numeric_limits<float>::quiet_NaN()}) {
+    values.push_back(x);
+    values.push_back(-x);
+  }
+  const auto count = static_cast<std::int64_t>(values.size());
+  std::vector<std::byte> memory(static_cast<std::size_t>(2 * (count + 16)));
+  const std::int64_t slot = 0;
+  StoreKvParams params;
+  params.key = params.value = values.data();
+  params.key_stride = params.value_stride = count;
+  params.slot_mapping = &slot;
+  params.num_tokens = 1;
+  params.cache = {memory.data(), static_cast<std::int64_t>(memory.size()), 1, 1, 1, count, DType::fp8_e4m3};
+  run([&](const Ops& ops, Stream& stream) { return ops.store_kv(stream, params); });
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(std::to_integer<int>(memory[i]), to_fp8_e4m3(values[i]).bits) << values[i];
   }
 }
 

@@ -27,7 +27,9 @@ void softmax_tile(const SoftmaxTileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < kScoreVectors; ++v) {
       const Vec distance = set1(first_distance + static_cast<float>(v * kLanes)) + iota();
-      x[v] = load(scores + v * kLanes) * set1(args.scale);
+      x[v] = load(scores + v * kLanes);
+      if (args.key_scales != nullptr) x[v] = x[v] * load(args.key_scales + v * kLanes);
+      x[v] = x[v] * set1(args.scale);
       if (args.softcap > 0.0F) x[v] = set1(args.softcap) * tanh(x[v] / set1(args.softcap));
       if (args.slopes != nullptr) x[v] = fma(set1(args.slopes[r]), distance, x[v]);
       if (!sees_all) {
@@ -46,7 +48,7 @@ void softmax_tile(const SoftmaxTileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < kScoreVectors; ++v) {
       x[v] = exp(x[v] - set1(after));
-      store(scores + v * kLanes, x[v]);
+      store(scores + v * kLanes, args.value_scales == nullptr ? x[v] : x[v] * load(args.value_scales + v * kLanes));
     }
     const float tile_total = sum((x[0] + x[1]) + (x[2] + x[3]));
     if (before == after) {
@@ -130,6 +132,10 @@ void values_stream(const ValuesStreamArgs& args) {
       return values_stream_up_to<DType::f16, kStreamRows>(args);
     case DType::bf16:
       return values_stream_up_to<DType::bf16, kStreamRows>(args);
+    case DType::fp8_e4m3:
+      return values_stream_up_to<DType::fp8_e4m3, kStreamRows>(args);
+    case DType::int8:
+      return values_stream_up_to<DType::int8, kStreamRows>(args);
   }
 }
 
