@@ -18,10 +18,10 @@ std::string check_row(const SampleRow& row, const SampleParams& params) {
     return "num_logprobs is " + std::to_string(row.num_logprobs) + ", max_top " + std::to_string(params.max_top);
   }
   if (row.bias_tokens.size() != row.bias_values.size()) return "bias_tokens and bias_values differ in size";
-  const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() && row.top_p > 0.0F && row.top_p <= 1.0F &&
-                        row.min_p >= 0.0F && row.min_p <= 1.0F && row.repetition_penalty > 0.0F &&
-                        std::isfinite(row.repetition_penalty) && std::isfinite(row.presence_penalty) &&
-                        std::isfinite(row.frequency_penalty);
+  const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&
+                        row.top_p > 0.0F && row.top_p <= 1.0F && row.min_p >= 0.0F && row.min_p <= 1.0F &&
+                        row.repetition_penalty > 0.0F && std::isfinite(row.repetition_penalty) &&
+                        std::isfinite(row.presence_penalty) && std::isfinite(row.frequency_penalty);
   return in_range ? "" : "a sampling parameter is out of range";
 }
 

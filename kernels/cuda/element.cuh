@@ -48,14 +48,16 @@ __device__ __forceinline__ std::uint32_t word_of(float low, float high) {
   return bits_of(from_float<T>(low)) | bits_of(from_float<T>(high)) << 16;
 }
 
-/// Words of weights that no other block will read: they leave the L1 cache to what is read often. The address is aligned
-/// to the size of the words. 0 when not `valid`, without a branch that would keep loads from being on their way together.
+/// Words of weights that no other block will read: they leave the L1 cache to what is read often. The address is
+/// aligned to the size of the words. 0 when not `valid`, without a branch that would keep loads from being on their way
+/// together.
 __device__ __forceinline__ uint4 load_once(const uint4* from, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   return valid ? *from : uint4{0, 0, 0, 0};
 #else
   uint4 words;
-  asm volatile("{\n"
+  asm volatile(
+      "{\n"
       ".reg .pred valid;\n"
       "setp.ne.b32 valid, %5, 0;\n"
       "mov.b32 %0, 0;\n"
@@ -74,7 +76,8 @@ __device__ __forceinline__ uint2 load_once(const uint2* from, bool valid) {
   return valid ? *from : uint2{0, 0};
 #else
   uint2 words;
-  asm volatile("{\n"
+  asm volatile(
+      "{\n"
       ".reg .pred valid;\n"
       "setp.ne.b32 valid, %3, 0;\n"
       "mov.b32 %0, 0;\n"
@@ -93,7 +96,8 @@ __device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bo
   return valid ? *from : 0;
 #else
   std::uint32_t word;
-  asm volatile("{\n"
+  asm volatile(
+      "{\n"
       ".reg .pred valid;\n"
       "setp.ne.b32 valid, %2, 0;\n"
       "mov.b32 %0, 0;\n"

@@ -1,5 +1,3 @@
-#include "kernels/cuda/gemm.hpp"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -11,6 +9,7 @@
 
 #include "kernels/cuda/bias.hpp"
 #include "kernels/cuda/cuda_check.hpp"
+#include "kernels/cuda/gemm.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -19,7 +18,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA r
 
 Status check_blas(cublasStatus_t result, const char* call) {
   if (result == CUBLAS_STATUS_SUCCESS) return {};
-  const ErrorCode code = result == CUBLAS_STATUS_NOT_SUPPORTED ? ErrorCode::unsupported
+  const ErrorCode code = result == CUBLAS_STATUS_NOT_SUPPORTED  ? ErrorCode::unsupported
                          : result == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::out_of_memory
                                                                 : ErrorCode::internal;
   return fail(code, std::string(call) + ": " + cublasLtGetStatusName(result));
@@ -127,16 +126,9 @@ struct Gemm::State {
 
   /// Chosen for `rows` rows.
   Result<cublasLtMatmulAlgo_t> algorithm(const GemmParams& p, std::int64_t rows, bool with_bias) {
-    const Key key{rows,
-                  p.in,
-                  p.columns,
-                  p.out_stride,
-                  static_cast<std::int64_t>(p.dtype),
-                  p.accumulate,
-                  with_bias,
-                  alignment_of(p.x),
-                  alignment_of(p.weight),
-                  alignment_of(p.out)};
+    const Key key{
+        rows,         p.in,      p.columns,         p.out_stride,           static_cast<std::int64_t>(p.dtype),
+        p.accumulate, with_bias, alignment_of(p.x), alignment_of(p.weight), alignment_of(p.out)};
     auto known = algorithms.find(key);
     if (known == algorithms.end()) {
       Problem problem(p, rows, with_bias);
@@ -157,8 +149,8 @@ struct Gemm::State {
     Status status;
     for (const std::int64_t rows : {gemm_row_bucket(p.rows), p.rows}) {
       const Result<cublasLtMatmulAlgo_t> chosen = algorithm(p, rows, with_bias);
-      status = chosen ? Problem(p, p.rows, with_bias).run(handle, stream, *chosen, workspace)
-                      : Status(fail(chosen.error()));
+      status =
+          chosen ? Problem(p, p.rows, with_bias).run(handle, stream, *chosen, workspace) : Status(fail(chosen.error()));
       if (status || status.error().code != ErrorCode::unsupported) return status;
     }
     return status;

@@ -1,10 +1,9 @@
-#include "kernels/cuda/linear.hpp"
-
 #include <algorithm>
 
 #include "kernels/cuda/bias.hpp"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/skinny_linear.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -22,7 +21,7 @@ __global__ __launch_bounds__(kThreads) void narrow_kernel(const float* from, std
   const float4 a = __ldg(source);
   const float4 b = __ldg(source + 1);
   *reinterpret_cast<uint4*>(to + first) = {word_of<T>(a.x, a.y), word_of<T>(a.z, a.w), word_of<T>(b.x, b.y),
-                        word_of<T>(b.z, b.w)};
+                                           word_of<T>(b.z, b.w)};
 }
 
 Status narrow(cudaStream_t stream, const float* from, std::int64_t count, DType dtype, void* to) {
@@ -147,11 +146,13 @@ std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_
   return std::min(rows, std::max<std::int64_t>(1, tiles) * kTileRows);
 }
 
-Status cuda_linear(CudaStream& stream, Gemm& gemm, const LinearParams& p) {
+Status cuda_linear(CudaStream& stream, const LinearParams& p) {
   if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
+  const Result<Gemm*> gemm = stream.gemm();
+  if (!gemm) return fail(gemm.error());
   for (const LinearPiece& piece : linear_pieces(p)) {
     const LinearParams part = part_of(p, piece.first_part, piece.num_parts, piece.first_column);
-    if (Status status = multiply_piece(stream, gemm, part, piece.rows); !status) return status;
+    if (Status status = multiply_piece(stream, **gemm, part, piece.rows); !status) return status;
   }
   return {};
 }

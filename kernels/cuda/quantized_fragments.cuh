@@ -2,9 +2,9 @@
 
 /// Panels of quantised weights as fragments of integer tensor cores.
 ///
-/// Lane l of a warp has group g = l / 4 and place t = l % 4, as kernels/cuda/ptx.cuh says. Rows and columns of a product
-/// may be dealt in any order, so they are dealt as they lie in memory: row g of a fragment is row 2g of the panel and row
-/// g + 8 is row 2g + 1; lane t's columns of a step are 8t .. 8t+7.
+/// Lane l of a warp has group g = l / 4 and place t = l % 4, as kernels/cuda/ptx.cuh says. Rows and columns of a
+/// product may be dealt in any order, so they are dealt as they lie in memory: row g of a fragment is row 2g of the
+/// panel and row g + 8 is row 2g + 1; lane t's columns of a step are 8t .. 8t+7.
 
 #include <cstdint>
 
@@ -25,7 +25,7 @@ enum class Grouping {
 };
 
 constexpr Grouping grouping_of(std::int64_t group_size) {
-  return group_size == 4 * kStepColumns ? Grouping::by_fours
+  return group_size == 4 * kStepColumns   ? Grouping::by_fours
          : group_size % kStepColumns == 0 ? Grouping::by_steps
                                           : Grouping::by_halves;
 }
@@ -122,10 +122,10 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::u
   }
 }
 
-/// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times its
-/// scales. `load_x(n, s)` is the fragment of tile n and step s: integers 8t .. 8t+7 of token g (any integers behind the
-/// last column). `load_x_scales(n, group)` is the pair of scales of tokens 2t and 2t+1 (any finite ones behind the last
-/// group).
+/// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times
+/// its scales. `load_x(n, s)` is the fragment of tile n and step s: integers 8t .. 8t+7 of token g (any integers behind
+/// the last column). `load_x_scales(n, group)` is the pair of scales of tokens 2t and 2t+1 (any finite ones behind the
+/// last group).
 template <int kBits, class Shape, int kSteps, int kTiles, class LoadX, class LoadXScales>
 __device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch, int first, Groups groups, int lane,
                                           const LoadX& load_x, const LoadXScales& load_x_scales,

@@ -1,10 +1,9 @@
-#include "kernels/cuda/quantized_linear.hpp"
-
 #include <algorithm>
 
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/quantized_fragments.cuh"
+#include "kernels/cuda/quantized_linear.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -1,14 +1,12 @@
-#include "kernels/cuda/sample.hpp"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/sample.hpp"
 #include "kernels/cuda/sample_change.cuh"
 #include "kernels/cuda/sample_draw.cuh"
-#include "kernels/ops_check.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -106,8 +104,7 @@ __device__ std::int32_t choose_token(SampleShared& shared, const RowView& row, c
   if (params.forced_token >= 0) return params.forced_token;
   if (params.temperature == 0.0F) return measured.best;
   const Weigher weigher{measured.max, params.inverse_temperature};
-  const bool filtered =
-      (params.top_k > 0 && params.top_k < row.count) || params.top_p < 1.0F || params.min_p > 0.0F;
+  const bool filtered = (params.top_k > 0 && params.top_k < row.count) || params.top_p < 1.0F || params.min_p > 0.0F;
   if (filtered) return draw_filtered(shared, row, params, weigher);
   return draw_token(shared, row, {}, weigher, params.uniform);
 }
@@ -213,7 +210,6 @@ Status check_limits(const SampleParams& p) {
 
 Status cuda_sample(CudaStream& stream, const SampleParams& p) {
   static_assert(kMostTopTokens <= kMostCandidates);
-  if (Status status = check(p); !status) return status;
   if (p.rows.empty()) return {};
   if (Status status = check_limits(p); !status) return status;
 
@@ -240,9 +236,9 @@ Status cuda_sample(CudaStream& stream, const SampleParams& p) {
       const Status status = change_logits(stream.get(), rows, changed_rows, pass.num_changed, p.vocab);
       if (!status) return status;
     }
-    const Status status = launch("sample_rows", sample_rows_kernel, dim3(static_cast<unsigned>(pass.num_rows)),
-                                 dim3(kSampleThreads), sizeof(SampleShared), stream.get(), rows + pass.first_row,
-                                 static_cast<int>(p.vocab));
+    const Status status =
+        launch("sample_rows", sample_rows_kernel, dim3(static_cast<unsigned>(pass.num_rows)), dim3(kSampleThreads),
+               sizeof(SampleShared), stream.get(), rows + pass.first_row, static_cast<int>(p.vocab));
     if (!status) return status;
   }
   return {};

@@ -18,7 +18,8 @@ __global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32
   const DeviceSampleRow& row = rows[changed_rows[blockIdx.y]];
 #pragma unroll
   for (int i = 0; i < kCopyPerThread; ++i) {
-    const int token = (static_cast<int>(blockIdx.x) * kCopyPerThread + i) * kCopyThreads + static_cast<int>(threadIdx.x);
+    const int token =
+        (static_cast<int>(blockIdx.x) * kCopyPerThread + i) * kCopyThreads + static_cast<int>(threadIdx.x);
     if (token >= vocab) return;
     row.changed[token] = row.logits[token];
     row.counts[token] = 0;

@@ -39,8 +39,8 @@ struct Weigher {
   }
 };
 
-/// Keeps the logits with larger keys, and of those with this key the first `ties` in ascending order of ids. The default
-/// keeps all.
+/// Keeps the logits with larger keys, and of those with this key the first `ties` in ascending order of ids. The
+/// default keeps all.
 struct Cut {
   std::uint32_t key = 0;
   int ties = 0;

@@ -1,10 +1,9 @@
-#include "kernels/cuda/skinny_linear.hpp"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/skinny_linear.hpp"
 #include "kernels/cuda/warp_sums.cuh"
 
 namespace pagoda::kernels::cuda {
@@ -69,8 +68,8 @@ __device__ float add_products(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, sum);
 }
 
-/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step are
-/// on their way while those of the step before are multiplied.
+/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step
+/// are on their way while those of the step before are multiplied.
 template <class T, int kTokens, bool kVectors>
 __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
                             const float* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
@@ -121,7 +120,8 @@ constexpr int resident_blocks(int tokens) {
 // x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
 // its part, tokens g * kTokens ..
 template <class T, int kTokens, bool kVectors>
-__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(const __grid_constant__ SkinnyArgs args) {
+__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(
+    const __grid_constant__ SkinnyArgs args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
   __shared__ float partial[kWarps][kSums];
   const int block = static_cast<int>(blockIdx.x);

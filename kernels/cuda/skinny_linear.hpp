@@ -46,8 +46,8 @@ SkinnyArgs skinny_args(const LinearParams& p);
 bool reads_in_vectors(const LinearParams& p);
 
 /// LinearParams by float32 multiply-adds, all parts and any number of rows in one launch: 8 rows of x (or 4, 2, 1, when
-/// there are fewer) go over the weights together. Columns are dealt to lanes in one fixed way, so an output has the same
-/// bits whatever the number of rows.
+/// there are fewer) go over the weights together. Columns are dealt to lanes in one fixed way, so an output has the
+/// same bits whatever the number of rows.
 Status skinny_linear(cudaStream_t stream, const LinearParams& p);
 
 }  // namespace pagoda::kernels::cuda

@@ -4,9 +4,9 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Sums each of kCount values (a power of two) over the 32 lanes of the warp with as few shuffles as there can be. After
-/// it values[0 .. max(1, kCount / 32) - 1] are the sums of the values from the returned index on. Lanes are added as a
-/// tree: 16 apart, then 8, 4, 2, 1, whatever kCount.
+/// Sums each of kCount values (a power of two) over the 32 lanes of the warp with as few shuffles as there can be.
+/// After it values[0 .. max(1, kCount / 32) - 1] are the sums of the values from the returned index on. Lanes are added
+/// as a tree: 16 apart, then 8, 4, 2, 1, whatever kCount.
 template <int kCount>
 __device__ int sum_over_warp(float (&values)[kCount], int lane) {
   int first = 0;
