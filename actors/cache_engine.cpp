@@ -42,6 +42,7 @@ struct PlanRun {
   TimeUs swapped_us = 0;
   TimeUs finished_us = 0;
   std::atomic<bool> failed = false;
+  std::atomic<bool> was_told = false;  ///< the worker, that its steps may run
 };
 
 /// False when it is known to have failed.
@@ -53,6 +54,7 @@ bool issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan
       if (status) return;
       run->failed = true;
       spdlog::error("cache plan of step {}: {}", plan->step, status.error().message);
+      PAGODA_ASSERT(!run->was_told, "a cache plan names blocks of the pools");
     });
   };
   // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
@@ -74,6 +76,7 @@ bool issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan
           send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
         }
       });
+  run->was_told = true;
   return !run->failed;
 }
 
