@@ -35,5 +35,6 @@ Status check(const GatherTokensParams& p);
 Status check(const ScatterTokensParams& p);
 Status check(const CopyParams& p);
 Status check(const MoveBlocksParams& p);
+Status check(const SampleParams& p);  ///< kernels/sample.hpp
 
 }  // namespace pagoda::kernels
