@@ -16,6 +16,8 @@ __device__ inline float load_element(const void* data, DType dtype, std::int64_t
     case DType::bf16:
       return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
     case DType::f32:
+    case DType::fp8_e4m3:  // the types of one byte are of the KV cache only
+    case DType::int8:
       break;
   }
   return static_cast<const float*>(data)[i];

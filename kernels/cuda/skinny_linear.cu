@@ -227,6 +227,9 @@ Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
       return launch_for_tokens<__half>(stream, args, in_vectors);
     case DType::bf16:
       return launch_for_tokens<__nv_bfloat16>(stream, args, in_vectors);
+    case DType::fp8_e4m3:  // the types of one byte are of the KV cache only
+    case DType::int8:
+      break;
   }
   return fail(ErrorCode::internal, "linear: unknown weight type");
 }
