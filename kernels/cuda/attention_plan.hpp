@@ -182,7 +182,7 @@ constexpr AttentionPlan plan_attention(const AttentionShape& shape, std::size_t 
   const std::int32_t partitions = max_partitions(shape.max_context_len, split_query_len, shape.window);
   const std::size_t sequence_bytes =
       partitions > 1 ? split_bytes_of_sequence(split_query_len, shape.num_heads, shape.head_dim, partitions) : 0;
-  if (sequence_bytes + kScratchPadding <= scratch_bytes) {
+  if (sequence_bytes == 0 || sequence_bytes + kScratchPadding <= scratch_bytes) {
     plan.split_query_len = split_query_len;
     plan.split_rows = plan.tensor_cores && plan.group <= kNarrowRows ? kNarrowRows : plan.whole_rows;
     plan.max_partitions = partitions;
