@@ -78,7 +78,7 @@ std::vector<float> attend(const AttentionCase& c, const std::vector<Rows>& batch
 
 /// Queries are rounded to the keys' type; done beforehand, the reference sees the same ones.
 void round_queries(AttentionCase& c) {
-  if (c.dtype == DType::f32) return;
+  if (c.dtype == DType::f32 || c.dtype == DType::int8) return;
   for (std::vector<float>& query : c.queries) {
     for (float& x : query) x = c.dtype == DType::bf16 ? to_float(to_bf16(x)) : to_float(to_f16(x));
   }
@@ -103,7 +103,9 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
 
   void expect_like_reference(const AttentionCase& c, const std::vector<Rows>& batch) const {
     // Probabilities are rounded to the keys' type.
-    const double tolerance = dtype() == DType::f32 ? 1e-5 : dtype() == DType::bf16 ? 1e-2 : 2e-3;
+    const double tolerance = dtype() == DType::f32 || dtype() == DType::int8 ? 1e-5
+                             : dtype() == DType::bf16                        ? 1e-2
+                                                                             : 2e-3;
     expect_close(attend(c, batch),
                  c.attend(batch, [](const PagedAttentionParams& p) { reference::paged_attention(p); }), tolerance,
                  tolerance);
@@ -252,9 +254,7 @@ std::string test_name(const ::testing::TestParamInfo<std::tuple<DType, std::uint
 }
 
 INSTANTIATE_TEST_SUITE_P(Emulated, CudaPagedAttention,
-                         ::testing::Combine(::testing::Values(DType::f32, DType::f16, DType::bf16),
-                                            ::testing::Values(0U, 7U)),
-                         test_name);
+                         ::testing::Combine(testing_support::kAllKvDTypes, ::testing::Values(0U, 7U)), test_name);
 
 }  // namespace
 }  // namespace pagoda::kernels::cuda
