@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                           Filters{"AllFilters", 0.9F, 50, 0.95F, 0.01F, false},
                           Filters{"Penalties", 1.0F, 0, 1.0F, 0.0F, true},
                           Filters{"PenaltiesAllFilters", 0.9F, 50, 0.95F, 0.01F, true})),
-    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param).name; });
 
 }  // namespace
 }  // namespace pagoda::kernels

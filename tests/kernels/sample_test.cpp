@@ -153,9 +153,9 @@ std::vector<std::string> sample_backends() {
 
 INSTANTIATE_TEST_SUITE_P(Devices, SampleAgainstReference,
                          ::testing::Combine(::testing::ValuesIn(sample_backends()), ::testing::ValuesIn(kShapes)),
-                         [](const auto& info) {
-                           const Shape& shape = std::get<1>(info.param);
-                           const std::string name = std::get<0>(info.param) + "_vocab" + std::to_string(shape.vocab) +
+                         [](const auto& test) {
+                           const Shape& shape = std::get<1>(test.param);
+                           const std::string name = std::get<0>(test.param) + "_vocab" + std::to_string(shape.vocab) +
                                                     "_spread" + std::to_string(static_cast<int>(shape.spread * 10));
                            return name + (shape.grid > 0 ? "_ties" : "");
                          });
@@ -433,7 +433,7 @@ TEST_P(SampleTest, ManyRowsWithPenaltiesTakeTurnsInTheirMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SampleTest, ::testing::ValuesIn(sample_backends()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(SamplePasses, GiveTheSameBitsOnEveryInstructionSet) {
   std::mt19937 random(13);
