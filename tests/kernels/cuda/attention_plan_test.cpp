@@ -162,7 +162,9 @@ TEST(AttentionPlan, ThePlainKernelTakesFewerRowsOfLargerHeadsUntilNoneFits) {
   EXPECT_GT(plain_rows(2000), 0);
   EXPECT_EQ(plain_rows(100000), 0);
   for (std::int64_t dim = 1; dim < 12000; dim += 97) {
-    if (plain_rows(dim) > 0) EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMostSharedBytes);
+    if (plain_rows(dim) > 0) {
+      EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMostSharedBytes);
+    }
   }
 }
 
