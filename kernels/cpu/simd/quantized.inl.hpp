@@ -47,7 +47,9 @@ void quantize_row(const QuantizeRowArgs& args) {
       x = copy;
     }
     quantize_group(x, args.group_size, args.q + k, args.scales[group], sum_of_q);
-    args.offsets[group] = -args.zero_point * sum_of_q;
+    // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.
+    const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
+    args.offsets[group] = static_cast<std::int32_t>(0U - offset);
   }
 }
 
