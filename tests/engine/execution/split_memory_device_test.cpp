@@ -35,7 +35,10 @@ class SplitMemoryDeviceTest : public testing::Test {
   std::unique_ptr<kernels::Stream> stream_ = device_.create_stream("test").value();
 };
 
-using SplitMemoryDeviceDeathTest = SplitMemoryDeviceTest;
+class SplitMemoryDeviceDeathTest : public SplitMemoryDeviceTest {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // the streams' threads must live
+};
 
 TEST_F(SplitMemoryDeviceDeathTest, AHostThatTouchesItsMemoryDies) {
   const auto memory = allocate(64, MemoryKind::device);
