@@ -156,8 +156,8 @@ Result<LinearWeight> DeviceWeights::linear(std::string_view module, const OwnWei
   if (const auto found = linears_.find(module); found != linears_.end()) return found->second;
   OwnWeight on_host = own;
   const auto name = names_.find(own.matrix.data);
-  const bool is_tensor = own.memory == nullptr && name != names_.end();
-  if (is_tensor) {
+  if (own.memory == nullptr && name != names_.end()) {
+    if (!host_.quantizes(module)) return LinearWeight{own.matrix, nullptr};
     const auto stored = host_.tensor(name->second, tensors_.at(name->second).shape);
     if (!stored) return fail(stored.error());
     on_host.matrix.data = stored->data;
@@ -165,7 +165,7 @@ Result<LinearWeight> DeviceWeights::linear(std::string_view module, const OwnWei
   const auto weight = host_.linear(module, on_host);
   if (!weight) return weight;
   if (weight->quantized != nullptr) return upload_quantized(module, *weight->quantized);
-  return is_tensor ? LinearWeight{own.matrix, nullptr} : upload_own(module, own.matrix);
+  return upload_own(module, own.matrix);
 }
 
 Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, const QuantizedWeights& weights) const {

@@ -48,6 +48,9 @@ class LoadedWeights final : public WeightSource {
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
   Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const override;
 
+  /// Whether the linear layer `module` is quantised.
+  bool quantizes(std::string_view module) const { return policy_.format_of(module).has_value(); }
+
   /// Of the copies that are kept.
   std::int64_t copied_bytes() const;
   /// Lets go of the copies; pointers to them are void. A weight asked for again is copied again.
