@@ -125,9 +125,9 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
   return quantize(module, {weight->data, weight->dtype, rows, columns}, *format);
 }
 
-Result<LinearWeight> LoadedWeights::linear(std::string_view module, const kernels::WeightMatrix& own) const {
+Result<LinearWeight> LoadedWeights::linear(std::string_view module, const OwnWeight& own) const {
   const auto format = policy_.format_of(module);
-  return format ? quantize(module, own, *format) : WeightSource::linear(module, own);
+  return format ? quantize(module, own.matrix, *format) : WeightSource::linear(module, own);
 }
 
 Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kernels::WeightMatrix& matrix,
@@ -192,6 +192,12 @@ std::int64_t LoadedWeights::copied_bytes() const {
   for (const auto& [name, buffer] : converted_) bytes += static_cast<std::int64_t>(buffer.bytes());
   for (const auto& [module, weights] : quantized_) bytes += weights->matrix.bytes();
   return bytes;
+}
+
+void LoadedWeights::drop_copies() const {
+  const std::lock_guard lock(mutex_);
+  converted_.clear();
+  quantized_.clear();
 }
 
 }  // namespace pagoda::models

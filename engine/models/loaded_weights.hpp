@@ -33,11 +33,11 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
                                  std::int64_t checkpoint_bytes);
 
-/// The weights of a checkpoint as the policy wants them. A converted or quantised copy is made when a weight is first
-/// asked for and kept, so that another model over the same source shares it. Thread-safe.
+/// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
+/// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {
  public:
-  /// `stored` must outlive this.
+  /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory.
   LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device)
       : stored_(stored), policy_(std::move(policy)), device_(std::move(device)) {}
 
@@ -46,10 +46,12 @@ class LoadedWeights final : public WeightSource {
   bool contains(std::string_view name) const override { return stored_.contains(name); }
   /// More errors: out_of_memory; bad_file when a weight is not finite.
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
-  Result<LinearWeight> linear(std::string_view module, const kernels::WeightMatrix& own) const override;
+  Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const override;
 
-  /// Of the copies made so far.
+  /// Of the copies that are kept.
   std::int64_t copied_bytes() const;
+  /// Lets go of the copies; pointers to them are void. A weight asked for again is copied again.
+  void drop_copies() const;
 
  private:
   Result<kernels::Buffer> convert(const WeightTensor& tensor) const;

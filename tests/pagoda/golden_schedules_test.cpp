@@ -19,6 +19,7 @@
 
 #include "io/model_files/hf_config.hpp"
 #include "pagoda/engine.hpp"
+#include "tests/support/split_memory_device.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
@@ -93,7 +94,14 @@ constexpr Schedule kSchedules[] = {
     {.name = "recomputed", .max_tokens = kChunk, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true},
 };
 
-class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule>> {
+/// Where an engine runs.
+enum class Where { cpu, split_memory };
+
+void PrintTo(Where where, std::ostream* out) {
+  *out << (where == Where::cpu ? "cpu" : "split_memory");
+}
+
+class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule, Where>> {
  protected:
   const Schedule& schedule() const { return std::get<1>(GetParam()); }
 
@@ -122,7 +130,12 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     config.max_num_batched_tokens = schedule().max_tokens;
     config.enable_prefix_caching = schedule().prefix_cache;
     config.kv_cache_dtype = "float32";  // as the goldens were computed
-    auto engine = Engine::create(config);
+    EngineSetup setup;
+    if (std::get<2>(GetParam()) == Where::split_memory) {
+      config.device = "cuda";
+      setup.device = std::make_shared<test::SplitMemoryDevice>();
+    }
+    auto engine = Engine::create(config, setup);
     EXPECT_TRUE(engine) << engine.error().message;
     return engine ? std::move(*engine) : nullptr;
   }
@@ -194,13 +207,25 @@ TEST_P(GoldenSchedules, GivesTheTokensAndLogprobsOfTransformers) {
   EXPECT_EQ(stats.preemptions_recompute_total > 0, schedule().preemption == PreemptionPolicy::recompute);
 }
 
+std::string test_name(const testing::TestParamInfo<GoldenSchedules::ParamType>& test) {
+  std::string name = std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
-                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules)),
-                         [](const auto& test) {
-                           std::string name = std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::cpu)),
+                         test_name);
+
+/// One of each way to make weights, norms, positions and windows.
+const std::string kModelsOfEachKind[] = {"baichuan-13b-f32",   "baichuan2-7b-bf16", "gpt2-tied-f32", "llama-gqa-bf16",
+                                         "mistral-window-f32", "opt-pre-norm-f32",  "qwen3-gqa-f32"};
+
+INSTANTIATE_TEST_SUITE_P(OnSplitMemory, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(kModelsOfEachKind), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::split_memory)),
+                         test_name);
 
 /// The output of one long request, and the most blocks that it was seen to hold. `num_blocks` are in the pool.
 std::pair<TokenIds, std::int64_t> generate_long(const ServableModel& model, std::int32_t num_blocks, int depth) {

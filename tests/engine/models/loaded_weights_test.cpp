@@ -90,7 +90,7 @@ TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsEightBits) {
   EXPECT_EQ(weights.linear("model.layers.0.mlp.up_proj", 40, 100)->quantized, up->quantized);
 
   const auto embedding = weights.tensor("model.embed_tokens.weight", {50, 64});
-  const auto head = weights.linear("lm_head", {embedding->data, embedding->dtype, 50, 64});
+  const auto head = weights.linear("lm_head", {{embedding->data, embedding->dtype, 50, 64}});
   ASSERT_TRUE(head);
   EXPECT_EQ(head->quantized->matrix.format, kernels::kInt8Weights);
   EXPECT_EQ(weights.copied_bytes(), up->quantized->matrix.bytes() + head->quantized->matrix.bytes() + 2 * 50 * 64);
