@@ -91,6 +91,10 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"none", "int8", "int4"});
+  check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
+  if (device != "cpu" && weight_memory != defaults.weight_memory) {
+    check.refuse("weight_memory", "is for --device cpu; a GPU has the weights in its own memory");
+  }
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16"});
   if (device != "cpu" && !cuda_index_of(device))
     check.refuse("device", "must be cpu, cuda or cuda:N, not \"" + device + "\"");

@@ -20,6 +20,7 @@ struct EngineConfig {
   std::string served_model_name;               ///< empty = the folder's name
   std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
   std::string quantize = "none";               ///< weights of linear layers: none | int8 | int4
+  std::string weight_memory = "auto";          ///< plain weights on a CPU: auto | mapped | copied
   std::string kv_cache_dtype = "auto";         ///< auto = dtype
   std::string generation_config = "auto";      ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";                  ///< cpu | cuda | cuda:N

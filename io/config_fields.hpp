@@ -37,6 +37,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
+  visit("weight_memory", config.weight_memory,
+        "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
+        "(into "
+        "memory with huge pages: faster), auto (copied when they fit half of the free memory)");
   visit("kv_cache_dtype", config.kv_cache_dtype, "Type of the KV cache: auto (as dtype), float32, float16, bfloat16");
   visit("generation_config", config.generation_config,
         "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");

@@ -53,6 +53,13 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
 
+/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file.
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes) {
+  if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
+  const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
+  return config.weight_memory == "copied" || weight_bytes <= free_bytes / 2;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
@@ -123,6 +130,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
   const std::int64_t batch_bytes =
       execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits), config.block_size);
   models::MemoryRequest request{weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
