@@ -53,8 +53,8 @@ void enqueue_ready_steps(Self self) {
     stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
     // The state waits for the stream before it lets go of the runner.
     stream->on_complete(
-        [runner = state.parts.runner.get(), scheduler = state.scheduler, trace = state.trace, step, issued] {
-          StepResult result = runner->collect(std::move(*issued));
+        [runner = state.parts.runner.get(), stream, scheduler = state.scheduler, trace = state.trace, step, issued] {
+          StepResult result = runner->collect(std::move(*issued), stream->status());
           if (trace) trace_step(*trace, *step, result);
           send_anonymously(scheduler, std::move(result));
         });

@@ -21,20 +21,23 @@ endforeach()
 list(APPEND cuda_sources ${replacements})
 set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES LANGUAGE CXX)
 
-function(pagoda_emulated target)
-  target_include_directories(${target} SYSTEM BEFORE PUBLIC ${emulator_dir}/include)
-  target_compile_definitions(${target} PUBLIC PAGODA_CUDA_EMULATED=1)
-  target_compile_options(${target} PUBLIC -Wno-unknown-pragmas $<$<CONFIG:Debug>:-O1>)
-endfunction()
-
 add_library(pagoda_cuda_emulated STATIC ${cuda_sources} ${emulator_sources})
-pagoda_emulated(pagoda_cuda_emulated)
+target_include_directories(pagoda_cuda_emulated SYSTEM BEFORE PUBLIC ${emulator_dir}/include)
+target_compile_definitions(pagoda_cuda_emulated PUBLIC PAGODA_CUDA_EMULATED=1)
+target_compile_options(pagoda_cuda_emulated PUBLIC -Wno-unknown-pragmas -fno-strict-aliasing $<$<CONFIG:Debug>:-O1>)
 pagoda_compile_options(pagoda_cuda_emulated)
 # Kernels are written for nvcc, which is more lenient.
 set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES COMPILE_OPTIONS
                                                                          "-Wno-conversion;-Wno-old-style-cast;-Wno-pedantic")
 set_target_properties(pagoda_cuda_emulated PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 target_link_libraries(pagoda_cuda_emulated PUBLIC pagoda::kernels Boost::context)
+
+add_library(pagoda_emulated_device SHARED ${emulator_dir}/emulated_device.cpp)
+target_link_libraries(pagoda_emulated_device PRIVATE pagoda_cuda_emulated)
+# Names that the emulator and the toolkit, or both builds of the backend, share must not meet.
+target_link_options(pagoda_emulated_device PRIVATE -Wl,--exclude-libs,ALL)
+set_target_properties(pagoda_emulated_device PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+pagoda_compile_options(pagoda_emulated_device)
 
 if(emulator_tests)
   add_executable(pagoda_cuda_emulator_test ${emulator_tests})

@@ -1,8 +1,27 @@
 #include "kernels/dtype.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pagoda {
+Float8E4M3 to_fp8_e4m3(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto sign = static_cast<std::uint8_t>((bits >> 24) & 0x80U);
+  const auto with_sign = [sign](std::uint32_t magnitude) {
+    return Float8E4M3{static_cast<std::uint8_t>(sign | magnitude)};
+  };
+  if (std::isnan(x)) return with_sign(0x7FU);
+
+  constexpr std::uint32_t kLargest = 0x43E00000U;  // 448
+  const std::uint32_t magnitude = std::min(bits & 0x7FFFFFFFU, kLargest);
+  constexpr std::uint32_t kSmallestNormal = 0x3C800000U;  // 2^-6
+  if (magnitude < kSmallestNormal) {
+    // Multiples of 2^-9. The product is exact, and nearbyint rounds to nearest even in the default mode.
+    return with_sign(static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 9))));
+  }
+  const std::uint32_t rounded = magnitude + 0x7FFFFU + ((magnitude >> 20) & 1U);
+  return with_sign((rounded >> 20) - (120U << 3));
+}
 
 float to_float(Float16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000U) << 16;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -7,14 +8,29 @@
 
 namespace pagoda {
 
-/// Element types of weights, activations and the KV cache.
-enum class DType : std::uint8_t { f32, f16, bf16 };
+/// Element types of weights, activations and the KV cache. The types of one byte only store the KV cache.
+enum class DType : std::uint8_t { f32, f16, bf16, fp8_e4m3, int8 };
 
 constexpr std::size_t size_of(DType dtype) {
-  return dtype == DType::f32 ? 4 : 2;
+  switch (dtype) {
+    case DType::f32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    case DType::fp8_e4m3:
+    case DType::int8:
+      return 1;
+  }
+  return 0;
 }
 
-/// "float32", "float16", "bfloat16": the names of --dtype and of torch_dtype.
+/// Whether weights can be of this type.
+constexpr bool is_weight_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+/// "float32", "float16", "bfloat16", "fp8_e4m3", "int8": the names of --dtype, of torch_dtype and of --kv-cache-dtype.
 constexpr std::string_view to_string(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -23,6 +39,10 @@ constexpr std::string_view to_string(DType dtype) {
       return "float16";
     case DType::bf16:
       return "bfloat16";
+    case DType::fp8_e4m3:
+      return "fp8_e4m3";
+    case DType::int8:
+      return "int8";
   }
   return "?";
 }
@@ -37,6 +57,12 @@ struct Float16 {
   std::uint16_t bits = 0;
 };
 
+/// 8 bits: sign, 4 of exponent (bias 7), 3 of fraction; no infinity, the highest magnitude is 448, 0x7F and 0xFF are
+/// NaN ("E4M3" of Micikevicius et al. 2022, OCP 8-bit floating point specification).
+struct Float8E4M3 {
+  std::uint8_t bits = 0;
+};
+
 inline float to_float(float x) {
   return x;
 }
@@ -45,10 +71,31 @@ inline float to_float(BFloat16 x) {
 }
 /// Exact, subnormals included.
 float to_float(Float16 x);
+/// The values of all bit patterns of a Float8E4M3.
+inline constexpr std::array<float, 256> kFp8E4M3Values = [] {
+  constexpr std::uint32_t kNan = 0x7F;
+  constexpr std::uint32_t kFloatNan = 0x7FC00000U;
+  std::array<float, 256> values{};
+  for (std::uint32_t bits = 0; bits < values.size(); ++bits) {
+    const std::uint32_t magnitude = bits & 0x7FU;
+    const float subnormal = static_cast<float>(magnitude) * 0x1p-9F;
+    const auto normal = std::bit_cast<float>((magnitude << 20) + (120U << 23));
+    const float number = magnitude < 8 ? subnormal : normal;
+    const float value = magnitude == kNan ? std::bit_cast<float>(kFloatNan) : number;
+    values[bits] = (bits & 0x80U) != 0 ? -value : value;
+  }
+  return values;
+}();
+/// Exact.
+inline float to_float(Float8E4M3 x) {
+  return kFp8E4M3Values[x.bits];
+}
 
 /// Round to nearest, ties to even; NaN stays NaN.
 BFloat16 to_bf16(float x);
 /// Round to nearest, ties to even; overflow gives infinity.
 Float16 to_f16(float x);
+/// Round to nearest, ties to even; what is above 448, and infinity, gives 448; NaN stays NaN.
+Float8E4M3 to_fp8_e4m3(float x);
 
 }  // namespace pagoda

@@ -129,9 +129,18 @@ struct RotaryParams {
   bool interleaved = false;
 };
 
-/// The paged KV cache of one layer. One physical block holds all layers; per layer K then V, each
-/// [num_kv_heads, block_size, head_dim] of `dtype`.
+/// The paged KV cache of one layer. One physical block holds all layers; per layer a part for K, then one for V. A part
+/// is [num_kv_heads, block_size, head_dim] values of `dtype`; with int8 the float32 scales [num_kv_heads, block_size]
+/// follow, one for each token and KV head: a key or value is its integers times its scale. Of the types of one byte,
+/// values and scales are padded to a multiple of kKvAlignment each.
+///
+/// fp8_e4m3: a cast with scale 1 (to_fp8_e4m3), which saturates. int8: with h the highest magnitude of a token's
+/// head_dim values, the scale is h / 127 and the integers are x * (127 / h), rounded to nearest even; if h is below
+/// kLeastInt8Highest all are zero; if a value is not finite, the scale is NaN and the integers are zero.
 struct KvCacheView {
+  static constexpr std::int64_t kKvAlignment = 16;
+  static constexpr float kLeastInt8Highest = 0x1p-100F;  ///< 127 / h must be finite
+
   std::byte* base = nullptr;     ///< of block 0, already moved to this layer's part
   std::int64_t block_bytes = 0;  ///< from one block to the next (all layers)
   std::int64_t num_blocks = 0;
@@ -140,11 +149,24 @@ struct KvCacheView {
   std::int64_t head_dim = 0;
   DType dtype = DType::f32;
 
-  std::int64_t part_bytes() const {
-    return num_kv_heads * block_size * head_dim * static_cast<std::int64_t>(size_of(dtype));
+  /// Of the values of K or V, without scales.
+  std::int64_t value_bytes() const {
+    const std::int64_t bytes = num_kv_heads * block_size * head_dim * static_cast<std::int64_t>(size_of(dtype));
+    return size_of(dtype) == 1 ? padded(bytes) : bytes;
   }
+  std::int64_t scale_bytes() const {
+    return dtype == DType::int8 ? padded(num_kv_heads * block_size * std::int64_t{sizeof(float)}) : 0;
+  }
+  std::int64_t part_bytes() const { return value_bytes() + scale_bytes(); }
   std::byte* key_block(std::int64_t block) const { return base + block * block_bytes; }
   std::byte* value_block(std::int64_t block) const { return base + block * block_bytes + part_bytes(); }
+  /// [num_kv_heads, block_size]; only with int8.
+  float* key_scales(std::int64_t block) const { return scales_behind(key_block(block)); }
+  float* value_scales(std::int64_t block) const { return scales_behind(value_block(block)); }
+
+ private:
+  static std::int64_t padded(std::int64_t bytes) { return (bytes + kKvAlignment - 1) / kKvAlignment * kKvAlignment; }
+  float* scales_behind(std::byte* values) const { return reinterpret_cast<float*>(values + value_bytes()); }
 };
 
 /// Writes the new tokens' keys and values into their slots (slot = block * block_size + offset; -1 = skip the token).
@@ -172,6 +194,7 @@ struct PagedAttentionParams {
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int64_t num_sequences = 0;
+  std::int64_t num_tokens = 0;  ///< query rows of all sequences, an upper bound; 0 = not known
   /// Upper bounds of one sequence's query rows and of its context, for devices whose arrays the host cannot read. A
   /// sequence without query rows is padding.
   std::int32_t max_query_len = 0;

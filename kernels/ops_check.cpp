@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,12 @@ class Checker {
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 
+/// Types of one byte are for the KV cache only.
+void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
+  checker.require(is_weight_type(dtype), std::string(name) + " must be float32, float16 or bfloat16; bytes per value",
+                  static_cast<std::int64_t>(size_of(dtype)));
+}
+
 void check_cache(Checker& checker, const KvCacheView& cache) {
   checker.require_pointer(cache.base, "cache.base")
       .require(cache.block_size >= 1, "cache.block_size must be at least 1", cache.block_size)
@@ -61,20 +68,32 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
                     "cache.block_bytes must hold K and V of the layer (" + std::to_string(2 * cache.part_bytes()) + ")",
                     cache.block_bytes);
   }
+  if (checker.ok() && cache.dtype == DType::int8) {
+    constexpr std::int64_t kScaleBytes = sizeof(float);
+    const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(cache.base) % kScaleBytes);
+    checker.require(misplaced == 0, "cache.base must be aligned to the scales of int8; bytes off", misplaced)
+        .require(cache.block_bytes % kScaleBytes == 0, "cache.block_bytes must be a multiple of 4 with int8",
+                 cache.block_bytes);
+  }
 }
 
 }  // namespace
 
-Status check(const EmbeddingParams& p) {
+Status check_shapes(const EmbeddingParams& p) {
   Checker checker("embedding");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
       .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
       .require_pointer(p.table.data, "table.data");
+  check_weight_type(checker, p.table.dtype, "table.dtype");
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids");
   return checker.status();
+}
+
+Status check(const EmbeddingParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids").status();
 }
 
 Status check(const RmsNormParams& p) {
@@ -82,6 +101,7 @@ Status check(const RmsNormParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden)
       .require_pointer(p.weight, "weight");
+  check_weight_type(checker, p.weight_dtype, "weight_dtype");
   if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
   return checker.status();
 }
@@ -90,6 +110,8 @@ Status check(const LayerNormParams& p) {
   Checker checker("layer_norm");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden);
+  check_weight_type(checker, p.weight_dtype, "weight_dtype");
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
   return checker.status();
 }
@@ -104,8 +126,10 @@ Status check(const LinearParams& p) {
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const WeightMatrix& weight : p.weights) {
+    check_weight_type(checker, weight.dtype, "weight dtype");
     checker.require_pointer(weight.data, "weight data")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
@@ -138,6 +162,7 @@ Status check(const QuantizedLinearParams& p) {
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
+  check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const QuantizedMatrix& weight : p.weights) {
     check_format(checker, weight.format);
@@ -159,6 +184,7 @@ Status check(const QuantizedLinearParams& p) {
 Status check(const QuantizeWeightsParams& p) {
   Checker checker("quantize_weights");
   check_format(checker, p.format);
+  check_weight_type(checker, p.from.dtype, "from.dtype");
   checker.require(p.from.rows >= 1, "from.rows must be at least 1", p.from.rows)
       .require(p.from.columns >= 1, "from.columns must be at least 1", p.from.columns)
       .require_pointer(p.from.data, "from.data")
@@ -169,12 +195,14 @@ Status check(const QuantizeWeightsParams& p) {
 
 Status check(const ConvertParams& p) {
   Checker checker("convert");
+  check_weight_type(checker, p.from_dtype, "from_dtype");
+  check_weight_type(checker, p.to_dtype, "to_dtype");
   checker.require(p.count >= 0, "count must not be negative", p.count);
   if (p.count > 0) checker.require_pointer(p.from, "from").require_pointer(p.to, "to");
   return checker.status();
 }
 
-Status check(const RotaryParams& p) {
+Status check_shapes(const RotaryParams& p) {
   Checker checker("rotary");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.num_heads >= 1, "num_heads must be at least 1", p.num_heads)
@@ -189,11 +217,15 @@ Status check(const RotaryParams& p) {
       .require_pointer(p.cos_sin, "cos_sin");
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.positions, "positions").require_pointer(p.query, "query").require_pointer(p.key, "key");
-  if (checker.ok()) checker.require_range(p.positions, p.num_tokens, 0, kAnyIndex, "positions");
   return checker.status();
 }
 
-Status check(const StoreKvParams& p) {
+Status check(const RotaryParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("rotary").require_range(p.positions, p.num_tokens, 0, kAnyIndex, "positions").status();
+}
+
+Status check_shapes(const StoreKvParams& p) {
   Checker checker("store_kv");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
   check_cache(checker, p.cache);
@@ -204,10 +236,14 @@ Status check(const StoreKvParams& p) {
   checker.require_pointer(p.key, "key")
       .require_pointer(p.value, "value")
       .require_pointer(p.slot_mapping, "slot_mapping");
-  if (checker.ok()) {
-    checker.require_range(p.slot_mapping, p.num_tokens, -1, p.cache.num_blocks * p.cache.block_size, "slot_mapping");
-  }
   return checker.status();
+}
+
+Status check(const StoreKvParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("store_kv")
+      .require_range(p.slot_mapping, p.num_tokens, -1, p.cache.num_blocks * p.cache.block_size, "slot_mapping")
+      .status();
 }
 
 namespace {
@@ -235,7 +271,7 @@ void check_sequence(Checker& checker, const PagedAttentionParams& p, std::int64_
 
 }  // namespace
 
-Status check(const PagedAttentionParams& p) {
+Status check_shapes(const PagedAttentionParams& p) {
   Checker checker("paged_attention");
   checker.require(p.num_sequences >= 0, "num_sequences must not be negative", p.num_sequences);
   check_cache(checker, p.cache);
@@ -256,7 +292,12 @@ Status check(const PagedAttentionParams& p) {
       .require_pointer(p.context_len, "context_len")
       .require_pointer(p.block_tables, "block_tables")
       .require_pointer(p.out, "out");
-  if (!checker.ok()) return checker.status();
+  return checker.status();
+}
+
+Status check(const PagedAttentionParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_sequences == 0) return shapes;
+  Checker checker("paged_attention");
   checker.require(p.query_start[0] >= 0, "query_start[0] must not be negative", p.query_start[0]);
   for (std::int64_t s = 0; s < p.num_sequences && checker.ok(); ++s) check_sequence(checker, p, s);
   return checker.status();
@@ -272,33 +313,45 @@ Status check(const ActivationParams& p) {
   return checker.status();
 }
 
-Status check(const GatherRowsParams& p) {
+Status check_shapes(const GatherRowsParams& p) {
   Checker checker("gather_rows");
   checker.require(p.num_rows >= 0, "num_rows must not be negative", p.num_rows)
       .require(p.width >= 1, "width must be at least 1", p.width);
   if (!checker.ok() || p.num_rows == 0) return checker.status();
   checker.require_pointer(p.x, "x").require_pointer(p.rows, "rows").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows");
   return checker.status();
 }
 
-Status check(const GatherTokensParams& p) {
+Status check(const GatherRowsParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_rows == 0) return shapes;
+  return Checker("gather_rows").require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows").status();
+}
+
+Status check_shapes(const GatherTokensParams& p) {
   Checker checker("gather_tokens");
   checker.require(p.count >= 0, "count must not be negative", p.count);
   if (!checker.ok() || p.count == 0) return checker.status();
   checker.require_pointer(p.table, "table").require_pointer(p.slots, "slots").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.slots, p.count, 0, kAnySlot, "slots");
   return checker.status();
 }
 
-Status check(const ScatterTokensParams& p) {
+Status check(const GatherTokensParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.count == 0) return shapes;
+  return Checker("gather_tokens").require_range(p.slots, p.count, 0, kAnySlot, "slots").status();
+}
+
+Status check_shapes(const ScatterTokensParams& p) {
   Checker checker("scatter_tokens");
   checker.require(p.count >= 0, "count must not be negative", p.count)
       .require(p.token_stride >= 1, "token_stride must be at least 1", p.token_stride);
   if (!checker.ok() || p.count == 0) return checker.status();
   checker.require_pointer(p.tokens, "tokens").require_pointer(p.slots, "slots").require_pointer(p.table, "table");
-  if (checker.ok()) checker.require_range(p.slots, p.count, -1, kAnySlot, "slots");
   return checker.status();
+}
+
+Status check(const ScatterTokensParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.count == 0) return shapes;
+  return Checker("scatter_tokens").require_range(p.slots, p.count, -1, kAnySlot, "slots").status();
 }
 
 Status check(const CopyParams& p) {

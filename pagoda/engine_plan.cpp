@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "io/model_files/hf_config.hpp"
-#if PAGODA_HAS_CUDA
 #include "kernels/cuda/cuda_device.hpp"
-#endif
 
 namespace pagoda {
 namespace {
@@ -18,13 +16,23 @@ constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
 constexpr double kDefaultKvShare = 0.25;
 
-Result<DType> chosen_dtype(const std::string& name, DType checkpoint, const char* key) {
+Result<DType> chosen_dtype(const std::string& name, DType checkpoint) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     if (name == to_string(dtype)) return dtype;
   }
   if (name == "auto") return checkpoint;
-  return fail(ErrorCode::bad_config, std::string(key) + " must be auto, float32, float16 or bfloat16, not " + name,
-              key);
+  return fail(ErrorCode::bad_config, "dtype must be auto, float32, float16 or bfloat16, not " + name, "dtype");
+}
+
+Result<DType> chosen_kv_dtype(const std::string& name, DType weights) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3, DType::int8}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  if (name == "fp8") return DType::fp8_e4m3;
+  if (name == "auto") return weights;
+  return fail(ErrorCode::bad_config,
+              "kv_cache_dtype must be auto, float32, float16, bfloat16, fp8_e4m3 (or fp8) or int8, not " + name,
+              "kv_cache_dtype");
 }
 
 Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
@@ -42,7 +50,7 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
   if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
   return std::min(max_model_len,
-                  std::int64_t{model.sliding_window} + config.max_num_batched_tokens + config.block_size);
+                  std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) + config.block_size);
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -62,14 +70,13 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, st
 
 }  // namespace
 
+Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
+  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity});
+}
+
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
-  if (config.device == "cpu") return kernels::create_cpu_device({config.threads, config.cpu_isa});
-#if PAGODA_HAS_CUDA
-  return kernels::cuda::create_cuda_device(config.cuda_index());
-#else
-  return fail(ErrorCode::unsupported, "device " + config.device + " is not in this build (no nvcc was found)",
-              "device");
-#endif
+  if (config.device == "cpu") return create_host_device(config);
+  return kernels::create_cuda_device(config.cuda_index());
 }
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
@@ -106,16 +113,16 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto model = io::load_hf_config(folder);
   if (!model) return fail(model.error());
   plan.model = std::move(*model);
-  const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype, "dtype");
+  const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
   if (!dtype) return fail(dtype.error());
-  const auto kv_dtype = chosen_dtype(config.kv_cache_dtype, *dtype, "kv_cache_dtype");
+  const auto kv_dtype = chosen_kv_dtype(config.kv_cache_dtype, *dtype);
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;
   plan.weights = models::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
-  const std::int32_t max_tokens = config.max_num_batched_tokens;
+  const std::int32_t max_tokens = config.tokens_per_step(*max_model_len);
   if (!config.enable_chunked_prefill && max_tokens < *max_model_len) {
     return fail(ErrorCode::bad_config,
                 "without chunked prefill max_num_batched_tokens must be at least max_model_len (" +

@@ -42,7 +42,9 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const models::
                                       const models::ModelLimits& limits);
 
 /// The device that the configuration names. Errors: unsupported (not in this build, or not in this machine), bad_config
-/// (threads, cpu_isa).
+/// (threads, cpu_isa, cpu_affinity).
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config);
+/// The CPU, which brings weights into shape for whatever device. Errors: as create_device.
+Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config);
 
 }  // namespace pagoda

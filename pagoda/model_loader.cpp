@@ -23,7 +23,7 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
   std::shared_ptr<ModelLoader> loader(new ModelLoader(config, plan, std::move(device), std::move(progress)));
   std::shared_ptr<kernels::Device> host = loader->device_;
   if (!host->shares_host_memory()) {
-    auto cpu = kernels::create_cpu_device({config.threads, config.cpu_isa});
+    auto cpu = create_host_device(config);
     if (!cpu) return fail(std::move(cpu.error()));
     host = std::move(*cpu);
   }

@@ -2,11 +2,12 @@
 """What --quantize costs in accuracy: log-likelihoods of text that the unquantised model wrote, with and without it.
 
     python3 tools/quantization_error.py --model examples/models/pagoda-stories
+    python3 tools/quantization_error.py --model examples/models/pagoda-stories --kv-cache-dtype fp8_e4m3,int8
 
-The model writes stories at temperature 1. Then every kind of weights scores them: the change of the mean log-likelihood
-of a token (of its perplexity), the root mean square of the change of a token's log-probability, the mean absolute error
-of the log-probabilities of the 8 likeliest tokens at each place, and how often the likeliest token stays the same.
-Standard library only.
+The model writes stories at temperature 1. Then every kind of weights (or of the KV cache) scores them: the change of
+the mean log-likelihood of a token (of its perplexity), the root mean square of the change of a token's log-probability,
+the mean absolute error of the log-probabilities of the 8 likeliest tokens at each place, and how often the likeliest
+token stays the same. Standard library only.
 """
 import argparse
 import json
@@ -60,6 +61,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--stories", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=160, help="of each story")
+    parser.add_argument("--kv-cache-dtype", metavar="TYPE,...", help="compare types of the KV cache instead of weights")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
@@ -68,15 +70,18 @@ def main():
     stories = generate(args, requests)
     texts = [request["prompt"] + story["outputs"][0]["text"] for request, story in zip(requests, stories)]
     plain = scores(args, texts)
-    rows = [{"weights": name, **compare(plain, scores(args, texts, "--quantize", name))}
-            for name in ("none", "int8", "int4")]
+    if args.kv_cache_dtype:
+        kind, flag, names = "KV cache", "--kv-cache-dtype", ["auto", *args.kv_cache_dtype.split(",")]
+    else:
+        kind, flag, names = "weights", "--quantize", ["none", "int8", "int4"]
+    rows = [{kind: name, **compare(plain, scores(args, texts, flag, name))} for name in names]
     if args.json:
         print(json.dumps(rows))
         return
-    print("| weights | tokens | perplexity | mean change of log-likelihood | rms change | error of the 8 likeliest | "
+    print(f"| {kind} | tokens | perplexity | mean change of log-likelihood | rms change | error of the 8 likeliest | "
           "same likeliest |\n|---|---|---|---|---|---|---|")
     for row in rows:
-        print(f"| {row['weights']} | {row['tokens']} | {row['perplexity']:.4f} | {row['mean_change']:+.5f} | "
+        print(f"| {row[kind]} | {row['tokens']} | {row['perplexity']:.4f} | {row['mean_change']:+.5f} | "
               f"{row['rms_change']:.4f} | {row['top_error']:.4f} | {100 * row['same_likeliest']:.2f} % |")
 
 

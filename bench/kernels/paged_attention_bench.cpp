@@ -17,7 +17,8 @@ constexpr std::int64_t kKvHeads = 8;
 constexpr std::int32_t kBlockSize = 16;
 
 /// `rows` new tokens of each sequence at the end of a context. The cache is larger than the CPU caches, as that of a
-/// model with many layers is: calls alternate between layers. Bytes are those of the keys and values.
+/// model with many layers is: calls alternate between layers. Bytes are those of the keys and values, with their
+/// scales.
 void attention(benchmark::State& state, DType dtype) {
   const std::int64_t num_sequences = state.range(0);
   const std::int64_t rows = state.range(1);
@@ -37,6 +38,7 @@ void attention(benchmark::State& state, DType dtype) {
   cache.block_bytes = layers * layer_bytes;
   const Buffer memory =
       device().allocate(static_cast<std::size_t>(cache.block_bytes * cache.num_blocks), MemoryKind::device).value();
+  // Ordinary numbers in every type, scales of int8 included.
   std::fill_n(memory.as<std::uint32_t>(), memory.bytes() / 4, 0x3C003C00U);
 
   std::vector<std::int32_t> block_tables(static_cast<std::size_t>(cache.num_blocks));
@@ -69,8 +71,7 @@ void attention(benchmark::State& state, DType dtype) {
     layer = (layer + 1) % layers;
     return ops.paged_attention(on, params);
   };
-  const double bytes =
-      static_cast<double>(num_sequences * context * 2 * kKvHeads * kHeadDim) * static_cast<double>(size_of(dtype));
+  const double bytes = static_cast<double>(num_sequences * max_blocks * layer_bytes);
   const double seen = static_cast<double>(rows) * (static_cast<double>(context) - static_cast<double>(rows - 1) / 2);
   const double flops = 4.0 * static_cast<double>(num_sequences * num_heads * kHeadDim) * seen;
   measure(state, bytes, flops, attend);
@@ -89,6 +90,9 @@ void sizes(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK_CAPTURE(attention, bf16, DType::bf16)->Apply(sizes);
 BENCHMARK_CAPTURE(attention, f32, DType::f32)->Apply(sizes);
+BENCHMARK_CAPTURE(attention, f16, DType::f16)->Apply(sizes);
+BENCHMARK_CAPTURE(attention, fp8_e4m3, DType::fp8_e4m3)->Apply(sizes);
+BENCHMARK_CAPTURE(attention, int8, DType::int8)->Apply(sizes);
 
 }  // namespace
 }  // namespace pagoda::kernels::bench

@@ -345,10 +345,11 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& in
   return {};
 }
 
-StepResult ModelRunner::collect(IssuedStep issued) {
+StepResult ModelRunner::collect(IssuedStep issued, Status ran) {
   StepResult result;
   result.step = issued.step;
   result.error = std::move(issued.error);
+  if (!result.error && !ran) result.error = std::move(ran.error());
   if (!result.error && issued.memory != nullptr) read_results(issued, result);
   if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
   // Steps run one after the other, so this one began when it was issued or when the one before it had ended.

@@ -65,14 +65,14 @@ class ModelRunner {
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step);
 
   /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete: uses no device. May
-  /// run while another thread issues a later step.
-  StepResult collect(IssuedStep issued);
+  /// run while another thread issues a later step. `ran`: the stream's status; results are only read when it is well.
+  StepResult collect(IssuedStep issued, Status ran);
 
   /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
   /// Call before the first step, not inside submit; blocks.
   Status run_largest_steps(kernels::Stream& stream);
 
-  /// With replay_decode: lets the stream record every decode batch. `progress` is told the share that is done. Call as
+  /// With replay_decode: has the stream record every decode batch. `progress` is told the share that is done. Call as
   /// run_largest_steps.
   Status record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress);
 

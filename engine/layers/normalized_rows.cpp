@@ -37,6 +37,7 @@ void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
 }  // namespace
 
 Result<kernels::Buffer> normalized_rows(const kernels::WeightMatrix& matrix) {
+  PAGODA_ASSERT(is_weight_type(matrix.dtype), "weights are not of a type of the KV cache");
   const auto bytes = static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype);
   auto rows = kernels::allocate_cpu_memory(bytes);
   if (!rows) return rows;
@@ -50,6 +51,9 @@ Result<kernels::Buffer> normalized_rows(const kernels::WeightMatrix& matrix) {
       break;
     case DType::bf16:
       normalize<BFloat16>(matrix, target);
+      break;
+    case DType::fp8_e4m3:
+    case DType::int8:
       break;
   }
   return rows;

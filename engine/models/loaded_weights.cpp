@@ -31,6 +31,8 @@ bool fits(const WeightTensor& tensor, DType dtype) {
     case DType::bf16:
       return all_fit_float16<std::uint16_t>(tensor.data, tensor.elements(), 0x4780U, 0x7F80U);
     case DType::f16:
+    case DType::fp8_e4m3:
+    case DType::int8:
       return true;
   }
   return true;

@@ -17,8 +17,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const MemoryRequest& request) 
   plan.activation_bytes = layers::Activations::bytes(config, limits);
   plan.logit_bytes = limits.max_logit_rows * config.vocab_size * kFloatBytes;
   plan.position_bytes = layers::PositionTables::bytes(config, limits);
-  plan.kv_bytes_per_token = kv_bytes_per_token(config, request.kv_dtype);
-  plan.kv_bytes_per_block = plan.kv_bytes_per_token * request.block_size;
+  plan.kv_bytes_per_block = kv_bytes_per_block(config, request.kv_dtype, request.block_size);
+  plan.kv_bytes_per_token = (plan.kv_bytes_per_block + request.block_size - 1) / request.block_size;
 
   const std::int64_t rest = std::max<std::int64_t>(0, request.budget_bytes - plan.fixed_bytes());
   constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();

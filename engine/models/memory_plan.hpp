@@ -19,11 +19,11 @@ struct MemoryRequest {
 /// Where the bytes of a device go.
 struct MemoryPlan {
   std::int64_t weight_bytes = 0;
-  std::int64_t activation_bytes = 0;  ///< working memory of the largest step
-  std::int64_t logit_bytes = 0;       ///< float32 scores of the largest step
-  std::int64_t position_bytes = 0;    ///< rotary or ALiBi tables
-  std::int64_t batch_bytes = 0;       ///< tokens of all rows, and the inputs of the largest step
-  std::int64_t kv_bytes_per_token = 0;
+  std::int64_t activation_bytes = 0;    ///< working memory of the largest step
+  std::int64_t logit_bytes = 0;         ///< float32 scores of the largest step
+  std::int64_t position_bytes = 0;      ///< rotary or ALiBi tables
+  std::int64_t batch_bytes = 0;         ///< tokens of all rows, and the inputs of the largest step
+  std::int64_t kv_bytes_per_token = 0;  ///< of a block, rounded up
   std::int64_t kv_bytes_per_block = 0;
   std::int64_t num_blocks = 0;       ///< that fit the rest of the budget; 0 when the rest is too small
   std::int64_t longest_context = 0;  ///< tokens that one sequence alone can reach: blocks and positions allow no more

@@ -58,8 +58,8 @@ class Model {
                              float* logits) = 0;
 };
 
-/// Bytes of KV that one token takes in all layers together.
-std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_dtype);
+/// Bytes of a KV block of `block_size` tokens: keys and values of all layers, with their scales.
+std::int64_t kv_bytes_per_block(const ModelConfig& config, DType kv_dtype, std::int32_t block_size);
 
 /// The architectures that create_model knows, sorted.
 std::vector<std::string> known_architectures();

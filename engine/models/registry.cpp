@@ -58,8 +58,10 @@ Status check_limits(const ModelConfig& config, const ModelLimits& limits) {
 
 }  // namespace
 
-std::int64_t kv_bytes_per_token(const ModelConfig& config, DType kv_dtype) {
-  return 2 * config.num_layers * config.num_kv_heads * config.head_dim * static_cast<std::int64_t>(size_of(kv_dtype));
+std::int64_t kv_bytes_per_block(const ModelConfig& config, DType kv_dtype, std::int32_t block_size) {
+  const kernels::KvCacheView one_layer{
+      .block_size = block_size, .num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim, .dtype = kv_dtype};
+  return 2 * config.num_layers * one_layer.part_bytes();
 }
 
 std::vector<std::string> known_architectures() {

@@ -134,6 +134,9 @@ class PagedAttention {
     /// Of the whole tile and kLookahead positions behind it; those that are not seen repeat one that is.
     std::array<const void*, kMostScoreTile + kLookahead> keys;
     std::array<const void*, kMostScoreTile + kLookahead> values;
+    /// Of the whole tile, with int8; those that are not seen are zero.
+    std::array<float, kMostScoreTile> key_scales;
+    std::array<float, kMostScoreTile> value_scales;
   };
 
   std::int64_t tile() const { return kernels_.score_tile; }
@@ -269,6 +272,7 @@ class PagedAttention {
     const std::int64_t first_place = positions.first - start;
     const std::int64_t num_places = tile() + kLookahead;
     const std::int64_t end_place = std::min(end - start, num_places);
+    if (scaled()) gather_scales(query, positions);
     std::int64_t place = first_place;
     for (; place < end_place; ++block, offset = 0) {
       const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
@@ -284,6 +288,26 @@ class PagedAttention {
       std::fill(rows->begin() + place, rows->begin() + num_places, inside);
     }
     return positions;
+  }
+
+  /// Of widened keys and values.
+  float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
+  bool scaled() const { return cache_.dtype == DType::int8; }
+
+  void gather_scales(const QueryTile& query, Positions& positions) const {
+    positions.key_scales.fill(0.0F);
+    positions.value_scales.fill(0.0F);
+    const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
+    for (std::int64_t position = positions.first; position < positions.end;) {
+      const std::int64_t block = position / cache_.block_size;
+      const std::int64_t offset = position % cache_.block_size;
+      const std::int64_t count = std::min(cache_.block_size - offset, positions.end - position);
+      const std::int64_t row = query.kv_head * cache_.block_size + offset;
+      const std::int64_t place = position - positions.start;
+      std::copy_n(cache_.key_scales(table[block]) + row, count, positions.key_scales.begin() + place);
+      std::copy_n(cache_.value_scales(table[block]) + row, count, positions.value_scales.begin() + place);
+      position += count;
+    }
   }
 
   /// The keys of tile places [at, at + one panel).
@@ -359,9 +383,11 @@ class PagedAttention {
                              .first_position = positions.start,
                              .position = query.first_position + i,
                              .window = p_.window,
-                             .scale = p_.scale,
+                             .scale = p_.scale * unit(),
                              .softcap = p_.softcap,
                              .slopes = p_.alibi_slopes == nullptr ? nullptr : work.slopes + row,
+                             .key_scales = scaled() ? positions.key_scales.data() : nullptr,
+                             .value_scales = scaled() ? positions.value_scales.data() : nullptr,
                              .highest = sums.highest + row,
                              .total = sums.total + row,
                              .sums = sums.sums + row * width_,
@@ -413,16 +439,11 @@ class PagedAttention {
 
   /// probabilities[i, r] = scores[first_row + r, i]
   void pack_probabilities(std::int64_t first_row, std::int64_t rows, const Workspace& work) const {
-    std::array<const void*, kMostLanes> score_rows;
+    std::array<const float*, kMostLanes> score_rows;
     for (std::int64_t r = 0; r < lanes(); ++r) {
       score_rows[static_cast<std::size_t>(r)] = work.scores + (first_row + std::min(r, rows - 1)) * tile();
     }
-    kernels_.pack({.rows = score_rows.data(),
-                   .dtype = DType::f32,
-                   .first = 0,
-                   .count = tile(),
-                   .dst = work.probabilities,
-                   .pitch = lanes()});
+    kernels_.pack({.rows = score_rows.data(), .count = tile(), .dst = work.probabilities});
   }
 
   void merge(const QueryTile& tile, const Sums& into, const Sums& later) const {
@@ -436,7 +457,7 @@ class PagedAttention {
     for (std::int64_t r = 0; r < rows_of(tile); ++r) {
       const std::int64_t head = tile.kv_head * heads_per_kv_ + r % heads_per_kv_;
       float* out = p_.out + ((tile.first_row + r / heads_per_kv_) * p_.num_heads + head) * cache_.head_dim;
-      kernels_.scale(sums.sums + r * width_, 1.0F / sums.total[r], cache_.head_dim, out);
+      kernels_.scale(sums.sums + r * width_, unit() / sums.total[r], cache_.head_dim, out);
     }
   }
 

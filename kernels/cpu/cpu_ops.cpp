@@ -129,12 +129,16 @@ Status CpuOps::store_kv(Stream&, const StoreKvParams& p) const {
     if (p.slot_mapping[t] < 0) return;
     const std::int64_t block = p.slot_mapping[t] / cache.block_size;
     const std::int64_t offset = p.slot_mapping[t] % cache.block_size;
+    const auto store_head = [&](const float* x, std::byte* to, float* scales, std::int64_t row) {
+      std::byte* at = to + row * head_bytes;
+      if (cache.dtype != DType::int8) return kernels_.narrow(x, cache.head_dim, cache.dtype, at);
+      scales[row] = kernels_.quantize(x, cache.head_dim, reinterpret_cast<std::int8_t*>(at));
+    };
     for (std::int64_t h = 0; h < cache.num_kv_heads; ++h) {
-      const std::int64_t at = (h * cache.block_size + offset) * head_bytes;
-      kernels_.narrow(p.key + t * p.key_stride + h * cache.head_dim, cache.head_dim, cache.dtype,
-                      cache.key_block(block) + at);
-      kernels_.narrow(p.value + t * p.value_stride + h * cache.head_dim, cache.head_dim, cache.dtype,
-                      cache.value_block(block) + at);
+      const std::int64_t row = h * cache.block_size + offset;
+      const std::int64_t column = h * cache.head_dim;
+      store_head(p.key + t * p.key_stride + column, cache.key_block(block), cache.key_scales(block), row);
+      store_head(p.value + t * p.value_stride + column, cache.value_block(block), cache.value_scales(block), row);
     }
   });
   return {};

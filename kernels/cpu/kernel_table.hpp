@@ -15,15 +15,15 @@
 
 namespace pagoda::kernels {
 
-/// dst[k, r] = rows[r][first + k] as float32, for r in [0, lanes) and k in [0, count): widens and transposes `lanes`
-/// rows.
+/// What is widened of fp8_e4m3 comes in units of this, which saves a multiplication each: whoever uses the sums of it
+/// multiplies by it, which is exact.
+constexpr float kFp8Unit = 256.0F;
+
+/// dst[k, r] = rows[r][k] for r in [0, lanes) and k in [0, count): transposes `lanes` rows.
 struct PackArgs {
-  const void* const* rows = nullptr;  ///< lanes pointers; a row that does not exist repeats another one
-  DType dtype = DType::f32;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  float* dst = nullptr;    ///< [count, pitch], aligned to a vector
-  std::int64_t pitch = 0;  ///< a multiple of lanes
+  const float* const* rows = nullptr;  ///< lanes pointers; a row that does not exist repeats another one
+  std::int64_t count = 0;              ///< a multiple of lanes
+  float* dst = nullptr;                ///< [count, lanes]
 };
 
 /// c[r, 0..panel) (+)= sum over i < k of x[i * x_pitch + r] * w[i, 0..panel).
@@ -135,10 +135,14 @@ struct SoftmaxTileArgs {
   float scale = 1.0F;
   float softcap = 0.0F;           ///< 0 = none
   const float* slopes = nullptr;  ///< [rows] or null
-  float* highest = nullptr;       ///< [rows] m
-  float* total = nullptr;         ///< [rows] l
-  float* sums = nullptr;          ///< [rows, width]
-  std::int64_t width = 0;         ///< a multiple of lanes
+  /// Of int8 keys and values, [score_tile], or null: scores are multiplied by the ones, what is stored of the
+  /// probabilities (but not their sum) by the others.
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
+  float* highest = nullptr;  ///< [rows] m
+  float* total = nullptr;    ///< [rows] l
+  float* sums = nullptr;     ///< [rows, width]
+  std::int64_t width = 0;    ///< a multiple of lanes
 };
 
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
@@ -189,9 +193,12 @@ struct CpuKernels {
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 
-  /// dst[i] = src[i] as float32, i < count; and back, rounded to nearest even.
+  /// dst[i] = src[i] as float32, i < count; and back, rounded to nearest even. int8: integers without a scale; fp8_e4m3
+  /// is widened in units of kFp8Unit.
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
+  /// The integers of an int8 key or value; returns their scale (KvCacheView).
+  float (*quantize)(const float* src, std::int64_t count, std::int8_t* dst);
 
   /// out[i] = x[i] * factor.
   void (*scale)(const float* x, float factor, std::int64_t count, float* out);
@@ -215,6 +222,9 @@ const CpuKernels& avx2_kernels();
 const CpuKernels& avx_vnni_kernels();
 const CpuKernels& avx512_kernels();
 const CpuKernels& avx512_vnni_kernels();
+#elif defined(PAGODA_ARM_KERNELS)
+const CpuKernels& neon_kernels();
+const CpuKernels& neon_dotprod_kernels();
 #endif
 
 }  // namespace pagoda::kernels

@@ -128,4 +128,23 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
+/// 2^x to about 2 units in the last place; exact for 0 and minus infinity. Subnormal results are zero.
+__device__ __forceinline__ float fast_exp2(float x) {
+#ifdef PAGODA_CUDA_EMULATED
+  return ::exp2f(x);
+#else
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#endif
+}
+
+/// The same number, of which the compiler knows nothing: what is computed from it cannot be moved out of a loop.
+__device__ __forceinline__ int opaque(int x) {
+#ifndef PAGODA_CUDA_EMULATED
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 }  // namespace pagoda::kernels::cuda

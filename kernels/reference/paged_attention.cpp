@@ -8,9 +8,14 @@
 namespace pagoda::kernels::reference {
 namespace {
 
-/// Index of (kv_head, position, 0) within the K or V part of the position's block.
-std::int64_t element_in_block(const KvCacheView& cache, std::int64_t kv_head, std::int64_t position) {
-  return (kv_head * cache.block_size + position % cache.block_size) * cache.head_dim;
+/// Index of (kv_head, position) within the K or V part of the position's block.
+std::int64_t row_in_block(const KvCacheView& cache, std::int64_t kv_head, std::int64_t position) {
+  return kv_head * cache.block_size + position % cache.block_size;
+}
+
+/// Of a row in a block; 1 where the values need none.
+double scale_of(const KvCacheView& cache, const float* scales, std::int64_t row) {
+  return cache.dtype == DType::int8 ? double{scales[row]} : 1.0;
 }
 
 // query [head_dim] of `head` at `position`, block_table [max_blocks] -> out [head_dim]
@@ -22,11 +27,14 @@ void attend(const PagedAttentionParams& p, const float* query, std::int64_t head
 
   std::vector<double> weights;
   for (std::int64_t j = first; j <= position; ++j) {
-    const std::byte* keys = cache.key_block(block_table[j / cache.block_size]);
-    const std::int64_t at = element_in_block(cache, kv_head, j);
+    const std::int32_t block = block_table[j / cache.block_size];
+    const std::byte* keys = cache.key_block(block);
+    const std::int64_t row = row_in_block(cache, kv_head, j);
     double dot = 0;
-    for (std::int64_t i = 0; i < cache.head_dim; ++i) dot += double{query[i]} * load(keys, cache.dtype, at + i);
-    double score = p.scale * dot;
+    for (std::int64_t i = 0; i < cache.head_dim; ++i) {
+      dot += double{query[i]} * load(keys, cache.dtype, row * cache.head_dim + i);
+    }
+    double score = p.scale * dot * scale_of(cache, cache.key_scales(block), row);
     if (p.softcap > 0) score = p.softcap * std::tanh(score / p.softcap);
     if (p.alibi_slopes != nullptr) score += p.alibi_slopes[head] * static_cast<double>(j - position);
     weights.push_back(score);
@@ -38,11 +46,13 @@ void attend(const PagedAttentionParams& p, const float* query, std::int64_t head
 
   std::vector<double> sums(static_cast<std::size_t>(cache.head_dim), 0.0);
   for (std::int64_t j = first; j <= position; ++j) {
-    const std::byte* values = cache.value_block(block_table[j / cache.block_size]);
-    const std::int64_t at = element_in_block(cache, kv_head, j);
-    const double weight = weights[static_cast<std::size_t>(j - first)] / total;
+    const std::int32_t block = block_table[j / cache.block_size];
+    const std::byte* values = cache.value_block(block);
+    const std::int64_t row = row_in_block(cache, kv_head, j);
+    const double weight =
+        weights[static_cast<std::size_t>(j - first)] / total * scale_of(cache, cache.value_scales(block), row);
     for (std::int64_t i = 0; i < cache.head_dim; ++i) {
-      sums[static_cast<std::size_t>(i)] += weight * load(values, cache.dtype, at + i);
+      sums[static_cast<std::size_t>(i)] += weight * load(values, cache.dtype, row * cache.head_dim + i);
     }
   }
   std::transform(sums.begin(), sums.end(), out, [](double sum) { return static_cast<float>(sum); });

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/reference/element.hpp"
 #include "kernels/reference/reference_ops.hpp"
@@ -36,6 +38,39 @@ void scatter_tokens(const ScatterTokensParams& p) {
   }
 }
 
+namespace {
+
+/// The scale of int8 values, as KvCacheView says, and what they are multiplied by before they are rounded.
+struct Int8Scale {
+  float scale = 1.0F;
+  float inverse = 1.0F;
+};
+
+Int8Scale int8_scale(const float* x, std::int64_t count) {
+  constexpr float kMostInt8 = 127.0F;
+  if (!std::all_of(x, x + count, [](float v) { return std::isfinite(v); })) {
+    return {std::numeric_limits<float>::quiet_NaN(), 0.0F};
+  }
+  float highest = 0.0F;
+  for (std::int64_t i = 0; i < count; ++i) highest = std::max(highest, std::abs(x[i]));
+  if (highest < KvCacheView::kLeastInt8Highest) return {0.0F, 0.0F};
+  return {highest / kMostInt8, kMostInt8 / highest};
+}
+
+// x [head_dim] -> to [kv_heads, block_size, head_dim] and scales [kv_heads, block_size] at (row = head * block_size +
+// offset)
+void store_head(const KvCacheView& cache, const float* x, std::byte* to, float* scales, std::int64_t row) {
+  const bool scaled = cache.dtype == DType::int8;
+  const Int8Scale scale = scaled ? int8_scale(x, cache.head_dim) : Int8Scale{};
+  if (scaled) scales[row] = scale.scale;
+  for (std::int64_t i = 0; i < cache.head_dim; ++i) {
+    const float value = scaled && scale.inverse == 0.0F ? 0.0F : x[i] * scale.inverse;
+    store(to, cache.dtype, row * cache.head_dim + i, value);
+  }
+}
+
+}  // namespace
+
 // key, value [num_tokens, stride], slot_mapping [num_tokens] -> cache blocks [kv_heads, block_size, head_dim]
 void store_kv(const StoreKvParams& p) {
   const KvCacheView& cache = p.cache;
@@ -44,12 +79,11 @@ void store_kv(const StoreKvParams& p) {
     const std::int64_t block = p.slot_mapping[t] / cache.block_size;
     const std::int64_t offset = p.slot_mapping[t] % cache.block_size;
     for (std::int64_t h = 0; h < cache.num_kv_heads; ++h) {
-      for (std::int64_t i = 0; i < cache.head_dim; ++i) {
-        const std::int64_t from = h * cache.head_dim + i;
-        const std::int64_t to = (h * cache.block_size + offset) * cache.head_dim + i;
-        store(cache.key_block(block), cache.dtype, to, p.key[t * p.key_stride + from]);
-        store(cache.value_block(block), cache.dtype, to, p.value[t * p.value_stride + from]);
-      }
+      const std::int64_t row = h * cache.block_size + offset;
+      const float* key = p.key + t * p.key_stride + h * cache.head_dim;
+      const float* value = p.value + t * p.value_stride + h * cache.head_dim;
+      store_head(cache, key, cache.key_block(block), cache.key_scales(block), row);
+      store_head(cache, value, cache.value_block(block), cache.value_scales(block), row);
     }
   }
 }

@@ -56,10 +56,49 @@ TEST(DTypeTest, OverflowsToInfinity) {
   EXPECT_EQ(to_bf16(std::numeric_limits<float>::max()).bits, 0x7F80);
 }
 
+TEST(DTypeTest, GivesBackEveryFp8AfterAWayThroughFloat) {
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const Float8E4M3 x{static_cast<std::uint8_t>(bits)};
+    EXPECT_EQ(to_fp8_e4m3(to_float(x)).bits, x.bits);
+    EXPECT_EQ(std::isnan(to_float(x)), (bits & 0x7FU) == 0x7FU);
+  }
+}
+
+TEST(DTypeTest, KnowsTheValuesOfFp8) {
+  EXPECT_EQ(to_float(Float8E4M3{0x00}), 0.0F);
+  EXPECT_TRUE(std::signbit(to_float(Float8E4M3{0x80})));
+  EXPECT_EQ(to_float(Float8E4M3{0x01}), std::ldexp(1.0F, -9));
+  EXPECT_EQ(to_float(Float8E4M3{0x07}), std::ldexp(7.0F, -9));
+  EXPECT_EQ(to_float(Float8E4M3{0x08}), std::ldexp(1.0F, -6));
+  EXPECT_EQ(to_float(Float8E4M3{0x38}), 1.0F);
+  EXPECT_EQ(to_float(Float8E4M3{0xC4}), -3.0F);
+  EXPECT_EQ(to_float(Float8E4M3{0x7E}), 448.0F);
+}
+
+TEST(DTypeTest, RoundsToFp8ToNearestEvenAndSaturates) {
+  EXPECT_EQ(to_fp8_e4m3(1.0625F).bits, 0x38);  // halfway to 1.125, down to even
+  EXPECT_EQ(to_fp8_e4m3(1.1875F).bits, 0x3A);  // halfway to 1.25, up to even
+  EXPECT_EQ(to_fp8_e4m3(1.0626F).bits, 0x39);
+  EXPECT_EQ(to_fp8_e4m3(1.96875F).bits, 0x40);                // into the next power of two
+  EXPECT_EQ(to_fp8_e4m3(std::ldexp(1.0F, -10)).bits, 0x00);   // half the smallest subnormal
+  EXPECT_EQ(to_fp8_e4m3(std::ldexp(15.0F, -10)).bits, 0x08);  // from the subnormals to the smallest normal
+  EXPECT_EQ(to_fp8_e4m3(449.0F).bits, 0x7E);
+  EXPECT_EQ(to_fp8_e4m3(-1e30F).bits, 0xFE);
+  EXPECT_EQ(to_fp8_e4m3(kInfinity).bits, 0x7E);
+  EXPECT_EQ(to_fp8_e4m3(std::numeric_limits<float>::quiet_NaN()).bits, 0x7F);
+}
+
+TEST(DTypeTest, TypesOfOneByteAreNotForWeights) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) EXPECT_TRUE(is_weight_type(dtype));
+  for (const DType dtype : {DType::fp8_e4m3, DType::int8}) EXPECT_FALSE(is_weight_type(dtype));
+}
+
 TEST(DTypeTest, IsNamedAsInConfigFiles) {
   EXPECT_EQ(to_string(DType::f32), "float32");
   EXPECT_EQ(to_string(DType::f16), "float16");
   EXPECT_EQ(to_string(DType::bf16), "bfloat16");
+  EXPECT_EQ(to_string(DType::fp8_e4m3), "fp8_e4m3");
+  EXPECT_EQ(to_string(DType::int8), "int8");
 }
 
 }  // namespace

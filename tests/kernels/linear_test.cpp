@@ -74,14 +74,13 @@ struct LinearCase {
   }
 };
 
-class LinearTest : public testing::TestWithParam<testing_support::IsaAndDType> {
+class LinearTest : public testing_support::OpTest<testing_support::BackendAndDType> {
  protected:
-  CpuIsa isa() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
 
   static std::vector<float> run_on(const OpRunner& runner, const LinearCase& linear, std::span<const float> x) {
     return linear.multiply(x, [&](const LinearParams& params) {
-      const Status status = runner([&](const Ops& ops, Stream& stream) { return ops.linear(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
     });
   }
@@ -95,8 +94,6 @@ class LinearTest : public testing::TestWithParam<testing_support::IsaAndDType> {
     // Each of `in` products of unit normals is rounded once; the sum is about sqrt(in).
     expect_close(actual, expected, 2e-6 * static_cast<double>(linear.in) / 16 + 2e-5, 1e-5);
   }
-
-  OpRunner runner_{isa()};
 };
 
 TEST_P(LinearTest, MatchesTheReferenceForAnyNumberOfRows) {
@@ -149,8 +146,8 @@ TEST_P(LinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
   const std::int64_t stride = linear.columns() + 3;
   const std::vector<float> x = random_floats(kRows * linear.in, 4);
   const std::vector<float> all = run_on(runner_, linear, x);
-  const OpRunner one_thread(isa(), 1);
-  const OpRunner three_threads(isa(), 3);
+  const OpRunner one_thread(backend(), 1);
+  const OpRunner three_threads(backend(), 3);
   for (const std::int64_t num_tokens : {1, 2, 3, 5, 8, 14, 15, 16, 33, 64, 257}) {
     SCOPED_TRACE(num_tokens);
     const std::int64_t first = 40;
@@ -163,9 +160,10 @@ TEST_P(LinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LinearTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
-                         testing_support::isa_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, LinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
+                                          testing_support::kAllDTypes),
+                         testing_support::backend_and_dtype_name);
 
 }  // namespace
 }  // namespace pagoda::kernels

@@ -123,6 +123,37 @@ class OpsCheckTest : public testing::Test {
   std::vector<std::int32_t> block_tables_ = {0, 1, 99, 3, 2, 1};
 };
 
+TEST_F(OpsCheckTest, RefusesWeightsOfTheTypesOfTheKvCache) {
+  for (const DType dtype : {DType::fp8_e4m3, DType::int8}) {
+    expect_refused<EmbeddingParams>(
+        embedding(), [=](auto& p) { p.table.dtype = dtype; }, "table.dtype must be float32, float16 or bfloat16");
+    expect_refused<RmsNormParams>(
+        rms_norm(), [=](auto& p) { p.weight_dtype = dtype; }, "rms_norm: weight_dtype");
+    expect_refused<LinearParams>(
+        linear(), [=](auto& p) { p.bias_dtype = dtype; }, "linear: bias_dtype");
+    expect_refused<QuantizeWeightsParams>(
+        quantize_weights(), [=](auto& p) { p.from.dtype = dtype; }, "quantize_weights: from.dtype");
+    expect_refused<ConvertParams>(
+        {floats_.data(), DType::f32, floats_.data(), DType::f16, 3}, [=](auto& p) { p.to_dtype = dtype; },
+        "convert: to_dtype");
+    expect_refused<LinearParams>(
+        linear(), [=, this](auto&) { weights_[1].dtype = dtype; }, "linear: weight dtype");
+    weights_[1].dtype = DType::bf16;
+  }
+}
+
+TEST_F(OpsCheckTest, RefusesAnInt8CacheWhoseScalesAreNotAligned) {
+  const auto with_int8 = [](auto& p) {
+    p.cache.dtype = DType::int8;
+    p.cache.block_bytes = 2 * p.cache.part_bytes();
+  };
+  expect_refused<StoreKvParams>(
+      store_kv(), [&](auto& p) { with_int8(p), p.cache.base += 2; }, "cache.base must be aligned");
+  expect_refused<StoreKvParams>(
+      store_kv(), [&](auto& p) { with_int8(p), p.cache.block_bytes += 2; },
+      "cache.block_bytes must be a multiple of 4");
+}
+
 TEST_F(OpsCheckTest, RefusesNullPointers) {
   expect_refused<EmbeddingParams>(
       embedding(), [](auto& p) { p.token_ids = nullptr; }, "embedding: token_ids");

@@ -35,12 +35,10 @@ OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::in
   matrix.scales = device->allocate(static_cast<std::size_t>(matrix.view.scale_bytes()), MemoryKind::device).value();
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
-  const Status status = runner([&](const Ops& ops, Stream& stream) {
-    return ops.quantize_weights(stream, {.from = {weights.data(), weights.dtype(), rows, columns},
-                                         .format = format,
-                                         .data = matrix.data.as<std::uint8_t>(),
-                                         .scales = matrix.scales.as<Float16>()});
-  });
+  const Status status = runner(QuantizeWeightsParams{.from = {weights.data(), weights.dtype(), rows, columns},
+                                                     .format = format,
+                                                     .data = matrix.data.as<std::uint8_t>(),
+                                                     .scales = matrix.scales.as<Float16>()});
   EXPECT_TRUE(status.has_value()) << status.error().message;
   return matrix;
 }
@@ -100,8 +98,7 @@ struct QuantizedCase {
 
   std::vector<float> multiply_on(const OpRunner& runner, std::span<const float> x) const {
     return multiply(x, [&](const QuantizedLinearParams& params) {
-      const Status status =
-          runner([&](const Ops& ops, Stream& stream) { return ops.quantized_linear(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
     });
   }
@@ -113,9 +110,8 @@ std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);
 }
 
-class QuantizedLinearTest : public testing::TestWithParam<std::tuple<CpuIsa, QuantizedFormat>> {
+class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
  protected:
-  CpuIsa isa() const { return std::get<0>(GetParam()); }
   QuantizedFormat format() const { return std::get<1>(GetParam()); }
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
@@ -128,8 +124,6 @@ class QuantizedLinearTest : public testing::TestWithParam<std::tuple<CpuIsa, Qua
     // Only the sums of groups are rounded, to float32.
     expect_close(actual, expected, 1e-6 * std::sqrt(static_cast<double>(linear.in)) + 1e-6, 2e-6);
   }
-
-  OpRunner runner_{isa()};
 };
 
 TEST_P(QuantizedLinearTest, MatchesTheReferenceForAnyNumberOfRows) {
@@ -171,7 +165,7 @@ TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumb
   const std::vector<float> expected = linear.multiply_on(scalar, x);
   const std::int64_t stride = linear.columns() + 3;
   for (const int threads : {1, 3}) {
-    const OpRunner runner(isa(), threads);
+    const OpRunner runner(backend(), threads);
     EXPECT_EQ(linear.multiply_on(runner, x), expected) << threads << " threads";
     std::int64_t first = 0;
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 12, 16, 33, 64}) {
@@ -229,12 +223,14 @@ TEST_P(QuantizedLinearTest, GivesZeroForZeroAndForTinyActivations) {
   }
 }
 
-std::string case_name(const testing::TestParamInfo<std::tuple<CpuIsa, QuantizedFormat>>& info) {
-  return std::string(to_string(std::get<0>(info.param))) + "_" + format_name(std::get<1>(info.param));
+std::string case_name(const testing::TestParamInfo<std::tuple<std::string, QuantizedFormat>>& info) {
+  return std::get<0>(info.param) + "_" + format_name(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, QuantizedLinearTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing::ValuesIn(kFormats)), case_name);
+INSTANTIATE_TEST_SUITE_P(Devices, QuantizedLinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
+                                          testing::ValuesIn(kFormats)),
+                         case_name);
 
 TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
   const TypedArray weights(random_floats(37 * 301, 5), DType::bf16);
@@ -279,12 +275,10 @@ TEST(QuantizeWeights, RefusesWeightsThatAreNotFinite) {
     values[77] = bad;
     std::vector<std::uint8_t> data(16 * 128);
     std::vector<Float16> scales(16 * 2);
-    const Status status = OpRunner(CpuIsa::scalar)([&](const Ops& ops, Stream& stream) {
-      return ops.quantize_weights(stream, {.from = {values.data(), DType::f32, 1, 100},
-                                           .format = kInt8Weights,
-                                           .data = data.data(),
-                                           .scales = scales.data()});
-    });
+    const Status status = OpRunner(CpuIsa::scalar)(QuantizeWeightsParams{.from = {values.data(), DType::f32, 1, 100},
+                                                                         .format = kInt8Weights,
+                                                                         .data = data.data(),
+                                                                         .scales = scales.data()});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::bad_file);
     EXPECT_NE(status.error().message.find("not finite"), std::string::npos);

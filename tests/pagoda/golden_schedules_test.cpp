@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <ostream>
@@ -17,55 +16,26 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "io/model_files/hf_config.hpp"
 #include "pagoda/engine.hpp"
+#include "tests/pagoda/golden_model.hpp"
 #include "tests/support/split_memory_device.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
 namespace {
 
 using nlohmann::json;
 
-const std::filesystem::path kModels = PAGODA_SOURCE_DIR "/tests/data/models";
-
-json read_json(const std::filesystem::path& path) {
-  return json::parse(std::ifstream(path));
-}
+using test::kGoldenModels;
+using test::ServableModel;
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels)) {
     if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);
   return names;
 }
-
-/// A golden model's folder with a tokenizer that knows a name for each token, which the engine asks for.
-class ServableModel {
- public:
-  explicit ServableModel(const std::string& name) {
-    for (const auto& entry : std::filesystem::directory_iterator(kModels / name)) {
-      std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
-    }
-    const auto config = io::load_hf_config(kModels / name);
-    if (!config) throw std::runtime_error(config.error().message);
-    window_ = config->sliding_window;
-    json vocab = json::object();
-    for (std::int64_t id = 0; id < config->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
-    folder_.write("tokenizer.json",
-                  json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}}.dump());
-  }
-
-  std::string path() const { return folder_.path().string(); }
-  /// Tokens that every layer sees back; 0 = all.
-  std::int32_t window() const { return window_; }
-
- private:
-  test::TemporaryFolder folder_;
-  std::int32_t window_ = 0;
-};
 
 constexpr std::int32_t kBlockSize = 4;
 constexpr std::int32_t kChunk = 8;
@@ -95,10 +65,10 @@ constexpr Schedule kSchedules[] = {
 };
 
 /// Where an engine runs.
-enum class Where { cpu, split_memory };
+enum class Where { cpu, split_memory, emulated_cuda };
 
 void PrintTo(Where where, std::ostream* out) {
-  *out << (where == Where::cpu ? "cpu" : "split_memory");
+  *out << (where == Where::cpu ? "cpu" : where == Where::split_memory ? "split_memory" : "emulated_cuda");
 }
 
 class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule, Where>> {
@@ -191,7 +161,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     return cached_tokens;
   }
 
-  const json cases_ = read_json(kModels / std::get<0>(GetParam()) / "golden.json").at("cases");
+  const json cases_ = test::golden_cases(std::get<0>(GetParam()));
 };
 
 TEST_P(GoldenSchedules, GivesTheTokensAndLogprobsOfTransformers) {

@@ -47,11 +47,16 @@ void SplitStream::on_complete(std::function<void()> callback) {
   });
 }
 
+Status SplitStream::status() const {
+  const auto error = device_.late_error();
+  return error ? Status(fail(ErrorCode::internal, *error)) : Status();
+}
+
 Status SplitStream::enqueue(Op op, bool may_record) {
   PAGODA_ASSERT(submitting_, "ops are issued inside submit");
   PAGODA_ASSERT(!inside_callback, "callbacks issue no ops");
   if (device_.takes_failure()) return fail(ErrorCode::internal, "the device was told to fail");
-  if (const auto error = device_.late_error()) return fail(ErrorCode::internal, *error);
+  if (Status failed = status(); !failed) return failed;
   if (recording_ != nullptr) {
     if (!may_record) return fail(ErrorCode::internal, "an op that reads host memory cannot be recorded");
     recording_->push_back(std::move(op));

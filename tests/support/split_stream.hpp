@@ -21,6 +21,7 @@ class SplitStream final : public kernels::Stream {
   void submit(std::function<void()> issue) override;
   Status replay(std::uint64_t key, const std::function<Status()>& issue) override;
   void on_complete(std::function<void()> callback) override;
+  Status status() const override;
   std::shared_ptr<kernels::Event> record() override { return queue_->record(); }
   void wait(std::shared_ptr<kernels::Event> event) override { queue_->wait(std::move(event)); }
   void synchronize() override { queue_->synchronize(); }

@@ -63,10 +63,12 @@ void pack_rows(const PackRowsArgs& args) {
   args.paired ? pack_rows_of<true>(args) : pack_rows_of<false>(args);
 }
 
-/// One chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16: the i-th four elements, widened) of each
-/// row.
+/// One chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16, fp8 and int8: the i-th four elements,
+/// widened) of each row.
 template <DType dtype>
 inline void load_quads(const char* const* rows, std::int64_t at_bytes, Vec (&quads)[kRowsPerVector]) {
+  if constexpr (dtype == DType::fp8_e4m3) return load_quads_fp8(rows, at_bytes, quads);
+  if constexpr (dtype == DType::int8) return load_quads_int8(rows, at_bytes, quads);
 #pragma GCC unroll 4
   for (int r = 0; r < kRowsPerVector; ++r) {
     const char* p = rows[r] + at_bytes;
@@ -156,6 +158,10 @@ void pack_weights(const WeightPiece& piece, float* dst) {
       return pack_weights_of<DType::f16>(piece, dst);
     case DType::bf16:
       return pack_weights_of<DType::bf16>(piece, dst);
+    case DType::fp8_e4m3:
+      return pack_weights_of<DType::fp8_e4m3>(piece, dst);
+    case DType::int8:
+      return pack_weights_of<DType::int8>(piece, dst);
   }
 }
 
@@ -299,7 +305,8 @@ void linear_stream_of(const LinearStreamArgs& args) {
       // Written out here: GCC takes a function that only prefetches for one without effect, and drops its calls.
       if (k * kSize % kLine == 0 && args.next_rows != nullptr) {
         // Row after row, each of them whole: the hardware sees consecutive lines and joins in.
-        const std::int64_t rows_end = (k + kLine / kSize) * kRows / piece.count;
+        const std::int64_t k_end = k + kLine / kSize < piece.count ? k + kLine / kSize : piece.count;
+        const std::int64_t rows_end = k_end * kRows / piece.count;
         for (std::int64_t r = k * kRows / piece.count; r < rows_end; ++r) {
           for (std::int64_t at = 0; at < row_bytes; at += kLine) {
             __builtin_prefetch(static_cast<const char*>(args.next_rows[r]) + at, 0, 3);
@@ -343,6 +350,10 @@ void linear_stream(const LinearStreamArgs& args) {
       return linear_stream_up_to<DType::f16, kStreamRows>(args);
     case DType::bf16:
       return linear_stream_up_to<DType::bf16, kStreamRows>(args);
+    case DType::fp8_e4m3:
+      return linear_stream_up_to<DType::fp8_e4m3, kStreamRows>(args);
+    case DType::int8:
+      return linear_stream_up_to<DType::int8, kStreamRows>(args);
   }
 }
 

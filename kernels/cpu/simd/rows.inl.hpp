@@ -26,6 +26,34 @@ inline Vec load_as(const void* p) {
   if constexpr (dtype == DType::f32) return load(static_cast<const float*>(p));
   if constexpr (dtype == DType::f16) return load_f16(p);
   if constexpr (dtype == DType::bf16) return load_bf16(p);
+  if constexpr (dtype == DType::fp8_e4m3) return load_fp8(p);
+  if constexpr (dtype == DType::int8) return load_int8(p);
+}
+
+/// to_fp8_e4m3 without a branch, for the compiler to make vectors of.
+inline std::uint8_t fp8_bits(std::uint32_t bits) {
+  constexpr std::uint32_t kInfinityBits = 0x7F800000U;
+  constexpr std::uint32_t kLargest = 0x43E00000U;         // 448
+  constexpr std::uint32_t kSmallestNormal = 0x3C800000U;  // 2^-6
+  constexpr float kUnitOfSubnormals = 16384.0F;           // its last bit is 2^-9: adding it rounds to multiples of that
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  const std::uint32_t clamped = magnitude < kLargest ? magnitude : kLargest;
+  const std::uint32_t normal = ((clamped + 0x7FFFFU + ((clamped >> 20) & 1U)) >> 20) - (120U << 3);
+  const auto subnormal = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, clamped) + kUnitOfSubnormals) -
+                         __builtin_bit_cast(std::uint32_t, kUnitOfSubnormals);
+  const std::uint32_t finite = clamped < kSmallestNormal ? subnormal : normal;
+  const std::uint32_t rounded = magnitude > kInfinityBits ? 0x7FU : finite;
+  return static_cast<std::uint8_t>(((bits >> 24) & 0x80U) | rounded);
+}
+
+inline void store_fp8(void* p, Vec x) {
+  float floats[kLanes];
+  std::uint32_t bits[kLanes];
+  std::uint8_t bytes[kLanes];
+  store(floats, x);
+  std::memcpy(bits, floats, sizeof(bits));
+  for (int i = 0; i < kLanes; ++i) bytes[i] = fp8_bits(bits[i]);
+  std::memcpy(p, bytes, sizeof(bytes));
 }
 
 template <DType dtype>
@@ -33,6 +61,8 @@ inline void store_as(void* p, Vec x) {
   if constexpr (dtype == DType::f32) store(static_cast<float*>(p), x);
   if constexpr (dtype == DType::f16) store_f16(p, x);
   if constexpr (dtype == DType::bf16) store_bf16(p, x);
+  if constexpr (dtype == DType::fp8_e4m3) store_fp8(p, x);
+  if constexpr (dtype == DType::int8) store_int8(p, x);
 }
 
 template <DType dtype>
@@ -55,6 +85,10 @@ void widen(const void* src, DType dtype, std::int64_t count, float* dst) {
       return widen_row<DType::f16>(src, count, dst);
     case DType::bf16:
       return widen_row<DType::bf16>(src, count, dst);
+    case DType::fp8_e4m3:
+      return widen_row<DType::fp8_e4m3>(src, count, dst);
+    case DType::int8:
+      return widen_row<DType::int8>(src, count, dst);
   }
 }
 
@@ -78,7 +112,37 @@ void narrow(const float* src, std::int64_t count, DType dtype, void* dst) {
       return narrow_row<DType::f16>(src, count, dst);
     case DType::bf16:
       return narrow_row<DType::bf16>(src, count, dst);
+    case DType::fp8_e4m3:
+      return narrow_row<DType::fp8_e4m3>(src, count, dst);
+    case DType::int8:
+      return narrow_row<DType::int8>(src, count, dst);
   }
+}
+
+float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
+  constexpr float kMostInt8 = 127.0F;
+  Vec magnitudes = zero();
+  Vec not_finite = zero();  // NaN in a lane that has seen a value that is not finite
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    const Vec x = i + kLanes <= count ? load(src + i) : load_first(src + i, count - i);
+    magnitudes = max(magnitudes, max(x, zero() - x));
+    not_finite = fma(x, zero(), not_finite);
+  }
+  const float largest = highest(magnitudes);
+  const bool is_finite = sum(not_finite) == 0.0F;
+  if (!is_finite || largest < KvCacheView::kLeastInt8Highest) {
+    std::memset(dst, 0, static_cast<std::size_t>(count));
+    return is_finite ? 0.0F : __builtin_nanf("");
+  }
+  const Vec inverse = set1(kMostInt8 / largest);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store_int8(dst + i, load(src + i) * inverse);
+  if (i < count) {
+    std::int8_t rest[kLanes];
+    store_int8(rest, load_first(src + i, count - i) * inverse);
+    std::memcpy(dst + i, rest, static_cast<std::size_t>(count - i));
+  }
+  return largest / kMostInt8;
 }
 
 /// out[i] = f(i-th vectors of a row), whole vectors and the rest alike. `f(load)` gets a function that loads a

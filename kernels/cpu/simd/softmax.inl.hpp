@@ -27,7 +27,9 @@ void softmax_tile(const SoftmaxTileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < kScoreVectors; ++v) {
       const Vec distance = set1(first_distance + static_cast<float>(v * kLanes)) + iota();
-      x[v] = load(scores + v * kLanes) * set1(args.scale);
+      x[v] = load(scores + v * kLanes);
+      if (args.key_scales != nullptr) x[v] = x[v] * load(args.key_scales + v * kLanes);
+      x[v] = x[v] * set1(args.scale);
       if (args.softcap > 0.0F) x[v] = set1(args.softcap) * tanh(x[v] / set1(args.softcap));
       if (args.slopes != nullptr) x[v] = fma(set1(args.slopes[r]), distance, x[v]);
       if (!sees_all) {
@@ -46,7 +48,7 @@ void softmax_tile(const SoftmaxTileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < kScoreVectors; ++v) {
       x[v] = exp(x[v] - set1(after));
-      store(scores + v * kLanes, x[v]);
+      store(scores + v * kLanes, args.value_scales == nullptr ? x[v] : x[v] * load(args.value_scales + v * kLanes));
     }
     const float tile_total = sum((x[0] + x[1]) + (x[2] + x[3]));
     if (before == after) {
@@ -61,10 +63,25 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   }
 }
 
+/// Vectors of a value that are loaded at once.
+constexpr int vectors_at_once(DType dtype, int vectors) {
+  return dtype == DType::fp8_e4m3 && vectors % 2 == 0 ? 2 : 1;
+}
+
+template <DType dtype, int count>
+inline void load_values(const char* p, Vec (&x)[count]) {
+  if constexpr (count == 2) {
+    load_pair_fp8(p, x[0], x[1]);
+  } else {
+    x[0] = load_as<dtype>(p);
+  }
+}
+
 template <DType dtype, int rows, int vectors>
 inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool prefetch) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   constexpr std::int64_t kLine = 64;
+  constexpr int kAtOnce = vectors_at_once(dtype, vectors);
   Vec sums[rows][vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
@@ -81,10 +98,14 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool p
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j]);
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      const Vec x = load_as<dtype>(value + v * kLanes * kSize);
+    for (int v = 0; v < vectors; v += kAtOnce) {
+      Vec x[kAtOnce];
+      load_values<dtype>(value + v * kLanes * kSize, x);
+#pragma GCC unroll 2
+      for (int i = 0; i < kAtOnce; ++i) {
 #pragma GCC unroll 8
-      for (int r = 0; r < rows; ++r) sums[r][v] = fma(p[r], x, sums[r][v]);
+        for (int r = 0; r < rows; ++r) sums[r][v + i] = fma(p[r], x[i], sums[r][v + i]);
+      }
     }
   }
 #pragma GCC unroll 8
@@ -130,6 +151,10 @@ void values_stream(const ValuesStreamArgs& args) {
       return values_stream_up_to<DType::f16, kStreamRows>(args);
     case DType::bf16:
       return values_stream_up_to<DType::bf16, kStreamRows>(args);
+    case DType::fp8_e4m3:
+      return values_stream_up_to<DType::fp8_e4m3, kStreamRows>(args);
+    case DType::int8:
+      return values_stream_up_to<DType::int8, kStreamRows>(args);
   }
 }
 

@@ -27,6 +27,7 @@ constexpr CpuKernels kTable{
     .merge_sums = merge_sums,
     .widen = widen,
     .narrow = narrow,
+    .quantize = quantize,
     .scale = scale,
     .rms_norm = rms_norm,
     .rotary = rotary,

@@ -108,26 +108,60 @@ inline void store_f16(void* p, Vec x) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+inline Vec load_int8(const void* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))))};
+}
+inline void store_int8(void* p, Vec x) {
+  const __m256i integers = _mm256_cvtps_epi32(x.v);
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(integers), _mm256_extracti128_si256(integers, 1));
+  _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+}
+
+inline __m256i fp8_as_f16(__m256i words) {
+  const __m256i fields = _mm256_slli_epi16(words, 7);
+  const __m256i carried = _mm256_add_epi16(fields, _mm256_set1_epi16(0x80));
+  return _mm256_xor_si256(fields, _mm256_and_si256(carried, _mm256_set1_epi16(0x4000)));
+}
+inline Vec load_fp8(const void* p) {
+  const __m128i words = _mm_cvtepi8_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(fp8_as_f16(_mm256_castsi128_si256(words))))};
+}
+inline void load_pair_fp8(__m128i bytes, Vec& low, Vec& high) {
+  const __m256i halves = fp8_as_f16(_mm256_cvtepi8_epi16(bytes));
+  low.v = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+  high.v = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  load_pair_fp8(_mm_loadu_si128(static_cast<const __m128i*>(p)), low, high);
+}
+
+/// The 8 bytes behind each of two rows: 64-bit lane i = bytes 4i .. 4i + 3 of each row.
+inline __m128i load_byte_quads(const char* const* rows, std::int64_t at) {
+  return _mm_unpacklo_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[0] + at)),
+                            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[1] + at)));
+}
+inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quads)[2]) {
+  const __m128i bytes = load_byte_quads(rows, at);
+  quads[0].v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  quads[1].v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
+}
+inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads)[2]) {
+  load_pair_fp8(load_byte_quads(rows, at), quads[0], quads[1]);
+}
+
 struct Square {
   __m256 pieces[2][4];
 };
-template <class Load>
-inline Square load_square_by(const Load& load_row) {
+inline Square load_square(const float* const* rows, std::int64_t at) {
   Square square;
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const __m256 upper = load_row(j).v;
-    const __m256 lower = load_row(4 + j).v;
+    const __m256 upper = load(rows[j] + at).v;
+    const __m256 lower = load(rows[4 + j] + at).v;
     square.pieces[0][j] = _mm256_permute2f128_ps(upper, lower, 0x20);
     square.pieces[1][j] = _mm256_permute2f128_ps(upper, lower, 0x31);
   }
   return square;
-}
-inline Square load_square(const char* const* rows, std::int64_t at) {
-  return load_square_by([&](int r) { return load(reinterpret_cast<const float*>(rows[r] + at)); });
-}
-inline Square load_square_f16(const char* const* rows, std::int64_t at) {
-  return load_square_by([&](int r) { return load_f16(rows[r] + at); });
 }
 inline void columns_of(const Square& square, int group, Vec (&t)[4]) {
   const __m256(&rows)[4] = square.pieces[group];

@@ -104,21 +104,76 @@ inline void store_f16(void* p, Vec x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+inline Vec load_int8(const void* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
+}
+/// Rounded to nearest even, saturated.
+inline void store_int8(void* p, Vec x) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v)));
+}
+
+/// fp8_e4m3 has the fields of a float16 that is 2^8 times smaller and cut off. Bit 14 of the float16, the top of its
+/// exponent, must be set for NaN alone, the only magnitude that carries into it when 2^7 is added. `words` are the
+/// bytes, sign-extended.
+inline __m512i fp8_as_f16(__m512i words) {
+  constexpr int kSelectXorElseFirst = 0x78;  // bits of a ^ (b & c)
+  const __m512i fields = _mm512_slli_epi16(words, 7);
+  const __m512i carried = _mm512_add_epi16(fields, _mm512_set1_epi16(0x80));
+  return _mm512_ternarylogic_epi32(fields, carried, _mm512_set1_epi16(0x4000), kSelectXorElseFirst);
+}
+/// In units of kFp8Unit, as all that follow.
+inline Vec load_fp8(const void* p) {
+  const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {_mm512_cvtph_ps(_mm512_castsi512_si256(fp8_as_f16(_mm512_castsi256_si512(words))))};
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  const __m512i halves = fp8_as_f16(_mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p))));
+  low.v = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+  high.v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+}
+
+/// The 16 bytes behind each of four rows: 128-bit lane i = bytes 4i .. 4i + 3 of each row.
+inline __m512i load_byte_quads(const char* const* rows, std::int64_t at) {
+  const auto row = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + at)); };
+  __m512i all = _mm512_castsi128_si512(row(0));
+  all = _mm512_inserti32x4(all, row(1), 1);
+  all = _mm512_inserti32x4(all, row(2), 2);
+  all = _mm512_inserti32x4(all, row(3), 3);
+  return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), all);
+}
+/// 16 elements of each of four rows: quads[i] = elements 4i .. 4i + 3 of each row, widened.
+inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quads)[4]) {
+  const __m512i bytes = load_byte_quads(rows, at);
+  quads[0].v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
+  quads[1].v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 1)));
+  quads[2].v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 2)));
+  quads[3].v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm512_extracti32x4_epi32(bytes, 3)));
+}
+inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads)[4]) {
+  const __m512i bytes = load_byte_quads(rows, at);
+  const __m512i low = fp8_as_f16(_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)));
+  const __m512i high = fp8_as_f16(_mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(bytes, 1)));
+  quads[0].v = _mm512_cvtph_ps(_mm512_castsi512_si256(low));
+  quads[1].v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(low, 1));
+  quads[2].v = _mm512_cvtph_ps(_mm512_castsi512_si256(high));
+  quads[3].v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(high, 1));
+}
+
 /// A square of 32-bit elements on its way to being transposed: pieces[g][j], 128-bit lane i = elements 4g .. 4g + 3 of
 /// row 4i + j. Each row is loaded whole and once: rows lie a power of two apart, so that their lines compete for one
 /// set of the first-level cache and are gone at a second look.
 struct Square {
   __m512 pieces[4][4];
 };
-template <class Load>
-inline Square load_square_by(const Load& load_row) {
+/// The floats behind rows[r] + at, r < lanes.
+inline Square load_square(const float* const* rows, std::int64_t at) {
   Square square;
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
-    const __m512 row_0 = load_row(j).v;
-    const __m512 row_1 = load_row(4 + j).v;
-    const __m512 row_2 = load_row(8 + j).v;
-    const __m512 row_3 = load_row(12 + j).v;
+    const __m512 row_0 = load(rows[j] + at).v;
+    const __m512 row_1 = load(rows[4 + j] + at).v;
+    const __m512 row_2 = load(rows[8 + j] + at).v;
+    const __m512 row_3 = load(rows[12 + j] + at).v;
     const __m512 low_01 = _mm512_shuffle_f32x4(row_0, row_1, 0x44);
     const __m512 high_01 = _mm512_shuffle_f32x4(row_0, row_1, 0xEE);
     const __m512 low_23 = _mm512_shuffle_f32x4(row_2, row_3, 0x44);
@@ -129,13 +184,6 @@ inline Square load_square_by(const Load& load_row) {
     square.pieces[3][j] = _mm512_shuffle_f32x4(high_01, high_23, 0xDD);
   }
   return square;
-}
-/// The 32-bit elements behind rows[r] + at, r < lanes; and the same for float16 elements, widened.
-inline Square load_square(const char* const* rows, std::int64_t at) {
-  return load_square_by([&](int r) { return load(reinterpret_cast<const float*>(rows[r] + at)); });
-}
-inline Square load_square_f16(const char* const* rows, std::int64_t at) {
-  return load_square_by([&](int r) { return load_f16(rows[r] + at); });
 }
 /// Columns 4 * group .. 4 * group + 3: lane r of t[i] belongs to row r.
 inline void columns_of(const Square& square, int group, Vec (&t)[4]) {

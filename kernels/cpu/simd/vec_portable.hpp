@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 
@@ -120,17 +121,41 @@ inline void store_f16(void* p, Vec x) {
   std::memcpy(p, halves, sizeof(halves));
 }
 
+inline Vec load_int8(const void* p) {
+  std::int8_t integers[kLanes];
+  std::memcpy(integers, p, sizeof(integers));
+  return {Floats{static_cast<float>(integers[0]), static_cast<float>(integers[1]), static_cast<float>(integers[2]),
+                 static_cast<float>(integers[3])}};
+}
+inline void store_int8(void* p, Vec x) {
+  const Vec rounded = round(min(max(x, set1(-128.0F)), set1(127.0F)));
+  std::int8_t integers[kLanes];
+  for (int i = 0; i < kLanes; ++i) integers[i] = static_cast<std::int8_t>(rounded.v[i]);
+  std::memcpy(p, integers, sizeof(integers));
+}
+inline Vec load_fp8(const void* p) {
+  const auto& values = kFp8E4M3Values;
+  std::uint8_t bits[kLanes];
+  std::memcpy(bits, p, sizeof(bits));
+  return Vec{Floats{values[bits[0]], values[bits[1]], values[bits[2]], values[bits[3]]}} * set1(1.0F / kFp8Unit);
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  low = load_fp8(p);
+  high = load_fp8(static_cast<const char*>(p) + kLanes);
+}
+inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quads)[1]) {
+  quads[0] = load_int8(rows[0] + at);
+}
+inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads)[1]) {
+  quads[0] = load_fp8(rows[0] + at);
+}
+
 struct Square {
   Vec rows[kLanes];
 };
-inline Square load_square(const char* const* rows, std::int64_t at) {
+inline Square load_square(const float* const* rows, std::int64_t at) {
   Square square;
-  for (int r = 0; r < kLanes; ++r) square.rows[r] = load(reinterpret_cast<const float*>(rows[r] + at));
-  return square;
-}
-inline Square load_square_f16(const char* const* rows, std::int64_t at) {
-  Square square;
-  for (int r = 0; r < kLanes; ++r) square.rows[r] = load_f16(rows[r] + at);
+  for (int r = 0; r < kLanes; ++r) square.rows[r] = load(rows[r] + at);
   return square;
 }
 inline void columns_of(const Square& square, int, Vec (&t)[4]) {

@@ -64,7 +64,8 @@ ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& opt
   s.model = must(models::create_model(
       s.config, *s.checkpoint, s.device,
       {.max_tokens = kMaxTokens, .max_logit_rows = kMaxTokens, .max_model_len = s.config.max_position_embeddings}));
-  const std::int64_t bytes = kNumSlots * models::kv_bytes_per_token(s.config, options.kv_dtype);
+  const std::int64_t bytes =
+      kNumSlots / options.block_size * models::kv_bytes_per_block(s.config, options.kv_dtype, options.block_size);
   s.kv = must(s.device->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device));
   s.logits = must(s.device->allocate(kMaxTokens * static_cast<std::size_t>(s.config.vocab_size) * sizeof(float),
                                      kernels::MemoryKind::device));

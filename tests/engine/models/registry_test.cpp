@@ -153,6 +153,17 @@ TEST(Registry, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   EXPECT_THAT(status.error().message, HasSubstr("a step of 9 tokens"));
 }
 
+TEST(MemoryPlan, BlocksOfInt8HoldTheirScales) {
+  auto config = small_llama();
+  config.head_dim = 16;
+  const std::int64_t heads = config.num_layers * config.num_kv_heads;
+  EXPECT_EQ(kv_bytes_per_block(config, DType::fp8_e4m3, 16), 2 * heads * 16 * 16);
+  EXPECT_EQ(kv_bytes_per_block(config, DType::int8, 16), 2 * heads * 16 * (16 + 4));
+  const auto plan = plan_memory(config, {.kv_dtype = DType::int8, .block_size = 16, .limits = kLimits});
+  EXPECT_EQ(plan.kv_bytes_per_block, 2 * heads * 16 * (16 + 4));
+  EXPECT_EQ(plan.kv_bytes_per_token, 2 * heads * (16 + 4));
+}
+
 TEST(MemoryPlan, EveryByteOfTheBudgetIsAccountedFor) {
   const auto config = small_llama();
   MemoryRequest request{.weight_bytes = 10000, .kv_dtype = DType::bf16, .block_size = 4, .limits = kLimits};

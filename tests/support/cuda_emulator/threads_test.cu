@@ -7,35 +7,10 @@
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "tests/support/cuda_emulator/cuda_emulator.hpp"
+#include "tests/support/cuda_emulator/on_device.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
-
-/// An array of the emulated device.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(std::size_t count) : count_(count) {
-    EXPECT_EQ(cudaMalloc(&data_, count * sizeof(T)), cudaSuccess);
-  }
-  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
-    EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyDefault), cudaSuccess);
-  }
-  ~OnDevice() { cudaFree(data_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
-  T* data() const { return data_; }
-  std::vector<T> read() const {
-    std::vector<T> values(count_);
-    EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDefault), cudaSuccess);
-    return values;
-  }
-
- private:
-  std::size_t count_;
-  T* data_ = nullptr;
-};
 
 class CudaEmulator : public ::testing::Test {
  protected:

@@ -6,6 +6,8 @@
 
 #include "cuda_emulator/types.hpp"
 
+#define CUDART_VERSION 13000
+
 namespace cuda_emulator {
 
 cudaError_t cudaGetDeviceCount(int* count);

@@ -10,7 +10,6 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #ifndef __restrict__
 #define __restrict__ __restrict

@@ -1,0 +1,51 @@
+#pragma once
+
+/// The model folders under tests/data/models, as an engine can serve them.
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "io/model_files/hf_config.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda::test {
+
+inline const std::filesystem::path kGoldenModels = PAGODA_SOURCE_DIR "/tests/data/models";
+
+/// What transformers gave for some prompts.
+inline nlohmann::json golden_cases(const std::string& model) {
+  return nlohmann::json::parse(std::ifstream(kGoldenModels / model / "golden.json")).at("cases");
+}
+
+/// A golden model's folder with a tokenizer that knows a name for each token, which the engine asks for.
+class ServableModel {
+ public:
+  explicit ServableModel(const std::string& name) {
+    for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels / name)) {
+      std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
+    }
+    const auto config = io::load_hf_config(kGoldenModels / name);
+    if (!config) throw std::runtime_error(config.error().message);
+    window_ = config->sliding_window;
+    nlohmann::json vocab = nlohmann::json::object();
+    for (std::int64_t id = 0; id < config->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
+    folder_.write(
+        "tokenizer.json",
+        nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}.dump());
+  }
+
+  std::string path() const { return folder_.path().string(); }
+  /// Tokens that every layer sees back; 0 = all.
+  std::int32_t window() const { return window_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::int32_t window_ = 0;
+};
+
+}  // namespace pagoda::test
