@@ -95,7 +95,8 @@ struct QuantizedLinearParams {
 
 /// Quantises a weight matrix: of each group, the scale is chosen so that the sum of squared errors is small (8 bits:
 /// highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the integer -8). A
-/// value that is not finite is an error (bad_file).
+/// value that is not finite is an error (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the CPU
+/// and copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;

@@ -14,7 +14,8 @@ using StartProgress = std::function<void(std::string_view what, double done)>;
 
 /// What the creator of an engine may bring beside its configuration.
 struct EngineSetup {
-  /// The device to run on, shared with other engines for example; null = a new one, as EngineConfig::device says.
+  /// The device to run on, shared with other engines for example, of the kind that EngineConfig::device names; null = a
+  /// new one.
   std::shared_ptr<kernels::Device> device = nullptr;
   StartProgress progress = nullptr;
 };

@@ -29,10 +29,9 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
   }
   loader->host_weights_ = std::make_unique<models::LoadedWeights>(*plan.checkpoint, plan.weights, host);
   if (!loader->device_->shares_host_memory()) {
-    models::DeviceWeights::Progress uploaded;
-    if (loader->progress_) uploaded = [report = loader->progress_](double done) { report("loading weights", done); };
+    const auto uploaded = [self = loader.get()](double done) { self->report("loading weights", done); };
     loader->device_weights_ = std::make_unique<models::DeviceWeights>(*loader->host_weights_, loader->device_,
-                                                                      plan.memory.weight_bytes, std::move(uploaded));
+                                                                      plan.memory.weight_bytes, uploaded);
   }
   return loader;
 }
@@ -40,6 +39,10 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
 const models::WeightSource& ModelLoader::weights() const {
   if (device_weights_ != nullptr) return *device_weights_;
   return *host_weights_;
+}
+
+void ModelLoader::report(std::string_view what, double done) const {
+  if (progress_) progress_(what, done);
 }
 
 Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
@@ -65,19 +68,18 @@ Result<std::int64_t> ModelLoader::measure_free_bytes() const {
 }
 
 Result<actors::WorkerParts> ModelLoader::make_worker(const std::shared_ptr<execution::KvMemory>& memory,
-                                                     std::int32_t num_device_blocks) const {
+                                                     std::int32_t num_device_blocks) {
   auto runner = make_runner(*memory, num_device_blocks);
   if (!runner) return fail(std::move(runner.error()));
   auto stream = device_->create_stream("pagoda-step");
   if (!stream) return fail(std::move(stream.error()));
   if (runner_.replay_decode) {
-    const auto report = [this](double done) {
-      if (progress_) progress_("recording decode steps", done);
-    };
     Status status = (*runner)->run_largest_steps(**stream);
-    if (status) status = (*runner)->record_decode_batches(**stream, report);
+    const auto recorded = [this](double done) { report("recording decode steps", done); };
+    if (status) status = (*runner)->record_decode_batches(**stream, recorded);
     if (!status) return fail(std::move(status.error()));
   }
+  progress_ = nullptr;
   // The runner points into the weights and the KV memory, so it keeps them: its last step may outlive the actors.
   const auto end = [loader = shared_from_this(), memory](execution::ModelRunner* p) { delete p; };
   return actors::WorkerParts{{runner->release(), end}, std::move(*stream)};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
@@ -27,14 +28,15 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   Result<std::int64_t> measure_free_bytes() const;
 
   /// A worker whose model reads and writes the blocks of `memory`. On a device that records decode batches, it has
-  /// recorded them. Errors: as Engine::create.
+  /// recorded them. `progress` hears of the first worker only. Errors: as Engine::create.
   Result<actors::WorkerParts> make_worker(const std::shared_ptr<execution::KvMemory>& memory,
-                                          std::int32_t num_device_blocks) const;
+                                          std::int32_t num_device_blocks);
 
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
   const models::WeightSource& weights() const;
+  void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;
 
@@ -42,7 +44,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
   std::shared_ptr<kernels::Device> device_;
-  StartProgress progress_;
+  StartProgress progress_;  // null once the engine has started
   std::unique_ptr<models::LoadedWeights> host_weights_;
   std::unique_ptr<models::DeviceWeights> device_weights_;  // null where the device shares the host's memory
 };

@@ -25,6 +25,7 @@ struct AttentionLaunch {
 
 Status launch_attention_tiles_f16(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
 Status launch_attention_tiles_bf16(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
+Status launch_attention_tiles_fp8(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
 Status launch_attention_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how, DType dtype);
 /// Merges the partitions of the split sequences of a slice.
 Status launch_attention_merge(cudaStream_t stream, const AttentionArgs& args, std::int64_t num_sequences);

@@ -46,8 +46,8 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// The tensor core kernels: 16-bit keys and values, head_dim a multiple of 8 up to 256. Heads are padded with zeros to
-/// the next of 64, 128, 256.
+/// The tensor core kernels: keys and values in rows of whole 16 bytes, head_dim up to 256. Heads are padded with zeros
+/// to the next of 64, 128, 256.
 constexpr std::int32_t padded_head_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
@@ -66,16 +66,17 @@ constexpr std::int32_t narrow_stages(std::int32_t padded_dim) {
 }
 inline constexpr std::int32_t kWideStages = 2;
 
-/// Shared memory of a tensor core kernel: 16-bit queries and `stages` tiles of keys and values, the place of each
-/// token of a stage, position, slope and softmax state of each row, and the scores that the warps of a narrow tile
-/// exchange.
+/// Shared memory of a tensor core kernel: 16-bit queries and `stages` tiles of keys and values as they are stored, of
+/// types of one byte also one tile of 16-bit keys and values; the place of each token of a stage, position, slope and
+/// softmax state of each row, and the scores that the warps of a narrow tile exchange.
 constexpr std::size_t tiles_shared_bytes(std::int32_t padded_dim, std::int32_t rows, std::int32_t stages,
-                                         bool exchange_scores) {
+                                         std::size_t stored_bytes, bool exchange_scores) {
   const auto tile = static_cast<std::size_t>(tile_tokens(padded_dim));
   const auto dim = static_cast<std::size_t>(padded_dim);
   const auto num_rows = static_cast<std::size_t>(rows);
   const auto num_stages = static_cast<std::size_t>(stages);
-  return num_rows * dim * 2 + num_stages * 2 * tile * dim * 2 + num_stages * tile * sizeof(std::int64_t) +
+  return num_rows * dim * 2 + num_stages * 2 * tile * dim * stored_bytes +
+         (stored_bytes == 1 ? 2 * tile * dim * 2 : 0) + num_stages * tile * sizeof(std::int64_t) +
          num_rows * (sizeof(std::int32_t) + 3 * sizeof(float)) +
          (exchange_scores ? num_rows * (tile + 8) * sizeof(float) : 0);
 }
@@ -181,7 +182,7 @@ constexpr AttentionPlan plan_attention(const AttentionShape& shape, std::size_t 
   const std::int32_t partitions = max_partitions(shape.max_context_len, split_query_len, shape.window);
   const std::size_t sequence_bytes =
       partitions > 1 ? split_bytes_of_sequence(split_query_len, shape.num_heads, shape.head_dim, partitions) : 0;
-  if (sequence_bytes + kScratchPadding <= scratch_bytes) {
+  if (sequence_bytes == 0 || sequence_bytes + kScratchPadding <= scratch_bytes) {
     plan.split_query_len = split_query_len;
     plan.split_rows = plan.tensor_cores && plan.group <= kNarrowRows ? kNarrowRows : plan.whole_rows;
     plan.max_partitions = partitions;

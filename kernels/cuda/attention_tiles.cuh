@@ -1,7 +1,8 @@
 #pragma once
 
 /// Attention on tensor cores for 16-bit keys and values: queries are rounded to their type, products are summed in
-/// float32, probabilities are rounded to their type before they meet the values.
+/// float32, probabilities are rounded to their type before they meet the values. Keys and values of fp8_e4m3 become
+/// float16, which holds them exactly, tile by tile in shared memory.
 ///
 /// One thread block takes one tile of packed query rows. Warps stand in a grid: `kWarpsM` times `kRowTiles` row tiles
 /// of 16, and `kWarpsN` columns. With several columns each warp scores its share of the tile's positions, the scores
@@ -11,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+
+#include <cuda_fp8.h>
 
 #include "kernels/cuda/attention_args.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
@@ -34,9 +37,21 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return bits;
 }
 
-template <class T_, int kDim_, int kWarpsM_, int kRowTiles_, int kWarpsN_, int kStages_, int kBlocksPerSm_>
+/// Two fp8_e4m3 as float16.
+__device__ __forceinline__ std::uint32_t widen_pair(std::uint32_t pair) {
+  const __half2_raw wide = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
+  return wide.x | static_cast<std::uint32_t>(wide.y) << 16;
+}
+
+__device__ __forceinline__ uint4 widen_eight(std::uint32_t first, std::uint32_t second) {
+  return {widen_pair(first & 0xFFFFU), widen_pair(first >> 16), widen_pair(second & 0xFFFFU), widen_pair(second >> 16)};
+}
+
+template <class T_, class Stored_, int kDim_, int kWarpsM_, int kRowTiles_, int kWarpsN_, int kStages_,
+          int kBlocksPerSm_>
 struct TileShape {
-  using T = T_;
+  using T = T_;            ///< of the products
+  using Stored = Stored_;  ///< of the cache: T, or a type of one byte
   static constexpr int kDim = kDim_;
   static constexpr int kWarpsM = kWarpsM_;
   static constexpr int kRowTiles = kRowTiles_;
@@ -53,34 +68,39 @@ struct TileShape {
   static constexpr int kOwnTiles = kScoreTiles / kWarpsN;  ///< that one warp scores
   static constexpr int kDimTiles = kDim / 8 / kWarpsN;     ///< of 8 columns, that one warp sums
   static constexpr int kExchangePitch = kTile + 8;         ///< floats; keeps the lanes of a store in different banks
-  static constexpr bool kQueriesInRegisters = kRowTiles * kWarpsM == 1 && kDim <= 128;
-  static constexpr std::size_t kSharedBytes = tiles_shared_bytes(kDim, kRows, kStages, kWarpsN > 1);
+  static constexpr bool kQueriesInRegisters = kRowTiles * kWarpsM == 1 && kDim <= 64;
+  static constexpr std::size_t kSharedBytes = tiles_shared_bytes(kDim, kRows, kStages, sizeof(Stored), kWarpsN > 1);
 };
 
 /// One tensor core tile of 16 rows for few query rows, and the tile of a prefill.
-template <class T, int kDim>
-using NarrowShape = TileShape<T, kDim, 1, 1, 4, narrow_stages(kDim), kDim <= 128 ? 4 : 3>;
-template <class T, int kDim>
-using WideShape = TileShape<T, kDim, 4, kDim <= 128 ? 2 : 1, 1, kWideStages, 2>;
+template <class T, class Stored, int kDim>
+using NarrowShape = TileShape<T, Stored, kDim, 1, 1, 4, narrow_stages(kDim), kDim <= 128 ? 4 : 3>;
+template <class T, class Stored, int kDim>
+using WideShape = TileShape<T, Stored, kDim, 4, kDim <= 128 ? 2 : 1, 1, kWideStages, 2>;
 
 /// Shared memory of a block, as byte offsets. Rows are made of 16-byte pieces; the pieces of a row are swapped so that
 /// eight rows at one column lie in different banks. All rows begin at multiples of their size, so that the place of a
 /// piece is the place of the row's first one with some bits flipped.
 template <class Shape>
 struct TileMemory {
+  static constexpr bool kWidened = sizeof(typename Shape::Stored) == 1;
   static constexpr int kPitch = Shape::kDim * 2;
   static constexpr int kPartBytes = Shape::kTile * kPitch;
-  static constexpr int kStageBytes = 2 * kPartBytes;
+  static constexpr int kStoredPartBytes = kWidened ? kPartBytes / 2 : kPartBytes;
+  static constexpr int kStageBytes = 2 * kStoredPartBytes;
 
-  static constexpr int kStagesAt = 0;                                        ///< [kStages][key, value][kTile, kDim]
-  static constexpr int kQueries = kStagesAt + Shape::kStages * kStageBytes;  ///< [kRows, kDim]
-  static constexpr int kOffsets = kQueries + Shape::kRows * kPitch;          ///< [kStages, kTile]: KeyPlace::key
+  static constexpr int kStagesAt = 0;  ///< [kStages][key, value][kTile, kDim] as stored
+  static constexpr int kWide = kStagesAt + Shape::kStages * kStageBytes;    ///< [key, value][kTile, kDim], if widened
+  static constexpr int kQueries = kWide + (kWidened ? 2 * kPartBytes : 0);  ///< [kRows, kDim]
+  static constexpr int kOffsets = kQueries + Shape::kRows * kPitch;         ///< [kStages, kTile]: KeyPlace::key
   static constexpr int kPositions = kOffsets + Shape::kStages * Shape::kTile * 8;  ///< [kRows]; -1: no such row
   static constexpr int kSlopes = kPositions + Shape::kRows * 4;                    ///< [kRows]
   static constexpr int kBefore = kSlopes + Shape::kRows * 4;    ///< [kRows]: state of all partitions before
   static constexpr int kExchange = kBefore + Shape::kRows * 8;  ///< [kRows, kExchangePitch] if warps share the scores
 
-  static constexpr int keys(int stage) { return kStagesAt + stage * kStageBytes; }
+  /// The keys of a stage as stored, and where products find them.
+  static constexpr int stored_keys(int stage) { return kStagesAt + stage * kStageBytes; }
+  static constexpr int keys(int stage) { return kWidened ? kWide : stored_keys(stage); }
   static constexpr int values(int stage) { return keys(stage) + kPartBytes; }
   /// Of a row's piece, counted from the first row.
   static constexpr int piece(int row, int chunk) { return row * kPitch + ((chunk ^ (row & 7)) * 16); }
@@ -149,6 +169,9 @@ class TileAttention {
  private:
   using T = typename Shape::T;
   using Memory = TileMemory<Shape>;
+  static constexpr int kStoredBytes = sizeof(typename Shape::Stored);
+  static constexpr int kPieceElements = 16 / kStoredBytes;  ///< of a row as stored
+  static constexpr int kStoredPieces = Shape::kDim / kPieceElements;
 
   template <class Value>
   __device__ __forceinline__ Value* at(int offset) const {
@@ -187,6 +210,7 @@ class TileAttention {
     copy_async_commit();
     const std::int64_t offset = offset_of_own_token(t + Shape::kStages, end_tile);
 
+    if constexpr (Memory::kWidened) widen(stage);
     float scores[Shape::kRowTiles][Shape::kScoreTiles][4];
     score(t, stage, scores);
     soften(scores);
@@ -198,14 +222,14 @@ class TileAttention {
 
   __device__ __forceinline__ std::int64_t offset_of_own_token(std::int32_t tile, std::int32_t end_tile) const {
     if (thread_ >= Shape::kTile || tile >= end_tile) return -1;
-    return place_key(args_, tile_, tile * Shape::kTile + thread_, 2).key;
+    return place_key(args_, tile_, tile * Shape::kTile + thread_, kStoredBytes).key;
   }
 
   __device__ __forceinline__ void fill_pipeline(std::int32_t first_tile, std::int32_t end_tile) {
     __syncthreads();  // all are done with what lies in shared memory
     for (int i = thread_; i < Shape::kStages * Shape::kTile; i += Shape::kThreads) {
       const std::int32_t token = first_tile * Shape::kTile + i;
-      offsets()[i] = token < end_tile * Shape::kTile ? place_key(args_, tile_, token, 2).key : -1;
+      offsets()[i] = token < end_tile * Shape::kTile ? place_key(args_, tile_, token, kStoredBytes).key : -1;
     }
     __syncthreads();
 #pragma unroll
@@ -219,20 +243,39 @@ class TileAttention {
   /// Keys and values of the tile whose offsets the stage has; zeros for positions that the rows do not see and for
   /// columns behind head_dim.
   __device__ __forceinline__ void load_tile(int stage) {
-    constexpr int kRowsAtOnce = Shape::kThreads / Shape::kChunks;
-    const int chunk = thread_ % Shape::kChunks;
-    const bool in_head = chunk * 8 < args_.head_dim;
-    const int first_row = thread_ / Shape::kChunks;
+    constexpr int kRowsAtOnce = Shape::kThreads / kStoredPieces;
+    const int chunk = thread_ % kStoredPieces;
+    const bool in_head = chunk * kPieceElements < args_.head_dim;
+    const int first_row = thread_ / kStoredPieces;
     const std::int64_t* places = offsets() + stage * Shape::kTile;
 #pragma unroll
     for (int row = 0; row < Shape::kTile; row += kRowsAtOnce) {
       const std::int64_t offset = places[first_row + row];
       const bool seen = offset >= 0 && in_head;
       const std::byte* key = args_.cache + (seen ? offset + chunk * 16 : 0);
-      const int piece = Memory::keys(stage) + Memory::piece(first_row + row, chunk);
+      const int piece = Memory::stored_keys(stage) + stored_piece(first_row + row, chunk);
       copy_async_16(shared_ + piece, key, seen ? 16 : 0);
-      copy_async_16(shared_ + piece + Memory::kPartBytes, key + (seen ? args_.value_offset : 0), seen ? 16 : 0);
+      copy_async_16(shared_ + piece + Memory::kStoredPartBytes, key + (seen ? args_.value_offset : 0), seen ? 16 : 0);
     }
+  }
+
+  __device__ __forceinline__ static int stored_piece(int row, int chunk) {
+    return Memory::kWidened ? (row * kStoredPieces + chunk) * 16 : Memory::piece(row, chunk);
+  }
+
+  /// Keys and values of a stage in 16 bits, for all warps.
+  __device__ __forceinline__ void widen(int stage) {
+    constexpr int kPieces = Shape::kTile * kStoredPieces;  // of the keys, and of the values behind them
+#pragma unroll 2
+    for (int i = thread_; i < 2 * kPieces; i += Shape::kThreads) {
+      const uint4 stored = *at<const uint4>(Memory::stored_keys(stage) + i * 16);
+      const int row = i % kPieces / kStoredPieces;
+      const int chunk = i % kStoredPieces * 2;
+      const int part = Memory::kWide + i / kPieces * Memory::kPartBytes;
+      *at<uint4>(part + Memory::piece(row, chunk)) = widen_eight(stored.x, stored.y);
+      *at<uint4>(part + Memory::piece(row, chunk + 1)) = widen_eight(stored.z, stored.w);
+    }
+    __syncthreads();
   }
 
   /// The 16x16 piece of the queries at row tile m of the warp and columns 16 k, as the first operand of a product.
@@ -554,7 +597,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   for (std::int32_t i = 0; i < runs.count(); ++i) attention.run(runs.first(i), runs.end(i));
 }
 
-template <class T, int kDim>
+template <class T, class Stored, int kDim>
 Status launch_attention_tiles(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how) {
   const dim3 grid(static_cast<unsigned>(how.grid_x), static_cast<unsigned>(how.grid_y),
                   static_cast<unsigned>(how.grid_z));
@@ -562,20 +605,21 @@ Status launch_attention_tiles(cudaStream_t stream, const AttentionArgs& args, co
     return launch(name, &attention_tiles<Shape>, grid, dim3(Shape::kThreads), Shape::kSharedBytes, stream, args,
                   how.split);
   };
-  return how.rows == kNarrowRows ? run.template operator()<NarrowShape<T, kDim>>("paged_attention (narrow tiles)")
-                                 : run.template operator()<WideShape<T, kDim>>("paged_attention (wide tiles)");
+  return how.rows == kNarrowRows
+             ? run.template operator()<NarrowShape<T, Stored, kDim>>("paged_attention (narrow tiles)")
+             : run.template operator()<WideShape<T, Stored, kDim>>("paged_attention (wide tiles)");
 }
 
 /// For the .cu file of each type.
-template <class T>
+template <class T, class Stored = T>
 Status launch_attention_tiles(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how) {
   switch (how.padded_dim) {
     case 64:
-      return launch_attention_tiles<T, 64>(stream, args, how);
+      return launch_attention_tiles<T, Stored, 64>(stream, args, how);
     case 128:
-      return launch_attention_tiles<T, 128>(stream, args, how);
+      return launch_attention_tiles<T, Stored, 128>(stream, args, how);
     default:
-      return launch_attention_tiles<T, 256>(stream, args, how);
+      return launch_attention_tiles<T, Stored, 256>(stream, args, how);
   }
 }
 

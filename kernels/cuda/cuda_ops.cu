@@ -1,10 +1,11 @@
-#include <string>
-
 #include "kernels/cuda/cuda_ops.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/move_blocks.hpp"
 #include "kernels/cuda/paged_attention.hpp"
+#include "kernels/cuda/quantized_linear.hpp"
 #include "kernels/cuda/row_ops.hpp"
+#include "kernels/cuda/sample.hpp"
 #include "kernels/ops_check.hpp"
 #include "kernels/sample.hpp"
 
@@ -18,10 +19,6 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   CudaStream& cuda = cuda_stream(stream);
   if (Status active = cuda.activate(); !active) return active;
   return op(cuda);
-}
-
-Status not_there(const char* op) {
-  return fail(ErrorCode::unsupported, std::string(op) + " does not run on CUDA devices");
 }
 
 }  // namespace
@@ -38,16 +35,16 @@ Status CudaOps::layer_norm(Stream& stream, const LayerNormParams& p) const {
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_layer_norm(s.get(), p); });
 }
 
-Status CudaOps::linear(Stream&, const LinearParams&) const {
-  return not_there("linear");
+Status CudaOps::linear(Stream& stream, const LinearParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_linear(s, p); });
 }
 
-Status CudaOps::quantized_linear(Stream&, const QuantizedLinearParams&) const {
-  return not_there("quantized_linear");
+Status CudaOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_quantized_linear(s, p); });
 }
 
 Status CudaOps::quantize_weights(Stream&, const QuantizeWeightsParams&) const {
-  return not_there("quantize_weights");
+  return fail(ErrorCode::unsupported, "quantize_weights runs on the CPU device; its result is copied to the GPU");
 }
 
 Status CudaOps::convert(Stream& stream, const ConvertParams& p) const {
@@ -95,8 +92,8 @@ Status CudaOps::move_blocks(Stream& stream, const MoveBlocksParams& p) const {
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_move_blocks(s, p); });
 }
 
-Status CudaOps::sample(Stream&, const SampleParams&) const {
-  return not_there("sample");
+Status CudaOps::sample(Stream& stream, const SampleParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_sample(s, p); });
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -167,6 +167,17 @@ Result<std::byte*> CudaStream::scratch(std::size_t bytes) {
   return scratch_.as<std::byte>();
 }
 
+Result<Gemm*> CudaStream::gemm() {
+  if (gemm_ == nullptr) {
+    if (capturing_)
+      return fail(ErrorCode::internal, "a CUDA stream's first matrix multiplication must not be captured");
+    Result<std::unique_ptr<Gemm>> made = Gemm::create();
+    if (!made) return fail(made.error());
+    gemm_ = std::move(*made);
+  }
+  return gemm_.get();
+}
+
 CudaStream& cuda_stream(Stream& stream) {
   auto* found = dynamic_cast<CudaStream*>(&stream);
   PAGODA_ASSERT(found != nullptr, "CUDA ops run on CUDA streams");

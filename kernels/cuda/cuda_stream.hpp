@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/completion_thread.hpp"
+#include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/staging_ring.hpp"
 #include "kernels/device.hpp"
 
@@ -65,6 +66,9 @@ class CudaStream final : public Stream {
   /// Errors: out_of_memory; growing inside a capture (internal), which the direct first call of replay() prevents.
   Result<std::byte*> scratch(std::size_t bytes);
 
+  /// The stream's cuBLASLt handle and workspace, made by the first call, which must not be inside a capture.
+  Result<Gemm*> gemm();
+
  private:
   CudaStream(int index, cudaStream_t stream, const std::string& name);
   void keep(const Status& status);
@@ -82,6 +86,7 @@ class CudaStream final : public Stream {
   bool capturing_ = false;
   StagingRing ring_;
   Buffer scratch_;
+  std::unique_ptr<Gemm> gemm_;
   std::vector<Buffer> outgrown_;  ///< enqueued work and graphs still use them
   std::unordered_map<std::uint64_t, Graph> graphs_;
   CompletionThread completions_;

@@ -146,11 +146,13 @@ std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_
   return std::min(rows, std::max<std::int64_t>(1, tiles) * kTileRows);
 }
 
-Status cuda_linear(CudaStream& stream, Gemm& gemm, const LinearParams& p) {
+Status cuda_linear(CudaStream& stream, const LinearParams& p) {
   if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
+  const Result<Gemm*> gemm = stream.gemm();
+  if (!gemm) return fail(gemm.error());
   for (const LinearPiece& piece : linear_pieces(p)) {
     const LinearParams part = part_of(p, piece.first_part, piece.num_parts, piece.first_column);
-    if (Status status = multiply_piece(stream, gemm, part, piece.rows); !status) return status;
+    if (Status status = multiply_piece(stream, **gemm, part, piece.rows); !status) return status;
   }
   return {};
 }

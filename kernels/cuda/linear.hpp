@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_stream.hpp"
-#include "kernels/cuda/gemm.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -16,8 +15,8 @@ constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
 /// Ops::linear. Up to kMostSkinnyRows rows of x, and weights that are not aligned to 16 bytes, are multiplied in
 /// float32 (skinny_linear.hpp). More rows are rounded to the type of the weights and multiplied on tensor cores with
 /// float32 sums; parts whose weights lie behind each other are one product. Within each of the two ways an output has
-/// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change. `gemm` is the stream's own.
-Status cuda_linear(CudaStream& stream, Gemm& gemm, const LinearParams& p);
+/// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change.
+Status cuda_linear(CudaStream& stream, const LinearParams& p);
 
 /// Parts [first, first + count) of LinearParams, of one type and behind each other in memory.
 struct LinearPiece {

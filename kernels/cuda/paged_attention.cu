@@ -12,13 +12,13 @@ namespace {
 
 /// The tensor core kernels read rows of keys and values in pieces of 16 bytes and write pairs of floats.
 bool fits_tensor_cores(const PagedAttentionParams& p) {
-  constexpr std::int64_t kPiece = 8;  // elements
+  constexpr std::int64_t kPieceBytes = 16;
   constexpr std::int64_t kMostDim = 256;
   const KvCacheView& cache = p.cache;
-  const auto base = reinterpret_cast<std::uintptr_t>(cache.base);
-  const auto out = reinterpret_cast<std::uintptr_t>(p.out);
-  return (cache.dtype == DType::f16 || cache.dtype == DType::bf16) && cache.head_dim % kPiece == 0 &&
-         cache.head_dim <= kMostDim && base % 16 == 0 && cache.block_bytes % 16 == 0 && out % sizeof(float2) == 0;
+  const bool type_fits = cache.dtype == DType::f16 || cache.dtype == DType::bf16 || cache.dtype == DType::fp8_e4m3;
+  const std::int64_t row_bytes = cache.head_dim * static_cast<std::int64_t>(size_of(cache.dtype));
+  return type_fits && cache.head_dim <= kMostDim && row_bytes % kPieceBytes == 0 &&
+         all_aligned_16(cache.base, cache.block_bytes) && reinterpret_cast<std::uintptr_t>(p.out) % sizeof(float2) == 0;
 }
 
 AttentionPlan plan_for(const PagedAttentionParams& p) {
@@ -72,8 +72,14 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
 Status launch_tiles(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan,
                     const AttentionArgs& args, const AttentionLaunch& how) {
   if (!plan.tensor_cores) return launch_attention_plain(stream, args, how, p.cache.dtype);
-  return p.cache.dtype == DType::f16 ? launch_attention_tiles_f16(stream, args, how)
-                                     : launch_attention_tiles_bf16(stream, args, how);
+  switch (p.cache.dtype) {
+    case DType::f16:
+      return launch_attention_tiles_f16(stream, args, how);
+    case DType::fp8_e4m3:
+      return launch_attention_tiles_fp8(stream, args, how);
+    default:
+      return launch_attention_tiles_bf16(stream, args, how);
+  }
 }
 
 Status launch_split(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan, AttentionArgs args) {

@@ -2,9 +2,9 @@
 
 /// PagedAttentionParams on a GPU. All arrays are device memory; max_query_len and max_context_len bound what they hold.
 ///
-/// 16-bit keys and values with a head_dim that is a multiple of 8 up to 256 go through tensor cores: queries and
-/// probabilities are rounded to the keys' type, all sums are float32. float32 keys, and any other shape, take a plain
-/// kernel that computes in float32.
+/// Keys and values of float16, bfloat16 and fp8_e4m3 with rows of whole 16 bytes and a head_dim up to 256 go through
+/// tensor cores: queries and probabilities are rounded to the keys' type (float16 for fp8_e4m3), all sums are float32.
+/// Any other type or shape takes a plain kernel that computes in float32.
 ///
 /// A row's bits depend on nothing but its query, its position and the keys and values that it sees: not on the batch,
 /// the chunks of its prompt, the block size, or on whether it is computed in a prefill or a decode. They do depend on

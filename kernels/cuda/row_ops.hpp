@@ -22,6 +22,8 @@ Status cuda_gather_tokens(cudaStream_t stream, const GatherTokensParams& p);
 Status cuda_scatter_tokens(cudaStream_t stream, const ScatterTokensParams& p);
 Status cuda_convert(cudaStream_t stream, const ConvertParams& p);
 Status cuda_store_kv(cudaStream_t stream, const StoreKvParams& p);
+/// Of a cache of fp8_e4m3 or int8.
+Status cuda_store_kv_bytes(cudaStream_t stream, const StoreKvParams& p);
 /// Between host and device the host side must be pinned.
 Status cuda_copy(cudaStream_t stream, const CopyParams& p);
 

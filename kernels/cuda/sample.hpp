@@ -11,8 +11,8 @@ namespace pagoda::kernels::cuda {
 /// number lies within rounding of the border between two tokens. A row's result does not depend on the other rows.
 ///
 /// Of a row, prompt_tokens and output_tokens are device memory, which is read in stream order; the row itself and its
-/// other lists are host memory, which is read before this returns. Errors: internal, for what check() finds;
-/// unsupported, for num_logprobs above kMostTopTokens or a vocabulary above 2^21; out_of_memory. Not to be captured.
+/// other lists are host memory, which is read before this returns. Errors: unsupported, for num_logprobs above
+/// kMostTopTokens or a vocabulary above 2^21; out_of_memory. Not to be captured.
 Status cuda_sample(CudaStream& stream, const SampleParams& p);
 
 /// Most entries of a row's list of the best tokens.

@@ -34,6 +34,7 @@ __global__ void store_kv_kernel(StoreKvParams p) {
 }  // namespace
 
 Status cuda_store_kv(cudaStream_t stream, const StoreKvParams& p) {
+  if (size_of(p.cache.dtype) == 1) return cuda_store_kv_bytes(stream, p);
   const bool may = may_pack(p.cache.head_dim, p.key, p.value, p.cache.base) && p.cache.block_bytes % 16 == 0 &&
                    p.cache.part_bytes() % 16 == 0 && p.key_stride % kQuad == 0 && p.value_stride % kQuad == 0;
   return with_element(p.cache.dtype, [&](auto element) {

@@ -64,12 +64,12 @@ class OpRunner::Collector {
     in(items.data(), static_cast<std::int64_t>(items.size()));
   }
 
-  /// Ranges that overlap become one.
+  /// Ranges that overlap or lie behind each other become one.
   std::vector<Range> ranges() {
     std::sort(ranges_.begin(), ranges_.end());
     std::vector<Range> merged;
     for (const auto& [first, end] : ranges_) {
-      if (!merged.empty() && first < merged.back().end) {
+      if (!merged.empty() && first <= merged.back().end) {
         merged.back().end = std::max(merged.back().end, end);
       } else {
         merged.push_back({first, end, {}, nullptr});

@@ -104,10 +104,17 @@ struct QuantizedCase {
   }
 };
 
-constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16}, {4, 128}, {8, 256}};
+constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16},
+                                        {4, 128},     {8, 256},     {8, 48}, {4, 80}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);
+}
+
+/// The device that quantises a test's weights: weights are quantised on the CPU for every device.
+const OpRunner& weights_runner() {
+  static const OpRunner runner(CpuIsa::scalar, 1);
+  return runner;
 }
 
 class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
@@ -116,7 +123,7 @@ class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::strin
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
     linear.format = format();
-    linear.fill(runner_);
+    linear.fill(weights_runner());
     const std::vector<float> x = random_floats(num_tokens * linear.in, 9);
     const std::vector<float> actual = linear.multiply_on(runner_, x);
     const std::vector<float> expected =
@@ -156,7 +163,27 @@ TEST_P(QuantizedLinearTest, TakesSeveralWeightsSideBySideAndAddsToTheOutput) {
   }
 }
 
-TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumberOfThreads) {
+TEST_P(QuantizedLinearTest, GivesARowTheSameBitsAmongFewRowsAndAmongManyRows) {
+  QuantizedCase linear{.in = 1292, .out_features = {70, 33}, .format = format(), .with_bias = true};
+  linear.fill(weights_runner(), DType::bf16);
+  const std::int64_t stride = linear.columns() + 3;
+  const std::vector<float> x = random_floats(150 * linear.in, 4);
+  const auto first_rows = [&](std::int64_t rows) {
+    return linear.multiply_on(runner_, {x.data(), static_cast<std::size_t>(rows * linear.in)});
+  };
+  const auto expect_prefix = [&](const std::vector<float>& all, std::int64_t rows) {
+    const std::vector<float> some = first_rows(rows);
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << rows << " rows of stride " << stride;
+  };
+  const std::vector<float> few = first_rows(16);
+  for (const std::int64_t rows : {1, 2, 5, 8, 9, 13}) expect_prefix(few, rows);
+  const std::vector<float> many = first_rows(150);
+  for (const std::int64_t rows : {17, 64, 129}) expect_prefix(many, rows);
+}
+
+class CpuQuantizedLinearTest : public QuantizedLinearTest {};
+
+TEST_P(CpuQuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumberOfThreads) {
   QuantizedCase linear{.in = 1292, .out_features = {130, 33}, .format = format(), .with_bias = true};
   const OpRunner scalar(CpuIsa::scalar, 1);
   linear.fill(scalar, DType::bf16);
@@ -180,7 +207,7 @@ TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumb
 
 TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
   QuantizedCase linear{.in = 1024, .out_features = {64}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   const std::vector<float> x = random_floats(8 * linear.in, 3);
   const std::vector<float> actual = linear.multiply_on(runner_, x);
   double squared_error = 0;
@@ -203,7 +230,7 @@ TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
 
 TEST_P(QuantizedLinearTest, GivesNaNForActivationsThatAreNotFinite) {
   QuantizedCase linear{.in = 200, .out_features = {20}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> x = random_floats(3 * linear.in, 3);
     x[static_cast<std::size_t>(linear.in) + 77] = bad;
@@ -216,7 +243,7 @@ TEST_P(QuantizedLinearTest, GivesNaNForActivationsThatAreNotFinite) {
 
 TEST_P(QuantizedLinearTest, GivesZeroForZeroAndForTinyActivations) {
   QuantizedCase linear{.in = 100, .out_features = {20}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   for (const float tiny : {0.0F, 1e-40F, 1e-31F}) {
     const std::vector<float> x(100, tiny);
     for (const float y : linear.multiply_on(runner_, x)) EXPECT_LE(std::abs(y + (y == -1.0F ? 1.0F : 0.0F)), 1e-28F);
@@ -228,6 +255,10 @@ std::string case_name(const testing::TestParamInfo<std::tuple<std::string, Quant
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, QuantizedLinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::all_backends()),
+                                          testing::ValuesIn(kFormats)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Devices, CpuQuantizedLinearTest,
                          testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
                                           testing::ValuesIn(kFormats)),
                          case_name);

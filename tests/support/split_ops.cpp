@@ -174,6 +174,9 @@ Status SplitOps::paged_attention(Stream& stream, const PagedAttentionParams& par
   // The bounds that the caller gives must hold: a GPU trusts them.
   return static_cast<SplitStream&>(stream).enqueue(
       [p, &cpu = cpu_](Stream& queue) -> Status {
+        if (p.num_tokens > 0 && p.query_start[p.num_sequences] > p.num_tokens) {
+          return fail(ErrorCode::internal, "paged_attention: there are more query rows than num_tokens says");
+        }
         for (std::int64_t s = 0; s < p.num_sequences; ++s) {
           const std::int32_t rows = p.query_start[s + 1] - p.query_start[s];
           if (rows > p.max_query_len || (rows > 0 && p.context_len[s] > p.max_context_len)) {

@@ -148,8 +148,10 @@ TEST(AttentionPlan, SharedMemoryFitsEveryGpuAndPartitionsAreWholeTiles) {
     EXPECT_EQ(padded_head_dim(dim), dim);
     EXPECT_EQ(padded_head_dim(dim - 8), dim);
     EXPECT_EQ(kPartitionTokens % tile_tokens(dim), 0);
-    EXPECT_LE(tiles_shared_bytes(dim, kNarrowRows, narrow_stages(dim), true), kMostSharedBytes);
-    EXPECT_LE(tiles_shared_bytes(dim, wide_rows(dim), kWideStages, false), kMostSharedBytes);
+    for (const std::size_t stored_bytes : {1, 2}) {
+      EXPECT_LE(tiles_shared_bytes(dim, kNarrowRows, narrow_stages(dim), stored_bytes, true), kMostSharedBytes);
+      EXPECT_LE(tiles_shared_bytes(dim, wide_rows(dim), kWideStages, stored_bytes, false), kMostSharedBytes);
+    }
   }
   EXPECT_EQ(kPartitionTokens % kPlainTile, 0);
 }
@@ -160,7 +162,9 @@ TEST(AttentionPlan, ThePlainKernelTakesFewerRowsOfLargerHeadsUntilNoneFits) {
   EXPECT_GT(plain_rows(2000), 0);
   EXPECT_EQ(plain_rows(100000), 0);
   for (std::int64_t dim = 1; dim < 12000; dim += 97) {
-    if (plain_rows(dim) > 0) EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMostSharedBytes);
+    if (plain_rows(dim) > 0) {
+      EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMostSharedBytes);
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda_device.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/ptx.cuh"
-#include "tests/support/cuda_emulator/on_device.hpp"
+#include "tests/kernels/cuda/on_device.hpp"
 
 // The layouts of the PTX ISA ("Matrix Fragments for mma.m16n8k16 with floating point type", "... mma.m16n8k32"),
 // written out element by element and held against plain products.

@@ -7,7 +7,7 @@
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "tests/support/cuda_emulator/cuda_emulator.hpp"
-#include "tests/support/cuda_emulator/on_device.hpp"
+#include "tests/kernels/cuda/on_device.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

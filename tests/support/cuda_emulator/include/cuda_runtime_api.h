@@ -1,6 +1,6 @@
 #pragma once
 
-/// The CUDA runtime's host functions, executed on the CPU: see README.md beside this folder. Differences from a GPU,
+/// The CUDA runtime's host functions, executed on the CPU: see ../README.md. Differences from a GPU,
 /// all on the strict side: asynchronous copies between host and device take pinned host memory only, and a stream that
 /// is captured knows no other stream.
 
