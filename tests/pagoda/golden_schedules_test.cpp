@@ -139,7 +139,9 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     const SequenceResult& output = result.outputs.at(0);
     const auto tokens = golden.at("greedy").at("token_ids").get<TokenIds>();
     const auto logprobs = golden.at("greedy").at("logprobs").get<std::vector<double>>();
-    if (!is_rounded()) EXPECT_EQ(output.token_ids, tokens);
+    if (!is_rounded()) {
+      EXPECT_EQ(output.token_ids, tokens);
+    }
     ASSERT_EQ(output.token_ids.size(), tokens.size());
     ASSERT_EQ(output.logprobs->size(), logprobs.size());
     for (std::size_t i = 0; i < logprobs.size(); ++i) {
