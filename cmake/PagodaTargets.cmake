@@ -43,7 +43,7 @@ endfunction()
 function(pagoda_test folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp"
        "${CMAKE_CURRENT_SOURCE_DIR}/support/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer)/")
+  list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer|cuda_emulator)/")
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp")
   if(NOT tests)
     return()

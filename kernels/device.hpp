@@ -80,9 +80,13 @@ class Stream {
     return issue();
   }
 
-  /// Calls `callback` after everything enqueued before has finished, on a thread of the device. It must not block and
-  /// must not issue ops.
+  /// Calls `callback` after everything enqueued before has finished or failed, on a thread of the device. It must not
+  /// block and must not issue ops.
   virtual void on_complete(std::function<void()> callback) = 0;
+
+  /// The first error of the work that was enqueued, as far as it is known; final. On a GPU an op's own failure shows
+  /// after the call that enqueued it: here, from the callbacks of on_complete on, and in every later op. Thread-safe.
+  virtual Status status() const { return {}; }
 
   virtual std::shared_ptr<Event> record() = 0;
   /// Everything enqueued later waits for `event` (of any stream of this device).
@@ -97,6 +101,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
+  /// Whether host and device use each other's memory where it lies, so that nothing is copied between the two.
+  virtual bool shares_host_memory() const { return kind() == DeviceKind::cpu; }
   /// For logs: for example "cpu avx512, 2 threads".
   virtual std::string description() const = 0;
   virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;

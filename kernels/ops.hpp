@@ -95,7 +95,8 @@ struct QuantizedLinearParams {
 
 /// Quantises a weight matrix: of each group, the scale is chosen so that the sum of squared errors is small (8 bits:
 /// highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the integer -8). A
-/// value that is not finite is an error (bad_file).
+/// value that is not finite is an error (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the CPU
+/// and copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;
@@ -194,6 +195,7 @@ struct PagedAttentionParams {
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int64_t num_sequences = 0;
+  std::int64_t num_tokens = 0;  ///< query rows of all sequences, an upper bound; 0 = not known
   /// Upper bounds of one sequence's query rows and of its context, for devices whose arrays the host cannot read. A
   /// sequence without query rows is padding.
   std::int32_t max_query_len = 0;

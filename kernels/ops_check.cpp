@@ -79,7 +79,7 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
 
 }  // namespace
 
-Status check(const EmbeddingParams& p) {
+Status check_shapes(const EmbeddingParams& p) {
   Checker checker("embedding");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
@@ -88,8 +88,12 @@ Status check(const EmbeddingParams& p) {
   check_weight_type(checker, p.table.dtype, "table.dtype");
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids");
   return checker.status();
+}
+
+Status check(const EmbeddingParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids").status();
 }
 
 Status check(const RmsNormParams& p) {
@@ -198,7 +202,7 @@ Status check(const ConvertParams& p) {
   return checker.status();
 }
 
-Status check(const RotaryParams& p) {
+Status check_shapes(const RotaryParams& p) {
   Checker checker("rotary");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.num_heads >= 1, "num_heads must be at least 1", p.num_heads)
@@ -213,11 +217,15 @@ Status check(const RotaryParams& p) {
       .require_pointer(p.cos_sin, "cos_sin");
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.positions, "positions").require_pointer(p.query, "query").require_pointer(p.key, "key");
-  if (checker.ok()) checker.require_range(p.positions, p.num_tokens, 0, kAnyIndex, "positions");
   return checker.status();
 }
 
-Status check(const StoreKvParams& p) {
+Status check(const RotaryParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("rotary").require_range(p.positions, p.num_tokens, 0, kAnyIndex, "positions").status();
+}
+
+Status check_shapes(const StoreKvParams& p) {
   Checker checker("store_kv");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
   check_cache(checker, p.cache);
@@ -228,10 +236,14 @@ Status check(const StoreKvParams& p) {
   checker.require_pointer(p.key, "key")
       .require_pointer(p.value, "value")
       .require_pointer(p.slot_mapping, "slot_mapping");
-  if (checker.ok()) {
-    checker.require_range(p.slot_mapping, p.num_tokens, -1, p.cache.num_blocks * p.cache.block_size, "slot_mapping");
-  }
   return checker.status();
+}
+
+Status check(const StoreKvParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
+  return Checker("store_kv")
+      .require_range(p.slot_mapping, p.num_tokens, -1, p.cache.num_blocks * p.cache.block_size, "slot_mapping")
+      .status();
 }
 
 namespace {
@@ -259,7 +271,7 @@ void check_sequence(Checker& checker, const PagedAttentionParams& p, std::int64_
 
 }  // namespace
 
-Status check(const PagedAttentionParams& p) {
+Status check_shapes(const PagedAttentionParams& p) {
   Checker checker("paged_attention");
   checker.require(p.num_sequences >= 0, "num_sequences must not be negative", p.num_sequences);
   check_cache(checker, p.cache);
@@ -280,7 +292,12 @@ Status check(const PagedAttentionParams& p) {
       .require_pointer(p.context_len, "context_len")
       .require_pointer(p.block_tables, "block_tables")
       .require_pointer(p.out, "out");
-  if (!checker.ok()) return checker.status();
+  return checker.status();
+}
+
+Status check(const PagedAttentionParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_sequences == 0) return shapes;
+  Checker checker("paged_attention");
   checker.require(p.query_start[0] >= 0, "query_start[0] must not be negative", p.query_start[0]);
   for (std::int64_t s = 0; s < p.num_sequences && checker.ok(); ++s) check_sequence(checker, p, s);
   return checker.status();
@@ -296,33 +313,45 @@ Status check(const ActivationParams& p) {
   return checker.status();
 }
 
-Status check(const GatherRowsParams& p) {
+Status check_shapes(const GatherRowsParams& p) {
   Checker checker("gather_rows");
   checker.require(p.num_rows >= 0, "num_rows must not be negative", p.num_rows)
       .require(p.width >= 1, "width must be at least 1", p.width);
   if (!checker.ok() || p.num_rows == 0) return checker.status();
   checker.require_pointer(p.x, "x").require_pointer(p.rows, "rows").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows");
   return checker.status();
 }
 
-Status check(const GatherTokensParams& p) {
+Status check(const GatherRowsParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.num_rows == 0) return shapes;
+  return Checker("gather_rows").require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows").status();
+}
+
+Status check_shapes(const GatherTokensParams& p) {
   Checker checker("gather_tokens");
   checker.require(p.count >= 0, "count must not be negative", p.count);
   if (!checker.ok() || p.count == 0) return checker.status();
   checker.require_pointer(p.table, "table").require_pointer(p.slots, "slots").require_pointer(p.out, "out");
-  if (checker.ok()) checker.require_range(p.slots, p.count, 0, kAnySlot, "slots");
   return checker.status();
 }
 
-Status check(const ScatterTokensParams& p) {
+Status check(const GatherTokensParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.count == 0) return shapes;
+  return Checker("gather_tokens").require_range(p.slots, p.count, 0, kAnySlot, "slots").status();
+}
+
+Status check_shapes(const ScatterTokensParams& p) {
   Checker checker("scatter_tokens");
   checker.require(p.count >= 0, "count must not be negative", p.count)
       .require(p.token_stride >= 1, "token_stride must be at least 1", p.token_stride);
   if (!checker.ok() || p.count == 0) return checker.status();
   checker.require_pointer(p.tokens, "tokens").require_pointer(p.slots, "slots").require_pointer(p.table, "table");
-  if (checker.ok()) checker.require_range(p.slots, p.count, -1, kAnySlot, "slots");
   return checker.status();
+}
+
+Status check(const ScatterTokensParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.count == 0) return shapes;
+  return Checker("scatter_tokens").require_range(p.slots, p.count, -1, kAnySlot, "slots").status();
 }
 
 Status check(const CopyParams& p) {

@@ -1,13 +1,23 @@
 #pragma once
 
 /// What must hold for the params of an op, on every device: no null pointer that is read or written, shapes that fit
-/// each other, indices in range. Violations are internal errors that name the op, the field and the value. Host memory
-/// only: a device whose index arrays are not readable by the host checks the rest by itself.
+/// each other, indices in range. Violations are internal errors that name the op, the field and the value.
+///
+/// check_shapes() reads nothing that the params' pointers point to, so it is right for device memory too. check() is
+/// that and the values of the index arrays, which must be host memory. Ops without index arrays have check() alone.
 
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::kernels {
+
+Status check_shapes(const EmbeddingParams& p);
+Status check_shapes(const RotaryParams& p);
+Status check_shapes(const StoreKvParams& p);
+Status check_shapes(const PagedAttentionParams& p);
+Status check_shapes(const GatherRowsParams& p);
+Status check_shapes(const GatherTokensParams& p);
+Status check_shapes(const ScatterTokensParams& p);
 
 Status check(const EmbeddingParams& p);
 Status check(const RmsNormParams& p);
@@ -25,5 +35,6 @@ Status check(const GatherTokensParams& p);
 Status check(const ScatterTokensParams& p);
 Status check(const CopyParams& p);
 Status check(const MoveBlocksParams& p);
+Status check(const SampleParams& p);  ///< kernels/sample.hpp
 
 }  // namespace pagoda::kernels

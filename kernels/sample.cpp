@@ -1,6 +1,39 @@
 #include "kernels/sample.hpp"
 
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernels/ops_check.hpp"
+
 namespace pagoda::kernels {
+namespace {
+
+/// What is wrong with a row's parameters; empty when nothing is.
+std::string check_row(const SampleRow& row, const SampleParams& params) {
+  if (row.logits_row < 0 || row.logits_row >= params.num_logit_rows) {
+    return "logits_row is " + std::to_string(row.logits_row) + " of " + std::to_string(params.num_logit_rows);
+  }
+  if (row.num_logprobs > params.max_top) {
+    return "num_logprobs is " + std::to_string(row.num_logprobs) + ", max_top " + std::to_string(params.max_top);
+  }
+  if (row.bias_tokens.size() != row.bias_values.size()) return "bias_tokens and bias_values differ in size";
+  const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&
+                        row.top_p > 0.0F && row.top_p <= 1.0F && row.min_p >= 0.0F && row.min_p <= 1.0F &&
+                        row.repetition_penalty > 0.0F && std::isfinite(row.repetition_penalty) &&
+                        std::isfinite(row.presence_penalty) && std::isfinite(row.frequency_penalty);
+  return in_range ? "" : "a sampling parameter is out of range";
+}
+
+}  // namespace
+
+bool has_penalty(const SampleRow& row) {
+  return row.presence_penalty != 0.0F || row.frequency_penalty != 0.0F || row.repetition_penalty != 1.0F;
+}
+
+bool changes_logits(const SampleRow& row) {
+  return has_penalty(row) || !row.banned_tokens.empty() || !row.bias_tokens.empty();
+}
 
 const char* describe(SampleProblem problem) {
   switch (problem) {
@@ -14,6 +47,23 @@ const char* describe(SampleProblem problem) {
       return "a penalised, biased, banned or forced token is not in the vocabulary";
   }
   return "?";
+}
+
+Status check(const SampleParams& params) {
+  const auto bad = [](const std::string& what) { return fail(ErrorCode::internal, "sample: " + what); };
+  if (params.rows.empty()) return {};
+  if (params.logits == nullptr || params.outputs == nullptr) return bad("logits or outputs is null");
+  if (params.vocab < 1 || params.vocab > std::numeric_limits<std::int32_t>::max()) {
+    return bad("vocab is " + std::to_string(params.vocab));
+  }
+  if (params.max_top > 0 && (params.top_tokens == nullptr || params.top_logprobs == nullptr)) {
+    return bad("max_top is " + std::to_string(params.max_top) + " but top_tokens or top_logprobs is null");
+  }
+  for (std::size_t i = 0; i < params.rows.size(); ++i) {
+    const std::string problem = check_row(params.rows[i], params);
+    if (!problem.empty()) return bad("row " + std::to_string(i) + ": " + problem);
+  }
+  return {};
 }
 
 }  // namespace pagoda::kernels

@@ -38,6 +38,11 @@ struct SampleRow {
   std::span<const float> bias_values{};  ///< parallel to bias_tokens
 };
 
+/// True when step 3 changes the row's logits.
+bool has_penalty(const SampleRow& row);
+/// True when steps 2 and 3 do.
+bool changes_logits(const SampleRow& row);
+
 /// Why a row could not be sampled. The other rows of the batch are sampled all the same.
 enum class SampleProblem : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
 

@@ -88,6 +88,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .block_tables = batch.block_tables,
                                    .max_blocks = batch.max_blocks,
                                    .num_sequences = batch.num_sequences,
+                                   .num_tokens = pass.num_tokens(),
                                    .max_query_len = batch.max_query_len,
                                    .max_context_len = batch.max_context_len,
                                    .cache = cache,

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_set>
 
 #include "kernels/result.hpp"
 
@@ -22,6 +24,30 @@ void for_each_block_run(std::span<const std::int32_t> from, std::span<const std:
     run(std::int64_t{from[first]}, std::int64_t{to[first]}, static_cast<std::int64_t>(end - first));
     first = end;
   }
+}
+
+/// Calls batch(first, end) for each longest stretch of moves that may be done in any order: no block in it is written
+/// twice, and, when sources and targets lie in one pool, none is both read and written. Stretches after each other give
+/// what the moves one by one give.
+template <class Batch>
+void for_each_unordered_batch(std::span<const std::int32_t> from, std::span<const std::int32_t> to, bool one_pool,
+                              const Batch& batch) {
+  PAGODA_ASSERT(from.size() == to.size(), "each moved block has a source and a target");
+  std::unordered_set<std::int32_t> read;
+  std::unordered_set<std::int32_t> written;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const bool depends = written.contains(to[i]) || (one_pool && (written.contains(from[i]) || read.contains(to[i])));
+    if (depends) {
+      batch(first, i);
+      first = i;
+      read.clear();
+      written.clear();
+    }
+    read.insert(from[i]);
+    written.insert(to[i]);
+  }
+  if (first < from.size()) batch(first, from.size());
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -1,120 +1,57 @@
-#include <utility>
+#include <cstring>
+#include <string>
 
-#include "kernels/cuda/block_runs.hpp"
+#include <cuda_runtime_api.h>
+
+#include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_check.hpp"
 #include "kernels/cuda/cuda_memory.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
 
-class CudaEvent final : public Event {
- public:
-  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
-  ~CudaEvent() override { cudaEventDestroy(event_); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
+std::string in_mib(std::size_t bytes) {
+  return std::to_string(bytes >> 20) + " MiB";
+}
 
-  bool finished() const override { return cudaEventQuery(event_) == cudaSuccess; }
-  void synchronize() override { cudaEventSynchronize(event_); }
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_;
-};
-
-class CudaStream final : public Stream {
- public:
-  explicit CudaStream(cudaStream_t stream) : stream_(stream) {}
-  ~CudaStream() override {
-    cudaStreamSynchronize(stream_);
-    cudaStreamDestroy(stream_);
-  }
-  CudaStream(const CudaStream&) = delete;
-  CudaStream& operator=(const CudaStream&) = delete;
-
-  void submit(std::function<void()> issue) override { issue(); }
-
-  void on_complete(std::function<void()> callback) override {
-    auto* kept = new std::function<void()>(std::move(callback));
-    const cudaError_t launched = cudaLaunchHostFunc(
-        stream_,
-        [](void* data) {
-          auto* call = static_cast<std::function<void()>*>(data);
-          (*call)();
-          delete call;
-        },
-        kept);
-    PAGODA_ASSERT(launched == cudaSuccess, cudaGetErrorString(launched));
-  }
-
-  std::shared_ptr<Event> record() override {
-    cudaEvent_t event = nullptr;
-    cudaError_t result = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    if (result == cudaSuccess) result = cudaEventRecord(event, stream_);
-    PAGODA_ASSERT(result == cudaSuccess, cudaGetErrorString(result));
-    return std::make_shared<CudaEvent>(event);
-  }
-
-  void wait(std::shared_ptr<Event> event) override {
-    const auto* recorded = dynamic_cast<const CudaEvent*>(event.get());
-    PAGODA_ASSERT(recorded != nullptr, "a CUDA stream waits for events of CUDA streams");
-    const cudaError_t result = cudaStreamWaitEvent(stream_, recorded->get(), 0);
-    PAGODA_ASSERT(result == cudaSuccess, cudaGetErrorString(result));
-  }
-
-  void synchronize() override { cudaStreamSynchronize(stream_); }
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_;
-};
+tl::unexpected<Error> refused(std::size_t bytes, MemoryKind kind, cudaError_t result) {
+  const bool on_device = kind == MemoryKind::device;
+  if (result != cudaErrorMemoryAllocation)
+    return fail(check(result, on_device ? "cudaMalloc" : "cudaHostAlloc").error());
+  cudaGetLastError();  // running out of memory is no lasting error
+  return fail(ErrorCode::out_of_memory,
+              "cannot allocate " + std::to_string(bytes) + " bytes (" + in_mib(bytes) + ") of " +
+                  (on_device ? "device memory" : "pinned host memory") + ", " + in_mib(available_bytes(kind)) +
+                  " available; lower " +
+                  (on_device ? "--gpu-memory-utilization or --max-num-batched-tokens" : "--swap-space"));
+}
 
 }  // namespace
 
-int device_count() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
-
 Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) {
+  if (bytes == 0) return Buffer();
   void* data = nullptr;
-  const bool on_device = kind == MemoryKind::device;
-  Status status = on_device ? check(cudaMalloc(&data, bytes), "cudaMalloc")
-                            : check(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "cudaHostAlloc");
-  if (!status) {
-    return fail(status.error().code, std::to_string(bytes) + " bytes: " + status.error().message);
+  if (kind == MemoryKind::host) {
+    const cudaError_t allocated = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    if (allocated != cudaSuccess) return refused(bytes, kind, allocated);
+    std::memset(data, 0, bytes);
+    return Buffer(data, bytes, [](void* owned, std::size_t) { cudaFreeHost(owned); });
   }
-  Buffer buffer(data, bytes, [on_device](void* owned, std::size_t) {
-    if (on_device) {
-      cudaFree(owned);
-    } else {
-      cudaFreeHost(owned);
-    }
-  });
-  status = check(cudaMemset(data, 0, bytes), "cudaMemset");
-  if (!status) return fail(status.error());
+  const cudaError_t allocated = cudaMalloc(&data, bytes);
+  if (allocated != cudaSuccess) return refused(bytes, kind, allocated);
+  Buffer buffer(data, bytes, [](void* owned, std::size_t) { cudaFree(owned); });
+  // Other streams do not wait for the stream of cudaMemset.
+  Status zeroed = check(cudaMemset(data, 0, bytes), "cudaMemset");
+  if (zeroed) zeroed = check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+  if (!zeroed) return fail(zeroed.error());
   return buffer;
 }
 
-Result<std::unique_ptr<Stream>> create_stream() {
-  cudaStream_t stream = nullptr;
-  const Status status = check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  if (!status) return fail(status.error());
-  return std::unique_ptr<Stream>(new CudaStream(stream));
-}
-
-Status move_blocks(Stream& stream, const MoveBlocksParams& params) {
-  const auto* cuda_stream = dynamic_cast<const CudaStream*>(&stream);
-  PAGODA_ASSERT(cuda_stream != nullptr, "move_blocks of CUDA runs on CUDA streams");
-  Status status;
-  for_each_block_run(params.from, params.to, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-    if (!status) return;
-    status = check(
-        cudaMemcpyAsync(params.to_base + to * params.block_bytes, params.from_base + from * params.block_bytes,
-                        static_cast<std::size_t>(count * params.block_bytes), cudaMemcpyDefault, cuda_stream->get()),
-        "cudaMemcpyAsync");
-  });
-  return status;
+std::size_t available_bytes(MemoryKind kind) {
+  if (kind == MemoryKind::host) return available_cpu_memory();
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  return cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess ? free_bytes : 0;
 }
 
 }  // namespace pagoda::kernels::cuda

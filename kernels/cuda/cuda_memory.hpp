@@ -3,23 +3,16 @@
 #include <cstddef>
 
 #include "kernels/device.hpp"
-#include "kernels/ops.hpp"
+#include "kernels/result.hpp"
 
 namespace pagoda::kernels::cuda {
 
-/// How many CUDA devices this process may use; 0 without a driver.
-int device_count();
-
-/// Zeroed memory of the current device (MemoryKind::device), or pinned host memory that it can copy from and to without
-/// staging (MemoryKind::host). Errors: out_of_memory that says how much was asked.
+/// Zeroed memory of the current device (MemoryKind::device), or zeroed pinned host memory that every device can read
+/// and write directly (MemoryKind::host). No bytes give an empty buffer. Errors: out_of_memory that says how much was
+/// asked, how much there is, and what to lower.
 Result<Buffer> allocate(std::size_t bytes, MemoryKind kind);
 
-/// A CUDA stream of the current device. Work is issued at once on the caller's thread and runs in stream order; see
-/// Stream. `wait` takes events of streams made by this function only.
-Result<std::unique_ptr<Stream>> create_stream();
-
-/// Ops::move_blocks on a stream of create_stream(): one asynchronous copy per run of neighbouring blocks. Between host
-/// and device the host side must be pinned. The lists are read before it returns.
-Status move_blocks(Stream& stream, const MoveBlocksParams& params);
+/// Of the current device, or of the machine.
+std::size_t available_bytes(MemoryKind kind);
 
 }  // namespace pagoda::kernels::cuda

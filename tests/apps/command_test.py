@@ -119,6 +119,13 @@ class Usage(unittest.TestCase):
         for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
             self.assert_bad_usage("raise kv_cache_memory", *command, "--model", MODEL, "--kv-cache-memory", "0.0000001")
 
+    def test_a_gpu_that_is_not_there_is_bad_usage(self):
+        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+            err = self.assert_bad_usage("", *command, "--model", MODEL, "--device", "cuda:999")
+            self.assertRegex(err, "CUDA|cuda")
+            self.assertEqual(err.count("\n"), 1, err)
+        self.assert_bad_usage("enforce_eager is for --device cuda", "inspect", MODEL, "--enforce-eager")
+
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
         for name in ("model", "block_size", "pipeline_depth"):

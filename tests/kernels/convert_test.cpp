@@ -13,7 +13,7 @@ namespace {
 using testing_support::OpRunner;
 using testing_support::TypedArray;
 
-class ConvertTest : public testing::TestWithParam<testing_support::IsaAndDType> {};
+class ConvertTest : public testing_support::OpTest<testing_support::BackendAndDType> {};
 
 TEST_P(ConvertTest, GivesTheBitsOfTheReferenceForEveryType) {
   const OpRunner runner(std::get<0>(GetParam()), 2);
@@ -29,7 +29,7 @@ TEST_P(ConvertTest, GivesTheBitsOfTheReferenceForEveryType) {
       std::vector<std::byte> actual(static_cast<std::size_t>(count) * size_of(to));
       std::vector<std::byte> expected(actual.size());
       ConvertParams params{from.data(), from.dtype(), actual.data(), to, count};
-      const Status status = runner([&](const Ops& ops, Stream& stream) { return ops.convert(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
       params.to = expected.data();
       reference::convert(params);
@@ -38,9 +38,10 @@ TEST_P(ConvertTest, GivesTheBitsOfTheReferenceForEveryType) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ConvertTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
-                         testing_support::isa_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, ConvertTest,
+                         testing::Combine(testing::ValuesIn(testing_support::all_backends()),
+                                          testing_support::kAllDTypes),
+                         testing_support::backend_and_dtype_name);
 
 }  // namespace
 }  // namespace pagoda::kernels

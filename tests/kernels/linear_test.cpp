@@ -74,14 +74,21 @@ struct LinearCase {
   }
 };
 
-class LinearTest : public testing::TestWithParam<testing_support::IsaAndDType> {
+std::vector<float> rounded_to(DType dtype, std::vector<float> values) {
+  for (float& value : values) {
+    if (dtype == DType::f16) value = to_float(to_f16(value));
+    if (dtype == DType::bf16) value = to_float(to_bf16(value));
+  }
+  return values;
+}
+
+class LinearTest : public testing_support::OpTest<testing_support::BackendAndDType> {
  protected:
-  CpuIsa isa() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
 
   static std::vector<float> run_on(const OpRunner& runner, const LinearCase& linear, std::span<const float> x) {
     return linear.multiply(x, [&](const LinearParams& params) {
-      const Status status = runner([&](const Ops& ops, Stream& stream) { return ops.linear(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
     });
   }
@@ -89,14 +96,14 @@ class LinearTest : public testing::TestWithParam<testing_support::IsaAndDType> {
   void expect_like_reference(LinearCase linear, std::int64_t num_tokens) {
     linear.dtype = dtype();
     linear.fill();
-    const std::vector<float> x = random_floats(num_tokens * linear.in, 9);
+    std::vector<float> x = random_floats(num_tokens * linear.in, 9);
+    // Tensor cores take x in the type of the weights.
+    if (on_cuda() && num_tokens > 8) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });
     // Each of `in` products of unit normals is rounded once; the sum is about sqrt(in).
     expect_close(actual, expected, 2e-6 * static_cast<double>(linear.in) / 16 + 2e-5, 1e-5);
   }
-
-  OpRunner runner_{isa()};
 };
 
 TEST_P(LinearTest, MatchesTheReferenceForAnyNumberOfRows) {
@@ -142,15 +149,88 @@ TEST_P(LinearTest, ReadsWeightsThatAreAlignedToAnElementOnly) {
   }
 }
 
-TEST_P(LinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
+TEST_P(LinearTest, JoinsWeightsThatLieBehindEachOther) {
+  const std::vector<std::int64_t> rows = {16, 8, 40};
+  constexpr std::int64_t kIn = 64;
+  const TypedArray all(random_floats(64 * kIn, 1), dtype());
+  const TypedArray bias(random_floats(64, 2), dtype());
+  const auto at = [&](const TypedArray& array, std::int64_t element) {
+    return static_cast<const std::byte*>(array.data()) + element * static_cast<std::int64_t>(size_of(dtype()));
+  };
+  const std::vector<WeightMatrix> weights = {{at(all, 0), dtype(), rows[0], kIn},
+                                             {at(all, 16 * kIn), dtype(), rows[1], kIn},
+                                             {at(all, 24 * kIn), dtype(), rows[2], kIn}};
+  const std::vector<const void*> biases = {bias.data(), nullptr, at(bias, 24)};
+  for (const std::int64_t num_tokens : {3, 30}) {
+    SCOPED_TRACE(num_tokens);
+    const std::vector<float> x = rounded_to(dtype(), random_floats(num_tokens * kIn, 3));
+    std::vector<float> expected(static_cast<std::size_t>(num_tokens * 64));
+    std::vector<float> actual = expected;
+    LinearParams params{.x = x.data(),
+                        .num_tokens = num_tokens,
+                        .in = kIn,
+                        .weights = weights,
+                        .biases = biases,
+                        .bias_dtype = dtype(),
+                        .out = expected.data(),
+                        .out_stride = 64};
+    reference::linear(params);
+    params.out = actual.data();
+    run(params);
+    expect_close(actual, expected, 5e-5, 1e-5);
+  }
+}
+
+TEST_P(LinearTest, TakesWeightsOfDifferentTypesSideBySide) {
+  constexpr std::int64_t kIn = 48;
+  const TypedArray first(random_floats(20 * kIn, 1), dtype());
+  const TypedArray second(random_floats(12 * kIn, 2), DType::f32);
+  const std::vector<WeightMatrix> weights = {{first.data(), dtype(), 20, kIn}, {second.data(), DType::f32, 12, kIn}};
+  for (const std::int64_t num_tokens : {1, 20}) {
+    const std::vector<float> x = rounded_to(dtype(), random_floats(num_tokens * kIn, 3));
+    std::vector<float> expected(static_cast<std::size_t>(num_tokens * 32));
+    std::vector<float> actual = expected;
+    LinearParams params{.x = x.data(),
+                        .num_tokens = num_tokens,
+                        .in = kIn,
+                        .weights = weights,
+                        .biases = {},
+                        .out = expected.data(),
+                        .out_stride = 32};
+    reference::linear(params);
+    params.out = actual.data();
+    run(params);
+    expect_close(actual, expected, 5e-5, 1e-5);
+  }
+}
+
+TEST_P(LinearTest, GivesARowTheSameBitsAmongUpToEightRows) {
+  for (const std::int64_t in : {523, 2048}) {
+    LinearCase linear{.in = in, .out_features = {70, 33}, .dtype = dtype(), .with_bias = true};
+    linear.fill();
+    const std::int64_t stride = linear.columns() + 3;
+    const std::vector<float> x = random_floats(8 * in, 4);
+    const std::vector<float> all = run_on(runner_, linear, x);
+    for (const std::int64_t num_tokens : {1, 2, 3, 4, 5, 7}) {
+      SCOPED_TRACE(num_tokens);
+      const std::int64_t first = 8 - num_tokens;
+      const std::vector<float> expected(all.begin() + first * stride, all.end());
+      EXPECT_EQ(run_on(runner_, linear, std::span(x).subspan(static_cast<std::size_t>(first * in))), expected);
+    }
+  }
+}
+
+class CpuLinearTest : public LinearTest {};
+
+TEST_P(CpuLinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
   LinearCase linear{.in = 523, .out_features = {130, 33}, .dtype = dtype(), .with_bias = true, .accumulate = true};
   linear.fill();
   constexpr std::int64_t kRows = 600;
   const std::int64_t stride = linear.columns() + 3;
   const std::vector<float> x = random_floats(kRows * linear.in, 4);
   const std::vector<float> all = run_on(runner_, linear, x);
-  const OpRunner one_thread(isa(), 1);
-  const OpRunner three_threads(isa(), 3);
+  const OpRunner one_thread(backend(), 1);
+  const OpRunner three_threads(backend(), 3);
   for (const std::int64_t num_tokens : {1, 2, 3, 5, 8, 14, 15, 16, 33, 64, 257}) {
     SCOPED_TRACE(num_tokens);
     const std::int64_t first = 40;
@@ -163,9 +243,14 @@ TEST_P(LinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LinearTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing_support::kAllDTypes),
-                         testing_support::isa_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, LinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::all_backends()),
+                                          testing_support::kAllDTypes),
+                         testing_support::backend_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, CpuLinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
+                                          testing_support::kAllDTypes),
+                         testing_support::backend_and_dtype_name);
 
 }  // namespace
 }  // namespace pagoda::kernels

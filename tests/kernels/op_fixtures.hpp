@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <random>
 #include <string>
 #include <tuple>
@@ -18,28 +16,9 @@
 #include "kernels/cpu/isa.hpp"
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
+#include "tests/kernels/op_backends.hpp"
 
 namespace pagoda::kernels::testing_support {
-
-/// A CPU device that is forced to one instruction set and number of threads, with a stream to issue ops on.
-class OpRunner {
- public:
-  explicit OpRunner(CpuIsa isa, int num_threads = 2)
-      : device_(create_cpu_device({num_threads, std::string(to_string(isa))}).value()),
-        stream_(device_->create_stream("test").value()) {}
-
-  /// Runs `issue(ops, stream)` on the stream and returns its status.
-  Status operator()(const std::function<Status(const Ops&, Stream&)>& issue) const {
-    Status status;
-    stream_->submit([&] { status = issue(device_->ops(), *stream_); });
-    stream_->synchronize();
-    return status;
-  }
-
- private:
-  std::shared_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-};
 
 inline std::vector<float> random_floats(std::int64_t count, std::uint32_t seed, float scale = 1.0F) {
   std::mt19937 generator(seed);
@@ -105,14 +84,14 @@ inline void expect_close(const std::vector<float>& actual, const std::vector<flo
 inline const auto kAllDTypes = ::testing::Values(DType::f32, DType::f16, DType::bf16);
 inline const auto kAllKvDTypes = ::testing::Values(DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3, DType::int8);
 
-using IsaAndDType = std::tuple<CpuIsa, DType>;
+using BackendAndDType = std::tuple<std::string, DType>;
 
-inline std::string isa_name(const ::testing::TestParamInfo<CpuIsa>& info) {
-  return std::string(to_string(info.param));
+inline std::string backend_name(const ::testing::TestParamInfo<std::string>& info) {
+  return info.param;
 }
 
-inline std::string isa_and_dtype_name(const ::testing::TestParamInfo<IsaAndDType>& info) {
-  return std::string(to_string(std::get<0>(info.param))) + "_" + std::string(to_string(std::get<1>(info.param)));
+inline std::string backend_and_dtype_name(const ::testing::TestParamInfo<BackendAndDType>& info) {
+  return std::get<0>(info.param) + "_" + std::string(to_string(std::get<1>(info.param)));
 }
 
 }  // namespace pagoda::kernels::testing_support

@@ -35,12 +35,10 @@ OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::in
   matrix.scales = device->allocate(static_cast<std::size_t>(matrix.view.scale_bytes()), MemoryKind::device).value();
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
-  const Status status = runner([&](const Ops& ops, Stream& stream) {
-    return ops.quantize_weights(stream, {.from = {weights.data(), weights.dtype(), rows, columns},
-                                         .format = format,
-                                         .data = matrix.data.as<std::uint8_t>(),
-                                         .scales = matrix.scales.as<Float16>()});
-  });
+  const Status status = runner(QuantizeWeightsParams{.from = {weights.data(), weights.dtype(), rows, columns},
+                                                     .format = format,
+                                                     .data = matrix.data.as<std::uint8_t>(),
+                                                     .scales = matrix.scales.as<Float16>()});
   EXPECT_TRUE(status.has_value()) << status.error().message;
   return matrix;
 }
@@ -100,27 +98,32 @@ struct QuantizedCase {
 
   std::vector<float> multiply_on(const OpRunner& runner, std::span<const float> x) const {
     return multiply(x, [&](const QuantizedLinearParams& params) {
-      const Status status =
-          runner([&](const Ops& ops, Stream& stream) { return ops.quantized_linear(stream, params); });
+      const Status status = runner(params);
       ASSERT_TRUE(status.has_value()) << status.error().message;
     });
   }
 };
 
-constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16}, {4, 128}, {8, 256}};
+constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16},
+                                        {4, 128},     {8, 256},     {8, 48}, {4, 80}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);
 }
 
-class QuantizedLinearTest : public testing::TestWithParam<std::tuple<CpuIsa, QuantizedFormat>> {
+/// The device that quantises a test's weights: weights are quantised on the CPU for every device.
+const OpRunner& weights_runner() {
+  static const OpRunner runner(CpuIsa::scalar, 1);
+  return runner;
+}
+
+class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
  protected:
-  CpuIsa isa() const { return std::get<0>(GetParam()); }
   QuantizedFormat format() const { return std::get<1>(GetParam()); }
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
     linear.format = format();
-    linear.fill(runner_);
+    linear.fill(weights_runner());
     const std::vector<float> x = random_floats(num_tokens * linear.in, 9);
     const std::vector<float> actual = linear.multiply_on(runner_, x);
     const std::vector<float> expected =
@@ -128,8 +131,6 @@ class QuantizedLinearTest : public testing::TestWithParam<std::tuple<CpuIsa, Qua
     // Only the sums of groups are rounded, to float32.
     expect_close(actual, expected, 1e-6 * std::sqrt(static_cast<double>(linear.in)) + 1e-6, 2e-6);
   }
-
-  OpRunner runner_{isa()};
 };
 
 TEST_P(QuantizedLinearTest, MatchesTheReferenceForAnyNumberOfRows) {
@@ -162,7 +163,27 @@ TEST_P(QuantizedLinearTest, TakesSeveralWeightsSideBySideAndAddsToTheOutput) {
   }
 }
 
-TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumberOfThreads) {
+TEST_P(QuantizedLinearTest, GivesARowTheSameBitsAmongFewRowsAndAmongManyRows) {
+  QuantizedCase linear{.in = 1292, .out_features = {70, 33}, .format = format(), .with_bias = true};
+  linear.fill(weights_runner(), DType::bf16);
+  const std::int64_t stride = linear.columns() + 3;
+  const std::vector<float> x = random_floats(150 * linear.in, 4);
+  const auto first_rows = [&](std::int64_t rows) {
+    return linear.multiply_on(runner_, {x.data(), static_cast<std::size_t>(rows * linear.in)});
+  };
+  const auto expect_prefix = [&](const std::vector<float>& all, std::int64_t rows) {
+    const std::vector<float> some = first_rows(rows);
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << rows << " rows of stride " << stride;
+  };
+  const std::vector<float> few = first_rows(16);
+  for (const std::int64_t rows : {1, 2, 5, 8, 9, 13}) expect_prefix(few, rows);
+  const std::vector<float> many = first_rows(150);
+  for (const std::int64_t rows : {17, 64, 129}) expect_prefix(many, rows);
+}
+
+class CpuQuantizedLinearTest : public QuantizedLinearTest {};
+
+TEST_P(CpuQuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumberOfThreads) {
   QuantizedCase linear{.in = 1292, .out_features = {130, 33}, .format = format(), .with_bias = true};
   const OpRunner scalar(CpuIsa::scalar, 1);
   linear.fill(scalar, DType::bf16);
@@ -171,7 +192,7 @@ TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumb
   const std::vector<float> expected = linear.multiply_on(scalar, x);
   const std::int64_t stride = linear.columns() + 3;
   for (const int threads : {1, 3}) {
-    const OpRunner runner(isa(), threads);
+    const OpRunner runner(backend(), threads);
     EXPECT_EQ(linear.multiply_on(runner, x), expected) << threads << " threads";
     std::int64_t first = 0;
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 12, 16, 33, 64}) {
@@ -186,7 +207,7 @@ TEST_P(QuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyNumb
 
 TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
   QuantizedCase linear{.in = 1024, .out_features = {64}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   const std::vector<float> x = random_floats(8 * linear.in, 3);
   const std::vector<float> actual = linear.multiply_on(runner_, x);
   double squared_error = 0;
@@ -209,7 +230,7 @@ TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
 
 TEST_P(QuantizedLinearTest, GivesNaNForActivationsThatAreNotFinite) {
   QuantizedCase linear{.in = 200, .out_features = {20}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> x = random_floats(3 * linear.in, 3);
     x[static_cast<std::size_t>(linear.in) + 77] = bad;
@@ -222,19 +243,25 @@ TEST_P(QuantizedLinearTest, GivesNaNForActivationsThatAreNotFinite) {
 
 TEST_P(QuantizedLinearTest, GivesZeroForZeroAndForTinyActivations) {
   QuantizedCase linear{.in = 100, .out_features = {20}, .format = format()};
-  linear.fill(runner_);
+  linear.fill(weights_runner());
   for (const float tiny : {0.0F, 1e-40F, 1e-31F}) {
     const std::vector<float> x(100, tiny);
     for (const float y : linear.multiply_on(runner_, x)) EXPECT_LE(std::abs(y + (y == -1.0F ? 1.0F : 0.0F)), 1e-28F);
   }
 }
 
-std::string case_name(const testing::TestParamInfo<std::tuple<CpuIsa, QuantizedFormat>>& info) {
-  return std::string(to_string(std::get<0>(info.param))) + "_" + format_name(std::get<1>(info.param));
+std::string case_name(const testing::TestParamInfo<std::tuple<std::string, QuantizedFormat>>& info) {
+  return std::get<0>(info.param) + "_" + format_name(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, QuantizedLinearTest,
-                         testing::Combine(testing::ValuesIn(available_isas()), testing::ValuesIn(kFormats)), case_name);
+INSTANTIATE_TEST_SUITE_P(Devices, QuantizedLinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::all_backends()),
+                                          testing::ValuesIn(kFormats)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Devices, CpuQuantizedLinearTest,
+                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
+                                          testing::ValuesIn(kFormats)),
+                         case_name);
 
 TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
   const TypedArray weights(random_floats(37 * 301, 5), DType::bf16);
@@ -279,12 +306,10 @@ TEST(QuantizeWeights, RefusesWeightsThatAreNotFinite) {
     values[77] = bad;
     std::vector<std::uint8_t> data(16 * 128);
     std::vector<Float16> scales(16 * 2);
-    const Status status = OpRunner(CpuIsa::scalar)([&](const Ops& ops, Stream& stream) {
-      return ops.quantize_weights(stream, {.from = {values.data(), DType::f32, 1, 100},
-                                           .format = kInt8Weights,
-                                           .data = data.data(),
-                                           .scales = scales.data()});
-    });
+    const Status status = OpRunner(CpuIsa::scalar)(QuantizeWeightsParams{.from = {values.data(), DType::f32, 1, 100},
+                                                                         .format = kInt8Weights,
+                                                                         .data = data.data(),
+                                                                         .scales = scales.data()});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::bad_file);
     EXPECT_NE(status.error().message.find("not finite"), std::string::npos);

@@ -17,22 +17,13 @@ namespace pagoda::kernels {
 namespace {
 
 using testing_support::expect_close;
-using testing_support::OpRunner;
 using testing_support::random_floats;
 using testing_support::TypedArray;
 
 constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16};
 constexpr std::int64_t kOddWidths[] = {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 100, 2049};
 
-class RowOpsTest : public testing::TestWithParam<CpuIsa> {
- protected:
-  void run(const std::function<Status(const Ops&, Stream&)>& issue) const {
-    const Status status = runner_(issue);
-    ASSERT_TRUE(status.has_value()) << status.error().message;
-  }
-
-  OpRunner runner_{GetParam()};
-};
+class RowOpsTest : public testing_support::OpTest<std::string> {};
 
 TEST_P(RowOpsTest, EmbeddingWidensTheRowsOfTheTokens) {
   for (const DType dtype : kDTypes) {
@@ -49,7 +40,7 @@ TEST_P(RowOpsTest, EmbeddingWidensTheRowsOfTheTokens) {
       params.out = expected.data();
       reference::embedding(params);
       params.out = actual.data();
-      run([&](const Ops& ops, Stream& stream) { return ops.embedding(stream, params); });
+      run(params);
       EXPECT_EQ(actual, expected);
     }
   }
@@ -67,7 +58,7 @@ TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
     params.num_tokens = 1;
     params.table = {bits.data(), dtype, 1, 65536};
     params.out = actual.data();
-    run([&](const Ops& ops, Stream& stream) { return ops.embedding(stream, params); });
+    run(params);
     for (std::size_t i = 0; i < bits.size(); ++i) {
       const float expected = dtype == DType::f16 ? to_float(Float16{bits[i]}) : to_float(BFloat16{bits[i]});
       if (std::isnan(expected)) {
@@ -102,8 +93,7 @@ TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidual) {
         };
         std::vector<float> expected, expected_sum, actual, actual_sum;
         normalise(expected, expected_sum, [&] { reference::rms_norm(params); });
-        normalise(actual, actual_sum,
-                  [&] { run([&](const Ops& ops, Stream& stream) { return ops.rms_norm(stream, params); }); });
+        normalise(actual, actual_sum, [&] { run(params); });
         expect_close(actual, expected, 1e-6, 1e-5);
         EXPECT_EQ(actual_sum, expected_sum);
       }
@@ -140,7 +130,7 @@ TEST_P(RowOpsTest, RotaryMatchesTheReferenceInBothStyles) {
       reference::rotary(params);
       params.query = query.data();
       params.key = key.data();
-      run([&](const Ops& ops, Stream& stream) { return ops.rotary(stream, params); });
+      run(params);
       expect_close(query, expected_query, 1e-6, 1e-6);
       expect_close(key, expected_key, 1e-6, 1e-6);
     }
@@ -180,7 +170,7 @@ TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
         params.cache.base = expected.data();
         reference::store_kv(params);
         params.cache.base = actual.data();
-        run([&](const Ops& ops, Stream& stream) { return ops.store_kv(stream, params); });
+        run(params);
         EXPECT_EQ(actual, expected);
       }
     }
@@ -214,7 +204,7 @@ TEST_P(RowOpsTest, StoreKvRoundsEveryFloatToFp8AsTheReferenceDoes) {
   params.slot_mapping = &slot;
   params.num_tokens = 1;
   params.cache = {memory.data(), static_cast<std::int64_t>(memory.size()), 1, 1, 1, count, DType::fp8_e4m3};
-  run([&](const Ops& ops, Stream& stream) { return ops.store_kv(stream, params); });
+  run(params);
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(std::to_integer<int>(memory[i]), to_fp8_e4m3(values[i]).bits) << values[i];
   }
@@ -237,7 +227,7 @@ TEST_P(RowOpsTest, ActivationsMatchTheReferenceOverTheirWholeRange) {
     params.out = expected.data();
     reference::activation(params);
     params.out = actual.data();
-    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    run(params);
     expect_close(actual, expected, 1e-7, 2e-6);
   }
 }
@@ -253,7 +243,7 @@ TEST_P(RowOpsTest, ActivationsPropagateNan) {
     params.activation = activation;
     params.gated = false;
     params.out = out.data();
-    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    run(params);
     EXPECT_TRUE(std::isnan(out[0]));
     EXPECT_FALSE(std::isnan(out[1]));
   }
@@ -273,7 +263,7 @@ TEST_P(RowOpsTest, GatedActivationMultipliesByTheSecondHalf) {
     params.out = expected.data();
     reference::activation(params);
     params.out = actual.data();
-    run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+    run(params);
     expect_close(actual, expected, 1e-6, 2e-6);
   }
 }
@@ -289,7 +279,7 @@ TEST_P(RowOpsTest, ActivationWorksInPlaceWhenItIsNotGated) {
   params.out = expected.data();
   reference::activation(params);
   params.out = x.data();
-  run([&](const Ops& ops, Stream& stream) { return ops.activation(stream, params); });
+  run(params);
   expect_close(x, expected, 1e-7, 2e-6);
 }
 
@@ -301,7 +291,7 @@ TEST_P(RowOpsTest, GatherRowsCopiesRowsInTheGivenOrder) {
   GatherRowsParams params{x.data(), rows.data(), static_cast<std::int64_t>(rows.size()), 37, expected.data()};
   reference::gather_rows(params);
   params.out = actual.data();
-  run([&](const Ops& ops, Stream& stream) { return ops.gather_rows(stream, params); });
+  run(params);
   EXPECT_EQ(actual, expected);
 }
 
@@ -318,12 +308,13 @@ TEST_P(RowOpsTest, MoveBlocksMovesInTheOrderOfTheLists) {
     MoveBlocksParams params{expected.data(), expected.data(), block_bytes, from, to};
     reference::move_blocks(params);
     params.from_base = params.to_base = actual.data();
-    run([&](const Ops& ops, Stream& stream) { return ops.move_blocks(stream, params); });
+    run(params);
     EXPECT_EQ(actual, expected);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RowOpsTest, testing::ValuesIn(available_isas()), testing_support::isa_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RowOpsTest, testing::ValuesIn(testing_support::all_backends()),
+                         testing_support::backend_name);
 
 }  // namespace
 }  // namespace pagoda::kernels

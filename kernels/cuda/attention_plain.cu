@@ -1,0 +1,304 @@
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <cuda_fp8.h>
+
+#include "kernels/cuda/attention_args.cuh"
+#include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/launch.hpp"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+constexpr int kPlainThreads = 128;
+constexpr int kPlainWarps = kPlainThreads / kWarpSize;
+constexpr int kRowsOfWarp = kNarrowRows / kPlainWarps;  ///< rows w, w + kPlainWarps, ... are warp w's to score
+constexpr int kRowsAtOnce = 4;                          ///< whose values a thread sums together
+static_assert(kPlainTile == kWarpSize, "each lane scores one position");
+
+/// Shared memory of a block; see plain_shared_bytes.
+struct PlainMemory {
+  std::int64_t* offsets;    ///< [kPlainTile]: KeyPlace::key
+  float* key_scales;        ///< [kPlainTile]; with int8
+  float* value_scales;      ///< [kPlainTile]; with int8
+  float* queries;           ///< [rows, head_dim]
+  float* sums;              ///< [rows, head_dim]
+  float* keys;              ///< [kPlainTile, kPlainDimChunk + 1]
+  float* scores;            ///< [rows, kPlainTile]
+  SoftmaxState* states;     ///< [rows]: of the partition
+  SoftmaxState* before;     ///< [rows]: of all partitions before
+  std::int32_t* positions;  ///< [rows]
+  float* slopes;            ///< [rows]
+
+  __device__ PlainMemory(std::byte* memory, std::int32_t rows, std::int32_t head_dim) {
+    offsets = reinterpret_cast<std::int64_t*>(memory);
+    key_scales = reinterpret_cast<float*>(offsets + kPlainTile);
+    value_scales = key_scales + kPlainTile;
+    states = reinterpret_cast<SoftmaxState*>(value_scales + kPlainTile);
+    before = states + rows;
+    positions = reinterpret_cast<std::int32_t*>(before + rows);
+    slopes = reinterpret_cast<float*>(positions + rows);
+    queries = slopes + rows;
+    sums = queries + rows * head_dim;
+    keys = sums + rows * head_dim;
+    scores = keys + kPlainTile * (kPlainDimChunk + 1);
+  }
+};
+
+/// An element of the cache; int8 without its scale.
+template <class T>
+__device__ float load_element(T value) {
+  if constexpr (std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, std::int8_t>) {
+    return static_cast<float>(value);
+  } else {
+    return to_float(value);
+  }
+}
+
+/// One tile of at most kNarrowRows packed rows, in float32 throughout.
+template <class T>
+class PlainAttention {
+ public:
+  __device__ PlainAttention(const AttentionArgs& args, const RowTile& tile, bool split, const PlainMemory& memory)
+      : args_(args),
+        tile_(tile),
+        split_(split),
+        memory_(memory),
+        thread_(static_cast<int>(threadIdx.x)),
+        lane_(thread_ % kWarpSize),
+        warp_(thread_ / kWarpSize) {}
+
+  __device__ void load_queries() {
+    for (int r = 0; r < tile_.num_packed; ++r) {
+      const PackedRow packed = packed_row(args_, tile_, r);
+      const float* query = query_of(args_, tile_, packed);
+      for (int d = thread_; d < args_.head_dim; d += kPlainThreads) {
+        memory_.queries[r * args_.head_dim + d] = query[d];
+      }
+      if (thread_ == 0) {
+        memory_.positions[r] = tile_.position(packed.row);
+        memory_.slopes[r] = args_.alibi_slopes != nullptr ? args_.alibi_slopes[packed.head] : 0.0F;
+      }
+    }
+  }
+
+  /// Takes the positions [first, end); after each partition, `close`.
+  __device__ void run(std::int32_t first, std::int32_t end) {
+    constexpr std::int32_t kTiles = kPartitionTokens / kPlainTile;
+    const std::int32_t end_tile = (end + kPlainTile - 1) / kPlainTile;
+    for (std::int32_t t = first / kPlainTile; t < end_tile;) {
+      const std::int32_t partition = t / kTiles;
+      const std::int32_t end_in_partition = min(end_tile, (partition + 1) * kTiles);
+      begin_partition();
+      for (; t < end_in_partition; ++t) attend_tile(t * kPlainTile);
+      close(partition, t == end_tile);
+    }
+  }
+
+ private:
+  static constexpr bool kScaled = std::is_same_v<T, std::int8_t>;
+
+  __device__ void begin_partition() {
+    __syncthreads();  // what is overwritten has been read
+    for (int i = thread_; i < tile_.num_packed * args_.head_dim; i += kPlainThreads) memory_.sums[i] = 0.0F;
+    for (int r = thread_; r < tile_.num_packed; r += kPlainThreads) memory_.states[r] = {minus_infinity(), 0.0F};
+  }
+
+  __device__ void attend_tile(std::int32_t first_token) {
+    __syncthreads();
+    if (thread_ < kPlainTile) {
+      const KeyPlace place = place_key(args_, tile_, first_token + thread_, sizeof(T));
+      memory_.offsets[thread_] = place.key;
+      if constexpr (kScaled) {
+        const bool seen = place.key >= 0;
+        const auto* scale = reinterpret_cast<const float*>(args_.cache + (seen ? place.scale : 0));
+        memory_.key_scales[thread_] = seen ? *scale : 0.0F;
+        memory_.value_scales[thread_] = seen ? *(scale + args_.value_offset / sizeof(float)) : 0.0F;
+      }
+    }
+    float dots[kRowsOfWarp] = {};
+    for (int column = 0; column < args_.head_dim; column += kPlainDimChunk) {
+      __syncthreads();
+      load_keys(column);
+      __syncthreads();
+      multiply_keys(column, dots);
+    }
+#pragma unroll
+    for (int i = 0; i < kRowsOfWarp; ++i) {
+      const int r = warp_ + i * kPlainWarps;
+      if (r < tile_.num_packed) soften(r, score(r, first_token + lane_, dots[i]));
+    }
+    __syncthreads();
+    add_values();
+  }
+
+  __device__ const T* row_of(int token) const {
+    return reinterpret_cast<const T*>(args_.cache + memory_.offsets[token]);
+  }
+  __device__ const T* value_row_of(int token) const {
+    return reinterpret_cast<const T*>(args_.cache + memory_.offsets[token] + args_.value_offset);
+  }
+
+  /// Columns from `column` on of the tile's keys, zeros where the tile sees none.
+  __device__ void load_keys(int column) {
+    for (int i = thread_; i < kPlainTile * kPlainDimChunk; i += kPlainThreads) {
+      const int token = i / kPlainDimChunk;
+      const int in_chunk = i % kPlainDimChunk;
+      const bool exists = memory_.offsets[token] >= 0 && column + in_chunk < args_.head_dim;
+      memory_.keys[token * (kPlainDimChunk + 1) + in_chunk] =
+          exists ? load_element(row_of(token)[column + in_chunk]) : 0.0F;
+    }
+  }
+
+  __device__ void multiply_keys(int column, float (&dots)[kRowsOfWarp]) {
+    const int count = min(kPlainDimChunk, args_.head_dim - column);
+    const float* key = memory_.keys + lane_ * (kPlainDimChunk + 1);
+#pragma unroll
+    for (int i = 0; i < kRowsOfWarp; ++i) {
+      const int r = warp_ + i * kPlainWarps;
+      if (r >= tile_.num_packed) continue;
+      const float* query = memory_.queries + r * args_.head_dim + column;
+      float dot = dots[i];
+      for (int c = 0; c < count; ++c) dot = __fmaf_rn(query[c], key[c], dot);
+      dots[i] = dot;
+    }
+  }
+
+  __device__ float score(int r, std::int32_t token, float dot) const {
+    const std::int32_t position = memory_.positions[r];
+    if constexpr (kScaled) dot = __fmul_rn(dot, memory_.key_scales[lane_]);
+    if (!sees(position, token, args_.window)) return minus_infinity();
+    return args_.plain_scores ? __fmul_rn(dot, args_.score_factor)
+                              : shaped_score(args_, dot, memory_.slopes[r], token - position);
+  }
+
+  /// A warp's scores of one row become powers relative to the highest score so far, to which the sums are moved.
+  __device__ void soften(int r, float score) {
+    const SoftmaxState state = memory_.states[r];
+    const float highest = fmaxf(state.highest, warp_max(score));
+    const float base = finite_highest(highest);
+    const float factor = fast_exp2(__fsub_rn(state.highest, base));
+    const float power = fast_exp2(__fsub_rn(score, base));
+    memory_.scores[r * kPlainTile + lane_] = kScaled ? __fmul_rn(power, memory_.value_scales[lane_]) : power;
+    const float total = __fadd_rn(__fmul_rn(state.total, factor), warp_sum(power));
+    __syncwarp();  // all lanes have read the state
+    if (lane_ == 0) memory_.states[r] = {highest, total};
+    if (highest == state.highest) return;
+    float* sums = memory_.sums + r * args_.head_dim;
+    for (int d = lane_; d < args_.head_dim; d += kWarpSize) sums[d] = __fmul_rn(sums[d], factor);
+  }
+
+  __device__ void add_values() {
+    for (int d = thread_; d < args_.head_dim; d += kPlainThreads) {
+      for (int first = 0; first < tile_.num_packed; first += kRowsAtOnce) {
+        float sums[kRowsAtOnce];
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce; ++i) {
+          sums[i] = first + i < tile_.num_packed ? memory_.sums[(first + i) * args_.head_dim + d] : 0.0F;
+        }
+        for (int token = 0; token < kPlainTile; ++token) {
+          if (memory_.offsets[token] < 0) continue;
+          const float value = load_element(value_row_of(token)[d]);
+#pragma unroll
+          for (int i = 0; i < kRowsAtOnce; ++i) {
+            if (first + i >= tile_.num_packed) continue;
+            sums[i] = __fmaf_rn(memory_.scores[(first + i) * kPlainTile + token], value, sums[i]);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce; ++i) {
+          if (first + i < tile_.num_packed) memory_.sums[(first + i) * args_.head_dim + d] = sums[i];
+        }
+      }
+    }
+  }
+
+  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into
+  /// those before, whose sums wait in `out`.
+  __device__ void close(std::int32_t partition, bool last) {
+    __syncthreads();
+    const PartitionRange range = partitions_of(args_, tile_.query_len, tile_.context_len);
+    const bool to_scratch = split_ && range.end - range.first > 1;
+    const bool begun = !split_ && partition * kPartitionTokens > tile_.first_token;
+    for (int r = 0; r < tile_.num_packed; ++r) {
+      const PackedRow packed = packed_row(args_, tile_, r);
+      const float* sums = memory_.sums + r * args_.head_dim;
+      const SoftmaxState state = memory_.states[r];
+      if (to_scratch) {
+        const std::int64_t index = partial_index(args_, tile_.sequence, packed, partition - range.first);
+        if (thread_ == 0) args_.partial_states[index] = {state.highest, state.total};
+        write(sums, args_.partial_sums + index * args_.head_dim, 1.0F);
+        continue;
+      }
+      float* out = out_of(args_, tile_, packed);
+      if (!begun) {
+        write(sums, out, last ? __frcp_rn(state.total) : 1.0F);
+        continue;
+      }
+      const MergedState merged = merge(memory_.before[r], state);
+      const float factor = last ? __frcp_rn(merged.state.total) : 1.0F;
+      for (int d = thread_; d < args_.head_dim; d += kPlainThreads) {
+        out[d] = __fmul_rn(merge_sum(merged, out[d], sums[d]), factor);
+      }
+    }
+    __syncthreads();
+    for (int r = thread_; r < tile_.num_packed; r += kPlainThreads) {
+      memory_.before[r] = begun ? merge(memory_.before[r], memory_.states[r]).state : memory_.states[r];
+    }
+  }
+
+  __device__ void write(const float* sums, float* to, float factor) const {
+    for (int d = thread_; d < args_.head_dim; d += kPlainThreads) to[d] = __fmul_rn(sums[d], factor);
+  }
+
+  const AttentionArgs& args_;
+  const RowTile& tile_;
+  const bool split_;
+  const PlainMemory& memory_;
+  const int thread_;
+  const int lane_;
+  const int warp_;
+};
+
+// out [tokens, num_heads * head_dim], or partial results; see AttentionArgs. Grid: see split_row_tile, whole_row_tile.
+template <class T>
+__global__ void __launch_bounds__(kPlainThreads)
+    attention_plain(const AttentionArgs args, const std::int32_t rows, const bool split) {
+  PAGODA_DYNAMIC_SHARED(std::byte, shared);
+  const RowTile tile = split ? split_row_tile(args, rows) : whole_row_tile(args, rows);
+  if (tile.sequence < 0) return;
+  const PlainMemory memory(shared, rows, args.head_dim);
+  PlainAttention<T> attention(args, tile, split, memory);
+  attention.load_queries();
+  const PositionRuns runs(args, tile, split);
+  for (std::int32_t i = 0; i < runs.count(); ++i) attention.run(runs.first(i), runs.end(i));
+}
+
+template <class T>
+Status launch_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how) {
+  const dim3 grid(static_cast<unsigned>(how.grid_x), static_cast<unsigned>(how.grid_y),
+                  static_cast<unsigned>(how.grid_z));
+  return launch("paged_attention (plain)", &attention_plain<T>, grid, dim3(kPlainThreads),
+                plain_shared_bytes(args.head_dim, how.rows), stream, args, how.rows, how.split);
+}
+
+}  // namespace
+
+Status launch_attention_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return launch_plain<float>(stream, args, how);
+    case DType::f16:
+      return launch_plain<__half>(stream, args, how);
+    case DType::bf16:
+      return launch_plain<__nv_bfloat16>(stream, args, how);
+    case DType::fp8_e4m3:
+      return launch_plain<__nv_fp8_e4m3>(stream, args, how);
+    case DType::int8:
+      return launch_plain<std::int8_t>(stream, args, how);
+  }
+  return fail(ErrorCode::unsupported, "paged_attention: a KV cache of " + std::string(to_string(dtype)));
+}
+
+}  // namespace pagoda::kernels::cuda

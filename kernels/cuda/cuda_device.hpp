@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/device.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels {
+
+/// How many CUDA devices this process may use; 0 without a driver, and in a build without the CUDA backend.
+int cuda_device_count();
+
+/// CUDA device `index`: its memory, streams and ops. Errors (unsupported): the build has no CUDA backend, there is no
+/// driver or no such device, or the device is older than compute capability 8.0.
+Result<std::shared_ptr<Device>> create_cuda_device(int index = 0);
+
+}  // namespace pagoda::kernels

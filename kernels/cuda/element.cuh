@@ -1,0 +1,106 @@
+#pragma once
+
+/// Elements of weights as floats, and words of weights that are read once.
+
+#include <cstdint>
+
+#include "kernels/cuda/device_functions.cuh"
+
+namespace pagoda::kernels::cuda {
+
+/// Element i of an array of a type of weights.
+__device__ inline float load_element(const void* data, DType dtype, std::int64_t i) {
+  if (dtype == DType::f16) return to_float(static_cast<const __half*>(data)[i]);
+  if (dtype == DType::bf16) return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
+  return static_cast<const float*>(data)[i];
+}
+
+__device__ __forceinline__ std::uint32_t bits_of(float x) {
+  return __float_as_uint(x);
+}
+__device__ __forceinline__ std::uint32_t bits_of(__half x) {
+  return __half_as_ushort(x);
+}
+__device__ __forceinline__ std::uint32_t bits_of(__nv_bfloat16 x) {
+  return __bfloat16_as_ushort(x);
+}
+
+/// The two 16-bit elements of a word, the one in its low half first.
+template <class T>
+__device__ __forceinline__ float2 two_floats(std::uint32_t word) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return {__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000U)};
+  } else {
+    return {to_float(__ushort_as_half(static_cast<unsigned short>(word & 0xFFFFU))),
+            to_float(__ushort_as_half(static_cast<unsigned short>(word >> 16)))};
+  }
+}
+
+/// Two floats rounded to 16-bit elements of a word.
+template <class T>
+__device__ __forceinline__ std::uint32_t word_of(float low, float high) {
+  return bits_of(from_float<T>(low)) | bits_of(from_float<T>(high)) << 16;
+}
+
+/// Words of weights that no other block will read: they leave the L1 cache to what is read often. The address is
+/// aligned to the size of the words. 0 when not `valid`, without a branch that would keep loads from being on their way
+/// together.
+__device__ __forceinline__ uint4 load_once(const uint4* from, bool valid) {
+#ifdef PAGODA_CUDA_EMULATED
+  return valid ? *from : uint4{0, 0, 0, 0};
+#else
+  uint4 words;
+  asm volatile(
+      "{\n"
+      ".reg .pred valid;\n"
+      "setp.ne.b32 valid, %5, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "mov.b32 %1, 0;\n"
+      "mov.b32 %2, 0;\n"
+      "mov.b32 %3, 0;\n"
+      "@valid ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+      "}\n"
+      : "=&r"(words.x), "=&r"(words.y), "=&r"(words.z), "=&r"(words.w)
+      : "l"(from), "r"(static_cast<int>(valid)));
+  return words;
+#endif
+}
+__device__ __forceinline__ uint2 load_once(const uint2* from, bool valid) {
+#ifdef PAGODA_CUDA_EMULATED
+  return valid ? *from : uint2{0, 0};
+#else
+  uint2 words;
+  asm volatile(
+      "{\n"
+      ".reg .pred valid;\n"
+      "setp.ne.b32 valid, %3, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "mov.b32 %1, 0;\n"
+      "@valid ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];\n"
+      "}\n"
+      : "=&r"(words.x), "=&r"(words.y)
+      : "l"(from), "r"(static_cast<int>(valid)));
+  return words;
+#endif
+}
+
+/// A word that other warps may read too; 0 when not `valid`.
+__device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bool valid) {
+#ifdef PAGODA_CUDA_EMULATED
+  return valid ? *from : 0;
+#else
+  std::uint32_t word;
+  asm volatile(
+      "{\n"
+      ".reg .pred valid;\n"
+      "setp.ne.b32 valid, %2, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "@valid ld.global.nc.b32 %0, [%1];\n"
+      "}\n"
+      : "=&r"(word)
+      : "l"(from), "r"(static_cast<int>(valid)));
+  return word;
+#endif
+}
+
+}  // namespace pagoda::kernels::cuda

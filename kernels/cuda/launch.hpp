@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/cuda_check.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels::cuda {
+
+/// What a block may ask for as dynamic shared memory without a word to the runtime.
+constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;
+
+/// Starts a kernel on a stream. `args` are converted to the kernel's own parameter types. Asking for more dynamic
+/// shared memory than kPlainSharedBytes raises the kernel's limit first. An empty grid starts nothing. Errors
+/// (internal) name `name` and the call: a shape that the device cannot run, or an error that an earlier kernel left.
+template <class... P, class... A>
+Status launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
+              cudaStream_t stream, A&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return {};
+  if (shared_bytes > kPlainSharedBytes) {
+    const cudaError_t raised =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (raised != cudaSuccess) {
+      return check(raised,
+                   (std::string(name) + ": " + std::to_string(shared_bytes) + " bytes of shared memory").c_str());
+    }
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
+  if (launched != cudaSuccess) return check(launched, (std::string(name) + ": cudaLaunchKernelEx").c_str());
+  return {};
+}
+
+}  // namespace pagoda::kernels::cuda

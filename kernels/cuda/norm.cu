@@ -1,0 +1,150 @@
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/quads.cuh"
+#include "kernels/cuda/row_ops.hpp"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+/// A row is read from memory once: each thread keeps its first quads in registers. What lies behind them, in rows of
+/// more than 16 * threads elements, is read again.
+constexpr int kKeptQuads = 4;
+constexpr int kNarrowThreads = 256;
+constexpr int kWideThreads = 1024;
+
+struct NormArgs {
+  const float* x;
+  float* residual;  ///< or null
+  const void* weight;
+  const void* bias;
+  float eps;
+  float* out;
+  std::int64_t hidden;
+};
+
+/// The row of one block: x, or the residual after x was added to it.
+template <bool packed, int threads>
+class Row {
+ public:
+  __device__ Row(const NormArgs& args) : hidden_(args.hidden), quads_(ceil_divide<std::int64_t>(hidden_, kQuad)) {
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * hidden_;
+    const float* x = args.x + first;
+    float* residual = args.residual == nullptr ? nullptr : args.residual + first;
+    row_ = residual == nullptr ? x : residual;
+    for_quads([&](int i, std::int64_t q) {
+      float4 value = load_quad<packed>(x, q, hidden_);
+      if (residual != nullptr) {
+        value = load_quad<packed>(residual, q, hidden_) + value;
+        store_quad<packed>(residual, q, hidden_, value);
+      }
+      if (i < kKeptQuads) kept_[i] = value;
+    });
+  }
+
+  /// f(quad index, its values; beyond the row's end they are what `beyond` says) for each quad of this thread.
+  template <class F>
+  __device__ void for_each(const F& f) const {
+    for_quads([&](int i, std::int64_t q) { f(q, i < kKeptQuads ? kept_[i] : load_quad<packed>(row_, q, hidden_)); });
+  }
+
+  /// How many of a quad's elements belong to the row.
+  __device__ int width(std::int64_t q) const {
+    return packed ? kQuad : static_cast<int>(min(static_cast<std::int64_t>(kQuad), hidden_ - q * kQuad));
+  }
+
+ private:
+  template <class F>
+  __device__ void for_quads(const F& f) const {
+    std::int64_t q = threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < kKeptQuads; ++i, q += threads) {
+      if (q < quads_) f(i, q);
+    }
+    for (; q < quads_; q += threads) f(kKeptQuads, q);
+  }
+
+  std::int64_t hidden_;
+  std::int64_t quads_;
+  const float* row_;
+  float4 kept_[kKeptQuads];
+};
+
+template <bool packed, class T, int threads>
+__global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
+  const Row<packed, threads> row(args);
+  float squares = 0.0F;
+  row.for_each([&](std::int64_t, float4 v) { squares += (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w); });
+  const float mean = block_sum<threads>(squares) / static_cast<float>(args.hidden);
+  const float factor = 1.0F / sqrtf(mean + args.eps);
+  const T* weight = static_cast<const T*>(args.weight);
+  float* out = args.out + static_cast<std::int64_t>(blockIdx.x) * args.hidden;
+  row.for_each([&](std::int64_t q, float4 v) {
+    const float4 w = load_quad<packed>(weight, q, args.hidden);
+    store_quad<packed>(out, q, args.hidden,
+                       make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
+  });
+}
+
+template <bool packed, class T, class B, int threads>
+__global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
+  const Row<packed, threads> row(args);
+  const auto count = static_cast<float>(args.hidden);
+  float sum = 0.0F;
+  row.for_each([&](std::int64_t, float4 v) { sum += (v.x + v.y) + (v.z + v.w); });
+  const float mean = block_sum<threads>(sum) / count;
+  float squares = 0.0F;
+  row.for_each([&](std::int64_t q, float4 v) {
+    const float4 d = map_quad(v, [&](float e) { return (e - mean) * (e - mean); });
+    const int width = row.width(q);
+    squares += (d.x + (width > 1 ? d.y : 0.0F)) + ((width > 2 ? d.z : 0.0F) + (width > 3 ? d.w : 0.0F));
+  });
+  const float factor = 1.0F / sqrtf(block_sum<threads>(squares) / count + args.eps);
+  const T* weight = static_cast<const T*>(args.weight);
+  const B* bias = static_cast<const B*>(args.bias);
+  float* out = args.out + static_cast<std::int64_t>(blockIdx.x) * args.hidden;
+  row.for_each([&](std::int64_t q, float4 v) {
+    float4 value = map_quad(v, [&](float e) { return (e - mean) * factor; });
+    if (weight != nullptr) {
+      const float4 w = load_quad<packed>(weight, q, args.hidden);
+      value = make_float4(value.x * w.x, value.y * w.y, value.z * w.z, value.w * w.w);
+    }
+    if (bias != nullptr) value = value + load_quad<packed>(bias, q, args.hidden);
+    store_quad<packed>(out, q, args.hidden, value);
+  });
+}
+
+/// Calls f(std::integral_constant<int, threads>): enough that a usual row stays in registers.
+template <class F>
+Status with_threads(std::int64_t hidden, const F& f) {
+  if (hidden <= kNarrowThreads * kKeptQuads * kQuad) return f(std::integral_constant<int, kNarrowThreads>{});
+  return f(std::integral_constant<int, kWideThreads>{});
+}
+
+}  // namespace
+
+Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
+  const NormArgs args{p.x, p.residual, p.weight, nullptr, p.eps, p.out, p.hidden};
+  return with_element(p.weight_dtype, [&](auto element) {
+    return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.out), [&](auto packed) {
+      return with_threads(p.hidden, [&](auto threads) {
+        return launch("rms_norm", rms_norm_kernel<packed.value, decltype(element), threads.value>,
+                      dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
+      });
+    });
+  });
+}
+
+Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p) {
+  const NormArgs args{p.x, p.residual, p.weight, p.bias, p.eps, p.out, p.hidden};
+  return with_element(p.weight_dtype, [&](auto weight) {
+    return with_element(p.bias_dtype, [&](auto bias) {
+      return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.bias, p.out), [&](auto packed) {
+        return with_threads(p.hidden, [&](auto threads) {
+          return launch("layer_norm", layer_norm_kernel<packed.value, decltype(weight), decltype(bias), threads.value>,
+                        dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
+        });
+      });
+    });
+  });
+}
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,73 @@
+#pragma once
+
+/// Rows in steps of four elements. Whether a quad moves as one pack or as single elements, the arithmetic on it is the
+/// same, so alignment never changes a result.
+
+#include <cstdint>
+
+#include "kernels/cuda/device_functions.cuh"
+
+namespace pagoda::kernels::cuda {
+
+constexpr int kQuad = 4;
+
+/// row[4 * quad ...] as float; with `packed` the row is aligned to a quad and its length is a multiple of four;
+/// without, elements behind `count` read as `beyond`.
+template <bool packed, class T>
+__device__ __forceinline__ float4 load_quad(const T* row, std::int64_t quad, std::int64_t count, float beyond = 0.0F) {
+  if constexpr (packed) {
+    const auto pack = load_pack<kQuad>(row + quad * kQuad);
+    return make_float4(to_float(pack.values[0]), to_float(pack.values[1]), to_float(pack.values[2]),
+                       to_float(pack.values[3]));
+  } else {
+    const std::int64_t first = quad * kQuad;
+    return make_float4(to_float(row[first]), first + 1 < count ? to_float(row[first + 1]) : beyond,
+                       first + 2 < count ? to_float(row[first + 2]) : beyond,
+                       first + 3 < count ? to_float(row[first + 3]) : beyond);
+  }
+}
+
+template <bool packed, class T>
+__device__ __forceinline__ void store_quad(T* row, std::int64_t quad, std::int64_t count, float4 v) {
+  if constexpr (packed) {
+    store_pack(row + quad * kQuad,
+               Pack<T, kQuad>{{from_float<T>(v.x), from_float<T>(v.y), from_float<T>(v.z), from_float<T>(v.w)}});
+  } else {
+    const std::int64_t first = quad * kQuad;
+    row[first] = from_float<T>(v.x);
+    if (first + 1 < count) row[first + 1] = from_float<T>(v.y);
+    if (first + 2 < count) row[first + 2] = from_float<T>(v.z);
+    if (first + 3 < count) row[first + 3] = from_float<T>(v.w);
+  }
+}
+
+__device__ __forceinline__ float4 operator+(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/// f of each element.
+template <class F>
+__device__ __forceinline__ float4 map_quad(float4 v, const F& f) {
+  return make_float4(f(v.x), f(v.y), f(v.z), f(v.w));
+}
+
+/// True when quads of rows of `count` elements may move as packs: whole quads, and addresses that are multiples of 16.
+template <class... Pointers>
+bool may_pack(std::int64_t count, Pointers... pointers) {
+  return count % kQuad == 0 && all_aligned_16(pointers...);
+}
+
+/// Calls f(std::bool_constant<packed>).
+template <class F>
+auto with_packed(bool packed, const F& f) {
+  return packed ? f(std::true_type{}) : f(std::false_type{});
+}
+
+/// A grid of blocks for `rows` rows, each in pieces of `threads` quads.
+inline dim3 row_grid(std::int64_t rows, std::int64_t count, int threads) {
+  const std::int64_t pieces = ceil_divide<std::int64_t>(ceil_divide<std::int64_t>(count, kQuad), threads);
+  constexpr std::int64_t kMostPieces = 65535;
+  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(pieces < kMostPieces ? pieces : kMostPieces));
+}
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,247 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/sample.hpp"
+#include "kernels/cuda/sample_change.cuh"
+#include "kernels/cuda/sample_draw.cuh"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+/// What one pass over a row finds.
+struct Measured {
+  SampleProblem problem = SampleProblem::none;
+  float max = 0.0F;
+  std::int32_t best = 0;  ///< the lowest id among the largest
+};
+
+/// Also leaves the largest logit of each thread in shared.thread_maxima.
+__device__ Measured measure_row(SampleShared& shared, const RowView& view) {
+  bool finite = true;
+  float best = -INFINITY;
+  std::uint32_t best_id = 0;
+  for_row(view, [&](int i, float logit) {
+    finite = finite && logit < INFINITY;  // false for NaN
+    if (logit > best) {
+      best = logit;
+      best_id = static_cast<std::uint32_t>(i);
+    }
+  });
+  shared.thread_maxima[threadIdx.x] = best;
+  const bool all_finite = __syncthreads_and(finite) != 0;
+  const std::uint64_t packed = static_cast<std::uint64_t>(key_of(best)) << 32 | static_cast<std::uint32_t>(~best_id);
+  const std::uint64_t most = combine_over_block<Larger>(shared, packed);
+  const float max = logit_of(static_cast<std::uint32_t>(most >> 32));
+  const SampleProblem problem = !all_finite        ? SampleProblem::not_finite
+                                : max == -INFINITY ? SampleProblem::nothing_left
+                                                   : SampleProblem::none;
+  return {problem, max, static_cast<std::int32_t>(~static_cast<std::uint32_t>(most))};
+}
+
+/// The row's k largest logits and some more become the candidates, if they fit: at least k threads have seen a logit as
+/// large as the k-th largest of their maxima. measure_row() came last. Returns their number, or 0.
+__device__ int collect_top(SampleShared& shared, const RowView& row, int k) {
+  if (k >= row.count && row.count <= kMostCandidates) return collect(shared, row, {});
+  if (k <= kSampleThreads) {
+    const RowView maxima{shared.thread_maxima, nullptr, kSampleThreads};
+    const Cut bound{cut_at_top_k(shared, maxima, k).key, kAllTies};
+    const int count = collect(shared, row, bound);
+    if (count <= kMostCandidates) return count;
+  }
+  if (k > kMostCandidates) return 0;
+  return collect(shared, row, cut_at_top_k(shared, row, k));
+}
+
+/// Of the whole row: what top_p keeps becomes the candidates, with some more, if it fits. Returns their number, or 0.
+__device__ int collect_nucleus(SampleShared& shared, const RowView& row, Cut cut, const Weigher& weigher, double top_p,
+                               std::uint64_t mass, std::uint64_t needed) {
+  constexpr double kUnit = 1.0 / static_cast<double>(std::uint64_t{1} << kMassBits);
+  const double left_out = (1.0 - top_p) * static_cast<double>(mass) * kUnit;
+  // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always serves. The
+  // first leaves far fewer tokens and serves for the usual peaked row.
+  const double bounds[] = {0.01 * left_out, left_out / row.count};
+  for (const double bound : bounds) {
+    const Cut heavy = narrower(cut, cut_at_weight(weigher, static_cast<float>(bound < 1.0 ? bound : 1.0)));
+    const int count = collect(shared, row, heavy);
+    if (count > kMostCandidates) return 0;
+    if (measure_kept(shared, candidates(shared, count), {}, weigher).mass >= needed) return count;
+  }
+  return 0;
+}
+
+/// Applies min_p, top_k and top_p, then draws.
+__device__ std::int32_t draw_filtered(SampleShared& shared, const RowView& row, const DeviceSampleRow& params,
+                                      const Weigher& weigher) {
+  RowView view = row;
+  Cut cut;
+  if (params.top_k > 0 && params.top_k < row.count) {
+    if (const int count = collect_top(shared, row, params.top_k); count > 0) view = candidates(shared, count);
+    cut = cut_at_top_k(shared, view, params.top_k);
+  }
+  if (params.min_p > 0.0F) cut = narrower(cut, cut_at_weight(weigher, params.min_p));
+  if (params.top_p < 1.0F) {
+    const auto top_p = static_cast<double>(params.top_p);
+    Kept kept = measure_kept(shared, view, cut, weigher);
+    const auto needed = static_cast<std::uint64_t>(ceil(top_p * static_cast<double>(kept.mass)));
+    if (view.ids == nullptr) {
+      const int count = collect_nucleus(shared, row, cut, weigher, top_p, kept.mass, needed);
+      if (count > 0) {
+        view = candidates(shared, count);
+        cut = {};
+        kept = {};
+      }
+    }
+    cut = cut_at_mass(shared, view, cut, kept.ties, weigher, needed);
+  }
+  return draw_token(shared, view, cut, weigher, params.uniform);
+}
+
+__device__ std::int32_t choose_token(SampleShared& shared, const RowView& row, const DeviceSampleRow& params,
+                                     const Measured& measured) {
+  if (params.forced_token >= 0) return params.forced_token;
+  if (params.temperature == 0.0F) return measured.best;
+  const Weigher weigher{measured.max, params.inverse_temperature};
+  const bool filtered = (params.top_k > 0 && params.top_k < row.count) || params.top_p < 1.0F || params.min_p > 0.0F;
+  if (filtered) return draw_filtered(shared, row, params, weigher);
+  return draw_token(shared, row, {}, weigher, params.uniform);
+}
+
+/// Log-probability and rank of the token, and the best few. measure_row(view) came last but for draws.
+__device__ void report(SampleShared& shared, const RowView& row, const DeviceSampleRow& params, float max,
+                       std::int32_t token, SampleOutput& out) {
+  constexpr double kUnit = 1.0 / static_cast<double>(std::uint64_t{1} << kMassBits);
+  const Weigher weigher{max, 1.0F};
+  const float chosen = row.logits[token];
+  std::uint64_t mass = 0;
+  std::uint64_t larger = 0;
+  for_row(row, [&](int, float logit) {
+    mass += weigher.mass(logit);
+    if (logit > chosen) ++larger;
+  });
+  mass = combine_over_block<Add>(shared, mass);
+  larger = combine_over_block<Add>(shared, larger);
+  const double log_total = static_cast<double>(max) + log(static_cast<double>(mass) * kUnit);
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_total); };
+  out.logprob = logprob(chosen);
+  out.rank = static_cast<std::int32_t>(larger) + 1;
+  out.num_top = min(params.num_logprobs, row.count);
+  if (out.num_top == 0) return;
+
+  // Among the candidates, the place of each in descending order; the lower id comes first among equals.
+  const int count = collect_top(shared, row, out.num_top);
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kSampleThreads) {
+    const float logit = shared.candidate_logits[i];
+    int place = 0;
+    for (int j = 0; j < count && place < out.num_top; ++j) {
+      const float other = shared.candidate_logits[j];
+      if (other > logit || (other == logit && j < i)) ++place;
+    }
+    if (place >= out.num_top) continue;
+    params.top_tokens[place] = shared.candidate_ids[i];
+    params.top_logprobs[place] = logprob(logit);
+  }
+}
+
+__device__ SampleProblem sample_row(SampleShared& shared, const DeviceSampleRow& params, int vocab, SampleOutput& out) {
+  const bool changed = params.changed != nullptr;
+  if (changed && params.output->problem != SampleProblem::none) return params.output->problem;
+  const RowView row{changed ? params.changed : params.logits, nullptr, vocab};
+  Measured measured = measure_row(shared, row);
+  if (measured.problem != SampleProblem::none) return measured.problem;
+  if (params.forced_token >= vocab) return SampleProblem::token_out_of_range;
+  out.token = choose_token(shared, row, params, measured);
+  if (params.num_logprobs < 0) return SampleProblem::none;
+
+  RowView reported = row;
+  if (changed && !params.processed_logprobs) {
+    reported.logits = params.logits;
+    measured = measure_row(shared, reported);
+    if (measured.problem != SampleProblem::none) return measured.problem;
+  }
+  report(shared, reported, params, measured.max, out.token, out);
+  return SampleProblem::none;
+}
+
+// Block r: row r.
+__global__ __launch_bounds__(kSampleThreads) void sample_rows_kernel(const DeviceSampleRow* rows, int vocab) {
+  PAGODA_DYNAMIC_SHARED(SampleShared, shared);
+  const DeviceSampleRow& row = rows[blockIdx.x];
+  SampleOutput out;
+  const SampleProblem problem = sample_row(*shared, row, vocab, out);
+  __syncthreads();  // every thread has read the problem that change_logits_kernel left in the output
+  if (threadIdx.x != 0) return;
+  if (problem != SampleProblem::none) {
+    out = {};
+    out.token = -1;
+    out.problem = problem;
+  }
+  *row.output = out;
+}
+
+Status change_logits(cudaStream_t stream, const DeviceSampleRow* rows, const std::int32_t* changed_rows,
+                     std::size_t count, std::int64_t vocab) {
+  constexpr std::int64_t kPerBlock = std::int64_t{kCopyThreads} * kCopyPerThread;
+  const dim3 grid(static_cast<unsigned>(ceil_divide(vocab, kPerBlock)), static_cast<unsigned>(count));
+  const Status status = launch("copy_logits", copy_logits_kernel, grid, dim3(kCopyThreads), 0, stream, rows,
+                               changed_rows, static_cast<int>(vocab));
+  if (!status) return status;
+  return launch("change_logits", change_logits_kernel, dim3(static_cast<unsigned>(count)), dim3(kChangeThreads), 0,
+                stream, rows, changed_rows, static_cast<int>(vocab));
+}
+
+Status check_limits(const SampleParams& p) {
+  if (p.vocab > kMostVocab) {
+    return fail(ErrorCode::unsupported, "sample: the CUDA device samples from at most " + std::to_string(kMostVocab) +
+                                            " tokens, not " + std::to_string(p.vocab));
+  }
+  for (const SampleRow& row : p.rows) {
+    if (std::min<std::int64_t>(row.num_logprobs, p.vocab) > kMostTopTokens) {
+      return fail(ErrorCode::unsupported, "sample: the CUDA device lists at most " + std::to_string(kMostTopTokens) +
+                                              " tokens of a row, not " + std::to_string(row.num_logprobs));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status cuda_sample(CudaStream& stream, const SampleParams& p) {
+  static_assert(kMostTopTokens <= kMostCandidates);
+  if (p.rows.empty()) return {};
+  if (Status status = check_limits(p); !status) return status;
+
+  const SampleUpload upload(p);
+  const std::size_t row_bytes = changed_row_bytes(p.vocab);
+  const std::size_t most_changed =
+      std::min(upload.num_changed(), std::max<std::size_t>(1, kMostScratchBytes / row_bytes));
+  std::byte* changed = nullptr;
+  if (most_changed > 0) {
+    const Result<std::byte*> scratch = stream.scratch(most_changed * row_bytes);
+    if (!scratch) return fail(scratch.error());
+    changed = *scratch;
+  }
+  const std::vector<SampleUpload::Pass> passes = upload.passes(std::max<std::size_t>(1, most_changed));
+  const Result<Staged> staged = stream.stage(upload.bytes());
+  if (!staged) return fail(staged.error());
+  upload.write(staged->host, staged->device, passes, changed);
+  if (Status status = stream.upload(*staged); !status) return status;
+
+  const DeviceSampleRow* rows = upload.rows(staged->device);
+  for (const SampleUpload::Pass& pass : passes) {
+    if (pass.num_changed > 0) {
+      const std::int32_t* changed_rows = upload.changed_rows(staged->device) + pass.first_changed;
+      const Status status = change_logits(stream.get(), rows, changed_rows, pass.num_changed, p.vocab);
+      if (!status) return status;
+    }
+    const Status status =
+        launch("sample_rows", sample_rows_kernel, dim3(static_cast<unsigned>(pass.num_rows)), dim3(kSampleThreads),
+               sizeof(SampleShared), stream.get(), rows + pass.first_row, static_cast<int>(p.vocab));
+    if (!status) return status;
+  }
+  return {};
+}
+
+}  // namespace pagoda::kernels::cuda

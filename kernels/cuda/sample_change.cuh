@@ -1,0 +1,90 @@
+#pragma once
+
+/// Bans, bias and penalties: a row's changed logits.
+
+#include "kernels/cuda/device_functions.cuh"
+#include "kernels/cuda/sample_rows.hpp"
+
+namespace pagoda::kernels::cuda {
+
+constexpr int kCopyThreads = 256;
+constexpr int kCopyPerThread = 8;
+constexpr int kChangeThreads = 1024;
+/// In a count: the token is in the prompt.
+constexpr std::uint32_t kInPrompt = 0x80000000U;
+
+// Block (b, r): 2048 logits of changed row r are copied, their counts become 0.
+__global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32_t* changed_rows, int vocab) {
+  const DeviceSampleRow& row = rows[changed_rows[blockIdx.y]];
+#pragma unroll
+  for (int i = 0; i < kCopyPerThread; ++i) {
+    const int token =
+        (static_cast<int>(blockIdx.x) * kCopyPerThread + i) * kCopyThreads + static_cast<int>(threadIdx.x);
+    if (token >= vocab) return;
+    row.changed[token] = row.logits[token];
+    row.counts[token] = 0;
+  }
+}
+
+/// Calls f(i) for i from 0 to count - 1, on all threads of the block.
+template <class F>
+__device__ void for_list(int count, const F& f) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kChangeThreads) f(i);
+}
+
+__device__ inline float penalised(float logit, std::uint32_t count, const DeviceSampleRow& row) {
+  const std::uint32_t in_output = count & ~kInPrompt;
+  float x = logit > 0.0F ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+  x = __fsub_rn(x, __fmul_rn(row.frequency_penalty, static_cast<float>(in_output)));
+  if (in_output > 0) x -= row.presence_penalty;
+  // A tiny repetition penalty must not turn a finite logit into the +inf that marks a broken row.
+  return x == INFINITY && logit < INFINITY ? 3.402823466e38F : x;
+}
+
+// Block r: changed row r. Says in the output whether a token is out of range.
+__global__ __launch_bounds__(kChangeThreads) void change_logits_kernel(const DeviceSampleRow* rows,
+                                                                       const std::int32_t* changed_rows, int vocab) {
+  const DeviceSampleRow& row = rows[changed_rows[blockIdx.x]];
+  bool out_of_range = false;
+  const auto in_vocab = [&](std::int32_t token) {
+    const bool inside = token >= 0 && token < vocab;
+    out_of_range = out_of_range || !inside;
+    return inside;
+  };
+  for_list(row.num_banned, [&](int i) {
+    if (in_vocab(row.banned_tokens[i])) row.changed[row.banned_tokens[i]] = -INFINITY;
+  });
+  __syncthreads();
+  for_list(row.num_bias, [&](int i) {
+    const std::int32_t token = row.bias_tokens[i];
+    if (!in_vocab(token)) return;
+    // The first of a token's entries adds them all, in order.
+    for (int j = 0; j < i; ++j) {
+      if (row.bias_tokens[j] == token) return;
+    }
+    float x = row.changed[token];
+    for (int j = i; j < row.num_bias; ++j) {
+      if (row.bias_tokens[j] == token) x += row.bias_values[j];
+    }
+    row.changed[token] = x;
+  });
+  for_list(row.num_output, [&](int i) {
+    if (in_vocab(row.output_tokens[i])) atomicAdd(&row.counts[row.output_tokens[i]], 1U);
+  });
+  for_list(row.num_prompt, [&](int i) {
+    if (in_vocab(row.prompt_tokens[i])) atomicOr(&row.counts[row.prompt_tokens[i]], kInPrompt);
+  });
+  __syncthreads();
+  // Whoever takes a token's count penalises it.
+  const auto penalise = [&](std::int32_t token) {
+    if (!in_vocab(token)) return;
+    const std::uint32_t count = atomicExch(&row.counts[token], 0U);
+    if (count != 0) row.changed[token] = penalised(row.changed[token], count, row);
+  };
+  for_list(row.num_output, [&](int i) { penalise(row.output_tokens[i]); });
+  for_list(row.num_prompt, [&](int i) { penalise(row.prompt_tokens[i]); });
+  const int any = __syncthreads_or(out_of_range);
+  if (threadIdx.x == 0) row.output->problem = any ? SampleProblem::token_out_of_range : SampleProblem::none;
+}
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/sample.hpp"
+
+namespace pagoda::kernels::cuda {
+
+/// A SampleRow as kernels read it: every pointer is device memory.
+struct DeviceSampleRow {
+  const float* logits = nullptr;
+  float* changed = nullptr;         ///< where the changed logits go; null when nothing changes them
+  std::uint32_t* counts = nullptr;  ///< [vocab], beside `changed`
+  SampleOutput* output = nullptr;
+  std::int32_t* top_tokens = nullptr;
+  float* top_logprobs = nullptr;
+  const std::int32_t* prompt_tokens = nullptr;
+  const std::int32_t* output_tokens = nullptr;
+  const std::int32_t* banned_tokens = nullptr;
+  const std::int32_t* bias_tokens = nullptr;
+  const float* bias_values = nullptr;
+  double uniform = 0;  ///< in [0, 1): draws the token
+  std::int32_t num_prompt = 0;
+  std::int32_t num_output = 0;
+  std::int32_t num_banned = 0;
+  std::int32_t num_bias = 0;
+  float temperature = 1.0F;
+  float inverse_temperature = 1.0F;
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  std::int32_t top_k = 0;
+  std::int32_t num_logprobs = -1;
+  std::int32_t forced_token = -1;
+  bool processed_logprobs = false;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  float repetition_penalty = 1.0F;
+};
+
+/// One piece of memory for all rows and the lists that they point to.
+class SampleUpload {
+ public:
+  explicit SampleUpload(const SampleParams& params);
+
+  std::size_t bytes() const { return bytes_; }
+  /// Rows [first, first + count) whose logits change: at most `most` are in a pass.
+  struct Pass {
+    std::size_t first_row = 0;
+    std::size_t num_rows = 0;
+    std::size_t first_changed = 0;  ///< of the list of changed rows
+    std::size_t num_changed = 0;
+  };
+  /// The rows in order, so that no pass changes more than `most` rows (at least 1).
+  std::vector<Pass> passes(std::size_t most) const;
+
+  /// Writes everything to `host`, for use at `device`. Changed row i of a pass has `changed` + i * changed_row_bytes().
+  void write(std::byte* host, std::byte* device, std::span<const Pass> passes, std::byte* changed) const;
+
+  const DeviceSampleRow* rows(const std::byte* device) const {
+    return reinterpret_cast<const DeviceSampleRow*>(device);
+  }
+  /// Indices of the rows that are changed.
+  const std::int32_t* changed_rows(const std::byte* device) const {
+    return reinterpret_cast<const std::int32_t*>(device + changed_offset_);
+  }
+  std::size_t num_changed() const { return changed_.size(); }
+
+ private:
+  const SampleParams& params_;
+  std::vector<std::int32_t> changed_;
+  std::size_t changed_offset_ = 0;
+  std::size_t lists_offset_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// Memory of the changed logits of a row: float32 logits, then the counts; a multiple of 256.
+std::size_t changed_row_bytes(std::int64_t vocab);
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/skinny_linear.hpp"
+#include "kernels/cuda/warp_sums.cuh"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4;  ///< of a block; they share its outputs and deal the columns among themselves
+
+/// Four words of weights: 8 of 16 bits or 4 of 32 bits.
+struct Chunk {
+  std::uint32_t words[4];
+};
+
+/// Elements [k, k + 16 bytes) of a row of `in`; 0 behind its end.
+template <class T, bool kVectors>
+__device__ Chunk load_weights(const T* row, int k, int in) {
+  Chunk chunk = {};
+  if constexpr (kVectors) {
+    const uint4 loaded = load_once(reinterpret_cast<const uint4*>(row + k), k < in);
+    chunk = {{loaded.x, loaded.y, loaded.z, loaded.w}};
+  } else {
+    constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int i = 0; i < 4 * kPerWord; ++i) {
+      if (k + i < in) chunk.words[i / kPerWord] |= bits_of(row[k + i]) << (i % kPerWord * 16);
+    }
+  }
+  return chunk;
+}
+
+/// x[k .. k + 3]; 0 behind the end of the row.
+template <bool kVectors>
+__device__ float4 load_x(const float* row, int k, int in) {
+  if constexpr (kVectors) {
+    return k < in ? __ldg(reinterpret_cast<const float4*>(row + k)) : float4{0.0F, 0.0F, 0.0F, 0.0F};
+  } else {
+    float4 x = {0.0F, 0.0F, 0.0F, 0.0F};
+    if (k < in) x.x = row[k];
+    if (k + 1 < in) x.y = row[k + 1];
+    if (k + 2 < in) x.z = row[k + 2];
+    if (k + 3 < in) x.w = row[k + 3];
+    return x;
+  }
+}
+
+/// The four elements that begin at word `first` of a chunk.
+template <class T>
+__device__ float4 four_weights(const Chunk& chunk, bool upper) {
+  if constexpr (sizeof(T) == 4) {
+    return {__uint_as_float(chunk.words[0]), __uint_as_float(chunk.words[1]), __uint_as_float(chunk.words[2]),
+            __uint_as_float(chunk.words[3])};
+  } else {
+    const float2 a = two_floats<T>(upper ? chunk.words[2] : chunk.words[0]);
+    const float2 b = two_floats<T>(upper ? chunk.words[3] : chunk.words[1]);
+    return {a.x, a.y, b.x, b.y};
+  }
+}
+
+__device__ float add_products(float4 a, float4 b, float sum) {
+  sum = fmaf(a.x, b.x, sum);
+  sum = fmaf(a.y, b.y, sum);
+  sum = fmaf(a.z, b.z, sum);
+  return fmaf(a.w, b.w, sum);
+}
+
+/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step
+/// are on their way while those of the step before are multiplied.
+template <class T, int kTokens, bool kVectors>
+__device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
+                            const float* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
+  constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
+  constexpr int kStep = 32 * kPerChunk;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  Chunk next[kSkinnyOutputs];
+#pragma unroll
+  for (int o = 0; o < kSkinnyOutputs; ++o) {
+    next[o] = load_weights<T, kVectors>(weights[o], warp * kStep + lane * kPerChunk, args.in);
+  }
+  for (int first = warp * kStep; first < args.in; first += kWarps * kStep) {
+    const int k = first + lane * kPerChunk;
+    Chunk chunks[kSkinnyOutputs];
+#pragma unroll
+    for (int o = 0; o < kSkinnyOutputs; ++o) {
+      chunks[o] = next[o];
+      next[o] = load_weights<T, kVectors>(weights[o], k + kWarps * kStep, args.in);
+    }
+#pragma unroll
+    for (int half = 0; half < kPerChunk / 4; ++half) {
+      // Four lanes begin with their lower half of x while the next four begin with their upper one, so that eight lanes
+      // together read from all banks.
+      const bool upper = kPerChunk == 8 && (lane >> 2 & 1) != half;
+      float4 w[kSkinnyOutputs];
+#pragma unroll
+      for (int o = 0; o < kSkinnyOutputs; ++o) w[o] = four_weights<T>(chunks[o], upper);
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) {
+        const float4 values = load_x<kVectors>(x[t], upper ? k + 4 : k, args.in);
+#pragma unroll
+        for (int o = 0; o < kSkinnyOutputs; ++o) {
+          float& sum = sums[o * kTokens + t];
+          sum = add_products(w[o], values, sum);
+        }
+      }
+    }
+  }
+}
+
+/// Blocks per multiprocessor. It is the compiler's leave to use registers: without it, it saves them by loading weights
+/// one after the other.
+constexpr int resident_blocks(int tokens) {
+  return tokens == 1 ? 8 : tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
+}
+
+// x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
+// its part, tokens g * kTokens ..
+template <class T, int kTokens, bool kVectors>
+__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(
+    const __grid_constant__ SkinnyArgs args) {
+  constexpr int kSums = kSkinnyOutputs * kTokens;
+  __shared__ float partial[kWarps][kSums];
+  const int block = static_cast<int>(blockIdx.x);
+  int index = 0;
+  while (index + 1 < args.num_parts && block >= args.parts[index + 1].first_block) ++index;
+  const SkinnyPart part = args.parts[index];
+  const int first_output = (block - part.first_block) * kSkinnyOutputs;
+  const int first_token = static_cast<int>(blockIdx.y) * kTokens;
+
+  // What lies behind the last output or token is computed from the last one again and dropped.
+  const T* weights[kSkinnyOutputs];
+#pragma unroll
+  for (int o = 0; o < kSkinnyOutputs; ++o) {
+    const std::int64_t row = min(first_output + o, part.rows - 1);
+    weights[o] = static_cast<const T*>(part.weight) + row * args.in;
+  }
+  const float* x[kTokens];
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+    const std::int64_t token = min(first_token + t, args.num_tokens - 1);
+    x[t] = args.x + token * args.in;
+  }
+  float sums[kSums] = {};
+  add_columns<T, kTokens, kVectors>(args, weights, x, sums);
+
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int first_sum = sum_over_warp(sums, lane);
+  constexpr int kLaneSums = kSums > 32 ? kSums / 32 : 1;
+#pragma unroll
+  for (int i = 0; i < kLaneSums; ++i) partial[warp][first_sum + i] = sums[i];
+  __syncthreads();
+
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= kSums) return;
+  float sum = partial[0][i];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) sum += partial[w][i];
+  const int output = first_output + i / kTokens;
+  const int token = first_token + i % kTokens;
+  if (output >= part.rows || token >= args.num_tokens) return;
+  if (part.bias != nullptr) sum += load_element(part.bias, args.bias_dtype, output);
+  float& out = args.out[token * args.out_stride + part.first_column + output];
+  out = args.accumulate ? out + sum : sum;
+}
+
+template <class T, int kTokens, bool kVectors>
+Status launch_kernel(cudaStream_t stream, const SkinnyArgs& args) {
+  const auto groups = static_cast<unsigned>((args.num_tokens + kTokens - 1) / kTokens);
+  return launch("skinny_linear", skinny_linear_kernel<T, kTokens, kVectors>,
+                dim3(static_cast<unsigned>(args.num_blocks), groups), dim3(kWarps * 32), 0, stream, args);
+}
+
+template <class T>
+Status launch_for_tokens(cudaStream_t stream, const SkinnyArgs& args, bool in_vectors) {
+  if (in_vectors) {
+    if (args.num_tokens == 1) return launch_kernel<T, 1, true>(stream, args);
+    if (args.num_tokens == 2) return launch_kernel<T, 2, true>(stream, args);
+    if (args.num_tokens <= 4) return launch_kernel<T, 4, true>(stream, args);
+    return launch_kernel<T, 8, true>(stream, args);
+  }
+  return args.num_tokens <= 2 ? launch_kernel<T, 2, false>(stream, args) : launch_kernel<T, 8, false>(stream, args);
+}
+
+}  // namespace
+
+SkinnyArgs skinny_args(const LinearParams& p) {
+  SkinnyArgs args{.x = p.x,
+                  .out = p.out,
+                  .out_stride = p.out_stride,
+                  .in = static_cast<std::int32_t>(p.in),
+                  .num_tokens = static_cast<std::int32_t>(p.num_tokens),
+                  .num_parts = static_cast<std::int32_t>(p.weights.size()),
+                  .num_blocks = 0,
+                  .bias_dtype = p.bias_dtype,
+                  .accumulate = p.accumulate,
+                  .parts = {}};
+  std::int32_t column = 0;
+  for (std::size_t i = 0; i < p.weights.size(); ++i) {
+    const auto rows = static_cast<std::int32_t>(p.weights[i].rows);
+    args.parts[i] = {p.weights[i].data, p.biases.empty() ? nullptr : p.biases[i], rows, args.num_blocks, column};
+    args.num_blocks += (rows + kSkinnyOutputs - 1) / kSkinnyOutputs;
+    column += rows;
+  }
+  return args;
+}
+
+bool reads_in_vectors(const LinearParams& p) {
+  const auto in_vectors = [&](const WeightMatrix& w) {
+    return all_aligned_16(w.data, p.in * static_cast<std::int64_t>(size_of(w.dtype)));
+  };
+  return all_aligned_16(p.x) && std::all_of(p.weights.begin(), p.weights.end(), in_vectors);
+}
+
+Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
+  if (p.num_tokens == 0) return {};
+  const SkinnyArgs args = skinny_args(p);
+  const bool in_vectors = reads_in_vectors(p);
+  return with_element(p.weights.front().dtype,
+                      [&](auto element) { return launch_for_tokens<decltype(element)>(stream, args, in_vectors); });
+}
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/ops.hpp"
+
+namespace pagoda::kernels::cuda {
+
+/// Up to this many rows of x, streaming the weights once beats a matrix multiplication on tensor cores.
+constexpr std::int64_t kMostSkinnyRows = 8;
+
+/// How the outputs of one part lie in the grid of the kernel.
+struct SkinnyPart {
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  std::int32_t rows = 0;
+  std::int32_t first_block = 0;
+  std::int32_t first_column = 0;  ///< of out
+};
+
+/// What the kernel of skinny_linear() is given.
+struct SkinnyArgs {
+  static constexpr int kMostParts = 4;
+
+  const float* x = nullptr;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int32_t in = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_parts = 0;
+  std::int32_t num_blocks = 0;  ///< of all parts
+  DType bias_dtype = DType::f32;
+  bool accumulate = false;
+  SkinnyPart parts[kMostParts];
+};
+
+/// Outputs of a block: the rows of the weights that its warps stream side by side.
+constexpr std::int32_t kSkinnyOutputs = 4;
+
+/// Lays the parts of `p` side by side in the grid: a block never crosses a part.
+SkinnyArgs skinny_args(const LinearParams& p);
+
+/// True when every row of x and of the weights can be read 16 bytes at a time.
+bool reads_in_vectors(const LinearParams& p);
+
+/// LinearParams by float32 multiply-adds, all parts and any number of rows in one launch: 8 rows of x (or 4, 2, 1, when
+/// there are fewer) go over the weights together. Columns are dealt to lanes in one fixed way, so an output has the
+/// same bits whatever the number of rows.
+Status skinny_linear(cudaStream_t stream, const LinearParams& p);
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::kernels::cuda {
+
+/// Pinned host memory and device memory of the same size.
+struct Staged {
+  std::byte* host = nullptr;
+  std::byte* device = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Staging memory that one thread takes in stream order and never gives back by itself: it is taken from segments, and
+/// a segment is used again when the event behind its last use has passed. When none is free there is one more; nobody
+/// waits.
+class StagingRing {
+ public:
+  StagingRing() = default;
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  /// Both addresses are aligned to 256 bytes. Whatever was taken before may be used by work that is on `stream` by now.
+  Result<Staged> take(std::size_t bytes, cudaStream_t stream);
+
+  std::size_t num_segments() const { return segments_.size(); }
+
+ private:
+  struct Segment {
+    Buffer host;
+    Buffer device;
+    cudaEvent_t left = nullptr;  ///< recorded when the ring went on to another segment
+    std::size_t used = 0;
+  };
+
+  Result<std::size_t> free_segment(std::size_t bytes);
+
+  std::vector<Segment> segments_;
+  std::size_t current_ = 0;
+};
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,102 @@
+#pragma once
+
+/// The devices that every op is tested on, and the way of a test's arrays to them.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/device.hpp"
+#include "kernels/ops.hpp"
+#include "tests/kernels/op_arrays.hpp"
+
+namespace pagoda::kernels::testing_support {
+
+inline constexpr const char* kEmulatedCuda = "emulated_cuda";
+inline constexpr const char* kCuda = "cuda";
+
+/// The instruction sets of this CPU, the CUDA backend on the emulator, and on a GPU.
+std::vector<std::string> all_backends();
+std::vector<std::string> cpu_backends();
+bool is_cuda(const std::string& backend);
+
+/// A device and a stream to issue ops on.
+class OpRunner {
+ public:
+  explicit OpRunner(const std::string& backend, int num_threads = 2);
+  explicit OpRunner(CpuIsa isa, int num_threads = 2);
+
+  /// "" or why the backend cannot be tested here.
+  const std::string& missing() const { return missing_; }
+
+  /// Runs one op, whose arrays are host memory: they are brought to the device, each at its own address modulo 256 so
+  /// that alignment is tested too, and what was written is brought back. Arrays that overlap still do.
+  Status operator()(EmbeddingParams p) const { return run(&Ops::embedding, p); }
+  Status operator()(RmsNormParams p) const { return run(&Ops::rms_norm, p); }
+  Status operator()(LayerNormParams p) const { return run(&Ops::layer_norm, p); }
+  Status operator()(LinearParams p) const { return run(&Ops::linear, p); }
+  Status operator()(QuantizedLinearParams p) const { return run(&Ops::quantized_linear, p); }
+  Status operator()(QuantizeWeightsParams p) const { return run(&Ops::quantize_weights, p); }
+  Status operator()(ConvertParams p) const { return run(&Ops::convert, p); }
+  Status operator()(RotaryParams p) const { return run(&Ops::rotary, p); }
+  Status operator()(StoreKvParams p) const { return run(&Ops::store_kv, p); }
+  Status operator()(PagedAttentionParams p) const { return run(&Ops::paged_attention, p); }
+  Status operator()(ActivationParams p) const { return run(&Ops::activation, p); }
+  Status operator()(GatherRowsParams p) const { return run(&Ops::gather_rows, p); }
+  Status operator()(GatherTokensParams p) const { return run(&Ops::gather_tokens, p); }
+  Status operator()(ScatterTokensParams p) const { return run(&Ops::scatter_tokens, p); }
+  Status operator()(CopyParams p) const { return run(&Ops::copy, p); }
+  Status operator()(MoveBlocksParams p) const { return run(&Ops::move_blocks, p); }
+  Status operator()(SampleParams p) const { return run(&Ops::sample, p); }
+
+ private:
+  /// One stretch of host memory and its place on the device.
+  struct Range {
+    const std::byte* first;
+    const std::byte* end;
+    Buffer buffer;
+    std::byte* device = nullptr;
+  };
+  class Collector;
+  class Rewriter;
+
+  template <class P>
+  Status run(Status (Ops::*op)(Stream&, const P&) const, P& params) const;
+  Status issue(const std::function<Status()>& op) const;
+  Status copy(void* to, const void* from, std::size_t bytes) const;
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::string missing_;
+};
+
+/// A test that is run on each backend: the first part of its parameter, or all of it, is the backend's name.
+template <class Param>
+class OpTest : public ::testing::TestWithParam<Param> {
+ protected:
+  void SetUp() override {
+    if (!runner_.missing().empty()) GTEST_SKIP() << runner_.missing();
+  }
+
+  static const std::string& backend_of(const std::string& param) { return param; }
+  template <class... Rest>
+  static const std::string& backend_of(const std::tuple<std::string, Rest...>& param) {
+    return std::get<0>(param);
+  }
+  const std::string& backend() const { return backend_of(::testing::TestWithParam<Param>::GetParam()); }
+  bool on_cuda() const { return is_cuda(backend()); }
+
+  template <class P>
+  void run(const P& params) const {
+    const Status status = runner_(params);
+    ASSERT_TRUE(status.has_value()) << status.error().message;
+  }
+
+  OpRunner runner_{backend()};
+};
+
+}  // namespace pagoda::kernels::testing_support

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/device.hpp"
+
+namespace cuda_emulator {
+
+/// The CUDA device of the emulator: the backend's own sources, run on the CPU. Its device memory is ordinary memory,
+/// which is filled with 0xFF before the backend sees it.
+pagoda::Result<std::shared_ptr<pagoda::kernels::Device>> create_emulated_cuda_device();
+
+/// Of the order of blocks and threads from now on; 0 = ascending.
+void set_emulated_order(std::uint64_t seed);
+
+}  // namespace cuda_emulator

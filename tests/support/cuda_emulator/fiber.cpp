@@ -1,0 +1,105 @@
+#include "tests/support/cuda_emulator/fiber.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <boost/context/preallocated.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace cuda_emulator {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+#else
+constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+#endif
+
+/// Before and after a change of stacks.
+void leave_stack([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
+                 [[maybe_unused]] std::size_t bytes, [[maybe_unused]] void* tsan_fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(fake_stack, bottom, bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(tsan_fiber, 0);
+#endif
+}
+
+void arrive_on_stack([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** bottom,
+                     [[maybe_unused]] std::size_t* bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack, bottom, bytes);
+#endif
+}
+
+}  // namespace
+
+Fiber::Fiber() {
+  boost::context::protected_fixedsize_stack allocator(kStackBytes);
+  stack_ = allocator.allocate();
+  context_ = boost::context::fiber(std::allocator_arg, boost::context::preallocated(stack_.sp, stack_.size, stack_),
+                                   allocator, [this](boost::context::fiber&& caller) {
+                                     caller_ = std::move(caller);
+                                     arrive_on_stack(nullptr, &caller_bottom_, &caller_bytes_);
+                                     run();
+                                     leave_stack(nullptr, caller_bottom_, caller_bytes_, tsan_caller_);
+                                     return std::move(caller_);
+                                   });
+#if defined(__SANITIZE_THREAD__)
+  tsan_fiber_ = __tsan_create_fiber(0);
+#endif
+}
+
+Fiber::~Fiber() {
+  if (!ended()) abandon();
+  closing_ = true;
+  resume();
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(tsan_fiber_);
+#endif
+}
+
+void Fiber::resume() {
+  void* fake_stack = nullptr;
+#if defined(__SANITIZE_THREAD__)
+  tsan_caller_ = __tsan_get_current_fiber();
+#endif
+  leave_stack(&fake_stack, static_cast<const std::byte*>(stack_.sp) - stack_.size, stack_.size, tsan_fiber_);
+  context_ = std::move(context_).resume();
+  arrive_on_stack(fake_stack, nullptr, nullptr);
+}
+
+void Fiber::pause() {
+  leave_stack(&fake_stack_, caller_bottom_, caller_bytes_, tsan_caller_);
+  caller_ = std::move(caller_).resume();
+  arrive_on_stack(fake_stack_, &caller_bottom_, &caller_bytes_);
+  if (abandoned_) throw Abandoned{};
+}
+
+void Fiber::abandon() {
+  abandoned_ = true;
+  resume();
+}
+
+void Fiber::run() {
+  while (!closing_) {
+    try {
+      (*function_)();
+    } catch (const Abandoned&) {
+      // Its stack is unwound: all that was asked for.
+    }
+    function_ = nullptr;
+    abandoned_ = false;
+    pause();
+  }
+}
+
+}  // namespace cuda_emulator
