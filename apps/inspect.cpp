@@ -51,6 +51,7 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
+  if (device.shares_host_memory()) facts["weight_memory"] = engine.weights.copy_linear ? "copied" : "mapped";
   facts.update(ordered_json{{"dtype", to_string(engine.dtype)},
                             {"quantize", config.quantize},
                             {"weight_bytes", plan.weight_bytes},

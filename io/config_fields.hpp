@@ -37,6 +37,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
+  visit("weight_memory", config.weight_memory,
+        "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
+        "(into "
+        "memory with huge pages: faster), auto (copied when they fit half of the free memory)");
   visit("kv_cache_dtype", config.kv_cache_dtype,
         "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
   visit("generation_config", config.generation_config,
@@ -52,7 +56,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of a GPU's free memory to use in all");
   visit("enforce_eager", config.enforce_eager, "Do not record a GPU's decode steps to replay them");
   visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
-  visit("max_num_batched_tokens", config.max_num_batched_tokens, "Most tokens in one step");
+  visit("max_num_batched_tokens", config.max_num_batched_tokens,
+        "Most tokens in one step; 0: 2048 on a GPU, on a CPU max_num_seqs and at least 128");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");

@@ -50,7 +50,7 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
   if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
   return std::min(max_model_len,
-                  std::int64_t{model.sliding_window} + config.max_num_batched_tokens + config.block_size);
+                  std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) + config.block_size);
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -59,6 +59,13 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
   if (device.shares_host_memory()) return static_cast<std::int64_t>(free_bytes * kDefaultKvShare);
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
+}
+
+/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file.
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes) {
+  if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
+  const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
+  return config.weight_memory == "copied" || weight_bytes <= free_bytes / 2;
 }
 
 }  // namespace
@@ -115,7 +122,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   plan.weights = models::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
-  const std::int32_t max_tokens = config.max_num_batched_tokens;
+  const std::int32_t max_tokens = config.tokens_per_step(*max_model_len);
   if (!config.enable_chunked_prefill && max_tokens < *max_model_len) {
     return fail(ErrorCode::bad_config,
                 "without chunked prefill max_num_batched_tokens must be at least max_model_len (" +
@@ -130,6 +137,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
   const std::int64_t batch_bytes =
       execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits), config.block_size);
   models::MemoryRequest request{weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};

@@ -20,6 +20,9 @@ namespace pagoda::models {
 struct WeightPolicy {
   std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
   std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers; none = they stay plain
+  /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
+  /// file's small ones.
+  bool copy_linear = false;
 
   /// The format of a linear layer. The head always has 8 bits: its errors go straight into the logits.
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module) const;
@@ -57,7 +60,8 @@ class LoadedWeights final : public WeightSource {
   void drop_copies() const;
 
  private:
-  Result<kernels::Buffer> convert(const WeightTensor& tensor) const;
+  Result<kernels::Buffer> convert(const WeightTensor& tensor, DType dtype) const;
+  Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const kernels::WeightMatrix& matrix,
                                 const kernels::QuantizedFormat& format) const;
   Status run(const std::function<Status(kernels::Stream&)>& issue) const;
@@ -67,6 +71,7 @@ class LoadedWeights final : public WeightSource {
   std::shared_ptr<kernels::Device> device_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
+  mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
 };
 

@@ -65,6 +65,9 @@ class WeightSource {
 
   virtual bool contains(std::string_view name) const = 0;
 
+  /// A hint: the bytes of the tensor have been copied, and their memory may serve others until they are read again.
+  virtual void copied(const WeightTensor& tensor) const { static_cast<void>(tensor); }
+
   /// The weight [rows, columns] of the linear layer `module`, "model.layers.0.mlp.up_proj" for example. Errors as
   /// tensor().
   virtual Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {

@@ -272,7 +272,7 @@ class PagedAttention {
     const std::int64_t first_place = positions.first - start;
     const std::int64_t num_places = tile() + kLookahead;
     const std::int64_t end_place = std::min(end - start, num_places);
-    if (scaled()) gather_scales(query, positions);
+    if (scaled()) gather_scales(query, end, positions);
     std::int64_t place = first_place;
     for (; place < end_place; ++block, offset = 0) {
       const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
@@ -294,7 +294,8 @@ class PagedAttention {
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
 
-  void gather_scales(const QueryTile& query, Positions& positions) const {
+  /// Of the tile's positions; those of the next tile, up to `end`, are prefetched: they lie apart from the values.
+  void gather_scales(const QueryTile& query, std::int64_t end, Positions& positions) const {
     positions.key_scales.fill(0.0F);
     positions.value_scales.fill(0.0F);
     const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
@@ -307,6 +308,15 @@ class PagedAttention {
       std::copy_n(cache_.key_scales(table[block]) + row, count, positions.key_scales.begin() + place);
       std::copy_n(cache_.value_scales(table[block]) + row, count, positions.value_scales.begin() + place);
       position += count;
+    }
+    const std::int64_t next_end = std::min(end, positions.end + tile());
+    for (std::int64_t position = positions.end; position < next_end;) {
+      const std::int32_t block = table[position / cache_.block_size];
+      const std::int64_t offset = position % cache_.block_size;
+      const std::int64_t row = query.kv_head * cache_.block_size + offset;
+      __builtin_prefetch(cache_.key_scales(block) + row, 0, 3);
+      __builtin_prefetch(cache_.value_scales(block) + row, 0, 3);
+      position += cache_.block_size - offset;
     }
   }
 

@@ -16,7 +16,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/dtype.hpp"
+/// For the few functions that the kernels call too.
+#ifdef __CUDACC__
+#define PAGODA_HOST_DEVICE __host__ __device__
+#else
+#define PAGODA_HOST_DEVICE
+#endif
 
 namespace pagoda::kernels::cuda {
 
@@ -160,13 +165,13 @@ constexpr std::int32_t max_partitions(std::int32_t max_context_len, std::int32_t
 
 /// The tiles of a batch are numbered through: sequence s has tiles from this on. There may be one unused number
 /// between the tiles of neighbours, never an overlap.
-constexpr std::int64_t first_whole_tile(std::int64_t query_start, std::int64_t sequence, std::int32_t group,
-                                        std::int32_t rows) {
+PAGODA_HOST_DEVICE constexpr std::int64_t first_whole_tile(std::int64_t query_start, std::int64_t sequence,
+                                                           std::int32_t group, std::int32_t rows) {
   return query_start * group / rows + sequence;
 }
 
 /// The first position that a row at `position` sees.
-constexpr std::int32_t first_seen(std::int32_t position, std::int32_t window) {
+PAGODA_HOST_DEVICE constexpr std::int32_t first_seen(std::int32_t position, std::int32_t window) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 

@@ -220,9 +220,8 @@ Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
   if (p.num_tokens == 0) return {};
   const SkinnyArgs args = skinny_args(p);
   const bool in_vectors = reads_in_vectors(p);
-  return with_element(p.weights.front().dtype, [&](auto element) {
-    return launch_for_tokens<decltype(element)>(stream, args, in_vectors);
-  });
+  return with_element(p.weights.front().dtype,
+                      [&](auto element) { return launch_for_tokens<decltype(element)>(stream, args, in_vectors); });
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -104,9 +104,23 @@ TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) 
   auto config = good();
   config.enable_chunked_prefill = false;
   config.max_model_len = 4096;
+  config.max_num_batched_tokens = 2048;
   EXPECT_EQ(wrong_keys(config), std::vector<std::string>{"max_num_batched_tokens"});
   config.max_num_batched_tokens = 4096;
   EXPECT_TRUE(wrong_keys(config).empty());
+}
+
+TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
+  auto config = good();
+  EXPECT_EQ(config.tokens_per_step(8192), 256);
+  config.max_num_seqs = 16;
+  EXPECT_EQ(config.tokens_per_step(8192), 128);
+  config.device = "cuda";
+  EXPECT_EQ(config.tokens_per_step(8192), 2048);
+  config.enable_chunked_prefill = false;
+  EXPECT_EQ(config.tokens_per_step(8192), 8192);
+  config.max_num_batched_tokens = 9000;
+  EXPECT_EQ(config.tokens_per_step(8192), 9000);
 }
 
 }  // namespace

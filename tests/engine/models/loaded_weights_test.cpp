@@ -1,6 +1,7 @@
 #include "engine/models/loaded_weights.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
@@ -48,6 +49,25 @@ TEST(LoadedWeights, AreUsedWhereTheyLieWhenNothingIsAskedFor) {
   EXPECT_EQ(weights.tensor("w", {4, 8})->data, stored.tensor("w", {4, 8})->data);
   EXPECT_EQ(weights.linear("m", 4, 8)->plain.data, stored.tensor("m.weight", {4, 8})->data);
   EXPECT_EQ(weights.copied_bytes(), 0);
+}
+
+TEST(LoadedWeights, LinearLayersAreCopiedOnceWhenThePolicySaysSo) {
+  const WaveWeights stored;
+  WeightPolicy policy = weight_policy("auto", "none");
+  policy.copy_linear = true;
+  const LoadedWeights weights(stored, policy, test_device());
+  const auto embedding = weights.tensor("embed", {50, 64});
+  EXPECT_EQ(embedding->data, stored.tensor("embed", {50, 64})->data);
+  const auto linear = weights.linear("m", 40, 100);
+  ASSERT_TRUE(linear);
+  const void* original = stored.tensor("m.weight", {40, 100})->data;
+  EXPECT_NE(linear->plain.data, original);
+  EXPECT_EQ(std::memcmp(linear->plain.data, original, 40 * 100 * sizeof(float)), 0);
+  EXPECT_EQ(weights.linear("m", 40, 100)->plain.data, linear->plain.data);
+  const auto tied = weights.linear("lm_head", {{embedding->data, embedding->dtype, 50, 64}});
+  ASSERT_TRUE(tied);
+  EXPECT_NE(tied->plain.data, embedding->data);
+  EXPECT_EQ(weights.copied_bytes(), static_cast<std::int64_t>((40 * 100 + 50 * 64) * sizeof(float)));
 }
 
 TEST(LoadedWeights, AreConvertedToTheDtypeOnceAndRoundedToNearest) {

@@ -106,13 +106,7 @@ class BlockState {
   void* shared() const { return shared_; }
   Thread& self() { return *running_; }
 
-  unsigned int live_lanes() const {
-    unsigned int live = 0;
-    for (int lane = 0; lane < 32 && running_->warp * 32 + lane < num_threads_; ++lane) {
-      if (threads_[running_->warp * 32 + lane]->alive) live |= 1U << lane;
-    }
-    return live;
-  }
+  unsigned int live_lanes() const { return warps_[running_->warp].alive; }
 
   /// Returns how many threads of the block said true, once all have come.
   int meet_block(bool predicate) {
@@ -130,6 +124,7 @@ class BlockState {
     thread.compute = compute;
     thread.slot = slot;
     thread.wait = Wait::warp;
+    warps_[thread.warp].waiting |= 1U << thread.lane;
     release_warp(thread);
     if (thread.wait == Wait::warp) thread.fiber.pause();
   }
@@ -147,6 +142,7 @@ class BlockState {
     alive_ = num_threads_;
     waiting_ = 0;
     predicates_ = 0;
+    warps_.assign(static_cast<std::size_t>((num_threads_ + 31) / 32), {});
     order_.resize(static_cast<std::size_t>(num_threads_));
     std::iota(order_.begin(), order_.end(), 0);
     for (int i = 0; i < num_threads_; ++i) {
@@ -155,6 +151,7 @@ class BlockState {
       thread.lane = i % 32;
       thread.warp = i / 32;
       thread.alive = true;
+      warps_[thread.warp].alive |= 1U << thread.lane;
       thread.wait = Wait::none;
       thread.open_group.clear();
       thread.groups.clear();
@@ -196,10 +193,11 @@ class BlockState {
   void end_thread() {
     Thread& ended = self();
     ended.alive = false;
+    warps_[ended.warp].alive &= ~(1U << ended.lane);
     --alive_;
     if (alive_ > 0) release_block();
-    for (int i = ended.warp * 32; i < std::min(num_threads_, ended.warp * 32 + 32); ++i) {
-      if (threads_[i]->alive && threads_[i]->wait == Wait::warp) release_warp(*threads_[i]);
+    for (int lane = 0; lane < 32 && warps_[ended.warp].waiting != 0; ++lane) {
+      if (warps_[ended.warp].waiting >> lane & 1U) release_warp(*threads_[ended.warp * 32 + lane]);
     }
   }
 
@@ -216,24 +214,31 @@ class BlockState {
 
   /// Performs the collective that `thread` waits in, if all lanes of its mask have come.
   void release_warp(Thread& thread) {
-    const int first = thread.warp * 32;
+    Warp& warp = warps_[thread.warp];
+    const unsigned int needed = thread.mask & warp.alive;
+    if ((needed & ~warp.waiting) != 0) return;
     WarpLanes lanes;
-    for (int lane = std::min(32, num_threads_ - first) - 1; lane >= 0; --lane) {
-      const Thread& other = *threads_[first + lane];
-      if ((thread.mask >> lane & 1U) == 0 || !other.alive) continue;
-      if (other.wait != Wait::warp) return;
+    lanes.mask = needed;
+    for (int lane = 0; lane < 32; ++lane) {
+      if ((needed >> lane & 1U) == 0) continue;
+      Thread& other = *threads_[thread.warp * 32 + lane];
       if (other.mask != thread.mask || other.compute != thread.compute) {
         return report("lanes of one mask meet in different collectives");
       }
-      lanes.mask |= 1U << lane;
       lanes.slot[lane] = other.slot;
+      other.wait = Wait::none;
     }
+    warp.waiting &= ~needed;
     if (thread.compute != nullptr) thread.compute(lanes);
-    for (int lane = 0; lane < 32; ++lane) {
-      if (lanes.mask >> lane & 1U) threads_[first + lane]->wait = Wait::none;
-    }
   }
 
+  /// Bit masks of lanes.
+  struct Warp {
+    unsigned int alive = 0;
+    unsigned int waiting = 0;  ///< in a collective
+  };
+
+  std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<int> order_;
   Thread* running_ = nullptr;

@@ -239,7 +239,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   if (breaks_capture()) return result(cudaErrorStreamCaptureUnsupported);
-  stream_of(nullptr).add([=](BlockRunner&) { std::memcpy(to, from, bytes); });
+  if (bytes > 0) stream_of(nullptr).add([=](BlockRunner&) { std::memcpy(to, from, bytes); });
   stream_of(nullptr).drain();
   return result(cudaSuccess);
 }
