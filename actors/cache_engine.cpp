@@ -1,5 +1,8 @@
+#include <atomic>
 #include <deque>
 #include <map>
+
+#include <spdlog/spdlog.h>
 
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
@@ -33,40 +36,48 @@ StepId last_touched_step(const CachePlan& plan) {
   return last;
 }
 
-/// When the parts of a plan began and ended on the copy stream.
-struct PlanTimes {
+/// What becomes of a plan on the copy stream.
+struct PlanRun {
   TimeUs started_us = 0;
   TimeUs swapped_us = 0;
   TimeUs finished_us = 0;
+  std::atomic<bool> failed = false;
+  std::atomic<bool> was_told = false;  ///< the worker, that its steps may run
 };
 
-void issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan) {
-  const auto times = std::make_shared<PlanTimes>();
+/// False when it is known to have failed.
+bool issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan) {
+  const auto run = std::make_shared<PlanRun>();
   const auto submit = [&](Status (execution::KvMemory::*part)(kernels::Stream&, const CachePlan&) const) {
-    state.stream->submit([part, memory = state.memory, stream = state.stream.get(), plan] {
+    state.stream->submit([run, part, memory = state.memory, stream = state.stream.get(), plan] {
       const Status status = (*memory.*part)(*stream, *plan);
-      PAGODA_ASSERT(status.has_value(), "a cache plan names blocks of the pools");
+      if (status) return;
+      run->failed = true;
+      spdlog::error("cache plan of step {}: {}", plan->step, status.error().message);
+      PAGODA_ASSERT(!run->was_told, "a cache plan names blocks of the pools");
     });
   };
   // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
-  state.stream->on_complete([times] { times->started_us = now_us(); });
+  state.stream->on_complete([run] { run->started_us = now_us(); });
   submit(&execution::KvMemory::issue_swaps);
-  state.stream->on_complete([times] { times->swapped_us = now_us(); });
+  state.stream->on_complete([run] { run->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
   state.stream->on_complete(
-      [times, plan, scheduler = state.scheduler, trace = state.trace, block_bytes = state.memory->block_bytes()] {
-        times->finished_us = now_us();
+      [run, plan, scheduler = state.scheduler, trace = state.trace, block_bytes = state.memory->block_bytes()] {
+        run->finished_us = now_us();
         const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
         if (trace) {
           trace->span(
-              trace::Row::cache_engine, "cache plan", times->started_us, times->finished_us,
+              trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
               {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
                arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
         }
         if (num_swaps > 0) {
-          send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, times->swapped_us - times->started_us});
+          send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
         }
       });
+  run->was_told = true;
+  return !run->failed;
 }
 
 void issue_ready_plans(Self self) {
@@ -80,7 +91,11 @@ void issue_ready_plans(Self self) {
     if (const auto event = state.step_events.find(wait_for); event != state.step_events.end()) {
       state.stream->wait(event->second);
     }
-    issue(state, plan);
+    if (!issue(state, plan)) {
+      // Blocks do not hold what the block manager believes, so no step may run: the supervisor ends the engine.
+      self->quit(caf::exit_reason::user_shutdown);
+      return;
+    }
     send(self, state.worker, CacheReady{plan->step, state.stream->record(), false});
   }
 }

@@ -29,20 +29,7 @@ struct WorkerState {
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
 
-StepResult run_guarded(execution::ModelRunner& runner, kernels::Stream& stream, const ExecuteStep& step) {
-  try {
-    return runner.run(stream, step);
-  } catch (const std::exception& problem) {
-    StepResult result;
-    result.step = step.step;
-    result.error =
-        Error{ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what(), {}, -1};
-    return result;
-  }
-}
-
 void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResult& result) {
-  if (result.started_us == 0) return;  // it failed before it could be timed
   std::int64_t tokens = 0;
   for (const RowWork& work : step.work) tokens += work.num_tokens;
   trace.span(trace::Row::device, "step", result.started_us, result.finished_us,
@@ -61,14 +48,16 @@ void enqueue_ready_steps(Self self) {
       state.cache_ready.erase(ready);
     }
     state.steps.pop_front();
-    const auto result = std::make_shared<StepResult>();
+    const auto issued = std::make_shared<execution::IssuedStep>();
     kernels::Stream* stream = state.parts.stream.get();
-    stream->submit(
-        [runner = state.parts.runner, stream, step, result] { *result = run_guarded(*runner, *stream, *step); });
-    stream->on_complete([scheduler = state.scheduler, trace = state.trace, step, result] {
-      if (trace) trace_step(*trace, *step, *result);
-      send_anonymously(scheduler, std::move(*result));
-    });
+    stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
+    // The state waits for the stream before it lets go of the runner.
+    stream->on_complete(
+        [runner = state.parts.runner.get(), stream, scheduler = state.scheduler, trace = state.trace, step, issued] {
+          StepResult result = runner->collect(std::move(*issued), stream->status());
+          if (trace) trace_step(*trace, *step, result);
+          send_anonymously(scheduler, std::move(result));
+        });
     send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
   }
 }

@@ -11,6 +11,7 @@
 #include "apps/bench_tokenizer.hpp"
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
+#include "apps/progress.hpp"
 #include "pagoda/engine.hpp"
 
 namespace pagoda::apps {
@@ -122,7 +123,7 @@ Result<std::unique_ptr<Engine>> start_engine(BenchOptions& options, int& code) {
     return fail(problems.front());
   }
   options.shape.seed = options.engine.config.seed;
-  auto engine = Engine::create(options.engine.config);
+  auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
   if (!engine) code = exit_with(engine.error());
   return engine;
 }

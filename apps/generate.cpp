@@ -190,7 +190,7 @@ int run_generate(GenerateOptions& options) {
   auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
                                : PromptSource::open(options.prompts, options.request);
   if (!source) return exit_with(source.error());
-  const auto engine = Engine::create(options.engine.config);
+  const auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
   if (!engine) return exit_with(engine.error());
   return BatchRun(**engine, *source, options).run();
 }

@@ -45,24 +45,31 @@ ordered_json model_facts(const models::ModelConfig& model) {
           {"checkpoint_dtype", to_string(model.checkpoint_dtype)}};
 }
 
-ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config) {
+ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, const kernels::Device& device) {
   const auto& plan = engine.memory;
   const std::int64_t num_blocks = engine.num_device_blocks;
-  return {{"dtype", to_string(engine.dtype)},
-          {"quantize", config.quantize},
-          {"weight_bytes", plan.weight_bytes},
-          {"activation_bytes", plan.activation_bytes},
-          {"logit_bytes", plan.logit_bytes},
-          {"position_bytes", plan.position_bytes},
-          {"kv_bytes_per_token", plan.kv_bytes_per_token},
-          {"kv_bytes_per_block", plan.kv_bytes_per_block},
-          {"block_size", config.block_size},
-          {"num_device_blocks", num_blocks},
-          {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
-          {"kv_tokens", num_blocks * config.block_size},
-          {"kv_cache_dtype", to_string(engine.kv_dtype)},
-          {"num_host_blocks", engine.num_host_blocks},
-          {"longest_context", std::min(engine.limits.max_model_len, num_blocks * config.block_size)}};
+  ordered_json facts{{"device", device.description()},
+                     {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
+  if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
+  if (device.shares_host_memory()) facts["weight_memory"] = engine.weights.copy_linear ? "copied" : "mapped";
+  facts.update(ordered_json{{"dtype", to_string(engine.dtype)},
+                            {"quantize", config.quantize},
+                            {"weight_bytes", plan.weight_bytes},
+                            {"activation_bytes", plan.activation_bytes},
+                            {"logit_bytes", plan.logit_bytes},
+                            {"position_bytes", plan.position_bytes},
+                            {"batch_bytes", plan.batch_bytes},
+                            {"kv_bytes_per_token", plan.kv_bytes_per_token},
+                            {"kv_bytes_per_block", plan.kv_bytes_per_block},
+                            {"block_size", config.block_size},
+                            {"num_device_blocks", num_blocks},
+                            {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
+                            {"kv_tokens", num_blocks * config.block_size},
+                            {"kv_cache_dtype", to_string(engine.kv_dtype)},
+                            {"num_host_blocks", engine.num_host_blocks},
+                            {"longest_context", std::min(engine.limits.max_model_len, num_blocks * config.block_size)},
+                            {"host_pool_bytes", std::int64_t{engine.num_host_blocks} * plan.kv_bytes_per_block}});
+  return facts;
 }
 
 void print_section(const char* title, const ordered_json& facts) {
@@ -95,7 +102,7 @@ int run_inspect(InspectOptions& options) {
   about_model["num_parameters"] = facts.num_parameters;
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;
-  const auto about_memory = memory_facts(*plan, config);
+  const auto about_memory = memory_facts(*plan, config, **device);
   if (options.json) {
     std::printf("%s\n", ordered_json{{"model", about_model}, {"memory", about_memory}}.dump().c_str());
   } else {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
+
+#include <unistd.h>
 
 namespace pagoda::apps {
 namespace {
@@ -11,6 +14,20 @@ constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
 constexpr double kWidth = 30;
 
 }  // namespace
+
+StartProgress start_progress() {
+  if (::isatty(STDERR_FILENO) == 0) return nullptr;
+  using Clock = std::chrono::steady_clock;
+  return [drawn = Clock::time_point()](std::string_view what, double done) mutable {
+    constexpr const char* kClearLine = "\r\033[K";
+    if (done >= 1) {
+      std::fputs(kClearLine, stderr);
+    } else if (Clock::now() - drawn >= kRedrawEvery) {
+      drawn = Clock::now();
+      std::fprintf(stderr, "%s%.*s: %.0f %%", kClearLine, static_cast<int>(what.size()), what.data(), 100 * done);
+    }
+  };
+}
 
 void ProgressBar::update(double fraction, std::int64_t requests_done, std::int64_t tokens) {
   if (!enabled_ || Clock::now() - drawn_ < kRedrawEvery) return;

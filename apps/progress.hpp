@@ -3,7 +3,12 @@
 #include <chrono>
 #include <cstdint>
 
+#include "pagoda/engine_setup.hpp"
+
 namespace pagoda::apps {
+
+/// Shows on standard error what an engine that starts is doing and how far it is, when that is a terminal.
+StartProgress start_progress();
 
 /// A bar on standard error that redraws itself at most ten times a second. Draws nothing unless `enabled`.
 class ProgressBar {

@@ -13,6 +13,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
+#include "apps/progress.hpp"
 #include "io/json_lines/server.hpp"
 #include "pagoda/spawn_engine.hpp"
 
@@ -155,7 +156,7 @@ int run_serve(ServeOptions& options) {
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const auto engine = spawn_engine(system, options.engine.config);
+  const auto engine = spawn_engine(system, options.engine.config, {.progress = start_progress()});
   if (!engine) return exit_with(engine.error());
   int code = kExitFailure;
   if (const auto server = json_lines::Server::start(system, engine->router, options.server); !server) {

@@ -1,7 +1,9 @@
 #include "engine/config.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 
 #include "engine/scheduling/waiting_queue.hpp"
@@ -61,8 +63,36 @@ constexpr std::int32_t kMaxBlockSize = 1024;
 constexpr std::int32_t kMaxBlocks = 1 << 30;
 constexpr double kMaxGib = 1 << 20;
 constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
+constexpr std::int32_t kMostTokensPerStep = 1 << 24;
+
+/// N of "cuda:N", 0 of "cuda"; none of anything else.
+std::optional<int> cuda_index_of(std::string_view device) {
+  constexpr std::string_view kCuda = "cuda";
+  if (device == kCuda) return 0;
+  if (!device.starts_with(kCuda) || device[kCuda.size()] != ':') return std::nullopt;
+  const std::string_view digits = device.substr(kCuda.size() + 1);
+  int index = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool is_number = read.ec == std::errc() && read.ptr == digits.data() + digits.size() && index >= 0;
+  return is_number ? std::optional(index) : std::nullopt;
+}
 
 }  // namespace
+
+int EngineConfig::cuda_index() const {
+  const auto index = cuda_index_of(device);
+  PAGODA_ASSERT(index.has_value(), "the device is a GPU");
+  return *index;
+}
+
+std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
+  if (max_num_batched_tokens > 0) return max_num_batched_tokens;
+  constexpr std::int64_t kCpuTokens = 128;
+  constexpr std::int64_t kGpuTokens = 2048;
+  std::int64_t tokens = std::max<std::int64_t>(max_num_seqs, device == "cpu" ? kCpuTokens : kGpuTokens);
+  if (!enable_chunked_prefill) tokens = std::max(tokens, longest_prompt);
+  return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, kMostTokensPerStep));
+}
 
 std::vector<Error> EngineConfig::validate() const {
   const EngineConfig defaults;
@@ -71,9 +101,15 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"none", "int8", "int4"});
+  check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
+  if (device != "cpu" && weight_memory != defaults.weight_memory) {
+    check.refuse("weight_memory", "is for --device cpu; a GPU has the weights in its own memory");
+  }
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
-  check.one_of("device", device, {"cpu", "cuda"});
-  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni"});
+  if (device != "cpu" && !cuda_index_of(device))
+    check.refuse("device", "must be cpu, cuda or cuda:N, not \"" + device + "\"");
+  check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});
+  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "neon", "neon_dotprod"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
   check.in_range("block_size", block_size, 1, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);
@@ -88,13 +124,15 @@ std::vector<Error> EngineConfig::validate() const {
   if (device == "cpu" && is_a_share && gpu_memory_utilization != defaults.gpu_memory_utilization) {
     check.refuse("gpu_memory_utilization", "is for --device cuda; on a CPU use kv_cache_memory");
   }
+  if (device == "cpu" && enforce_eager) check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step so");
+  if (device != "cpu" && !swap_dir.empty()) check.refuse("swap_dir", "is for --device cpu; a GPU swaps to host memory");
   check.in_range("max_num_seqs", max_num_seqs, 1, 1 << 16);
-  check.in_range("max_num_batched_tokens", max_num_batched_tokens, 1, 1 << 24);
-  if (max_num_batched_tokens < max_num_seqs) {
+  check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMostTokensPerStep);
+  if (max_num_batched_tokens > 0 && max_num_batched_tokens < max_num_seqs) {
     check.refuse("max_num_batched_tokens", "must be at least max_num_seqs (" + std::to_string(max_num_seqs) +
                                                "), not " + std::to_string(max_num_batched_tokens));
   }
-  if (!enable_chunked_prefill && max_num_batched_tokens < max_model_len) {
+  if (!enable_chunked_prefill && max_num_batched_tokens > 0 && max_num_batched_tokens < max_model_len) {
     check.refuse("max_num_batched_tokens", "must be at least max_model_len (" + std::to_string(max_model_len) +
                                                ") without chunked prefill, not " +
                                                std::to_string(max_num_batched_tokens));

@@ -16,23 +16,25 @@ enum class SchedulingPolicy : std::uint8_t { fcfs, priority, fair };
 /// Everything an engine is told at start. Field names are the keys of a config file and, with dashes, the flags.
 /// Byte counts are bytes; the flags that take GiB say so.
 struct EngineConfig {
-  std::string model;                           ///< folder in Hugging Face format
-  std::string served_model_name;               ///< empty = the folder's name
-  std::string dtype = "auto";                  ///< auto | float32 | float16 | bfloat16
-  std::string quantize = "none";               ///< weights of linear layers: none | int8 | int4
-  std::string kv_cache_dtype = "auto";         ///< auto = dtype; or a DType; fp8 = fp8_e4m3
-  std::string generation_config = "auto";      ///< auto: defaults of generation_config.json | vllm: none of them
-  std::string device = "cpu";                  ///< cpu | cuda
-  std::int64_t max_model_len = 0;              ///< tokens; 0 = the model's own
-  std::int32_t block_size = 16;                ///< token slots per KV block
-  std::int32_t num_device_blocks = 0;          ///< 0 = from the memory budget
-  std::int32_t num_host_blocks = -1;           ///< -1 = from swap_space
-  double swap_space = 0.0;                     ///< GiB of host memory for swapped blocks
-  std::string swap_dir;                        ///< folder whose disk holds swapped blocks; empty = host memory
-  double kv_cache_memory = 0.0;                ///< GiB for KV on the CPU; 0 = a share of the free memory
-  double gpu_memory_utilization = 0.9;         ///< share of the device memory used in all
-  std::int32_t max_num_seqs = 256;             ///< batch rows
-  std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step
+  std::string model;                        ///< folder in Hugging Face format
+  std::string served_model_name;            ///< empty = the folder's name
+  std::string dtype = "auto";               ///< auto | float32 | float16 | bfloat16
+  std::string quantize = "none";            ///< weights of linear layers: none | int8 | int4
+  std::string weight_memory = "auto";       ///< plain weights on a CPU: auto | mapped | copied
+  std::string kv_cache_dtype = "auto";      ///< auto = dtype; or a DType; fp8 = fp8_e4m3
+  std::string generation_config = "auto";   ///< auto: defaults of generation_config.json | vllm: none of them
+  std::string device = "cpu";               ///< cpu | cuda | cuda:N
+  std::int64_t max_model_len = 0;           ///< tokens; 0 = the model's own
+  std::int32_t block_size = 16;             ///< token slots per KV block
+  std::int32_t num_device_blocks = 0;       ///< 0 = from the memory budget
+  std::int32_t num_host_blocks = -1;        ///< -1 = from swap_space
+  double swap_space = 0.0;                  ///< GiB of host memory for swapped blocks
+  std::string swap_dir;                     ///< folder whose disk holds swapped blocks; empty = host memory
+  double kv_cache_memory = 0.0;             ///< GiB for KV; 0 = on a CPU a share of the free memory
+  double gpu_memory_utilization = 0.9;      ///< share of a GPU's free memory to use in all
+  bool enforce_eager = false;               ///< a GPU's decode steps are not recorded and replayed
+  std::int32_t max_num_seqs = 256;          ///< batch rows
+  std::int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = as tokens_per_step() says
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;
@@ -42,8 +44,9 @@ struct EngineConfig {
   double watermark = 0.01;              ///< share of the KV blocks kept free at admission
   std::int32_t pipeline_depth = 2;      ///< steps in flight: 1 or 2
   std::int32_t threads = 0;             ///< compute threads on the CPU; 0 = one per core
-  std::string cpu_isa;     ///< "" = the best this machine has; scalar | avx2 | avx_vnni | avx512 | avx512_vnni
-  std::uint64_t seed = 0;  ///< seed of requests that bring none
+  std::string cpu_affinity = "auto";    ///< what they are bound to: auto | none | cores | numa
+  std::string cpu_isa;                  ///< "" = the best this machine has; or a name of CpuIsa (kernels/device.hpp)
+  std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
@@ -52,6 +55,13 @@ struct EngineConfig {
   std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
   SamplingLimits limits;
+
+  /// Which GPU `device` names, which must be cuda or cuda:N.
+  int cuda_index() const;
+
+  /// max_num_batched_tokens, or what is right for the device: on a CPU a step with many prompt tokens takes as long as
+  /// they do, and everybody who decodes waits for it, so it gets few. Without chunked prefill the longest prompt fits.
+  std::int32_t tokens_per_step(std::int64_t longest_prompt) const;
 
   /// Every problem at once; empty when there is none. `param` names the key.
   std::vector<Error> validate() const;

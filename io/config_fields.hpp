@@ -37,21 +37,27 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
+  visit("weight_memory", config.weight_memory,
+        "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
+        "(into "
+        "memory with huge pages: faster), auto (copied when they fit half of the free memory)");
   visit("kv_cache_dtype", config.kv_cache_dtype,
         "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
   visit("generation_config", config.generation_config,
         "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
-  visit("device", config.device, "cpu or cuda");
+  visit("device", config.device, "cpu, cuda, or cuda:N for the GPU of that number");
   visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");
   visit("block_size", config.block_size, "Token slots per KV block");
   visit("num_device_blocks", config.num_device_blocks, "KV blocks on the device; 0: from the memory budget");
   visit("num_host_blocks", config.num_host_blocks, "KV blocks in host memory; -1: from swap_space");
   visit("swap_space", config.swap_space, "GiB of host memory for swapped KV blocks");
   visit("swap_dir", config.swap_dir, "Folder on a disk for swapped KV blocks, instead of host memory");
-  visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache on a CPU; 0: a share of the free memory");
-  visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of the GPU's memory to use in all");
+  visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache; 0: on a CPU a share of the free memory");
+  visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of a GPU's free memory to use in all");
+  visit("enforce_eager", config.enforce_eager, "Do not record a GPU's decode steps to replay them");
   visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
-  visit("max_num_batched_tokens", config.max_num_batched_tokens, "Most tokens in one step");
+  visit("max_num_batched_tokens", config.max_num_batched_tokens,
+        "Most tokens in one step; 0: 2048 on a GPU, on a CPU max_num_seqs and at least 128");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");
@@ -63,8 +69,12 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("watermark", config.watermark, "Share of the KV blocks kept free when requests are admitted");
   visit("pipeline_depth", config.pipeline_depth, "Steps in flight: 1 or 2");
   visit("threads", config.threads, "Compute threads on a CPU; 0: one per core");
+  visit(
+      "cpu_affinity", config.cpu_affinity,
+      "Cores that compute threads are bound to: none, cores (one after the other), numa (in turn over the NUMA nodes), "
+      "auto (numa on several nodes, else none)");
   visit("cpu_isa", config.cpu_isa,
-        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni; empty: the best there is");
+        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, neon, neon_dotprod; empty: the best there is");
   visit("seed", config.seed, "Seed of requests that bring none");
   visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");

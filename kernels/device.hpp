@@ -101,6 +101,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
+  /// Whether host and device use each other's memory where it lies, so that nothing is copied between the two.
+  virtual bool shares_host_memory() const { return kind() == DeviceKind::cpu; }
   /// For logs: for example "cpu avx512, 2 threads".
   virtual std::string description() const = 0;
   virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;
@@ -112,15 +114,18 @@ class Device {
 
 /// Which instruction set the CPU ops use. bfloat16 weights are widened and meet float32 activations in float32
 /// multiply-adds: on Intel CPUs with AVX512_BF16 these are twice as fast as the bfloat16 dot product, and more exact.
-/// The vnni sets differ from the ones before them in quantised weights only.
-enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni };
+/// The vnni and dotprod sets differ from the ones before them in quantised weights only.
+enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, neon, neon_dotprod };
 
 struct CpuDeviceOptions {
-  int num_threads = 0;  ///< 0 = one per available core
-  std::string isa;      ///< "" = the best that this machine can run; or a name of kernels/cpu/isa.hpp
+  int num_threads = 0;            ///< 0 = one per available core
+  std::string isa;                ///< "" = the best that this machine can run; or a name of kernels/cpu/isa.hpp
+  std::string affinity = "auto";  ///< binds threads to cores: a CpuAffinity of kernels/cpu/thread_placement.hpp
 };
 
-/// The CPU device. Errors: an unknown or unavailable isa, num_threads < 0 (bad_config).
+/// The CPU device. With the affinity numa on several NUMA nodes, large buffers lie on the nodes in turn. Errors: an
+/// unknown or unavailable isa, num_threads < 0, an unknown affinity or cores that cannot be bound to (bad_config), an
+/// affinity that needs hwloc in a build without it (unsupported).
 Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options);
 
 }  // namespace pagoda::kernels

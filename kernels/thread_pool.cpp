@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -145,9 +146,12 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int num_threads, std::function<void(int thread)> on_start) : state_(std::make_unique<State>()) {
   for (int thread = 1; thread < num_threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread] { state->worker_loop(thread); });
+    state_->workers.emplace_back([state = state_.get(), thread, on_start] {
+      if (on_start) on_start(thread);
+      state->worker_loop(thread);
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <type_traits>
 
@@ -11,7 +12,8 @@ namespace pagoda::kernels {
 /// are serialised.
 class ThreadPool {
  public:
-  explicit ThreadPool(int num_threads);
+  /// `on_start(thread)` runs once on each thread of the pool's own (1 to num_threads - 1) before it takes tasks.
+  explicit ThreadPool(int num_threads, std::function<void(int thread)> on_start = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

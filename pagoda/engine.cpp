@@ -116,9 +116,9 @@ struct Engine::State {
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const EngineSetup& setup) {
   auto state = std::make_unique<State>();
-  auto handle = spawn_engine(state->system, config);
+  auto handle = spawn_engine(state->system, config, setup);
   if (!handle) return fail(handle.error());
   state->handle = std::move(*handle);
   state->sink = state->system.spawn(callback_sink, state->callbacks);

@@ -10,6 +10,7 @@
 #include "engine/request/output.hpp"
 #include "engine/stats.hpp"
 #include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
 
 namespace pagoda {
 
@@ -18,7 +19,7 @@ class Engine {
  public:
   /// Loads the model and starts the actors. Errors: bad_config (flags, config.json, tokenizer), bad_file, io_failed,
   /// out_of_memory.
-  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config);
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const EngineSetup& setup = {});
 
   /// Aborts what is live, stops the actors, joins every thread.
   ~Engine();

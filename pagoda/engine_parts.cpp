@@ -10,12 +10,11 @@
 
 #include <spdlog/spdlog.h>
 
-#include "actors/clock.hpp"
-#include "engine/models/model.hpp"
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 #include "io/swap_file.hpp"
 #include "pagoda/engine_plan.hpp"
+#include "pagoda/model_loader.hpp"
 
 namespace pagoda {
 namespace {
@@ -56,11 +55,13 @@ void warn_of_small_pool(const EngineConfig& config, std::int32_t device_blocks, 
 
 }  // namespace
 
-Result<EngineParts> load_engine_parts(const EngineConfig& config) {
+Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup) {
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
-  const auto device = create_device(config);
+  const auto device =
+      setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
   if (!device) return fail(device.error());
-  const auto plan = plan_engine(config, **device);
+  const auto available = static_cast<std::int64_t>((*device)->available_bytes(kernels::MemoryKind::device));
+  auto plan = plan_engine(config, **device);
   if (!plan) return fail(plan.error());
   const auto defaults = config.generation_config == "auto" ? io::load_sampling_defaults(config.model)
                                                            : Result<SamplingDefaults>(SamplingDefaults{});
@@ -68,13 +69,23 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
   const models::ModelConfig& model = plan->model;
-  const std::shared_ptr<io::Checkpoint>& checkpoint = plan->checkpoint;
   const models::ModelLimits& limits = plan->limits;
   const std::int32_t max_tokens = limits.max_tokens;
   const std::int64_t max_model_len = limits.max_model_len;
-  const std::int32_t device_blocks = plan->num_device_blocks;
   const std::int32_t host_blocks = plan->num_host_blocks;
   const std::int64_t block_bytes = plan->memory.kv_bytes_per_block;
+  const auto loader = ModelLoader::create(config, *plan, *device, setup.progress);
+  if (!loader) return fail(loader.error());
+  if (plan->measures_kv_cache) {
+    const auto free_bytes = (*loader)->measure_free_bytes();
+    if (!free_bytes) return fail(free_bytes.error());
+    const auto spared =
+        static_cast<std::int64_t>((1.0 - config.gpu_memory_utilization) * static_cast<double>(available));
+    const auto blocks = size_kv_cache(config, *plan, *free_bytes - spared);
+    if (!blocks) return fail(blocks.error());
+    plan->num_device_blocks = *blocks;
+  }
+  const std::int32_t device_blocks = plan->num_device_blocks;
   Result<kernels::Buffer> swap_file;
   if (!config.swap_dir.empty() && host_blocks > 0) {
     swap_file = io::map_swap_file(config.swap_dir, block_bytes * host_blocks);
@@ -93,21 +104,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config) {
   parts.tokenizer = std::move(*tokenizer);
   parts.memory = *memory;
   parts.copy_stream = std::move(*copy_stream);
-  const execution::RunnerConfig runner{config.max_num_seqs, max_tokens, max_model_len, model.vocab_size,
-                                       model.eos_token_ids};
-  const models::KvCache cache{(*memory)->device_base(), device_blocks, config.block_size, plan->kv_dtype};
-  const auto weights = std::make_shared<models::LoadedWeights>(*checkpoint, plan->weights, *device);
-  parts.make_worker = [=, device = *device, kv_memory = *memory]() -> Result<actors::WorkerParts> {
-    auto loaded = models::create_model(model, *weights, device, limits);
-    if (!loaded) return fail(loaded.error());
-    if (auto all = checkpoint->check_all_taken(model); !all) return fail(all.error());
-    auto stream = device->create_stream("pagoda-step");
-    if (!stream) return fail(stream.error());
-    // The runner points into the mapped checkpoint, copies of its weights and the KV memory, so it keeps them: its last
-    // step may outlive the actors.
-    auto* made = new execution::ModelRunner(runner, std::move(*loaded), device, cache, actors::now_us);
-    const auto end = [checkpoint, weights, kept = kv_memory](execution::ModelRunner* p) { delete p; };
-    return actors::WorkerParts{{made, end}, std::move(*stream)};
+  parts.make_worker = [loader = *loader, kv_memory = *memory, device_blocks] {
+    return loader->make_worker(kv_memory, device_blocks);
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;
   parts.scheduler.max_num_batched_tokens = max_tokens;

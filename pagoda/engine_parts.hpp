@@ -4,6 +4,7 @@
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
+#include "pagoda/engine_setup.hpp"
 
 namespace pagoda {
 
@@ -30,6 +31,6 @@ struct RunningEngine {
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts);
 
 /// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors as Engine::create.
-Result<EngineParts> load_engine_parts(const EngineConfig& config);
+Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
 
 }  // namespace pagoda

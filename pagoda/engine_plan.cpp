@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "io/model_files/hf_config.hpp"
+#include "kernels/cuda/cuda_device.hpp"
 
 namespace pagoda {
 namespace {
@@ -48,32 +50,61 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
   if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
   return std::min(max_model_len,
-                  std::int64_t{model.sliding_window} + config.max_num_batched_tokens + config.block_size);
+                  std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) + config.block_size);
 }
 
-/// Blocks of the device pool: as told, or as the memory budget allows, but no more than max_num_seqs full contexts.
-Result<std::int32_t> num_device_blocks(const EngineConfig& config, const models::ModelConfig& model,
-                                       const models::MemoryPlan& plan, std::int64_t max_model_len) {
-  if (config.num_device_blocks > 0) return config.num_device_blocks;
-  const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
-  if (plan.num_blocks * config.block_size < tokens_held(config, model, max_model_len)) {
-    const bool was_told = config.kv_cache_memory > 0;  // else the machine is too small
-    return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
-                "the KV cache would hold " + std::to_string(plan.num_blocks * config.block_size) +
-                    " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) +
-                    ": raise kv_cache_memory or lower max_model_len",
-                "kv_cache_memory");
-  }
-  return static_cast<std::int32_t>(std::min(plan.num_blocks, blocks_per_context * config.max_num_seqs));
+/// Bytes that the memory plan may give to the KV cache.
+std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device, std::int64_t fixed_bytes) {
+  if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
+  const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
+  if (device.shares_host_memory()) return static_cast<std::int64_t>(free_bytes * kDefaultKvShare);
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
+}
+
+/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file.
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes) {
+  if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
+  const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
+  return config.weight_memory == "copied" || weight_bytes <= free_bytes / 2;
 }
 
 }  // namespace
 
+Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
+  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity});
+}
+
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
-  if (config.device != "cpu") {
-    return fail(ErrorCode::unsupported, "device " + config.device + " is not in this build", "device");
+  if (config.device == "cpu") return create_host_device(config);
+  return kernels::create_cuda_device(config.cuda_index());
+}
+
+Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
+  constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();
+  const std::int64_t max_model_len = plan.limits.max_model_len;
+  const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
+  const std::int64_t num_blocks =
+      std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
+  if (num_blocks * config.block_size < tokens_held(config, plan.model, max_model_len)) {
+    const bool was_told = config.kv_cache_memory > 0;  // else the device is too small
+    const std::string key = !was_told && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
+    return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
+                "the KV cache would hold " + std::to_string(num_blocks * config.block_size) +
+                    " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
+                    key + " or lower max_model_len",
+                key);
   }
-  return kernels::create_cpu_device({config.threads, config.cpu_isa});
+  return static_cast<std::int32_t>(std::min(num_blocks, blocks_per_context * config.max_num_seqs));
+}
+
+execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
+                                      const models::ModelLimits& limits) {
+  return {.max_num_seqs = config.max_num_seqs,
+          .max_num_batched_tokens = limits.max_tokens,
+          .max_model_len = limits.max_model_len,
+          .vocab_size = model.vocab_size,
+          .eos_token_ids = model.eos_token_ids,
+          .max_steps_in_flight = config.pipeline_depth};
 }
 
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
@@ -91,7 +122,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   plan.weights = models::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
-  const std::int32_t max_tokens = config.max_num_batched_tokens;
+  const std::int32_t max_tokens = config.tokens_per_step(*max_model_len);
   if (!config.enable_chunked_prefill && max_tokens < *max_model_len) {
     return fail(ErrorCode::bad_config,
                 "without chunked prefill max_num_batched_tokens must be at least max_model_len (" +
@@ -103,18 +134,23 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto checkpoint = io::Checkpoint::open(folder);
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
-  const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
-  const double kv_budget =
-      config.kv_cache_memory > 0 ? config.kv_cache_memory * kBytesPerGib : free_bytes * kDefaultKvShare;
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  models::MemoryRequest request{weight_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
-  request.budget_bytes = models::plan_memory(plan.model, request).fixed_bytes() + static_cast<std::int64_t>(kv_budget);
+  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
+  const std::int64_t batch_bytes =
+      execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits), config.block_size);
+  models::MemoryRequest request{weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
+  const std::int64_t fixed_bytes = models::plan_memory(plan.model, request).fixed_bytes();
+  request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
   plan.memory = models::plan_memory(plan.model, request);
-  const auto device_blocks = num_device_blocks(config, plan.model, plan.memory, *max_model_len);
-  if (!device_blocks) return fail(device_blocks.error());
-  plan.num_device_blocks = *device_blocks;
+  plan.num_device_blocks = config.num_device_blocks;
+  if (config.num_device_blocks == 0) {
+    const auto device_blocks = size_kv_cache(config, plan, plan.memory.kv_bytes());
+    if (!device_blocks) return fail(device_blocks.error());
+    plan.num_device_blocks = *device_blocks;
+    plan.measures_kv_cache = config.kv_cache_memory == 0 && !device.shares_host_memory();
+  }
   plan.num_host_blocks = config.num_host_blocks >= 0
                              ? config.num_host_blocks
                              : static_cast<std::int32_t>(config.swap_space * kBytesPerGib /

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/config.hpp"
+#include "engine/execution/model_runner.hpp"
 #include "engine/models/loaded_weights.hpp"
 #include "engine/models/memory_plan.hpp"
 #include "engine/models/model_config.hpp"
@@ -25,12 +26,25 @@ struct EnginePlan {
   models::MemoryPlan memory;
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
+  /// num_device_blocks is an estimate: what is left of the device's memory beside a model shows when it has run.
+  bool measures_kv_cache = false;
 };
 
 /// Reads config.json and the checkpoint's headers and sizes the KV cache for `device`. Errors as Engine::create.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
 
-/// The device that the configuration names. Errors: unsupported (not in this build), bad_config (threads, cpu_isa).
+/// Blocks of a device pool of up to `kv_bytes`, which is no more than max_num_seqs full contexts need. Errors: fewer
+/// than one context needs (bad_config or out_of_memory, names what to change).
+Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes);
+
+/// How a runner of this engine is sized.
+execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
+                                      const models::ModelLimits& limits);
+
+/// The device that the configuration names. Errors: unsupported (not in this build, or not in this machine), bad_config
+/// (threads, cpu_isa, cpu_affinity).
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config);
+/// The CPU, which brings weights into shape for whatever device. Errors: as create_device.
+Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config);
 
 }  // namespace pagoda

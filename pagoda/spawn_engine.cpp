@@ -33,8 +33,8 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   return running;
 }
 
-Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config) {
-  auto parts = load_engine_parts(config);
+Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config, const EngineSetup& setup) {
+  auto parts = load_engine_parts(config, setup);
   if (!parts) return fail(parts.error());
   auto running = spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());

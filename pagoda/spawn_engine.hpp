@@ -3,6 +3,7 @@
 #include "actors/interfaces.hpp"
 #include "engine/config.hpp"
 #include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
 
 namespace pagoda {
 
@@ -18,6 +19,6 @@ void init_actor_types();
 
 /// Loads the model and spawns router, scheduler, block manager, cache engine, worker, output processor and supervisor.
 /// Blocks while the model loads. Errors as Engine::create.
-Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config);
+Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config, const EngineSetup& setup = {});
 
 }  // namespace pagoda

@@ -51,6 +51,12 @@ def most(usages):
     return {field: max(usage[field] for usage in usages) for field in FIELDS}
 
 
+def bounds_of(usages):
+    """What is there now; registers up to the next eight, since the device hands them out in eights."""
+    top = most(usages)
+    return {**top, "registers": -(-top["registers"] // 8) * 8}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
@@ -78,7 +84,7 @@ def main():
         by_kernel[kernel] += usages
     if options.write:
         with open(options.write, "w") as file:
-            json.dump({kernel: most(usages) for kernel, usages in sorted(by_kernel.items())}, file, indent=2)
+            json.dump({kernel: bounds_of(usages) for kernel, usages in sorted(by_kernel.items())}, file, indent=2)
             file.write("\n")
     if options.check:
         with open(options.check) as file:

@@ -1,242 +1,383 @@
 #include "engine/execution/model_runner.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
 
 namespace pagoda::execution {
+namespace {
+
+static_assert(offsetof(kernels::SampleOutput, token) == 0 && sizeof(kernels::SampleOutput) % sizeof(TokenId) == 0,
+              "samples can be read as tokens that lie kTokenStride apart");
+constexpr std::int64_t kTokenStride = sizeof(kernels::SampleOutput) / sizeof(TokenId);
+
+std::int64_t blocks_of(std::int64_t num_tokens, std::int32_t block_size) {
+  return (num_tokens + block_size - 1) / block_size;
+}
+
+std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& output, const std::int32_t* tokens,
+                                              const float* logprobs) {
+  std::vector<std::pair<TokenId, float>> top;
+  top.reserve(static_cast<std::size_t>(output.num_top));
+  for (std::int32_t i = 0; i < output.num_top; ++i) top.emplace_back(tokens[i], logprobs[i]);
+  return top;
+}
+
+/// Adds a failure of the sequence to the result when its row could not be sampled.
+void note_problem(SequenceId sequence, const kernels::SampleOutput& output, StepResult& result) {
+  if (output.problem == kernels::SampleProblem::none) return;
+  if (!result.failures.empty() && result.failures.back().sequence == sequence) return;
+  result.failures.push_back({sequence, {ErrorCode::internal, kernels::describe(output.problem), {}, -1}});
+}
+
+}  // namespace
 
 ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model,
-                         std::shared_ptr<kernels::Device> device, models::KvCache cache, std::function<TimeUs()> clock)
+                         std::shared_ptr<kernels::Device> device, const models::KvCache& cache, Clock clock)
     : config_(std::move(config)),
       model_(std::move(model)),
       device_(std::move(device)),
       cache_(cache),
       clock_(std::move(clock)),
-      rows_(static_cast<std::size_t>(config_.max_num_seqs)) {}
+      decode_batches_(config_.max_num_seqs, config_.max_model_len),
+      rows_(config_.max_num_seqs, config_.eos_token_ids, config_.vocab_size) {}
 
-StepResult ModelRunner::run(kernels::Stream& stream, const ExecuteStep& step) {
-  StepResult result;
-  result.step = step.step;
-  result.started_us = clock_();
-  apply_rows(step);
-  Status status = build_batch(step);
-  if (status && !token_ids_.empty()) {
-    models::ForwardBatch batch;
-    batch.num_tokens = static_cast<std::int32_t>(token_ids_.size());
-    batch.num_sequences = static_cast<std::int32_t>(context_len_.size());
-    batch.token_ids = token_ids_.data();
-    batch.positions = positions_.data();
-    batch.slot_mapping = slot_mapping_.data();
-    batch.query_start = query_start_.data();
-    batch.context_len = context_len_.data();
-    batch.block_tables = block_tables_.data();
-    batch.max_blocks = max_blocks_;
-    for (const RowWork& work : step.work) {
-      batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
-      batch.max_context_len = std::max(batch.max_context_len, work.first_position + work.num_tokens);
+StepLayout ModelRunner::largest_layout(const RunnerConfig& config, std::int32_t block_size) {
+  return StepLayout({.num_tokens = config.max_num_batched_tokens,
+                     .num_sequences = config.max_num_seqs,
+                     .num_logit_rows = config.max_num_seqs,
+                     .max_blocks = blocks_of(config.max_model_len, block_size),
+                     .num_chosen = config.max_num_seqs,
+                     .num_samples = config.max_num_seqs,
+                     .num_reports = config.max_num_batched_tokens});
+}
+
+std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t block_size) {
+  constexpr auto kTokenBytes = static_cast<std::int64_t>(sizeof(TokenId));
+  return config.max_num_seqs * (config.max_model_len + 1) * kTokenBytes + config.max_num_batched_tokens * kTokenBytes +
+         static_cast<std::int64_t>(largest_layout(config, block_size).bytes());
+}
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
+                                                         std::shared_ptr<kernels::Device> device,
+                                                         const models::KvCache& cache, Clock clock) {
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
+  if (Status status = runner->allocate(); !status) return fail(std::move(status.error()));
+  return runner;
+}
+
+Status ModelRunner::allocate() {
+  Status status;
+  const auto take = [&](kernels::Buffer& buffer, std::int64_t count, std::size_t size) {
+    if (!status) return;
+    auto memory = device_->allocate(static_cast<std::size_t>(count) * size, kernels::MemoryKind::device);
+    if (memory) {
+      buffer = std::move(*memory);
+    } else {
+      status = fail(std::move(memory.error()));
     }
-    batch.logit_rows = logit_rows_.data();
-    batch.num_logit_rows = static_cast<std::int32_t>(logit_rows_.size());
-    logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));
-    status = model_->forward(stream, batch, cache_, logits_.data());
-    if (status) status = sample(stream, step, result);
-    if (status) status = report_prompts(stream, step, result);
+  };
+  const auto input_bytes = static_cast<std::int64_t>(largest_layout(config_, cache_.block_size).bytes());
+  take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
+  take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
+  take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
+  if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
+  for (std::int32_t i = 0; i < config_.max_steps_in_flight && status; ++i) {
+    auto memory = StepMemory::create(*device_, static_cast<std::size_t>(input_bytes));
+    if (!memory) return fail(std::move(memory.error()));
+    memory_pool_.put(std::move(*memory));
   }
-  if (!status) {
-    fill_rows(step);
-    result.samples.clear();
-    result.prompt_logprobs.clear();
-    result.failures.clear();
-    result.error = status.error();
+  return status;
+}
+
+IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) {
+  IssuedStep issued;
+  issued.step = step.step;
+  issued.issued_us = clock_();
+  Status status;
+  try {
+    status = issue_ops(stream, step, issued);
+  } catch (const std::exception& problem) {
+    status = fail(ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what());
   }
-  result.finished_us = clock_();
+  rows_.append_samples(step);
+  if (!status) issued.error = std::move(status.error());
+  return issued;
+}
+
+Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {
+  rows_.apply(step);
+  issued.memory = memory_pool_.take();
+  if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
+  StepMemory& memory = *issued.memory;
+  if (Status status = rows_.check(step, cache_.block_size, config_.max_model_len); !status) return status;
+  if (Status status = upload_new_rows(stream, step, memory); !status) return status;
+  if (step.work.empty()) return {};
+
+  Batch batch = plan_batch(step);
+  plan_samples(step, batch, issued);
+  if (Status status = memory.reserve_results(issued.shape.bytes()); !status) return status;
+  batch.shape.num_samples = issued.shape.num_samples;
+  batch.shape.num_reports = issued.shape.num_reports;
+  fill_inputs(step, batch, StepInputs(memory.inputs(), StepLayout(batch.shape)));
+  return run(stream, batch, memory, issued.shape);
+}
+
+Status ModelRunner::upload_new_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory) {
+  std::size_t num_tokens = 0;
+  for (const NewRow& row : step.new_rows) num_tokens += row.spec->prompt->size() + row.tokens_so_far.size();
+  if (num_tokens == 0) return {};
+  const auto staging = memory.tokens(num_tokens);
+  if (!staging) return fail(staging.error());
+  TokenId* next = *staging;
+  for (const NewRow& row : step.new_rows) {
+    TokenId* const first = next;
+    next = std::copy(row.spec->prompt->begin(), row.spec->prompt->end(), next);
+    next = std::copy(row.tokens_so_far.begin(), row.tokens_so_far.end(), next);
+    const auto bytes = static_cast<std::size_t>(next - first) * sizeof(TokenId);
+    auto status = device_->ops().copy(
+        stream, {.from = first, .to = token_table_.as<TokenId>() + token_slot(row.row, 0), .bytes = bytes});
+    if (!status) return status;
+  }
+  return {};
+}
+
+ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
+  Batch batch;
+  StepShape& shape = batch.shape;
+  shape.num_sequences = std::ssize(step.work);
+  shape.num_chosen = std::ssize(step.chosen_tokens);
+  for (const RowWork& work : step.work) {
+    shape.num_tokens += work.num_tokens;
+    shape.num_logit_rows += work.num_samples > 0 ? 1 : 0;
+    batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
+    batch.max_context_len = std::max(batch.max_context_len, work.first_position + work.num_tokens);
+  }
+  if (config_.replay_decode && batch.max_query_len == 1) {
+    batch.decode = decode_batches_.around(static_cast<std::int32_t>(shape.num_sequences), batch.max_context_len);
+    batch.max_context_len = batch.decode->max_context_len;
+    shape.num_tokens = shape.num_sequences = shape.num_logit_rows = batch.decode->num_rows;
+  }
+  shape.max_blocks = blocks_of(batch.max_context_len, cache_.block_size);
+  return batch;
+}
+
+void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued) {
+  sample_rows_.clear();
+  report_rows_.clear();
+  std::int32_t logits_row = 0;
+  for (const RowWork& work : step.work) {
+    const BatchRow& row = rows_[work.row];
+    const bool has_logits = batch.decode || work.num_samples > 0;
+    if (work.num_samples > 0) {
+      const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
+                                            static_cast<std::size_t>(row.num_tokens));
+      const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
+      kernels::SampleRow sample_row =
+          row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      // The first tokens of n sequences differ by the sequence index alone.
+      for (std::int32_t k = 0; k < work.num_samples; ++k) {
+        sample_rows_.push_back(sample_row);
+        issued.samples.push_back({work.sequence, k});
+        ++sample_row.sequence_index;
+      }
+    }
+    logits_row += has_logits ? 1 : 0;
+    for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
+      const std::int32_t position = work.first_prompt_logprob + k;
+      const auto report = static_cast<std::int32_t>(report_rows_.size());
+      report_rows_.push_back(row.sampler->prompt_logprobs_row(report % config_.max_num_seqs,
+                                                              row.spec->prompt->at(static_cast<std::size_t>(position)),
+                                                              static_cast<std::uint32_t>(position)));
+      issued.reports.push_back(work.sequence);
+    }
+  }
+  const auto most_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
+    std::int64_t most = 0;
+    for (const kernels::SampleRow& row : rows) most = std::max<std::int64_t>(most, row.num_logprobs);
+    return most;
+  };
+  issued.shape = {std::ssize(sample_rows_), most_logprobs(sample_rows_), std::ssize(report_rows_),
+                  most_logprobs(report_rows_)};
+}
+
+void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const {
+  const std::int32_t block_size = cache_.block_size;
+  const StepShape& shape = batch.shape;
+  std::int64_t token = 0;
+  std::int64_t sequence = 0;
+  std::int64_t logit_row = 0;
+  std::int64_t sample = 0;
+  std::int64_t report = 0;
+  inputs.query_start[0] = 0;
+  for (const RowWork& work : step.work) {
+    const BatchRow& row = rows_[work.row];
+    const std::int32_t end = work.first_position + work.num_tokens;
+    std::int32_t* table = inputs.block_tables + sequence * shape.max_blocks;
+    std::fill(std::copy_n(row.block_table.begin(), blocks_of(end, block_size), table), table + shape.max_blocks, 0);
+    for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
+      inputs.report_rows[report++] =
+          static_cast<std::int32_t>(token) + work.first_prompt_logprob + k - 1 - work.first_position;
+    }
+    for (std::int32_t p = work.first_position; p < end; ++p, ++token) {
+      inputs.token_slots[token] = token_slot(work.row, p);
+      inputs.positions[token] = p;
+      inputs.slot_mapping[token] =
+          std::int64_t{row.block_table[static_cast<std::size_t>(p / block_size)]} * block_size + p % block_size;
+    }
+    inputs.context_len[sequence] = end;
+    inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
+    if (work.num_samples == 0) continue;
+    if (!batch.decode) inputs.logit_rows[logit_row++] = static_cast<std::int32_t>(token) - 1;
+    // The row goes on with the first sample; forks get rows of their own with theirs.
+    inputs.sample_slots[sample] = rows_.appends_sample(work) ? token_slot(work.row, end) : -1;
+    std::fill_n(inputs.sample_slots + sample + 1, work.num_samples - 1, -1);
+    sample += work.num_samples;
+  }
+  if (batch.decode) {
+    for (; token < shape.num_tokens; ++token, ++sequence) {
+      inputs.token_slots[token] = 0;  // any token: nobody looks at what comes of it
+      inputs.positions[token] = 0;
+      inputs.slot_mapping[token] = -1;
+      inputs.context_len[sequence] = 0;
+      inputs.query_start[sequence + 1] = inputs.query_start[sequence];
+      std::fill_n(inputs.block_tables + sequence * shape.max_blocks, shape.max_blocks, 0);
+    }
+    std::iota(inputs.logit_rows, inputs.logit_rows + shape.num_logit_rows, 0);
+  }
+  for (std::size_t i = 0; i < step.chosen_tokens.size(); ++i) {
+    inputs.chosen_tokens[i] = step.chosen_tokens[i].token;
+    inputs.chosen_slots[i] = token_slot(step.chosen_tokens[i].row, rows_.chosen_positions()[i]);
+  }
+}
+
+Status ModelRunner::run(kernels::Stream& stream, const Batch& batch, const StepMemory& memory,
+                        const ResultShape& results) {
+  const StepLayout layout(batch.shape);
+  const StepInputs inputs(inputs_on_device(memory), layout);
+  const StepResults targets(memory.results_on_device(), results);
+  Status status;
+  if (!device_->shares_host_memory()) {
+    status =
+        device_->ops().copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
+  }
+  if (status && batch.shape.num_chosen > 0) {
+    status = device_->ops().scatter_tokens(stream, {.tokens = inputs.chosen_tokens,
+                                                    .slots = inputs.chosen_slots,
+                                                    .count = batch.shape.num_chosen,
+                                                    .table = token_table_.as<TokenId>()});
+  }
+  if (status) status = run_model(stream, batch, inputs);
+  if (status) status = sample(stream, batch, inputs, targets, results);
+  if (status) status = report_prompts(stream, inputs, targets, results);
+  if (status) status = memory.download_results(stream, results.bytes());
+  return status;
+}
+
+Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
+  const models::ForwardBatch forward{.num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
+                                     .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
+                                     .token_ids = token_ids_.as<TokenId>(),
+                                     .positions = inputs.positions,
+                                     .slot_mapping = inputs.slot_mapping,
+                                     .query_start = inputs.query_start,
+                                     .context_len = inputs.context_len,
+                                     .block_tables = inputs.block_tables,
+                                     .max_blocks = batch.shape.max_blocks,
+                                     .max_query_len = batch.max_query_len,
+                                     .max_context_len = batch.max_context_len,
+                                     .logit_rows = inputs.logit_rows,
+                                     .num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows)};
+  const auto issue = [&] {
+    Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
+                                                          .slots = inputs.token_slots,
+                                                          .count = batch.shape.num_tokens,
+                                                          .out = token_ids_.as<TokenId>()});
+    return status ? model_->forward(stream, forward, cache_, logits_.as<float>()) : status;
+  };
+  return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
+}
+
+Status ModelRunner::sample(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs,
+                           const StepResults& results, const ResultShape& shape) {
+  if (shape.num_samples == 0) return {};
+  Status status = device_->ops().sample(stream, {.logits = logits_.as<float>(),
+                                                 .num_logit_rows = batch.shape.num_logit_rows,
+                                                 .vocab = config_.vocab_size,
+                                                 .rows = sample_rows_,
+                                                 .outputs = results.samples,
+                                                 .top_tokens = results.sample_top_tokens,
+                                                 .top_logprobs = results.sample_top_logprobs,
+                                                 .max_top = shape.max_sample_top});
+  if (!status) return status;
+  return device_->ops().scatter_tokens(stream, {.tokens = &results.samples->token,
+                                                .token_stride = kTokenStride,
+                                                .slots = inputs.sample_slots,
+                                                .count = shape.num_samples,
+                                                .table = token_table_.as<TokenId>()});
+}
+
+/// In pieces of as many logit rows as the model's limit allows.
+Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
+                                   const ResultShape& shape) {
+  const std::int64_t max_top = shape.max_report_top;
+  for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
+    const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
+    Status status =
+        model_->more_logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
+    if (!status) return status;
+    const std::span<const kernels::SampleRow> rows(report_rows_);
+    status = device_->ops().sample(
+        stream, {.logits = logits_.as<float>(),
+                 .num_logit_rows = count,
+                 .vocab = config_.vocab_size,
+                 .rows = rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+                 .outputs = results.reports + first,
+                 .top_tokens = results.report_top_tokens + first * max_top,
+                 .top_logprobs = results.report_top_logprobs + first * max_top,
+                 .max_top = max_top});
+    if (!status) return status;
+  }
+  return {};
+}
+
+StepResult ModelRunner::collect(IssuedStep issued, Status ran) {
+  StepResult result;
+  result.step = issued.step;
+  result.error = std::move(issued.error);
+  if (!result.error && !ran) result.error = std::move(ran.error());
+  if (!result.error && issued.memory != nullptr) read_results(issued, result);
+  if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
+  // Steps run one after the other, so this one began when it was issued or when the one before it had ended.
+  result.started_us = std::max(issued.issued_us, last_finished_us_);
+  result.finished_us = last_finished_us_ = clock_();
   return result;
 }
 
-void ModelRunner::apply_rows(const ExecuteStep& step) {
-  for (const RowId row : step.rows_gone) rows_[static_cast<std::size_t>(row)] = Row{};
-  for (const NewRow& fresh : step.new_rows) {
-    Row& row = rows_[static_cast<std::size_t>(fresh.row)];
-    const RequestSpec& spec = *fresh.spec;
-    row = Row{};
-    row.sequence = fresh.sequence;
-    row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
-    row.tokens = *spec.prompt;
-    row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
-    row.sampler =
-        std::make_unique<SequenceSampler>(spec.sampling, config_.eos_token_ids, spec.seed,
-                                          static_cast<std::uint32_t>(fresh.sequence_index), config_.vocab_size);
-    row.spec = fresh.spec;
+void ModelRunner::read_results(const IssuedStep& issued, StepResult& result) const {
+  const ResultShape& shape = issued.shape;
+  const StepResults results(issued.memory->results(), shape);
+  result.samples.reserve(issued.samples.size());
+  for (std::size_t i = 0; i < issued.samples.size(); ++i) {
+    const kernels::SampleOutput& out = results.samples[i];
+    const auto [sequence, index] = issued.samples[i];
+    const auto top = static_cast<std::int64_t>(i) * shape.max_sample_top;
+    note_problem(sequence, out, result);
+    result.samples.push_back({sequence, index, out.token, out.logprob, out.rank,
+                              top_of(out, results.sample_top_tokens + top, results.sample_top_logprobs + top)});
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) {
-    rows_[static_cast<std::size_t>(chosen.row)].tokens.push_back(chosen.token);
+  result.prompt_logprobs.reserve(issued.reports.size());
+  for (std::size_t i = 0; i < issued.reports.size(); ++i) {
+    const kernels::SampleOutput& out = results.reports[i];
+    const auto top = static_cast<std::int64_t>(i) * shape.max_report_top;
+    note_problem(issued.reports[i], out, result);
+    result.prompt_logprobs.push_back({out.token, out.logprob, out.rank,
+                                      top_of(out, results.report_top_tokens + top, results.report_top_logprobs + top)});
   }
-  for (const RowTableDelta& delta : step.table_deltas) {
-    auto& table = rows_[static_cast<std::size_t>(delta.row)].block_table;
-    table.resize(static_cast<std::size_t>(delta.first_block));
-    const auto begin = step.blocks.begin() + delta.blocks.first;
-    table.insert(table.end(), begin, begin + delta.blocks.count);
-  }
-}
-
-Status ModelRunner::build_batch(const ExecuteStep& step) {
-  token_ids_.clear();
-  positions_.clear();
-  slot_mapping_.clear();
-  context_len_.clear();
-  logit_rows_.clear();
-  query_start_.assign(1, 0);
-  std::size_t max_blocks = 1;
-  for (const RowWork& work : step.work) {
-    max_blocks = std::max(max_blocks, rows_[static_cast<std::size_t>(work.row)].block_table.size());
-  }
-  max_blocks_ = static_cast<std::int64_t>(max_blocks);
-  block_tables_.assign(step.work.size() * max_blocks, 0);
-
-  const std::int32_t block_size = cache_.block_size;
-  for (std::size_t i = 0; i < step.work.size(); ++i) {
-    const RowWork& work = step.work[i];
-    const Row& row = rows_[static_cast<std::size_t>(work.row)];
-    const std::int32_t end = work.first_position + work.num_tokens;
-    const bool fits = row.sequence == work.sequence && end <= static_cast<std::int32_t>(row.tokens.size()) &&
-                      (end + block_size - 1) / block_size <= static_cast<std::int32_t>(row.block_table.size());
-    if (!fits) {
-      return fail(ErrorCode::internal, "step " + std::to_string(step.step) + ": row " + std::to_string(work.row) +
-                                           " does not hold tokens and blocks up to position " + std::to_string(end));
-    }
-    std::copy(row.block_table.begin(), row.block_table.end(),
-              block_tables_.begin() + static_cast<std::ptrdiff_t>(i * max_blocks));
-    for (std::int32_t p = work.first_position; p < end; ++p) {
-      token_ids_.push_back(row.tokens[static_cast<std::size_t>(p)]);
-      positions_.push_back(p);
-      slot_mapping_.push_back(std::int64_t{row.block_table[static_cast<std::size_t>(p / block_size)]} * block_size +
-                              p % block_size);
-    }
-    query_start_.push_back(static_cast<std::int32_t>(token_ids_.size()));
-    context_len_.push_back(end);
-    if (work.num_samples > 0) logit_rows_.push_back(static_cast<std::int32_t>(token_ids_.size()) - 1);
-  }
-  return {};
-}
-
-Status ModelRunner::sample(kernels::Stream& stream, const ExecuteStep& step, StepResult& result) {
-  sample_rows_.clear();
-  std::int64_t max_top = 0;
-  std::int32_t logits_row = 0;
-  for (const RowWork& work : step.work) {
-    if (work.num_samples == 0) continue;
-    const Row& row = rows_[static_cast<std::size_t>(work.row)];
-    const std::span<const TokenId> tokens(row.tokens);
-    const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-    kernels::SampleRow sample_row =
-        row.sampler->row(logits_row++, tokens.first(prompt_len), tokens.subspan(prompt_len));
-    max_top = std::max<std::int64_t>(max_top, sample_row.num_logprobs);
-    // The first tokens of n sequences differ by the sequence index alone.
-    for (std::int32_t k = 0; k < work.num_samples; ++k) {
-      sample_rows_.push_back(sample_row);
-      ++sample_row.sequence_index;
-    }
-  }
-  if (sample_rows_.empty()) return {};
-  if (Status status = run_sample_rows(stream, logits_row, max_top); !status) return status;
-
-  result.samples.reserve(sampled_.size());
-  std::size_t i = 0;
-  for (const RowWork& work : step.work) {
-    Row& row = rows_[static_cast<std::size_t>(work.row)];
-    // The row goes on with the first sample; forks get rows of their own with theirs.
-    if (appends_sample(work)) row.tokens.push_back(std::max(sampled_[i].token, 0));
-    for (std::int32_t k = 0; k < work.num_samples; ++k, ++i) {
-      const kernels::SampleOutput& out = sampled_[i];
-      note_problem(work, out, result);
-      result.samples.push_back({work.sequence, k, out.token, out.logprob, out.rank, top_of(i, max_top)});
-    }
-  }
-  return {};
-}
-
-bool ModelRunner::appends_sample(const RowWork& work) const {
-  return work.num_samples > 0 && !rows_[static_cast<std::size_t>(work.row)].spec->sampling.use_beam_search;
-}
-
-void ModelRunner::note_problem(const RowWork& work, const kernels::SampleOutput& out, StepResult& result) {
-  if (out.problem == kernels::SampleProblem::none) return;
-  if (!result.failures.empty() && result.failures.back().sequence == work.sequence) return;
-  result.failures.push_back({work.sequence, {ErrorCode::internal, kernels::describe(out.problem), {}, -1}});
-}
-
-void ModelRunner::fill_rows(const ExecuteStep& step) {
-  for (const RowWork& work : step.work) {
-    Row& row = rows_[static_cast<std::size_t>(work.row)];
-    const auto end = static_cast<std::size_t>(work.first_position + work.num_tokens);
-    if (row.sequence == work.sequence && appends_sample(work) && row.tokens.size() == end) row.tokens.push_back(0);
-  }
-}
-
-Status ModelRunner::run_sample_rows(kernels::Stream& stream, std::int32_t num_logit_rows, std::int64_t max_top) {
-  sampled_.resize(sample_rows_.size());
-  top_tokens_.resize(sample_rows_.size() * static_cast<std::size_t>(max_top));
-  top_logprobs_.resize(top_tokens_.size());
-  kernels::SampleParams params;
-  params.logits = logits_.data();
-  params.num_logit_rows = num_logit_rows;
-  params.vocab = config_.vocab_size;
-  params.rows = sample_rows_;
-  params.outputs = sampled_.data();
-  params.top_tokens = top_tokens_.data();
-  params.top_logprobs = top_logprobs_.data();
-  params.max_top = max_top;
-  return device_->ops().sample(stream, params);
-}
-
-std::vector<std::pair<TokenId, float>> ModelRunner::top_of(std::size_t sample, std::int64_t max_top) const {
-  std::vector<std::pair<TokenId, float>> top;
-  const auto count = static_cast<std::size_t>(sampled_[sample].num_top);
-  const std::size_t first = sample * static_cast<std::size_t>(max_top);
-  top.reserve(count);
-  for (std::size_t i = first; i < first + count; ++i) top.emplace_back(top_tokens_[i], top_logprobs_[i]);
-  return top;
-}
-
-Status ModelRunner::report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result) {
-  logit_rows_.clear();
-  sample_rows_.clear();
-  std::vector<const RowWork*> reported;  // of each of sample_rows_
-  std::int64_t max_top = 0;
-  const auto report = [&] {
-    const auto num_rows = static_cast<std::int32_t>(logit_rows_.size());
-    if (num_rows == 0) return Status{};
-    logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config_.vocab_size));
-    if (Status status = model_->more_logits(stream, logit_rows_.data(), num_rows, logits_.data()); !status)
-      return status;
-    if (Status status = run_sample_rows(stream, num_rows, max_top); !status) return status;
-    for (std::size_t i = 0; i < sampled_.size(); ++i) {
-      const kernels::SampleOutput& out = sampled_[i];
-      note_problem(*reported[i], out, result);
-      result.prompt_logprobs.push_back({out.token, out.logprob, out.rank, top_of(i, max_top)});
-    }
-    logit_rows_.clear();
-    sample_rows_.clear();
-    reported.clear();
-    return Status{};
-  };
-  for (std::size_t i = 0; i < step.work.size(); ++i) {
-    const RowWork& work = step.work[i];
-    const Row& row = rows_[static_cast<std::size_t>(work.row)];
-    for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
-      const std::int32_t position = work.first_prompt_logprob + k;
-      const auto logits_row = static_cast<std::int32_t>(logit_rows_.size());
-      reported.push_back(&work);
-      logit_rows_.push_back(query_start_[i] + position - 1 - work.first_position);
-      sample_rows_.push_back(row.sampler->prompt_logprobs_row(
-          logits_row, row.tokens[static_cast<std::size_t>(position)], static_cast<std::uint32_t>(position)));
-      max_top = std::max<std::int64_t>(max_top, sample_rows_.back().num_logprobs);
-      if (logits_row + 1 < config_.max_num_seqs) continue;  // as many rows as the model's limit allows
-      if (Status status = report(); !status) return status;
-    }
-  }
-  return report();
 }
 
 }  // namespace pagoda::execution

@@ -3,10 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "engine/execution/batch_rows.hpp"
+#include "engine/execution/decode_batches.hpp"
+#include "engine/execution/step_inputs.hpp"
+#include "engine/execution/step_memory.hpp"
 #include "engine/models/model.hpp"
-#include "engine/sampling/sequence_sampler.hpp"
 #include "engine/scheduling/execution.hpp"
 #include "kernels/device.hpp"
 #include "kernels/sample.hpp"
@@ -19,62 +25,114 @@ struct RunnerConfig {
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
   std::vector<TokenId> eos_token_ids;
+  std::int32_t max_steps_in_flight = 2;  ///< issued and not collected
+  /// Steps that only decode are padded to the sizes of DecodeBatches and given to Stream::replay.
+  bool replay_decode = false;
 };
 
-/// Runs steps on one device: keeps the persistent batch rows (tokens, block tables, samplers), builds the model's input
-/// from the deltas of an ExecuteStep, runs the model and samples. Every method is called in stream order, inside
-/// Stream::submit; so the token that an earlier step samples for a row is known when a later step needs it.
-class ModelRunner {
- public:
-  /// `clock` gives the engine's time in microseconds.
-  ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
-              models::KvCache cache, std::function<TimeUs()> clock);
-
-  /// One step. Errors of ops come back in StepResult::error.
-  StepResult run(kernels::Stream& stream, const ExecuteStep& step);
-
- private:
-  struct Row {
+/// A step between ModelRunner::issue and collect.
+struct IssuedStep {
+  struct Sample {
     SequenceId sequence = 0;
-    std::int32_t prompt_len = 0;
-    TokenIds tokens;  ///< prompt, then what was generated
-    std::vector<BlockId> block_table;
-    std::unique_ptr<SequenceSampler> sampler;
-    SharedSpec spec;
+    std::int32_t index = 0;  ///< 0 .. num_samples - 1 of its RowWork
   };
 
-  void apply_rows(const ExecuteStep& step);
-  Status build_batch(const ExecuteStep& step);
-  Status sample(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
-  /// The row goes on with its first sample itself; rows of a beam search are told their tokens.
-  bool appends_sample(const RowWork& work) const;
-  /// Adds a failure of the work's sequence to the result when its row could not be sampled.
-  static void note_problem(const RowWork& work, const kernels::SampleOutput& out, StepResult& result);
-  /// After a failed step: gives its rows the tokens they were to sample, so that a step already queued behind it can
-  /// run them. The scheduler drops what comes of them.
-  void fill_rows(const ExecuteStep& step);
-  /// Prompt logprobs, in pieces of max_num_seqs logit rows.
-  Status report_prompts(kernels::Stream& stream, const ExecuteStep& step, StepResult& result);
-  /// Runs sample_rows_ over the first num_logit_rows rows of logits_.
-  Status run_sample_rows(kernels::Stream& stream, std::int32_t num_logit_rows, std::int64_t max_top);
-  std::vector<std::pair<TokenId, float>> top_of(std::size_t sample, std::int64_t max_top) const;
+  StepId step = 0;
+  TimeUs issued_us = 0;
+  std::optional<Error> error;
+  std::vector<Sample> samples;
+  std::vector<SequenceId> reports;  ///< whose prompt each of the reports is of
+  ResultShape shape;
+  std::unique_ptr<StepMemory> memory;
+};
+
+/// Runs steps on one device. `issue` enqueues a step's work and never looks at what the device computes, so a step can
+/// be issued while those before it still run: the tokens of a row lie in the device's memory, where the samples of one
+/// step are the inputs of the next, and the host only counts them.
+class ModelRunner {
+ public:
+  using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
+
+  /// Device memory that create takes for the tokens of all rows and the inputs of a step, beside logits and the model.
+  static std::int64_t batch_bytes(const RunnerConfig& config, std::int32_t block_size);
+
+  /// Errors: out_of_memory.
+  static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
+                                                     std::shared_ptr<kernels::Device> device,
+                                                     const models::KvCache& cache, Clock clock);
+
+  /// Enqueues a step. Call inside Stream::submit, steps in their order. An op's error comes back with the result.
+  IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step);
+
+  /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete: uses no device. May
+  /// run while another thread issues a later step. `ran`: the stream's status; results are only read when it is well.
+  StepResult collect(IssuedStep issued, Status ran);
+
+  /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
+  /// Call before the first step, not inside submit; blocks.
+  Status run_largest_steps(kernels::Stream& stream);
+
+  /// With replay_decode: has the stream record every decode batch. `progress` is told the share that is done. Call as
+  /// run_largest_steps.
+  Status record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress);
+
+ private:
+  /// What the model runs in a step.
+  struct Batch {
+    StepShape shape;
+    std::int32_t max_query_len = 0;
+    std::int32_t max_context_len = 0;
+    std::optional<DecodeBatch> decode;  ///< padded to it
+  };
+
+  ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
+              const models::KvCache& cache, Clock clock);
+  static StepLayout largest_layout(const RunnerConfig& config, std::int32_t block_size);
+  Status allocate();
+
+  Status issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued);
+  Status upload_new_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory);
+  Batch plan_batch(const ExecuteStep& step) const;
+  void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
+  void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
+  /// Everything after the inputs have been filled in.
+  Status run(kernels::Stream& stream, const Batch& batch, const StepMemory& memory, const ResultShape& results);
+  Status run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);
+  Status sample(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs, const StepResults& results,
+                const ResultShape& shape);
+  Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
+                        const ResultShape& shape);
+  void read_results(const IssuedStep& issued, StepResult& result) const;
+  /// Runs a batch of sequences that have no KV blocks, each of `tokens_each` new tokens (the last of fewer) at the end
+  /// of `context_len`, with `num_samples` samples, and waits for it.
+  Status run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
+                   std::int64_t num_samples);
+
+  std::byte* inputs_on_device(const StepMemory& memory) const {
+    return device_->shares_host_memory() ? memory.inputs() : device_inputs_.as<std::byte>();
+  }
+  std::int64_t token_slot(RowId row, std::int32_t position) const {
+    return row * (config_.max_model_len + 1) + position;
+  }
 
   RunnerConfig config_;
   std::unique_ptr<models::Model> model_;
   std::shared_ptr<kernels::Device> device_;
   models::KvCache cache_;
-  std::function<TimeUs()> clock_;
+  Clock clock_;
+  DecodeBatches decode_batches_;
 
-  std::vector<Row> rows_;
-  // the batch of the current step, reused from step to step
-  std::vector<std::int32_t> token_ids_, positions_, query_start_, context_len_, block_tables_, logit_rows_;
-  std::vector<std::int64_t> slot_mapping_;
-  std::int64_t max_blocks_ = 0;
-  std::vector<float> logits_;
+  BatchRows rows_;
+  kernels::Buffer token_table_;    // [max_num_seqs, max_model_len + 1]
+  kernels::Buffer token_ids_;      // [max_num_batched_tokens], of the step
+  kernels::Buffer logits_;         // [max_num_seqs, vocab_size]
+  kernels::Buffer device_inputs_;  // none where the device reads the host's memory
+  StepMemoryPool memory_pool_;
+  // of the step being issued, kept for their memory
   std::vector<kernels::SampleRow> sample_rows_;
-  std::vector<kernels::SampleOutput> sampled_;
-  std::vector<std::int32_t> top_tokens_;
-  std::vector<float> top_logprobs_;
+  std::vector<kernels::SampleRow> report_rows_;
+
+  TimeUs last_finished_us_ = 0;  // of collect
 };
 
 }  // namespace pagoda::execution

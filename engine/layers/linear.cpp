@@ -19,8 +19,8 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
   }
 }
 
-Linear::Linear(const WeightLoader& module, const kernels::WeightMatrix& weight, const WeightVector& bias)
-    : bias_dtype_(bias.dtype), in_features_(weight.columns), out_features_(weight.rows) {
+Linear::Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias)
+    : bias_dtype_(bias.dtype), in_features_(weight.matrix.columns), out_features_(weight.matrix.rows) {
   add(module.linear(weight));
   if (bias.data != nullptr) biases_.push_back(bias.data);
 }
@@ -28,14 +28,15 @@ Linear::Linear(const WeightLoader& module, const kernels::WeightMatrix& weight, 
 void Linear::add(models::LinearWeight weight) {
   if (weight.quantized != nullptr) {
     quantized_.push_back(weight.quantized->matrix);
-    quantized_memory_.push_back(std::move(weight.quantized));
+    memory_.push_back(std::move(weight.quantized));
   } else {
     weights_.push_back(weight.plain);
+    if (weight.memory != nullptr) memory_.push_back(std::move(weight.memory));
   }
 }
 
 void Linear::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
-  if (is_quantized()) {
+  if (!quantized_.empty()) {
     return pass.run(&kernels::Ops::quantized_linear, {.x = x,
                                                       .num_tokens = num_rows,
                                                       .in = in_features_,

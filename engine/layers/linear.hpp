@@ -27,16 +27,12 @@ class Linear {
   Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias);
   Linear(const WeightLoader& loader, const Projection& projection, std::int64_t in_features, bool bias)
       : Linear(loader, {&projection, 1}, in_features, bias) {}
-  /// The layer `module` with a weight that was taken or made already (a head tied to the embedding), and a bias or
-  /// null.
-  Linear(const WeightLoader& module, const kernels::WeightMatrix& weight, const WeightVector& bias = {});
+  /// The layer `module` with a weight of the model's own (a head tied to the embedding), and a bias or null.
+  Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias = {});
 
   std::int64_t in_features() const { return in_features_; }
   /// Sum of the projections' outputs: the width of a row of y.
   std::int64_t out_features() const { return out_features_; }
-
-  /// False: the plain weights are in use and must stay.
-  bool is_quantized() const { return !quantized_.empty(); }
 
   /// x: [num_rows, in_features]; y: [num_rows, out_features].
   void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
@@ -46,8 +42,8 @@ class Linear {
 
   std::vector<kernels::WeightMatrix> weights_;  // of one kind or the other
   std::vector<kernels::QuantizedMatrix> quantized_;
-  std::vector<std::shared_ptr<const models::QuantizedWeights>> quantized_memory_;
-  std::vector<const void*> biases_;  // empty, or one per weight
+  std::vector<std::shared_ptr<const void>> memory_;  // of weights that do not lie in the source
+  std::vector<const void*> biases_;                  // empty, or one per weight
   DType bias_dtype_ = DType::f32;
   std::int64_t in_features_ = 0;
   std::int64_t out_features_ = 0;

@@ -6,7 +6,7 @@
 #include <span>
 #include <type_traits>
 
-#include "engine/layers/device_array.hpp"
+#include "kernels/cpu/cpu_memory.hpp"
 
 namespace pagoda::layers {
 namespace {
@@ -36,22 +36,27 @@ void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
 
 }  // namespace
 
-Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::WeightMatrix& matrix) {
+Result<kernels::Buffer> normalized_rows(const kernels::WeightMatrix& matrix) {
   PAGODA_ASSERT(is_weight_type(matrix.dtype), "weights are not of a type of the KV cache");
   const auto bytes = static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype);
-  return fill_on_device(device, bytes, [&](std::byte* target) {
-    switch (matrix.dtype) {
-      case DType::f32:
-        return normalize<float>(matrix, target);
-      case DType::f16:
-        return normalize<Float16>(matrix, target);
-      case DType::bf16:
-        return normalize<BFloat16>(matrix, target);
-      case DType::fp8_e4m3:
-      case DType::int8:
-        return;
-    }
-  });
+  auto rows = kernels::allocate_cpu_memory(bytes);
+  if (!rows) return rows;
+  auto* target = rows->as<std::byte>();
+  switch (matrix.dtype) {
+    case DType::f32:
+      normalize<float>(matrix, target);
+      break;
+    case DType::f16:
+      normalize<Float16>(matrix, target);
+      break;
+    case DType::bf16:
+      normalize<BFloat16>(matrix, target);
+      break;
+    case DType::fp8_e4m3:
+    case DType::int8:
+      break;
+  }
+  return rows;
 }
 
 }  // namespace pagoda::layers

@@ -6,9 +6,9 @@
 
 namespace pagoda::layers {
 
-/// A copy of `matrix` in the device's memory with each row scaled to length 1. The rows keep their dtype and are
-/// rounded where torch.nn.functional.normalize rounds them: the length (1e-12 at least), then each quotient. The matrix
-/// lies in host memory. Errors: out_of_memory.
-Result<kernels::Buffer> normalized_rows(kernels::Device& device, const kernels::WeightMatrix& matrix);
+/// A copy of `matrix` with each row scaled to length 1. The rows keep their dtype and are
+/// rounded where torch.nn.functional.normalize rounds them: the length (1e-12 at least), then each quotient. Both lie
+/// in the host's memory. Errors: out_of_memory.
+Result<kernels::Buffer> normalized_rows(const kernels::WeightMatrix& matrix);
 
 }  // namespace pagoda::layers

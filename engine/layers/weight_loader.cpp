@@ -15,6 +15,12 @@ kernels::WeightMatrix WeightLoader::matrix(std::string_view name, std::int64_t r
   return {tensor.data, tensor.dtype, rows, columns};
 }
 
+kernels::WeightMatrix WeightLoader::host_matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const {
+  if (!*status_) return {};
+  const auto tensor = keep(source_->host_tensor(prefix_ + std::string(name), {rows, columns}));
+  return {tensor.data, tensor.dtype, rows, columns};
+}
+
 WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) const {
   const auto tensor = take(name, {size});
   return {tensor.data, tensor.dtype};
@@ -24,7 +30,7 @@ models::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t column
   return *status_ ? keep(source_->linear(module_name(), rows, columns)) : models::LinearWeight{};
 }
 
-models::LinearWeight WeightLoader::linear(const kernels::WeightMatrix& own) const {
+models::LinearWeight WeightLoader::linear(const models::OwnWeight& own) const {
   return *status_ ? keep(source_->linear(module_name(), own)) : models::LinearWeight{};
 }
 
@@ -40,8 +46,10 @@ void WeightLoader::reject(std::string_view reason) const {
 }
 
 models::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  if (!*status_) return {};
-  auto tensor = source_->tensor(prefix_ + std::string(name), shape);
+  return *status_ ? keep(source_->tensor(prefix_ + std::string(name), shape)) : models::WeightTensor{};
+}
+
+models::WeightTensor WeightLoader::keep(Result<models::WeightTensor> tensor) const {
   if (tensor) return std::move(*tensor);
   *status_ = fail(std::move(tensor.error()));
   return {};

@@ -30,11 +30,13 @@ class WeightLoader {
 
   /// The tensor `name` of this module as [rows, columns].
   kernels::WeightMatrix matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
+  /// The same in memory that the host reads.
+  kernels::WeightMatrix host_matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
   /// The tensor `name` of this module as [size].
   WeightVector vector(std::string_view name, std::int64_t size) const;
-  /// The weight [rows, columns] of this module, a linear layer; or what stands for `own`, a weight made by the model.
+  /// The weight [rows, columns] of this module, a linear layer; or what stands for a weight of the model's own.
   models::LinearWeight linear(std::int64_t rows, std::int64_t columns) const;
-  models::LinearWeight linear(const kernels::WeightMatrix& own) const;
+  models::LinearWeight linear(const models::OwnWeight& own) const;
   bool contains(std::string_view name) const { return source_->contains(prefix_ + std::string(name)); }
 
   /// Remembers an error of the caller's own about this module.
@@ -43,6 +45,8 @@ class WeightLoader {
  private:
   std::string_view module_name() const { return std::string_view(prefix_).substr(0, prefix_.size() - 1); }
   models::LinearWeight keep(Result<models::LinearWeight> weight) const;
+  /// Empty, and the error remembered, when there is one.
+  models::WeightTensor keep(Result<models::WeightTensor> tensor) const;
   models::WeightTensor take(std::string_view name, const std::vector<std::int64_t>& shape) const;
 
   const models::WeightSource* source_;

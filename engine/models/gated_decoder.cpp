@@ -1,6 +1,7 @@
 #include "engine/models/gated_decoder.hpp"
 
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -114,21 +115,19 @@ class GatedDecoder final : public Model {
   Linear load_head(const WeightLoader& root, const ModelConfig& config, Status& status) {
     const bool tied = config.tie_word_embeddings;
     if (!config.normalized_head) {
-      return tied ? Linear(root / "lm_head", embed_tokens_.table())
+      return tied ? Linear(root / "lm_head", {embed_tokens_.table()})
                   : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false);
     }
-    auto weight =
-        tied ? embed_tokens_.table() : (root / "lm_head").matrix("weight", config.vocab_size, config.hidden_size);
+    const auto stored = tied ? root / "model" / "embed_tokens" : root / "lm_head";
+    auto weight = stored.host_matrix("weight", config.vocab_size, config.hidden_size);
     if (!status) return {};
-    auto rows = normalized_rows(*device_, weight);
+    auto rows = normalized_rows(weight);
     if (!rows) {
       status = fail(std::move(rows.error()));
       return {};
     }
     weight.data = rows->data();
-    Linear head(root / "lm_head", weight);
-    if (!head.is_quantized()) head_memory_ = std::move(*rows);
-    return head;
+    return {root / "lm_head", {weight, std::make_shared<kernels::Buffer>(std::move(*rows))}};
   }
 
   std::shared_ptr<kernels::Device> device_;
@@ -137,7 +136,6 @@ class GatedDecoder final : public Model {
   Embedding embed_tokens_;
   std::vector<GatedDecoderLayer> layers_;
   RmsNorm norm_;
-  kernels::Buffer head_memory_;  // of a head that does not lie in the checkpoint as it is used
   LmHead lm_head_;
 };
 

@@ -1,11 +1,10 @@
-#include <span>
+#include <memory>
 #include <utility>
-#include <vector>
 
-#include "engine/layers/device_array.hpp"
 #include "engine/layers/weight_loader.hpp"
 #include "engine/models/plain_decoder.hpp"
 #include "engine/models/registry.hpp"
+#include "kernels/cpu/cpu_memory.hpp"
 
 namespace pagoda::models {
 namespace {
@@ -16,10 +15,10 @@ using namespace layers;
 /// that need memory of their own.
 class TransposedLoader {
  public:
-  TransposedLoader(kernels::Device& device, Status& status) : device_(device), status_(status) {}
+  explicit TransposedLoader(Status& status) : status_(status) {}
 
   Linear linear(const WeightLoader& module, std::int64_t in, std::int64_t out) {
-    const auto stored = module.matrix("weight", in, out);
+    const auto stored = module.host_matrix("weight", in, out);
     const auto bias = module.vector("bias", out);
     if (!status_) return {};
     auto turned = size_of(stored.dtype) == 4 ? transpose<std::uint32_t>(stored) : transpose<std::uint16_t>(stored);
@@ -27,29 +26,27 @@ class TransposedLoader {
       status_ = fail(std::move(turned.error()));
       return {};
     }
-    Linear linear(module, {turned->data(), stored.dtype, out, in}, bias);
-    if (!linear.is_quantized()) memory_.push_back(std::move(*turned));
-    return linear;
+    auto memory = std::make_shared<kernels::Buffer>(std::move(*turned));
+    return {module, {{memory->data(), stored.dtype, out, in}, memory}, bias};
   }
-
-  std::vector<kernels::Buffer> take_memory() { return std::move(memory_); }
 
  private:
   template <class Element>
   Result<kernels::Buffer> transpose(const kernels::WeightMatrix& stored) {
+    auto memory =
+        kernels::allocate_cpu_memory(static_cast<std::size_t>(stored.rows * stored.columns) * sizeof(Element));
+    if (!memory) return memory;
     const auto* from = static_cast<const Element*>(stored.data);
-    std::vector<Element> to(static_cast<std::size_t>(stored.rows * stored.columns));
+    auto* to = memory->as<Element>();
     for (std::int64_t row = 0; row < stored.rows; ++row) {
       for (std::int64_t column = 0; column < stored.columns; ++column) {
-        to[static_cast<std::size_t>(column * stored.rows + row)] = from[row * stored.columns + column];
+        to[column * stored.rows + row] = from[row * stored.columns + column];
       }
     }
-    return copy_to_device(device_, std::as_bytes(std::span(to)));
+    return memory;
   }
 
-  kernels::Device& device_;
   Status& status_;
-  std::vector<kernels::Buffer> memory_;
 };
 
 PlainDecoderLayer load_layer(const WeightLoader& layer, TransposedLoader& transposed, const ModelConfig& config,
@@ -76,7 +73,7 @@ Result<std::unique_ptr<Model>> create_gpt2(const ModelParts& parts) {
   const WeightLoader root(parts.weights, status);
   // The first published files leave out the outer module's name.
   const auto model = root.contains("transformer.wte.weight") ? root / "transformer" : root;
-  TransposedLoader transposed(*parts.device, status);
+  TransposedLoader transposed(status);
 
   PlainDecoderWeights weights;
   weights.tokens = Embedding(model / "wte", config.vocab_size, config.hidden_size);
@@ -86,9 +83,8 @@ Result<std::unique_ptr<Model>> create_gpt2(const ModelParts& parts) {
   }
   weights.final_norm = LayerNorm(model / "ln_f", config.hidden_size, config.norm_eps);
   weights.head =
-      LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", weights.tokens.table())
+      LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", {weights.tokens.table()})
                                         : Linear(root, {"lm_head", config.vocab_size}, config.hidden_size, false));
-  weights.own_memory = transposed.take_memory();
   if (!status) return fail(std::move(status.error()));
   return create_plain_decoder(parts, std::move(weights));
 }

@@ -110,8 +110,9 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
   const std::lock_guard lock(mutex_);
   auto found = converted_.find(name);
   if (found == converted_.end()) {
-    auto copy = convert(*tensor);
+    auto copy = convert(*tensor, *policy_.dtype);
     if (!copy) return fail(std::move(copy.error()));
+    stored_.copied(*tensor);
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
   }
   tensor->dtype = *policy_.dtype;
@@ -121,15 +122,36 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
 
 Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto format = policy_.format_of(module);
-  if (!format) return WeightSource::linear(module, rows, columns);
-  const auto weight = stored_.tensor(std::string(module) + ".weight", {rows, columns});
+  const std::string name = std::string(module) + ".weight";
+  const auto weight = stored_.tensor(name, {rows, columns});
   if (!weight) return fail(weight.error());
-  return quantize(module, {weight->data, weight->dtype, rows, columns}, *format);
+  const kernels::WeightMatrix matrix{weight->data, weight->dtype, rows, columns};
+  const bool converts = policy_.dtype && *policy_.dtype != weight->dtype;
+  if (!format && (converts || !policy_.copy_linear)) return WeightSource::linear(module, rows, columns);
+  auto loaded = format ? quantize(module, matrix, *format) : copy(module, matrix);
+  if (loaded) stored_.copied(*weight);
+  return loaded;
 }
 
-Result<LinearWeight> LoadedWeights::linear(std::string_view module, const kernels::WeightMatrix& own) const {
+Result<LinearWeight> LoadedWeights::linear(std::string_view module, const OwnWeight& own) const {
   const auto format = policy_.format_of(module);
-  return format ? quantize(module, own, *format) : WeightSource::linear(module, own);
+  if (format) return quantize(module, own.matrix, *format);
+  // A weight that the model has made lies in memory already.
+  return policy_.copy_linear && own.memory == nullptr ? copy(module, own.matrix) : WeightSource::linear(module, own);
+}
+
+Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels::WeightMatrix& matrix) const {
+  const std::lock_guard lock(mutex_);
+  auto found = copied_.find(module);
+  if (found == copied_.end()) {
+    auto memory =
+        convert({std::string(module), matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, matrix.dtype);
+    if (!memory) return fail(std::move(memory.error()));
+    found = copied_.emplace(std::string(module), std::move(*memory)).first;
+  }
+  kernels::WeightMatrix copy = matrix;
+  copy.data = found->second.data();
+  return LinearWeight{copy, nullptr};
 }
 
 Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kernels::WeightMatrix& matrix,
@@ -160,19 +182,19 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kern
   return LinearWeight{{}, std::move(weights)};
 }
 
-Result<kernels::Buffer> LoadedWeights::convert(const WeightTensor& tensor) const {
-  if (!fits(tensor, *policy_.dtype)) {
+Result<kernels::Buffer> LoadedWeights::convert(const WeightTensor& tensor, DType dtype) const {
+  if (!fits(tensor, dtype)) {
     return fail(ErrorCode::bad_config,
                 "dtype float16: tensor \"" + tensor.name + "\" has values above 65504, the largest float16", "dtype");
   }
-  const auto bytes = static_cast<std::size_t>(tensor.elements()) * size_of(*policy_.dtype);
+  const auto bytes = static_cast<std::size_t>(tensor.elements()) * size_of(dtype);
   auto copy = device_->allocate(bytes, kernels::MemoryKind::device);
   if (!copy) return fail(std::move(copy.error()));
   auto status = run([&](kernels::Stream& stream) {
     return device_->ops().convert(stream, {.from = tensor.data,
                                            .from_dtype = tensor.dtype,
                                            .to = copy->data(),
-                                           .to_dtype = *policy_.dtype,
+                                           .to_dtype = dtype,
                                            .count = tensor.elements()});
   });
   if (!status) return fail(std::move(status.error()));
@@ -192,8 +214,16 @@ std::int64_t LoadedWeights::copied_bytes() const {
   const std::lock_guard lock(mutex_);
   std::int64_t bytes = 0;
   for (const auto& [name, buffer] : converted_) bytes += static_cast<std::int64_t>(buffer.bytes());
+  for (const auto& [module, buffer] : copied_) bytes += static_cast<std::int64_t>(buffer.bytes());
   for (const auto& [module, weights] : quantized_) bytes += weights->matrix.bytes();
   return bytes;
+}
+
+void LoadedWeights::drop_copies() const {
+  const std::lock_guard lock(mutex_);
+  converted_.clear();
+  copied_.clear();
+  quantized_.clear();
 }
 
 }  // namespace pagoda::models

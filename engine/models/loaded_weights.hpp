@@ -20,6 +20,9 @@ namespace pagoda::models {
 struct WeightPolicy {
   std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
   std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers; none = they stay plain
+  /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
+  /// file's small ones.
+  bool copy_linear = false;
 
   /// The format of a linear layer. The head always has 8 bits: its errors go straight into the logits.
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module) const;
@@ -33,11 +36,11 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
                                  std::int64_t checkpoint_bytes);
 
-/// The weights of a checkpoint as the policy wants them. A converted or quantised copy is made when a weight is first
-/// asked for and kept, so that another model over the same source shares it. Thread-safe.
+/// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
+/// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {
  public:
-  /// `stored` must outlive this.
+  /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory.
   LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device)
       : stored_(stored), policy_(std::move(policy)), device_(std::move(device)) {}
 
@@ -46,13 +49,16 @@ class LoadedWeights final : public WeightSource {
   bool contains(std::string_view name) const override { return stored_.contains(name); }
   /// More errors: out_of_memory; bad_file when a weight is not finite.
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
-  Result<LinearWeight> linear(std::string_view module, const kernels::WeightMatrix& own) const override;
+  Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const override;
 
-  /// Of the copies made so far.
+  /// Of the copies that are kept.
   std::int64_t copied_bytes() const;
+  /// Lets go of the copies; pointers to them are void. A weight asked for again is copied again.
+  void drop_copies() const;
 
  private:
-  Result<kernels::Buffer> convert(const WeightTensor& tensor) const;
+  Result<kernels::Buffer> convert(const WeightTensor& tensor, DType dtype) const;
+  Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const kernels::WeightMatrix& matrix,
                                 const kernels::QuantizedFormat& format) const;
   Status run(const std::function<Status(kernels::Stream&)>& issue) const;
@@ -62,6 +68,7 @@ class LoadedWeights final : public WeightSource {
   std::shared_ptr<kernels::Device> device_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
+  mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
 };
 

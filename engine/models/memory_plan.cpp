@@ -13,6 +13,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const MemoryRequest& request) 
   const auto& limits = request.limits;
   MemoryPlan plan;
   plan.weight_bytes = request.weight_bytes;
+  plan.batch_bytes = request.batch_bytes;
   plan.activation_bytes = layers::Activations::bytes(config, limits);
   plan.logit_bytes = limits.max_logit_rows * config.vocab_size * kFloatBytes;
   plan.position_bytes = layers::PositionTables::bytes(config, limits);

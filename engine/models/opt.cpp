@@ -59,7 +59,7 @@ Result<std::unique_ptr<Model>> create_opt(const ModelParts& parts) {
     weights.final_norm = LayerNorm(decoder / "final_layer_norm", config.hidden_size, kNormEps, config.affine_norms);
   }
   weights.head =
-      LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", weights.tokens.table())
+      LmHead(config.tie_word_embeddings ? Linear(root / "lm_head", {weights.tokens.table()})
                                         : Linear(root, {"lm_head", config.vocab_size}, config.embedding_size, false));
   if (!status) return fail(std::move(status.error()));
   return create_plain_decoder(parts, std::move(weights));

@@ -29,7 +29,6 @@ struct PlainDecoderWeights {
   std::optional<layers::LayerNorm> final_norm;  ///< none only with post_norm
   std::optional<layers::Linear> project_out;    ///< hidden_size -> embedding_size
   layers::LmHead head;
-  std::vector<kernels::Buffer> own_memory;  ///< of weights that do not lie in the checkpoint as ops need them
 };
 
 /// The model of these weights. Errors: out_of_memory.

@@ -13,7 +13,7 @@
 
 namespace pagoda::models {
 
-/// A tensor inside a checkpoint: row-major, not owned. Valid as long as the WeightSource lives.
+/// A tensor of a checkpoint, in memory that ops read: row-major, not owned. Valid as long as the WeightSource lives.
 struct WeightTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -34,10 +34,19 @@ struct QuantizedWeights {
   kernels::Buffer scales;
 };
 
+/// A linear layer's weight that a model does not take from the source as it is: one that it has made itself of other
+/// tensors, in `memory`, which the host reads; or a tensor that the source has given it before (a head tied to the
+/// embedding), then without memory.
+struct OwnWeight {
+  kernels::WeightMatrix matrix;
+  std::shared_ptr<const kernels::Buffer> memory = nullptr;
+};
+
 /// What a linear layer multiplies with: a quantised matrix where there is one, else a plain one.
 struct LinearWeight {
   kernels::WeightMatrix plain;
   std::shared_ptr<const QuantizedWeights> quantized;
+  std::shared_ptr<const kernels::Buffer> memory = nullptr;  ///< of a plain matrix that does not lie in the source
 };
 
 /// Where a model's weights come from. Implemented in io/ by checkpoint formats; tensors carry Hugging Face names.
@@ -49,7 +58,15 @@ class WeightSource {
   /// that names file, tensor and reason.
   virtual Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const = 0;
 
+  /// The same in memory that the host reads, for weights of which a model makes others.
+  virtual Result<WeightTensor> host_tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+    return tensor(name, shape);
+  }
+
   virtual bool contains(std::string_view name) const = 0;
+
+  /// A hint: the bytes of the tensor have been copied, and their memory may serve others until they are read again.
+  virtual void copied(const WeightTensor& tensor) const { static_cast<void>(tensor); }
 
   /// The weight [rows, columns] of the linear layer `module`, "model.layers.0.mlp.up_proj" for example. Errors as
   /// tensor().
@@ -59,10 +76,10 @@ class WeightSource {
     return LinearWeight{{weight->data, weight->dtype, rows, columns}, nullptr};
   }
 
-  /// The same for a layer whose weight the model has made itself, from other tensors.
-  virtual Result<LinearWeight> linear(std::string_view module, const kernels::WeightMatrix& own) const {
+  /// The same for a layer with a weight of the model's own. Errors: those of the source's memory.
+  virtual Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const {
     static_cast<void>(module);
-    return LinearWeight{own, nullptr};
+    return LinearWeight{own.matrix, nullptr, own.memory};
   }
 };
 

@@ -182,6 +182,13 @@ CheckpointFacts Checkpoint::facts() const {
   return facts;
 }
 
+void Checkpoint::copied(const models::WeightTensor& tensor) const {
+  const auto found = tensors_.find(tensor.name);
+  if (found == tensors_.end()) return;
+  const auto& [file_index, entry] = found->second;
+  files_[file_index].drop_pages(files_[file_index].bytes().subspan(entry.begin, entry.end - entry.begin));
+}
+
 std::vector<std::string> Checkpoint::tensor_names() const {
   std::vector<std::string> names;
   names.reserve(tensors_.size());

@@ -40,6 +40,9 @@ class Checkpoint final : public models::WeightSource {
 
   Result<models::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return tensors_.contains(name); }
+  /// Takes the tensor's pages out of this process's memory; they are read again from the file, or from the system's
+  /// cache of it.
+  void copied(const models::WeightTensor& tensor) const override;
 
   CheckpointFacts facts() const;
   /// The names of all tensors, sorted.

@@ -22,6 +22,9 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  /// Gives the memory of the pages that lie wholly in `part` back to the system. What they hold does not change: a page
+  /// that is touched again is read again.
+  void drop_pages(std::span<const std::byte> part) const;
   /// The path as it was given, for messages.
   const std::string& path() const { return path_; }
 

@@ -272,7 +272,7 @@ class PagedAttention {
     const std::int64_t first_place = positions.first - start;
     const std::int64_t num_places = tile() + kLookahead;
     const std::int64_t end_place = std::min(end - start, num_places);
-    if (scaled()) gather_scales(query, positions);
+    if (scaled()) gather_scales(query, end, positions);
     std::int64_t place = first_place;
     for (; place < end_place; ++block, offset = 0) {
       const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
@@ -290,9 +290,12 @@ class PagedAttention {
     return positions;
   }
 
+  /// Of widened keys and values.
+  float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
 
-  void gather_scales(const QueryTile& query, Positions& positions) const {
+  /// Of the tile's positions; those of the next tile, up to `end`, are prefetched: they lie apart from the values.
+  void gather_scales(const QueryTile& query, std::int64_t end, Positions& positions) const {
     positions.key_scales.fill(0.0F);
     positions.value_scales.fill(0.0F);
     const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
@@ -305,6 +308,15 @@ class PagedAttention {
       std::copy_n(cache_.key_scales(table[block]) + row, count, positions.key_scales.begin() + place);
       std::copy_n(cache_.value_scales(table[block]) + row, count, positions.value_scales.begin() + place);
       position += count;
+    }
+    const std::int64_t next_end = std::min(end, positions.end + tile());
+    for (std::int64_t position = positions.end; position < next_end;) {
+      const std::int32_t block = table[position / cache_.block_size];
+      const std::int64_t offset = position % cache_.block_size;
+      const std::int64_t row = query.kv_head * cache_.block_size + offset;
+      __builtin_prefetch(cache_.key_scales(block) + row, 0, 3);
+      __builtin_prefetch(cache_.value_scales(block) + row, 0, 3);
+      position += cache_.block_size - offset;
     }
   }
 
@@ -381,7 +393,7 @@ class PagedAttention {
                              .first_position = positions.start,
                              .position = query.first_position + i,
                              .window = p_.window,
-                             .scale = p_.scale,
+                             .scale = p_.scale * unit(),
                              .softcap = p_.softcap,
                              .slopes = p_.alibi_slopes == nullptr ? nullptr : work.slopes + row,
                              .key_scales = scaled() ? positions.key_scales.data() : nullptr,
@@ -455,7 +467,7 @@ class PagedAttention {
     for (std::int64_t r = 0; r < rows_of(tile); ++r) {
       const std::int64_t head = tile.kv_head * heads_per_kv_ + r % heads_per_kv_;
       float* out = p_.out + ((tile.first_row + r / heads_per_kv_) * p_.num_heads + head) * cache_.head_dim;
-      kernels_.scale(sums.sums + r * width_, 1.0F / sums.total[r], cache_.head_dim, out);
+      kernels_.scale(sums.sums + r * width_, unit() / sums.total[r], cache_.head_dim, out);
     }
   }
 

@@ -1,14 +1,19 @@
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cpu/cpu_ops.hpp"
 #include "kernels/cpu/cpu_stream.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/machine_topology.hpp"
+#include "kernels/cpu/thread_placement.hpp"
 #include "kernels/device.hpp"
 #include "kernels/thread_pool.hpp"
 
@@ -17,23 +22,75 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
+/// The cores that threads are bound to.
+class Binding {
+ public:
+  /// Without cores: threads are not bound.
+  Binding() = default;
+  Binding(std::shared_ptr<const MachineTopology> machine, CpuAffinity affinity, int num_threads)
+      : machine_(std::move(machine)),
+        places_(place_threads(machine_->cpus(), affinity, num_threads)),
+        interleaves_(affinity == CpuAffinity::numa && machine_->cpus().num_nodes > 1) {}
+
+  bool binds() const { return machine_ != nullptr; }
+  bool interleaves() const { return interleaves_; }
+  int num_nodes() const { return machine_->cpus().num_nodes; }
+
+  /// Only where it binds.
+  Status bind_this_thread(int thread) const {
+    return machine_->bind_this_thread(machine_->cpus().cores[places_[static_cast<std::size_t>(thread)]]);
+  }
+
+  void interleave(void* data, std::size_t bytes) const { machine_->interleave(data, bytes); }
+
+  /// Whether the system lets threads be bound so; tried on a thread of its own.
+  Status try_all() const {
+    Status status;
+    std::thread trial([&] {
+      for (std::size_t thread = 0; thread < places_.size() && status; ++thread) {
+        status = bind_this_thread(static_cast<int>(thread));
+      }
+    });
+    trial.join();
+    return status;
+  }
+
+ private:
+  std::shared_ptr<const MachineTopology> machine_;
+  std::vector<std::size_t> places_;
+  bool interleaves_ = false;
+};
+
 class CpuDevice final : public Device {
  public:
-  CpuDevice(CpuIsa isa, int num_threads) : isa_(isa), threads_(num_threads), ops_(kernels_for(isa), threads_) {}
+  CpuDevice(CpuIsa isa, int num_threads, Binding binding)
+      : isa_(isa),
+        binding_(std::move(binding)),
+        threads_(num_threads, on_start_of_thread()),
+        ops_(kernels_for(isa), threads_) {}
 
   DeviceKind kind() const override { return DeviceKind::cpu; }
 
   std::string description() const override {
     const int threads = threads_.num_threads();
-    return "cpu " + std::string(to_string(isa_)) + ", " + std::to_string(threads) +
-           (threads == 1 ? " thread" : " threads");
+    std::string text = "cpu " + std::string(to_string(isa_)) + ", " + std::to_string(threads) +
+                       (threads == 1 ? " thread" : " threads");
+    if (binding_.binds()) text += " bound to cores";
+    if (binding_.interleaves()) text += " of " + std::to_string(binding_.num_nodes()) + " nodes";
+    return text;
   }
 
-  Result<Buffer> allocate(std::size_t bytes, MemoryKind) override { return allocate_cpu_memory(bytes); }
+  Result<Buffer> allocate(std::size_t bytes, MemoryKind) override {
+    if (!binding_.interleaves()) return allocate_cpu_memory(bytes);
+    return allocate_cpu_memory(bytes, [this](void* data, std::size_t size) { binding_.interleave(data, size); });
+  }
 
   Result<std::unique_ptr<Stream>> create_stream(const std::string& name) override {
     try {
-      return std::make_unique<CpuStream>(name);
+      // The stream's thread is the first of the pool while an op runs.
+      return std::make_unique<CpuStream>(
+          name, binding_.binds() ? [binding = binding_] { static_cast<void>(binding.bind_this_thread(0)); }
+                                 : std::function<void()>());
     } catch (const std::system_error& error) {
       return fail(ErrorCode::internal, "cannot start the thread of stream " + name + ": " + error.what());
     }
@@ -44,10 +101,38 @@ class CpuDevice final : public Device {
   std::size_t available_bytes(MemoryKind) const override { return available_cpu_memory(); }
 
  private:
+  /// A thread that can no longer be bound (the process was moved to other cores meanwhile) runs where it may.
+  std::function<void(int)> on_start_of_thread() const {
+    if (!binding_.binds()) return {};
+    return [binding = binding_](int thread) { static_cast<void>(binding.bind_this_thread(thread)); };
+  }
+
   CpuIsa isa_;
+  Binding binding_;
   ThreadPool threads_;
   CpuOps ops_;
 };
+
+/// The cores of the threads, and how many threads there are; num_threads 0 is one per core.
+Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
+  const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::pair<Binding, int> unbound{Binding(), options.num_threads == 0 ? cpus : options.num_threads};
+  auto affinity = parse_affinity(options.affinity);
+  if (!affinity) return fail(std::move(affinity.error()));
+  if (*affinity == CpuAffinity::none) return unbound;
+  if (*affinity == CpuAffinity::automatic && !MachineTopology::in_build()) return unbound;
+  auto machine = MachineTopology::load();
+  if (!machine) return fail(std::move(machine.error()));
+  const CpuTopology& topology = (*machine)->cpus();
+  const CpuAffinity resolved = resolve_affinity(*affinity, topology);
+  if (resolved == CpuAffinity::none || topology.cores.empty()) return unbound;
+  const int num_threads = options.num_threads == 0 ? static_cast<int>(topology.cores.size()) : options.num_threads;
+  Binding binding(std::move(*machine), resolved, num_threads);
+  if (const Status status = binding.try_all(); !status) {
+    return *affinity == CpuAffinity::automatic ? Result<std::pair<Binding, int>>(unbound) : fail(status.error());
+  }
+  return std::pair{std::move(binding), num_threads};
+}
 
 }  // namespace
 
@@ -60,9 +145,11 @@ Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& option
   }
   const auto isa = choose_isa(options.isa);
   if (!isa) return fail(isa.error());
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   try {
-    return std::make_shared<CpuDevice>(*isa, options.num_threads == 0 ? cores : options.num_threads);
+    auto bound = bind_threads(options);
+    if (!bound) return fail(std::move(bound.error()));
+    auto& [binding, num_threads] = *bound;
+    return std::make_shared<CpuDevice>(*isa, num_threads, std::move(binding));
   } catch (const std::system_error& error) {
     return fail(ErrorCode::bad_config, std::string("cannot start the CPU threads: ") + error.what(), "num_threads");
   }

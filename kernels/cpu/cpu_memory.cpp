@@ -1,5 +1,7 @@
 #include "kernels/cpu/cpu_memory.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,6 +16,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 std::size_t physical_memory() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -37,21 +40,36 @@ Result<Buffer> allocate_small(std::size_t bytes) {
   return Buffer(data, bytes, [](void* p, std::size_t) { std::free(p); });
 }
 
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/// A mapping that begins and ends at a huge page, so that all of it can lie on such.
 Result<Buffer> allocate_large(std::size_t bytes) {
   if (bytes > physical_memory() || bytes > available_cpu_memory()) return does_not_fit(bytes);
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return does_not_fit(bytes);
+  const std::size_t whole = round_up(bytes, kHugePageBytes);
+  const std::size_t mapped = whole + kHugePageBytes;
+  void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return does_not_fit(bytes);
+  auto* begin = static_cast<std::byte*>(map);
+  const std::size_t before = (kHugePageBytes - reinterpret_cast<std::uintptr_t>(map) % kHugePageBytes) % kHugePageBytes;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + whole, mapped - before - whole);
+  std::byte* data = begin + before;
 #if defined(MADV_HUGEPAGE)
-  madvise(data, bytes, MADV_HUGEPAGE);  // a wish: without huge pages the memory is only slower
+  madvise(data, whole, MADV_HUGEPAGE);  // a wish: without huge pages the memory is only slower
 #endif
-  return Buffer(data, bytes, [](void* p, std::size_t size) { munmap(p, size); });
+  return Buffer(data, bytes, [](void* p, std::size_t size) { munmap(p, round_up(size, kHugePageBytes)); });
 }
 
 }  // namespace
 
-Result<Buffer> allocate_cpu_memory(std::size_t bytes) {
+Result<Buffer> allocate_cpu_memory(std::size_t bytes, const std::function<void(void* data, std::size_t bytes)>& place) {
   if (bytes == 0) return Buffer();
-  return bytes < kLargeBytes ? allocate_small(bytes) : allocate_large(bytes);
+  if (bytes < kLargeBytes) return allocate_small(bytes);
+  auto buffer = allocate_large(bytes);
+  if (buffer && place) place(buffer->data(), bytes);
+  return buffer;
 }
 
 std::size_t available_cpu_memory() {

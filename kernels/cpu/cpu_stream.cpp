@@ -57,9 +57,10 @@ void name_this_thread(const std::string& name) {
 
 }  // namespace
 
-CpuStream::CpuStream(const std::string& name) {
-  thread_ = std::thread([this, name] {
+CpuStream::CpuStream(const std::string& name, std::function<void()> on_start) {
+  thread_ = std::thread([this, name, on_start = std::move(on_start)] {
     name_this_thread(name);
+    if (on_start) on_start();
     run_queue();
   });
 }

@@ -17,7 +17,8 @@ namespace pagoda::kernels {
 /// with a message, since the steps after it would compute on garbage.
 class CpuStream final : public Stream {
  public:
-  explicit CpuStream(const std::string& name);
+  /// `on_start` runs first on the stream's thread.
+  explicit CpuStream(const std::string& name, std::function<void()> on_start = {});
   ~CpuStream() override;
   CpuStream(const CpuStream&) = delete;
   CpuStream& operator=(const CpuStream&) = delete;

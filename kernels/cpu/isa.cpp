@@ -7,6 +7,9 @@
 
 #if defined(PAGODA_X86_KERNELS)
 #include <cpuid.h>
+#elif defined(PAGODA_ARM_KERNELS) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace pagoda::kernels {
@@ -27,7 +30,18 @@ bool has_avx_vnni() {
 }
 #endif
 
-constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx_vnni, CpuIsa::avx512, CpuIsa::avx512_vnni};
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar,      CpuIsa::avx2, CpuIsa::avx_vnni,    CpuIsa::avx512,
+                               CpuIsa::avx512_vnni, CpuIsa::neon, CpuIsa::neon_dotprod};
+
+#if defined(PAGODA_ARM_KERNELS)
+bool has_dotprod() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return true;  // every 64-bit Mac has it
+#endif
+}
+#endif
 
 bool is_available(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
@@ -45,8 +59,13 @@ bool is_available(CpuIsa isa) {
       return avx512;
     case CpuIsa::avx512_vnni:
       return avx512 && __builtin_cpu_supports("avx512vnni") != 0;
+    case CpuIsa::neon:
+    case CpuIsa::neon_dotprod:
+      return false;
   }
   return false;
+#elif defined(PAGODA_ARM_KERNELS)
+  return isa == CpuIsa::scalar || isa == CpuIsa::neon || (isa == CpuIsa::neon_dotprod && has_dotprod());
 #else
   return isa == CpuIsa::scalar;
 #endif
@@ -72,6 +91,10 @@ std::string_view to_string(CpuIsa isa) {
       return "avx512";
     case CpuIsa::avx512_vnni:
       return "avx512_vnni";
+    case CpuIsa::neon:
+      return "neon";
+    case CpuIsa::neon_dotprod:
+      return "neon_dotprod";
   }
   return "?";
 }
@@ -99,8 +122,6 @@ Result<CpuIsa> choose_isa(std::string_view name) {
 const CpuKernels& kernels_for(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
   switch (isa) {
-    case CpuIsa::scalar:
-      return portable_kernels();
     case CpuIsa::avx2:
       return avx2_kernels();
     case CpuIsa::avx_vnni:
@@ -109,10 +130,17 @@ const CpuKernels& kernels_for(CpuIsa isa) {
       return avx512_kernels();
     case CpuIsa::avx512_vnni:
       return avx512_vnni_kernels();
+    default:
+      return portable_kernels();
   }
-#endif
+#elif defined(PAGODA_ARM_KERNELS)
+  if (isa == CpuIsa::neon) return neon_kernels();
+  if (isa == CpuIsa::neon_dotprod) return neon_dotprod_kernels();
+  return portable_kernels();
+#else
   static_cast<void>(isa);
   return portable_kernels();
+#endif
 }
 
 }  // namespace pagoda::kernels

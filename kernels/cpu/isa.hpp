@@ -8,7 +8,7 @@
 
 namespace pagoda::kernels {
 
-/// "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni": the names of CpuDeviceOptions::isa.
+/// "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "neon", "neon_dotprod": the names of CpuDeviceOptions::isa.
 std::string_view to_string(CpuIsa isa);
 
 /// The instruction sets that this build contains and this machine can run, from the slowest (scalar) to the best.

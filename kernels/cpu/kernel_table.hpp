@@ -15,6 +15,10 @@
 
 namespace pagoda::kernels {
 
+/// What is widened of fp8_e4m3 comes in units of this, which saves a multiplication each: whoever uses the sums of it
+/// multiplies by it, which is exact.
+constexpr float kFp8Unit = 256.0F;
+
 /// dst[k, r] = rows[r][k] for r in [0, lanes) and k in [0, count): transposes `lanes` rows.
 struct PackArgs {
   const float* const* rows = nullptr;  ///< lanes pointers; a row that does not exist repeats another one
@@ -189,7 +193,8 @@ struct CpuKernels {
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 
-  /// dst[i] = src[i] as float32, i < count; and back, rounded to nearest even. int8: integers without a scale.
+  /// dst[i] = src[i] as float32, i < count; and back, rounded to nearest even. int8: integers without a scale; fp8_e4m3
+  /// is widened in units of kFp8Unit.
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
   /// The integers of an int8 key or value; returns their scale (KvCacheView).
@@ -217,6 +222,9 @@ const CpuKernels& avx2_kernels();
 const CpuKernels& avx_vnni_kernels();
 const CpuKernels& avx512_kernels();
 const CpuKernels& avx512_vnni_kernels();
+#elif defined(PAGODA_ARM_KERNELS)
+const CpuKernels& neon_kernels();
+const CpuKernels& neon_dotprod_kernels();
 #endif
 
 }  // namespace pagoda::kernels

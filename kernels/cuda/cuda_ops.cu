@@ -1,5 +1,3 @@
-#include <string>
-
 #include "kernels/cuda/cuda_ops.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/linear.hpp"

@@ -8,18 +8,10 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Element i of an array of `dtype`.
+/// Element i of an array of a type of weights.
 __device__ inline float load_element(const void* data, DType dtype, std::int64_t i) {
-  switch (dtype) {
-    case DType::f16:
-      return to_float(static_cast<const __half*>(data)[i]);
-    case DType::bf16:
-      return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
-    case DType::f32:
-    case DType::fp8_e4m3:  // the types of one byte are of the KV cache only
-    case DType::int8:
-      break;
-  }
+  if (dtype == DType::f16) return to_float(static_cast<const __half*>(data)[i]);
+  if (dtype == DType::bf16) return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
   return static_cast<const float*>(data)[i];
 }
 

@@ -220,18 +220,8 @@ Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
   if (p.num_tokens == 0) return {};
   const SkinnyArgs args = skinny_args(p);
   const bool in_vectors = reads_in_vectors(p);
-  switch (p.weights.front().dtype) {
-    case DType::f32:
-      return launch_for_tokens<float>(stream, args, in_vectors);
-    case DType::f16:
-      return launch_for_tokens<__half>(stream, args, in_vectors);
-    case DType::bf16:
-      return launch_for_tokens<__nv_bfloat16>(stream, args, in_vectors);
-    case DType::fp8_e4m3:  // the types of one byte are of the KV cache only
-    case DType::int8:
-      break;
-  }
-  return fail(ErrorCode::internal, "linear: unknown weight type");
+  return with_element(p.weights.front().dtype,
+                      [&](auto element) { return launch_for_tokens<decltype(element)>(stream, args, in_vectors); });
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -66,7 +66,7 @@ class Usage(unittest.TestCase):
             self.assertEqual(err, f"pagoda: {flag} must be one of {choices}, not foo\n")
         self.assert_bad_usage("--output must be one of text, json, not xml", "generate", "--prompt", "a", "--output", "xml")
         for flag in ("--dtype", "--kv-cache-dtype", "--quantize", "--device", "--generation-config", "--cpu-isa",
-                     "--log-level"):
+                     "--cpu-affinity", "--log-level"):
             err = self.assert_bad_usage(flag.lstrip("-").replace("-", "_"), "serve", "--model", MODEL, flag, "foo")
             self.assertIn("foo", err)
 
@@ -118,6 +118,13 @@ class Usage(unittest.TestCase):
     def test_too_little_memory_for_one_sequence_is_bad_usage(self):
         for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
             self.assert_bad_usage("raise kv_cache_memory", *command, "--model", MODEL, "--kv-cache-memory", "0.0000001")
+
+    def test_a_gpu_that_is_not_there_is_bad_usage(self):
+        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+            err = self.assert_bad_usage("", *command, "--model", MODEL, "--device", "cuda:999")
+            self.assertRegex(err, "CUDA|cuda")
+            self.assertEqual(err.count("\n"), 1, err)
+        self.assert_bad_usage("enforce_eager is for --device cuda", "inspect", MODEL, "--enforce-eager")
 
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")

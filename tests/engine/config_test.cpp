@@ -35,6 +35,16 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"dtype", [](EngineConfig& c) { c.dtype = "int3"; }},
       {"kv_cache_dtype", [](EngineConfig& c) { c.kv_cache_dtype = ""; }},
       {"device", [](EngineConfig& c) { c.device = "tpu"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:-1"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:1x"; }},
+      {"enforce_eager", [](EngineConfig& c) { c.enforce_eager = true; }},
+      {"swap_dir",
+       [](EngineConfig& c) {
+         c.device = "cuda";
+         c.swap_dir = "/tmp";
+         c.swap_space = 1;
+       }},
       {"cpu_isa", [](EngineConfig& c) { c.cpu_isa = "mmx"; }},
       {"max_model_len", [](EngineConfig& c) { c.max_model_len = -1; }},
       {"block_size", [](EngineConfig& c) { c.block_size = 0; }},
@@ -52,6 +62,7 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"scheduler_delay_factor", [](EngineConfig& c) { c.scheduler_delay_factor = -0.5; }},
       {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},
       {"pipeline_depth", [](EngineConfig& c) { c.pipeline_depth = 3; }},
+      {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},
       {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 2; }},
       {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},
@@ -73,6 +84,15 @@ TEST(EngineConfig, each_wrong_value_is_named) {
   }
 }
 
+TEST(EngineConfig, a_gpu_is_named_by_its_number_or_is_the_first) {
+  auto config = good();
+  for (const auto& [device, index] : {std::pair("cuda", 0), std::pair("cuda:0", 0), std::pair("cuda:12", 12)}) {
+    config.device = device;
+    EXPECT_TRUE(wrong_keys(config).empty()) << device;
+    EXPECT_EQ(config.cuda_index(), index);
+  }
+}
+
 TEST(EngineConfig, every_problem_is_returned_at_once) {
   EngineConfig config;
   config.block_size = -3;
@@ -84,9 +104,23 @@ TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) 
   auto config = good();
   config.enable_chunked_prefill = false;
   config.max_model_len = 4096;
+  config.max_num_batched_tokens = 2048;
   EXPECT_EQ(wrong_keys(config), std::vector<std::string>{"max_num_batched_tokens"});
   config.max_num_batched_tokens = 4096;
   EXPECT_TRUE(wrong_keys(config).empty());
+}
+
+TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
+  auto config = good();
+  EXPECT_EQ(config.tokens_per_step(8192), 256);
+  config.max_num_seqs = 16;
+  EXPECT_EQ(config.tokens_per_step(8192), 128);
+  config.device = "cuda";
+  EXPECT_EQ(config.tokens_per_step(8192), 2048);
+  config.enable_chunked_prefill = false;
+  EXPECT_EQ(config.tokens_per_step(8192), 8192);
+  config.max_num_batched_tokens = 9000;
+  EXPECT_EQ(config.tokens_per_step(8192), 9000);
 }
 
 }  // namespace

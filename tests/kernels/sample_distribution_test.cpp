@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/sample.hpp"
 #include "kernels/reference/sample.hpp"
+#include "tests/kernels/op_backends.hpp"
 #include "tests/kernels/sample_batch.hpp"
 
 // Many draws of one row with different seeds against the analytic distribution, by Pearson's chi-square. Seeds are
@@ -29,12 +29,12 @@ struct Filters {
   bool penalised;
 };
 
-class SampleDistribution : public ::testing::TestWithParam<Filters> {};
+class SampleDistribution : public testing_support::OpTest<std::tuple<std::string, Filters>> {};
 
 TEST_P(SampleDistribution, AgreesWithTheAnalyticOne) {
-  constexpr int kDraws = 60000;
   constexpr std::int64_t kVocab = 700;  // three blocks, the last one partial
-  const Filters& filters = GetParam();
+  const Filters& filters = std::get<1>(GetParam());
+  const int draws = backend() == testing_support::kEmulatedCuda ? 100 : 60000;
   std::mt19937 random(17);
   SampleBatch batch({random_logits(random, kVocab, 2.0F)});
   SampleRow row{.temperature = filters.temperature, .top_k = filters.top_k, .top_p = filters.top_p};
@@ -49,15 +49,14 @@ TEST_P(SampleDistribution, AgreesWithTheAnalyticOne) {
     row.bias_tokens = batch.own(std::vector<std::int32_t>{5, 10});
     row.bias_values = batch.own(std::vector<float>{2.0F, 3.0F});
   }
-  for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(draws); ++seed) {
     row.seed = seed * 7919;
     row.sequence_index = static_cast<std::uint32_t>(seed % 3);
     row.position = static_cast<std::uint32_t>(seed % 11);
     batch.add(row);
   }
   const SampleParams params = batch.params(0);
-  ThreadPool pool(2);
-  ASSERT_TRUE(cpu_sample(pool, params));
+  run(params);
   const std::vector<double> probabilities = reference_distribution(params, row);
   std::vector<int> counts(kVocab, 0);
   for (const SampleOutput& out : batch.outputs()) ++counts[out.token];
@@ -67,7 +66,7 @@ TEST_P(SampleDistribution, AgreesWithTheAnalyticOne) {
   double rest_expected = 0;  // tokens too rare for the test, pooled
   double rest_observed = 0;
   for (std::size_t t = 0; t < probabilities.size(); ++t) {
-    const double expected = probabilities[t] * kDraws;
+    const double expected = probabilities[t] * draws;
     if (probabilities[t] == 0) {
       ASSERT_EQ(counts[t], 0) << "token " << t << " was filtered out";
     } else if (expected < 5) {
@@ -87,17 +86,21 @@ TEST_P(SampleDistribution, AgreesWithTheAnalyticOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Filters, SampleDistribution,
-    ::testing::Values(Filters{"Plain", 1.0F, 0, 1.0F, 0.0F, false}, Filters{"Cold", 0.5F, 0, 1.0F, 0.0F, false},
-                      Filters{"Hot", 1.8F, 0, 1.0F, 0.0F, false}, Filters{"TopK", 1.0F, 40, 1.0F, 0.0F, false},
-                      Filters{"TopKLarge", 1.0F, 500, 1.0F, 0.0F, false}, Filters{"TopP", 1.0F, 0, 0.9F, 0.0F, false},
-                      Filters{"MinP", 1.0F, 0, 1.0F, 0.02F, false}, Filters{"TopKTopP", 0.8F, 40, 0.9F, 0.0F, false},
-                      Filters{"TopPMinP", 1.3F, 0, 0.8F, 0.01F, false},
-                      Filters{"TopKMinP", 1.0F, 30, 1.0F, 0.05F, false},
-                      Filters{"AllFilters", 0.9F, 50, 0.95F, 0.01F, false},
-                      Filters{"Penalties", 1.0F, 0, 1.0F, 0.0F, true},
-                      Filters{"PenaltiesAllFilters", 0.9F, 50, 0.95F, 0.01F, true}),
-    [](const auto& filters) { return std::string(filters.param.name); });
+    Devices, SampleDistribution,
+    ::testing::Combine(
+        ::testing::Values(testing_support::cpu_backends().back(), std::string(testing_support::kEmulatedCuda),
+                          std::string(testing_support::kCuda)),
+        ::testing::Values(Filters{"Plain", 1.0F, 0, 1.0F, 0.0F, false}, Filters{"Cold", 0.5F, 0, 1.0F, 0.0F, false},
+                          Filters{"Hot", 1.8F, 0, 1.0F, 0.0F, false}, Filters{"TopK", 1.0F, 40, 1.0F, 0.0F, false},
+                          Filters{"TopKLarge", 1.0F, 500, 1.0F, 0.0F, false},
+                          Filters{"TopP", 1.0F, 0, 0.9F, 0.0F, false}, Filters{"MinP", 1.0F, 0, 1.0F, 0.02F, false},
+                          Filters{"TopKTopP", 0.8F, 40, 0.9F, 0.0F, false},
+                          Filters{"TopPMinP", 1.3F, 0, 0.8F, 0.01F, false},
+                          Filters{"TopKMinP", 1.0F, 30, 1.0F, 0.05F, false},
+                          Filters{"AllFilters", 0.9F, 50, 0.95F, 0.01F, false},
+                          Filters{"Penalties", 1.0F, 0, 1.0F, 0.0F, true},
+                          Filters{"PenaltiesAllFilters", 0.9F, 50, 0.95F, 0.01F, true})),
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param).name; });
 
 }  // namespace
 }  // namespace pagoda::kernels

@@ -1,4 +1,4 @@
-#include "kernels/cpu/sample.hpp"
+#include "kernels/reference/sample.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/sample_passes.hpp"
 #include "kernels/random.hpp"
-#include "kernels/reference/sample.hpp"
+#include "tests/kernels/op_backends.hpp"
 #include "tests/kernels/sample_batch.hpp"
 
 namespace pagoda::kernels {
@@ -19,13 +19,13 @@ using test::random_logits;
 using test::SampleBatch;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing_support::OpRunner;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// The outputs must be the reference's. Where a draw differs, its uniform must lie on the border between two tokens.
-void expect_same_as_reference(SampleBatch& batch) {
-  ThreadPool pool(2);
+void expect_same_as_reference(const OpRunner& runner, SampleBatch& batch) {
   const SampleParams params = batch.params();
   reference_sample(params);
   const auto expected = batch.outputs();
@@ -33,8 +33,8 @@ void expect_same_as_reference(SampleBatch& batch) {
   const auto expected_logprobs = batch.top_logprobs();
 
   const SampleParams again = batch.params();
-  const Status status = cpu_sample(pool, again);
-  ASSERT_TRUE(status) << status.error().message;
+  const Status status = runner(again);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
   std::size_t on_border = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     SCOPED_TRACE("row " + std::to_string(i));
@@ -69,10 +69,19 @@ struct Shape {
   float grid;
 };
 
-class SampleAgainstReference : public ::testing::TestWithParam<Shape> {};
+class SampleAgainstReference : public testing_support::OpTest<std::tuple<std::string, Shape>> {
+ protected:
+  const Shape& shape() const { return std::get<1>(GetParam()); }
+
+  /// One of so many combinations is tested: the reference sorts everything, and the emulator is slow.
+  std::uint32_t stride() const {
+    const bool emulated = backend() == testing_support::kEmulatedCuda;
+    return (shape().vocab < 10000 ? 1 : 7) * (emulated ? 11 : 1);
+  }
+};
 
 TEST_P(SampleAgainstReference, AgreesForEveryCombinationOfFilters) {
-  const auto [vocab, spread, grid] = GetParam();
+  const auto [vocab, spread, grid] = shape();
   std::mt19937 random(7);
   SampleBatch batch({random_logits(random, vocab, spread, grid), random_logits(random, vocab, spread, grid)});
   std::uint32_t position = 0;
@@ -87,17 +96,16 @@ TEST_P(SampleAgainstReference, AgreesForEveryCombinationOfFilters) {
           row.seed = 99;
           row.position = position++;
           row.num_logprobs = static_cast<std::int32_t>(position % 7) - 1;
-          // The reference sorts everything: a large vocabulary gets every seventh combination.
-          if (vocab < 10000 || position % 7 == 0) batch.add(row);
+          if (position % stride() == 0) batch.add(row);
         }
       }
     }
   }
-  expect_same_as_reference(batch);
+  expect_same_as_reference(runner_, batch);
 }
 
 TEST_P(SampleAgainstReference, AgreesForRandomPenaltiesBiasAndBans) {
-  const auto [vocab, spread, grid] = GetParam();
+  const auto [vocab, spread, grid] = shape();
   std::mt19937 random(11);
   const auto token = [&] { return static_cast<std::int32_t>(random() % vocab); };
   const auto tokens = [&](std::size_t most) {
@@ -129,109 +137,112 @@ TEST_P(SampleAgainstReference, AgreesForRandomPenaltiesBiasAndBans) {
     }
     row.bias_tokens = batch.own(ids);
     row.bias_values = batch.own(values);
-    batch.add(row);
+    if (stride() < 77 || i % 6 == 1) batch.add(row);
   }
-  expect_same_as_reference(batch);
+  expect_same_as_reference(runner_, batch);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, SampleAgainstReference,
-                         ::testing::Values(Shape{1, 1, 0}, Shape{2, 1, 0}, Shape{17, 3, 0}, Shape{256, 2, 0},
-                                           Shape{257, 2, 0}, Shape{1000, 0.0F, 0}, Shape{5000, 4, 0},
-                                           Shape{5000, 1, 0.25F}, Shape{32000, 8, 0}, Shape{32000, 0.1F, 0},
-                                           Shape{50257, 1, 0.5F}),
-                         [](const auto& shape) {
-                           std::string name = "vocab" + std::to_string(shape.param.vocab) + "_spread" +
-                                              std::to_string(static_cast<int>(shape.param.spread * 10));
-                           return name + (shape.param.grid > 0 ? "_ties" : "");
+constexpr Shape kShapes[] = {{1, 1, 0},     {2, 1, 0},        {17, 3, 0},       {256, 2, 0},
+                             {257, 2, 0},   {1000, 0.0F, 0},  {5000, 4, 0},     {5000, 1, 0.25F},
+                             {32000, 8, 0}, {32000, 0.1F, 0}, {50257, 1, 0.5F}, {151936, 3, 0}};
+
+/// All CPUs sample by the same passes, which have tests of their own.
+std::vector<std::string> sample_backends() {
+  return {testing_support::cpu_backends().back(), testing_support::kEmulatedCuda, testing_support::kCuda};
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SampleAgainstReference,
+                         ::testing::Combine(::testing::ValuesIn(sample_backends()), ::testing::ValuesIn(kShapes)),
+                         [](const auto& test) {
+                           const Shape& shape = std::get<1>(test.param);
+                           const std::string name = std::get<0>(test.param) + "_vocab" + std::to_string(shape.vocab) +
+                                                    "_spread" + std::to_string(static_cast<int>(shape.spread * 10));
+                           return name + (shape.grid > 0 ? "_ties" : "");
                          });
 
-SampleOutput sample_one(const std::vector<float>& logits, SampleRow row) {
-  SampleBatch batch({logits});
-  batch.add(row);
-  ThreadPool pool(1);
-  const Status status = cpu_sample(pool, batch.params());
-  EXPECT_TRUE(status) << status.error().message;
-  return batch.outputs()[0];
-}
+class SampleTest : public testing_support::OpTest<std::string> {
+ protected:
+  void run_batch(SampleBatch& batch, std::int64_t max_top = 20) { run(batch.params(max_top)); }
 
-std::string error_of(const std::vector<float>& logits, SampleRow row) {
-  SampleBatch batch({logits});
-  batch.add(row);
-  ThreadPool pool(1);
-  const Status status = cpu_sample(pool, batch.params());
-  EXPECT_FALSE(status);
-  return status ? "" : status.error().message;
-}
+  SampleOutput sample_one(const std::vector<float>& logits, SampleRow row) {
+    SampleBatch batch({logits});
+    batch.add(row);
+    run_batch(batch);
+    return batch.outputs()[0];
+  }
 
-SampleProblem problem_of(const std::vector<float>& logits, SampleRow row) {
-  SampleBatch batch({logits});
-  batch.add(row);
-  ThreadPool pool(1);
-  EXPECT_TRUE(cpu_sample(pool, batch.params()));
-  return batch.outputs()[0].problem;
-}
+  /// One row for each position from 0 on.
+  std::vector<SampleOutput> sample_positions(const std::vector<float>& logits, SampleRow row, std::uint32_t count) {
+    SampleBatch batch({logits});
+    for (row.position = 0; row.position < count; ++row.position) batch.add(row);
+    run_batch(batch);
+    return batch.outputs();
+  }
 
-TEST(Sample, GreedyTakesTheLowestIdAmongEqualMaxima) {
+  std::string error_of(const std::vector<float>& logits, SampleRow row) {
+    SampleBatch batch({logits});
+    batch.add(row);
+    const Status status = runner_(batch.params());
+    EXPECT_FALSE(status);
+    return status ? "" : status.error().message;
+  }
+
+  SampleProblem problem_of(const std::vector<float>& logits, SampleRow row) { return sample_one(logits, row).problem; }
+
+  /// Fewer on the emulator.
+  std::uint32_t many(std::uint32_t draws) const {
+    return backend() == testing_support::kEmulatedCuda ? draws / 10 : draws;
+  }
+};
+
+TEST_P(SampleTest, GreedyTakesTheLowestIdAmongEqualMaxima) {
   std::vector<float> logits(1000, 0.0F);
   logits[300] = logits[301] = logits[999] = 5.0F;
   EXPECT_EQ(sample_one(logits, {.temperature = 0.0F}).token, 300);
 }
 
-TEST(Sample, TopKKeepsTheLowerIdsAmongEqualLogits) {
+TEST_P(SampleTest, TopKKeepsTheLowerIdsAmongEqualLogits) {
   const std::vector<float> logits(1000, 1.0F);
-  for (std::uint32_t position = 0; position < 200; ++position) {
-    SampleRow row{.top_k = 3};
-    row.position = position;
-    EXPECT_LT(sample_one(logits, row).token, 3);
-  }
+  for (const SampleOutput& out : sample_positions(logits, {.top_k = 3}, many(200))) EXPECT_LT(out.token, 3);
 }
 
-TEST(Sample, ATinyTopPOrAMinPOfOneIsGreedy) {
+TEST_P(SampleTest, ATinyTopPOrAMinPOfOneIsGreedy) {
   std::mt19937 random(3);
   const auto logits = random_logits(random, 3000, 1.0F);
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-  for (std::uint32_t position = 0; position < 50; ++position) {
-    SampleRow row{.position = position};
-    row.top_p = 1e-7F;
-    EXPECT_EQ(sample_one(logits, row).token, best);
-    row.top_p = 1.0F;
-    row.min_p = 1.0F;
-    EXPECT_EQ(sample_one(logits, row).token, best);
-  }
+  for (const SampleOutput& out : sample_positions(logits, {.top_p = 1e-7F}, many(50))) EXPECT_EQ(out.token, best);
+  for (const SampleOutput& out : sample_positions(logits, {.min_p = 1.0F}, many(50))) EXPECT_EQ(out.token, best);
 }
 
-TEST(Sample, TheSmallestTemperaturesAreGreedyAndTheLargestUniform) {
+TEST_P(SampleTest, TheSmallestTemperaturesAreGreedyAndTheLargestUniform) {
   std::mt19937 random(3);
   const auto logits = random_logits(random, 100, 1.0F);
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-  std::vector<int> counts(100, 0);
-  for (std::uint32_t position = 0; position < 5000; ++position) {
-    SampleRow row{.position = position};
-    for (const float temperature : {1e-30F, 1e-42F, std::numeric_limits<float>::denorm_min()}) {
-      row.temperature = temperature;
-      ASSERT_EQ(sample_one(logits, row).token, best);
+  for (const float temperature : {1e-30F, 1e-42F, std::numeric_limits<float>::denorm_min()}) {
+    for (const SampleOutput& out : sample_positions(logits, {.temperature = temperature}, many(200))) {
+      ASSERT_EQ(out.token, best);
     }
-    row.temperature = 1e30F;
-    ++counts[sample_one(logits, row).token];
   }
-  EXPECT_GT(*std::min_element(counts.begin(), counts.end()), 20);
-  EXPECT_LT(*std::max_element(counts.begin(), counts.end()), 90);
+  const std::uint32_t draws = many(4000);
+  std::vector<std::uint32_t> counts(10, 0);
+  for (const SampleOutput& out : sample_positions(logits, {.temperature = 1e30F}, draws)) ++counts[out.token / 10];
+  EXPECT_GT(*std::min_element(counts.begin(), counts.end()), draws / 20);
+  EXPECT_LT(*std::max_element(counts.begin(), counts.end()), draws / 5);
 }
 
-TEST(Sample, ExtremeFiniteLogitsDoNotOverflow) {
+TEST_P(SampleTest, ExtremeFiniteLogitsDoNotOverflow) {
   constexpr float kMax = std::numeric_limits<float>::max();
   const std::vector<float> logits{-kMax, kMax, kMinusInf, kMax, 0.0F};
-  for (std::uint32_t position = 0; position < 20; ++position) {
-    SampleRow row{.temperature = 0.5F, .position = position, .num_logprobs = 5};
-    const SampleOutput all = sample_one(logits, row);
+  SampleRow row{.temperature = 0.5F, .num_logprobs = 5};
+  for (const SampleOutput& all : sample_positions(logits, row, 20)) {
     EXPECT_TRUE(all.token == 1 || all.token == 3);
     EXPECT_EQ(all.rank, 1);
-    row.top_p = 0.5F;
-    EXPECT_EQ(sample_one(logits, row).token, 1);
   }
+  row.top_p = 0.5F;
+  for (const SampleOutput& half : sample_positions(logits, row, 20)) EXPECT_EQ(half.token, 1);
 }
 
-TEST(Sample, BannedTokensAreNeverDrawn) {
+TEST_P(SampleTest, BannedTokensAreNeverDrawn) {
   std::vector<std::int32_t> all_but_one;
   for (std::int32_t t = 0; t < 500; ++t) {
     if (t != 123) all_but_one.push_back(t);
@@ -247,23 +258,21 @@ TEST(Sample, BannedTokensAreNeverDrawn) {
   }
 }
 
-TEST(Sample, ABiasOfAHundredForcesAndForbids) {
+TEST_P(SampleTest, ABiasOfAHundredForcesAndForbids) {
   std::mt19937 random(5);
   const auto logits = random_logits(random, 300, 3.0F);
   const std::vector<std::int32_t> ids{42};
   const std::vector<float> up{100.0F};
   const std::vector<float> down{-100.0F};
-  for (std::uint32_t position = 0; position < 300; ++position) {
-    SampleRow row{.temperature = 0.7F, .position = position};
-    row.bias_tokens = ids;
-    row.bias_values = up;
-    ASSERT_EQ(sample_one(logits, row).token, 42);
-    row.bias_values = down;
-    ASSERT_NE(sample_one(logits, row).token, 42);
-  }
+  SampleRow row{.temperature = 0.7F};
+  row.bias_tokens = ids;
+  row.bias_values = up;
+  for (const SampleOutput& out : sample_positions(logits, row, many(300))) ASSERT_EQ(out.token, 42);
+  row.bias_values = down;
+  for (const SampleOutput& out : sample_positions(logits, row, many(300))) ASSERT_NE(out.token, 42);
 }
 
-TEST(Sample, LogprobsAreOfTheRawLogitsUnlessProcessedOnesAreAsked) {
+TEST_P(SampleTest, LogprobsAreOfTheRawLogitsUnlessProcessedOnesAreAsked) {
   const std::vector<float> logits{std::log(0.5F), std::log(0.3F), std::log(0.2F)};
   const std::vector<std::int32_t> banned{0};
   SampleRow row{.temperature = 0.0F, .num_logprobs = 1};
@@ -278,25 +287,24 @@ TEST(Sample, LogprobsAreOfTheRawLogitsUnlessProcessedOnesAreAsked) {
   EXPECT_NEAR(processed.logprob, std::log(0.6), 1e-6);
 }
 
-TEST(Sample, AForcedTokenIsReportedAndNotDrawn) {
+TEST_P(SampleTest, AForcedTokenIsReportedAndNotDrawn) {
   const SampleOutput out = sample_one({3.0F, 1.0F, 2.0F}, {.num_logprobs = 0, .forced_token = 1});
   EXPECT_EQ(out.token, 1);
   EXPECT_EQ(out.rank, 3);
   EXPECT_EQ(out.num_top, 0);
 }
 
-TEST(Sample, TopLogprobsAreBestFirstAndAtMostTheVocabulary) {
+TEST_P(SampleTest, TopLogprobsAreBestFirstAndAtMostTheVocabulary) {
   SampleBatch batch({{1.0F, 3.0F, 2.0F, 3.0F}});
   batch.add({.temperature = 0.0F, .num_logprobs = 20});
-  ThreadPool pool(1);
-  ASSERT_TRUE(cpu_sample(pool, batch.params()));
+  run_batch(batch);
   EXPECT_EQ(batch.outputs()[0].num_top, 4);
   EXPECT_EQ(batch.outputs()[0].rank, 1);
   const auto& top = batch.top_tokens();
   EXPECT_THAT(std::vector<std::int32_t>(top.begin(), top.begin() + 4), ElementsAre(1, 3, 2, 0));
 }
 
-TEST(Sample, ARowWithNanOrInfinityIsToldAndTheOthersAreSampled) {
+TEST_P(SampleTest, ARowWithNanOrInfinityIsToldAndTheOthersAreSampled) {
   for (const float bad : {kNan, -kNan, kInf}) {
     for (const std::size_t at : {0U, 255U, 256U, 300U}) {
       std::vector<float> broken(301, 1.0F);
@@ -307,8 +315,7 @@ TEST(Sample, ARowWithNanOrInfinityIsToldAndTheOthersAreSampled) {
       for (const std::int32_t row : {0, 1, 0}) {
         batch.add({.logits_row = row, .temperature = 0.0F, .num_logprobs = 3});
       }
-      ThreadPool pool(2);
-      ASSERT_TRUE(cpu_sample(pool, batch.params()));
+      run_batch(batch);
       EXPECT_EQ(batch.outputs()[0].token, 17);
       EXPECT_EQ(batch.outputs()[1].token, -1);
       EXPECT_EQ(batch.outputs()[1].problem, SampleProblem::not_finite);
@@ -317,7 +324,7 @@ TEST(Sample, ARowWithNanOrInfinityIsToldAndTheOthersAreSampled) {
   }
 }
 
-TEST(Sample, ARowWithNothingLeftIsTold) {
+TEST_P(SampleTest, ARowWithNothingLeftIsTold) {
   EXPECT_EQ(problem_of({kMinusInf, kMinusInf}, {}), SampleProblem::nothing_left);
   const std::vector<std::int32_t> all{0, 1};
   SampleRow row{.temperature = 0.0F};
@@ -325,7 +332,7 @@ TEST(Sample, ARowWithNothingLeftIsTold) {
   EXPECT_EQ(problem_of({1.0F, 2.0F}, row), SampleProblem::nothing_left);
 }
 
-TEST(Sample, IdsOutOfRangeAreToldAndShapesOutOfRangeAreErrorsThatNameTheRow) {
+TEST_P(SampleTest, IdsOutOfRangeAreToldAndShapesOutOfRangeAreErrorsThatNameTheRow) {
   const std::vector<float> logits{1.0F, 2.0F};
   const std::vector<std::int32_t> outside{2};
   const std::vector<std::int32_t> negative{-1};
@@ -347,11 +354,11 @@ TEST(Sample, IdsOutOfRangeAreToldAndShapesOutOfRangeAreErrorsThatNameTheRow) {
   EXPECT_THAT(error_of(logits, {.temperature = kNan}), HasSubstr("out of range"));
 }
 
-TEST(Sample, ARowDoesNotDependOnItsBatchOrTheThreads) {
+TEST_P(SampleTest, ARowDoesNotDependOnItsBatchOrTheThreads) {
   std::mt19937 random(21);
   const auto shared = random_logits(random, 4000, 2.0F);
   std::vector<SampleRow> rows;
-  for (std::uint32_t i = 0; i < 40; ++i) {
+  for (std::uint32_t i = 0; i < 12; ++i) {
     SampleRow row{.temperature = 0.8F + 0.1F * static_cast<float>(i % 4)};
     row.top_k = (i % 3 == 0) ? 30 : 0;
     row.top_p = (i % 2 == 0) ? 0.9F : 1.0F;
@@ -359,23 +366,74 @@ TEST(Sample, ARowDoesNotDependOnItsBatchOrTheThreads) {
     row.num_logprobs = 4;
     rows.push_back(row);
   }
-  const auto run = [&](std::vector<SampleRow> chosen, int threads) {
+  const auto sample = [&](std::vector<SampleRow> chosen, int threads) {
     SampleBatch batch({shared});
     for (const SampleRow& row : chosen) batch.add(row);
-    ThreadPool pool(threads);
-    EXPECT_TRUE(cpu_sample(pool, batch.params()));
+    EXPECT_TRUE(OpRunner(backend(), threads)(batch.params()));
     return std::pair(batch.outputs(), batch.top_logprobs());
   };
-  const auto together = run(rows, 1);
-  const auto parallel = run(rows, 4);
+  const auto together = sample(rows, 1);
+  const auto parallel = sample(rows, 4);
   EXPECT_EQ(together.second, parallel.second);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto alone = run({rows[i]}, 1);
+    const auto alone = sample({rows[i]}, 1);
     EXPECT_EQ(alone.first[0].token, together.first[i].token);
     EXPECT_EQ(alone.first[0].logprob, together.first[i].logprob);
     EXPECT_EQ(parallel.first[i].token, together.first[i].token);
   }
 }
+
+TEST_P(SampleTest, ListsAndCutsAreExactAmongThousandsOfEqualLogits) {
+  // More ties than fit beside the cut, above and below other logits.
+  std::vector<float> logits(20000, 1.0F);
+  logits[19999] = 2.0F;
+  logits[7] = -0.0F;
+  logits[8] = 0.0F;
+  SampleBatch batch({logits});
+  batch.add({.temperature = 0.0F, .num_logprobs = 3});
+  for (const std::int32_t top_k : {3, 700, 9000, 19999}) batch.add({.top_k = top_k, .num_logprobs = 20});
+  for (const float top_p : {0.2F, 0.7F, 0.99F}) batch.add({.top_p = top_p, .min_p = 0.1F});
+  expect_same_as_reference(runner_, batch);
+  EXPECT_THAT(std::vector<std::int32_t>(batch.top_tokens().begin(), batch.top_tokens().begin() + 3),
+              ElementsAre(19999, 0, 1));
+}
+
+TEST_P(SampleTest, ListsOfAThousandTokensAreInOrder) {
+  std::mt19937 random(31);
+  std::vector<float> logits = random_logits(random, 30000, 2.0F, 0.01F);
+  logits[5] = kMinusInf;
+  SampleBatch batch({logits, random_logits(random, 30000, 0.0F)});
+  for (const std::int32_t row : {0, 1}) batch.add({.logits_row = row, .temperature = 0.0F, .num_logprobs = 1500});
+  reference_sample(batch.params(1500));
+  const std::vector<std::int32_t> expected = batch.top_tokens();
+  run_batch(batch, 1500);
+  EXPECT_EQ(batch.top_tokens(), expected);
+}
+
+TEST_P(SampleTest, ManyRowsWithPenaltiesTakeTurnsInTheirMemory) {
+  // Their changed logits need more memory than a device sets aside for a step.
+  constexpr std::int64_t kVocab = 151936;
+  std::mt19937 random(5);
+  SampleBatch batch({random_logits(random, kVocab, 1.0F)});
+  const auto best = [&](std::int32_t skipped) {
+    SampleRow row{.temperature = 0.0F, .processed_logprobs = true};
+    std::vector<std::int32_t> output(3, skipped);
+    row.output_tokens = batch.own(output);
+    row.frequency_penalty = 30.0F;
+    return row;
+  };
+  for (std::int32_t i = 0; i < 60; ++i) {
+    if (i % 4 == 0) batch.add({.temperature = 0.0F});
+    batch.add(best(i * 1000));
+  }
+  reference_sample(batch.params(0));
+  const auto outputs = batch.outputs();
+  run_batch(batch, 0);
+  for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(batch.outputs()[i].token, outputs[i].token) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SampleTest, ::testing::ValuesIn(sample_backends()),
+                         [](const auto& test) { return test.param; });
 
 TEST(SamplePasses, GiveTheSameBitsOnEveryInstructionSet) {
   std::mt19937 random(13);

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -13,6 +15,25 @@ namespace pagoda::kernels {
 namespace {
 
 class ThreadPoolTest : public testing::TestWithParam<int> {};
+
+TEST(ThreadPoolStartTest, RunsTheStartFunctionOnceOnEachThreadOfItsOwn) {
+  std::mutex mutex;
+  std::map<int, std::thread::id> started;
+  {
+    ThreadPool pool(4, [&](int thread) {
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(started.emplace(thread, std::this_thread::get_id()).second);
+    });
+    pool.parallel_for(100, [&](std::int64_t, int thread) {
+      if (thread == 0) return;
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(started.at(thread), std::this_thread::get_id());
+    });
+  }
+  ASSERT_EQ(started.size(), 3U);
+  EXPECT_EQ(started.begin()->first, 1);
+  EXPECT_EQ(started.rbegin()->first, 3);
+}
 
 TEST_P(ThreadPoolTest, RunsEachTaskExactlyOnce) {
   ThreadPool pool(GetParam());

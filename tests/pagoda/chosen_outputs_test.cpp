@@ -15,6 +15,7 @@
 
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/split_memory_device.hpp"
 
 namespace pagoda {
 namespace {
@@ -22,7 +23,8 @@ namespace {
 using nlohmann::json;
 
 /// Single precision throughout, as the goldens were made.
-std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {}) {
+std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {},
+                                    const EngineSetup& setup = {}) {
   EngineConfig config;
   config.model = model;
   config.threads = 2;
@@ -31,7 +33,7 @@ std::unique_ptr<Engine> engine_with(const std::string& model, const std::functio
   config.kv_cache_dtype = "float32";
   config.cpu_isa = "scalar";
   if (change) change(config);
-  auto engine = Engine::create(config);
+  auto engine = Engine::create(config, setup);
   EXPECT_TRUE(engine) << engine.error().message;
   return engine ? std::move(*engine) : nullptr;
 }
@@ -66,9 +68,10 @@ TEST(BeamSearchInTheEngine, GivesTheTokensAndScoresOfTransformers) {
   ASSERT_GT(golden["cases"].size(), 30U);
   std::vector<GenerateRequest> requests;
   for (const json& golden_case : golden["cases"]) requests.push_back(request_of(golden, golden_case, 1));
-  const auto check = [&](const char* what, bool must_preempt, const std::function<void(EngineConfig&)>& change) {
+  const auto check = [&](const char* what, bool must_preempt, const std::function<void(EngineConfig&)>& change,
+                         const EngineSetup& setup = {}) {
     SCOPED_TRACE(what);
-    const auto engine = engine_with(test::demo_model(), change);
+    const auto engine = engine_with(test::demo_model(), change, setup);
     ASSERT_TRUE(engine);
     const auto results = engine->generate(requests);
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -91,6 +94,9 @@ TEST(BeamSearchInTheEngine, GivesTheTokensAndScoresOfTransformers) {
     EXPECT_EQ(stats.preemptions_recompute_total + stats.preemptions_swap_total > 0, must_preempt);
   };
   check("plain", false, [](EngineConfig&) {});
+  const auto on_device = [](EngineConfig& c) { c.device = "cuda"; };
+  check("on a device with memory of its own", false, on_device,
+        {.device = std::make_shared<test::SplitMemoryDevice>()});
   check("small steps, no prefix cache", false, [](EngineConfig& c) {
     c.max_num_seqs = c.max_num_batched_tokens = 8;
     c.enable_prefix_caching = false;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/split_memory_device.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
@@ -19,14 +20,15 @@ namespace {
 
 using nlohmann::json;
 
-std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {}) {
+std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {},
+                                    const EngineSetup& setup = {}) {
   EngineConfig config;
   config.model = model;
   config.threads = 2;
   config.max_num_seqs = 64;
   config.max_num_batched_tokens = 256;
   if (change) change(config);
-  auto engine = Engine::create(config);
+  auto engine = Engine::create(config, setup);
   EXPECT_TRUE(engine) << engine.error().message;
   return engine ? std::move(*engine) : nullptr;
 }
@@ -204,6 +206,84 @@ TEST(Engine, GivesTheSameTokensUnderEverySchedule) {
         c.swap_dir = std::filesystem::temp_directory_path().string();
       },
       true);
+}
+
+TEST(Engine, GivesTheSameTokensOnADeviceThatRunsBehindTheHostInMemoryOfItsOwn) {
+  const auto requests = varied_requests(32);
+  const auto plain = engine_with(test::demo_model(), [](EngineConfig& c) { c.threads = 1; });
+  ASSERT_TRUE(plain);
+  const auto expected = run_all(*plain, requests);
+  const auto same = [&](const char* what, const std::function<void(EngineConfig&)>& change) {
+    SCOPED_TRACE(what);
+    const auto device = std::make_shared<test::SplitMemoryDevice>();
+    const auto on_device = [&](EngineConfig& c) {
+      c.device = "cuda";
+      c.enforce_eager = true;
+      change(c);
+    };
+    const auto engine = engine_with(test::demo_model(), on_device, {.device = device});
+    ASSERT_TRUE(engine);
+    const auto got = run_all(*engine, requests);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i], expected[i]) << "request " << i;
+    EXPECT_EQ(device->late_error().value_or("none"), "none");
+  };
+  same("depth 1", [](EngineConfig& c) { c.pipeline_depth = 1; });
+  same("depth 2", [](EngineConfig&) {});
+  same("recorded", [](EngineConfig& c) {
+    c.enforce_eager = false;
+    c.max_num_seqs = 16;
+  });
+  same("small steps", [](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = 8; });
+  for (const auto mode : {PreemptionPolicy::swap, PreemptionPolicy::recompute}) {
+    same(mode == PreemptionPolicy::swap ? "preempted by swap" : "preempted by recompute", [&](EngineConfig& c) {
+      c.num_device_blocks = 64;
+      c.block_size = 4;
+      c.num_host_blocks = mode == PreemptionPolicy::swap ? 500 : 0;
+      c.preemption_mode = mode;
+    });
+  }
+}
+
+TEST(Engine, AStepThatADeviceRefusesFailsItsRequestsAndNoOther) {
+  const auto device = std::make_shared<test::SplitMemoryDevice>();
+  const auto on_device = [](EngineConfig& c) {
+    c.device = "cuda";
+    c.max_num_seqs = 4;
+  };
+  const auto engine = engine_with(test::demo_model(), on_device, {.device = device});
+  ASSERT_TRUE(engine);
+  const auto expected = engine->generate(prompt("Once upon a time", 40));
+  ASSERT_TRUE(expected) << expected.error().message;
+  for (const int count : {0, 3, 17, 60}) {
+    device->fail_op_after(count);
+    const auto refused = engine->generate(prompt("The little fox", 40));
+    ASSERT_FALSE(refused) << count;
+    EXPECT_EQ(refused.error().message, "the device was told to fail");
+    const auto again = engine->generate(prompt("Once upon a time", 40));
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->outputs.at(0).token_ids, expected->outputs.at(0).token_ids);
+  }
+}
+
+TEST(Engine, FillsTheShareOfADevicesMemoryThatItMayUse) {
+  constexpr std::size_t kDeviceBytes = std::size_t{256} << 20U;
+  std::vector<std::string> told;
+  const auto device =
+      std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.device_bytes = kDeviceBytes});
+  const auto on_device = [](EngineConfig& c) {
+    c.device = "cuda";
+    c.max_num_seqs = c.max_num_batched_tokens = 1024;  // whose contexts need more than there is
+    c.gpu_memory_utilization = 0.75;
+    c.enforce_eager = true;
+  };
+  const auto progress = [&](std::string_view what, double done) {
+    if (done == 1.0) told.emplace_back(what);
+  };
+  const auto engine = engine_with(test::demo_model(), on_device, {.device = device, .progress = progress});
+  ASSERT_TRUE(engine);
+  const auto used = static_cast<double>(kDeviceBytes - device->available_bytes(kernels::MemoryKind::device));
+  EXPECT_NEAR(used / static_cast<double>(kDeviceBytes), 0.75, 0.01);
+  EXPECT_EQ(told, std::vector<std::string>{"loading weights"});
 }
 
 TEST(Engine, StreamsDeltasThatAddUpToTheResult) {

@@ -9,11 +9,12 @@
 
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/split_memory_device.hpp"
 
 namespace pagoda {
 namespace {
 
-std::unique_ptr<Engine> engine_with(const std::function<void(EngineConfig&)>& change) {
+std::unique_ptr<Engine> engine_with(const std::function<void(EngineConfig&)>& change, const EngineSetup& setup = {}) {
   EngineConfig config;
   config.model = test::demo_model();
   config.threads = 2;
@@ -21,7 +22,7 @@ std::unique_ptr<Engine> engine_with(const std::function<void(EngineConfig&)>& ch
   config.max_num_batched_tokens = 256;
   config.kv_cache_memory = 0.125;
   change(config);
-  auto engine = Engine::create(config);
+  auto engine = Engine::create(config, setup);
   EXPECT_TRUE(engine) << engine.error().message;
   return engine ? std::move(*engine) : nullptr;
 }
@@ -95,6 +96,18 @@ TEST_P(QuantizedEngineTest, GivesTheSameTokensInAnyBatch) {
   const auto alone = tokens_of(*quantized(1, 64), kRequests);
   EXPECT_EQ(tokens_of(*quantized(3, 16), kRequests), alone);
   EXPECT_EQ(tokens_of(*quantized(64, 256), kRequests), alone);
+}
+
+TEST_P(QuantizedEngineTest, GivesTheSameTokensWithWeightsUploadedToADevice) {
+  const auto configure = [&](EngineConfig& config) { config.quantize = GetParam(); };
+  const auto on_device = [&](EngineConfig& config) {
+    configure(config);
+    config.device = "cuda";
+    config.enforce_eager = true;
+  };
+  constexpr std::size_t kRequests = 20;
+  const auto engine = engine_with(on_device, {.device = std::make_shared<test::SplitMemoryDevice>()});
+  EXPECT_EQ(tokens_of(*engine, kRequests), tokens_of(*engine_with(configure), kRequests));
 }
 
 TEST_P(QuantizedEngineTest, StaysNearTheUnquantisedModel) {

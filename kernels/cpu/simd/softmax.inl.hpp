@@ -63,10 +63,25 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   }
 }
 
+/// Vectors of a value that are loaded at once.
+constexpr int vectors_at_once(DType dtype, int vectors) {
+  return dtype == DType::fp8_e4m3 && vectors % 2 == 0 ? 2 : 1;
+}
+
+template <DType dtype, int count>
+inline void load_values(const char* p, Vec (&x)[count]) {
+  if constexpr (count == 2) {
+    load_pair_fp8(p, x[0], x[1]);
+  } else {
+    x[0] = load_as<dtype>(p);
+  }
+}
+
 template <DType dtype, int rows, int vectors>
 inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool prefetch) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   constexpr std::int64_t kLine = 64;
+  constexpr int kAtOnce = vectors_at_once(dtype, vectors);
   Vec sums[rows][vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
@@ -83,10 +98,14 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool p
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j]);
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      const Vec x = load_as<dtype>(value + v * kLanes * kSize);
+    for (int v = 0; v < vectors; v += kAtOnce) {
+      Vec x[kAtOnce];
+      load_values<dtype>(value + v * kLanes * kSize, x);
+#pragma GCC unroll 2
+      for (int i = 0; i < kAtOnce; ++i) {
 #pragma GCC unroll 8
-      for (int r = 0; r < rows; ++r) sums[r][v] = fma(p[r], x, sums[r][v]);
+        for (int r = 0; r < rows; ++r) sums[r][v + i] = fma(p[r], x[i], sums[r][v + i]);
+      }
     }
   }
 #pragma GCC unroll 8

@@ -122,12 +122,17 @@ inline __m256i fp8_as_f16(__m256i words) {
   const __m256i carried = _mm256_add_epi16(fields, _mm256_set1_epi16(0x80));
   return _mm256_xor_si256(fields, _mm256_and_si256(carried, _mm256_set1_epi16(0x4000)));
 }
-inline Vec fp8_value(__m128i halves) {
-  return {_mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0F))};
-}
 inline Vec load_fp8(const void* p) {
   const __m128i words = _mm_cvtepi8_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
-  return fp8_value(_mm256_castsi256_si128(fp8_as_f16(_mm256_castsi128_si256(words))));
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(fp8_as_f16(_mm256_castsi128_si256(words))))};
+}
+inline void load_pair_fp8(__m128i bytes, Vec& low, Vec& high) {
+  const __m256i halves = fp8_as_f16(_mm256_cvtepi8_epi16(bytes));
+  low.v = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+  high.v = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  load_pair_fp8(_mm_loadu_si128(static_cast<const __m128i*>(p)), low, high);
 }
 
 /// The 8 bytes behind each of two rows: 64-bit lane i = bytes 4i .. 4i + 3 of each row.
@@ -141,9 +146,7 @@ inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quad
   quads[1].v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
 }
 inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads)[2]) {
-  const __m256i halves = fp8_as_f16(_mm256_cvtepi8_epi16(load_byte_quads(rows, at)));
-  quads[0] = fp8_value(_mm256_castsi256_si128(halves));
-  quads[1] = fp8_value(_mm256_extracti128_si256(halves, 1));
+  load_pair_fp8(load_byte_quads(rows, at), quads[0], quads[1]);
 }
 
 struct Square {

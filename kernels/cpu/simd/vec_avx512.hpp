@@ -121,13 +121,15 @@ inline __m512i fp8_as_f16(__m512i words) {
   const __m512i carried = _mm512_add_epi16(fields, _mm512_set1_epi16(0x80));
   return _mm512_ternarylogic_epi32(fields, carried, _mm512_set1_epi16(0x4000), kSelectXorElseFirst);
 }
-/// The value of each float16 that fp8_as_f16 gives.
-inline Vec fp8_value(__m256i halves) {
-  return {_mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256.0F))};
-}
+/// In units of kFp8Unit, as all that follow.
 inline Vec load_fp8(const void* p) {
   const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-  return fp8_value(_mm512_castsi512_si256(fp8_as_f16(_mm512_castsi256_si512(words))));
+  return {_mm512_cvtph_ps(_mm512_castsi512_si256(fp8_as_f16(_mm512_castsi256_si512(words))))};
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  const __m512i halves = fp8_as_f16(_mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p))));
+  low.v = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+  high.v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
 }
 
 /// The 16 bytes behind each of four rows: 128-bit lane i = bytes 4i .. 4i + 3 of each row.
@@ -151,10 +153,10 @@ inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads
   const __m512i bytes = load_byte_quads(rows, at);
   const __m512i low = fp8_as_f16(_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)));
   const __m512i high = fp8_as_f16(_mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(bytes, 1)));
-  quads[0] = fp8_value(_mm512_castsi512_si256(low));
-  quads[1] = fp8_value(_mm512_extracti64x4_epi64(low, 1));
-  quads[2] = fp8_value(_mm512_castsi512_si256(high));
-  quads[3] = fp8_value(_mm512_extracti64x4_epi64(high, 1));
+  quads[0].v = _mm512_cvtph_ps(_mm512_castsi512_si256(low));
+  quads[1].v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(low, 1));
+  quads[2].v = _mm512_cvtph_ps(_mm512_castsi512_si256(high));
+  quads[3].v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(high, 1));
 }
 
 /// A square of 32-bit elements on its way to being transposed: pieces[g][j], 128-bit lane i = elements 4g .. 4g + 3 of

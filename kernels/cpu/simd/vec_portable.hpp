@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 
@@ -136,7 +137,11 @@ inline Vec load_fp8(const void* p) {
   const auto& values = kFp8E4M3Values;
   std::uint8_t bits[kLanes];
   std::memcpy(bits, p, sizeof(bits));
-  return {Floats{values[bits[0]], values[bits[1]], values[bits[2]], values[bits[3]]}};
+  return Vec{Floats{values[bits[0]], values[bits[1]], values[bits[2]], values[bits[3]]}} * set1(1.0F / kFp8Unit);
+}
+inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
+  low = load_fp8(p);
+  high = load_fp8(static_cast<const char*>(p) + kLanes);
 }
 inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quads)[1]) {
   quads[0] = load_int8(rows[0] + at);

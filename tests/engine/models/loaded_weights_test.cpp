@@ -1,6 +1,7 @@
 #include "engine/models/loaded_weights.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
@@ -50,6 +51,25 @@ TEST(LoadedWeights, AreUsedWhereTheyLieWhenNothingIsAskedFor) {
   EXPECT_EQ(weights.copied_bytes(), 0);
 }
 
+TEST(LoadedWeights, LinearLayersAreCopiedOnceWhenThePolicySaysSo) {
+  const WaveWeights stored;
+  WeightPolicy policy = weight_policy("auto", "none");
+  policy.copy_linear = true;
+  const LoadedWeights weights(stored, policy, test_device());
+  const auto embedding = weights.tensor("embed", {50, 64});
+  EXPECT_EQ(embedding->data, stored.tensor("embed", {50, 64})->data);
+  const auto linear = weights.linear("m", 40, 100);
+  ASSERT_TRUE(linear);
+  const void* original = stored.tensor("m.weight", {40, 100})->data;
+  EXPECT_NE(linear->plain.data, original);
+  EXPECT_EQ(std::memcmp(linear->plain.data, original, 40 * 100 * sizeof(float)), 0);
+  EXPECT_EQ(weights.linear("m", 40, 100)->plain.data, linear->plain.data);
+  const auto tied = weights.linear("lm_head", {{embedding->data, embedding->dtype, 50, 64}});
+  ASSERT_TRUE(tied);
+  EXPECT_NE(tied->plain.data, embedding->data);
+  EXPECT_EQ(weights.copied_bytes(), static_cast<std::int64_t>((40 * 100 + 50 * 64) * sizeof(float)));
+}
+
 TEST(LoadedWeights, AreConvertedToTheDtypeOnceAndRoundedToNearest) {
   const WaveWeights stored;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -90,7 +110,7 @@ TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsEightBits) {
   EXPECT_EQ(weights.linear("model.layers.0.mlp.up_proj", 40, 100)->quantized, up->quantized);
 
   const auto embedding = weights.tensor("model.embed_tokens.weight", {50, 64});
-  const auto head = weights.linear("lm_head", {embedding->data, embedding->dtype, 50, 64});
+  const auto head = weights.linear("lm_head", {{embedding->data, embedding->dtype, 50, 64}});
   ASSERT_TRUE(head);
   EXPECT_EQ(head->quantized->matrix.format, kernels::kInt8Weights);
   EXPECT_EQ(weights.copied_bytes(), up->quantized->matrix.bytes() + head->quantized->matrix.bytes() + 2 * 50 * 64);

@@ -3,16 +3,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/mman.h>
+#endif
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/machine_topology.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::kernels {
@@ -53,6 +62,88 @@ TEST(CpuDeviceTest, RefusesANegativeNumberOfThreads) {
   EXPECT_EQ(device.error().code, ErrorCode::bad_config);
   EXPECT_THAT(device.error().message, HasSubstr("-1"));
 }
+
+TEST(CpuDeviceTest, RefusesAnUnknownAffinity) {
+  const auto device = create_cpu_device({1, "", "cpus"});
+  ASSERT_FALSE(device.has_value());
+  EXPECT_EQ(device.error().param, "cpu_affinity");
+}
+
+#if defined(__linux__)
+/// How many hardware threads the thread of a stream may run on.
+int cpus_of_stream(Device& device) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const auto stream = device.create_stream("test").value();
+  stream->submit([&] { sched_getaffinity(0, sizeof(cpus), &cpus); });
+  stream->synchronize();
+  return CPU_COUNT(&cpus);
+}
+
+TEST(CpuDeviceTest, BindsThreadsToCoresWhenTold) {
+  if (!MachineTopology::in_build()) {
+    const auto device = create_cpu_device({2, "", "cores"});
+    ASSERT_FALSE(device.has_value());
+    EXPECT_EQ(device.error().code, ErrorCode::unsupported);
+    GTEST_SKIP() << "built without hwloc";
+  }
+  const auto machine = MachineTopology::load().value();
+  for (const char* affinity : {"cores", "numa"}) {
+    const auto device = create_cpu_device({2, "scalar", affinity});
+    ASSERT_TRUE(device.has_value()) << device.error().message;
+    EXPECT_THAT((*device)->description(), HasSubstr("2 threads bound to cores"));
+    EXPECT_EQ(cpus_of_stream(**device), static_cast<int>(machine->cpus().cores.front().cpus.size()));
+  }
+  const auto one_per_core = create_cpu_device({0, "scalar", "cores"}).value();
+  const auto cores = std::to_string(machine->cpus().cores.size());
+  EXPECT_THAT(one_per_core->description(), HasSubstr(" " + cores + " thread"));
+}
+
+TEST(CpuDeviceTest, LeavesThreadsFreeWhenTold) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  EXPECT_EQ(cpus_of_stream(*create_cpu_device({2, "", "none"}).value()), CPU_COUNT(&all));
+}
+
+/// Bytes of the mapping at `data` that lie on huge pages.
+std::size_t huge_bytes_at(const void* data) {
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) {
+      inside = reinterpret_cast<std::uintptr_t>(data) >= begin && reinterpret_cast<std::uintptr_t>(data) < end;
+    } else if (inside && std::sscanf(line.c_str(), "AnonHugePages: %zu kB", &kib) == 1) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+/// Whether memory that asks for huge pages gets any: the setting allows it, and an emulator does not hide it.
+bool system_grants_huge_pages() {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return false;
+  madvise(data, kBytes, MADV_HUGEPAGE);
+  std::fill_n(static_cast<std::byte*>(data), kBytes, std::byte{1});
+  const std::size_t huge_bytes = huge_bytes_at(data);
+  munmap(data, kBytes);
+  return huge_bytes > 0;
+}
+
+TEST(CpuDeviceTest, PutsLargeBuffersOnHugePagesWhereTheSystemAllowsIt) {
+  if (!system_grants_huge_pages()) GTEST_SKIP() << "the system grants no transparent huge pages";
+  constexpr std::size_t kBytes = (std::size_t{64} << 20) + 4096;
+  const auto buffer = make_device()->allocate(kBytes, MemoryKind::device).value();
+  std::fill_n(buffer.as<std::byte>(), kBytes, std::byte{1});
+  EXPECT_GT(huge_bytes_at(buffer.data()), 0U);  // all of it, unless the machine's memory is in small pieces
+  RecordProperty("huge_bytes", std::to_string(huge_bytes_at(buffer.data())));
+}
+#endif
 
 TEST(CpuDeviceTest, AllocatesZeroedAlignedMemoryOfAnySize) {
   const auto device = make_device();

@@ -1,0 +1,16 @@
+# PAGODA_HWLOC = AUTO | ON | OFF -> PAGODA_HAS_HWLOC, and PkgConfig::HWLOC where it is true: binds compute threads to
+# cores (--cpu-affinity).
+set(PAGODA_HAS_HWLOC OFF)
+if(NOT PAGODA_HWLOC STREQUAL "OFF")
+  pkg_check_modules(HWLOC IMPORTED_TARGET hwloc>=2.0)
+  if(HWLOC_FOUND)
+    set(PAGODA_HAS_HWLOC ON)
+  elseif(PAGODA_HWLOC STREQUAL "ON")
+    message(FATAL_ERROR "PAGODA_HWLOC is ON but hwloc 2 was not found (Debian: libhwloc-dev)")
+  endif()
+endif()
+if(PAGODA_HAS_HWLOC)
+  message(STATUS "Binding threads to cores: hwloc ${HWLOC_VERSION}")
+else()
+  message(STATUS "Binding threads to cores: left out (no hwloc; Debian: libhwloc-dev)")
+endif()

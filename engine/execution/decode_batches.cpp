@@ -1,0 +1,43 @@
+#include "engine/execution/decode_batches.hpp"
+
+#include <algorithm>
+#include <ranges>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::execution {
+namespace {
+
+std::int32_t least_that_holds(const std::vector<std::int32_t>& sizes, std::int32_t wanted) {
+  const auto found = std::ranges::lower_bound(sizes, wanted);
+  PAGODA_ASSERT(found != sizes.end(), "a step is no larger than the engine's limits");
+  return *found;
+}
+
+}  // namespace
+
+DecodeBatches::DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_len) {
+  constexpr std::int32_t kRowStep = 8;
+  constexpr std::int64_t kLeastContext = 2048;
+  constexpr std::int64_t kContextFactor = 4;
+  for (std::int32_t rows = 1; rows < max_num_seqs; rows += std::min(rows, kRowStep)) rows_.push_back(rows);
+  rows_.push_back(max_num_seqs);
+  for (std::int64_t context = kLeastContext; context < max_model_len; context *= kContextFactor) {
+    contexts_.push_back(static_cast<std::int32_t>(context));
+  }
+  contexts_.push_back(static_cast<std::int32_t>(max_model_len));
+}
+
+DecodeBatch DecodeBatches::around(std::int32_t num_rows, std::int32_t context_len) const {
+  return {least_that_holds(rows_, num_rows), least_that_holds(contexts_, context_len)};
+}
+
+std::vector<DecodeBatch> DecodeBatches::all() const {
+  std::vector<DecodeBatch> batches;
+  for (const std::int32_t context : std::views::reverse(contexts_)) {
+    for (const std::int32_t rows : std::views::reverse(rows_)) batches.push_back({rows, context});
+  }
+  return batches;
+}
+
+}  // namespace pagoda::execution

@@ -1,0 +1,111 @@
+// What a ModelRunner does before its first step, so that no step is the first of its kind.
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/execution/model_runner.hpp"
+#include "engine/request/sampling_params.hpp"
+
+namespace pagoda::execution {
+namespace {
+
+/// A stream may issue a key directly the first time.
+constexpr int kRunsToRecord = 2;
+
+/// A sampled row that asks for everything that needs memory.
+kernels::SampleRow demanding_row(std::int32_t logits_row, std::span<const TokenId> tokens, std::int64_t num_logprobs) {
+  kernels::SampleRow row;
+  row.logits_row = logits_row;
+  row.temperature = 0.9F;
+  row.top_k = 50;
+  row.top_p = 0.9F;
+  row.min_p = 0.01F;
+  row.repetition_penalty = 1.1F;
+  row.frequency_penalty = 0.1F;
+  row.prompt_tokens = tokens;
+  row.output_tokens = tokens;
+  row.num_logprobs = static_cast<std::int32_t>(num_logprobs);
+  return row;
+}
+
+}  // namespace
+
+Status ModelRunner::run_largest_steps(kernels::Stream& stream) {
+  const std::int64_t max_tokens = config_.max_num_batched_tokens;
+  const auto model_len = static_cast<std::int32_t>(config_.max_model_len);
+  const std::int32_t max_seqs = config_.max_num_seqs;
+
+  Batch prompts;
+  prompts.max_query_len = static_cast<std::int32_t>(std::min<std::int64_t>(max_tokens, model_len));
+  prompts.max_context_len = model_len;
+  prompts.shape.num_tokens = max_tokens;
+  prompts.shape.num_sequences = (max_tokens + prompts.max_query_len - 1) / prompts.max_query_len;
+  prompts.shape.num_sequences = std::min<std::int64_t>(prompts.shape.num_sequences, max_seqs);
+  prompts.shape.num_tokens = std::min(max_tokens, prompts.shape.num_sequences * prompts.max_query_len);
+  prompts.shape.num_logit_rows = std::min<std::int64_t>(max_seqs, prompts.shape.num_tokens);
+  if (Status status = run_alone(stream, prompts, prompts.max_query_len, prompts.max_query_len, max_seqs); !status) {
+    return status;
+  }
+  Batch decodes;
+  decodes.max_query_len = 1;
+  decodes.max_context_len = model_len;
+  decodes.shape.num_tokens = decodes.shape.num_sequences = decodes.shape.num_logit_rows = max_seqs;
+  return run_alone(stream, decodes, 1, model_len, max_seqs);
+}
+
+Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress) {
+  if (!config_.replay_decode) return {};
+  const auto batches = decode_batches_.all();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    Batch batch;
+    batch.decode = batches[i];
+    batch.max_query_len = 1;
+    batch.max_context_len = batches[i].max_context_len;
+    batch.shape.num_tokens = batch.shape.num_sequences = batch.shape.num_logit_rows = batches[i].num_rows;
+    for (int run = 0; run < kRunsToRecord; ++run) {
+      if (Status status = run_alone(stream, batch, 0, 0, 0); !status) return status;
+    }
+    progress(static_cast<double>(i + 1) / static_cast<double>(batches.size()));
+  }
+  return {};
+}
+
+Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
+                              std::int64_t num_samples) {
+  StepShape& shape = batch.shape;
+  shape.max_blocks = (batch.max_context_len + cache_.block_size - 1) / cache_.block_size;
+  shape.num_samples = num_samples;
+  const std::int64_t max_top = num_samples == 0 ? 0 : std::min(SamplingLimits{}.max_logprobs, config_.vocab_size);
+  const ResultShape results{num_samples, max_top, 0, 0};
+  auto memory = memory_pool_.take();
+  PAGODA_ASSERT(memory != nullptr, "no step is in flight before the first");
+  Status status = memory->reserve_results(results.bytes());
+  if (status) {
+    const StepInputs inputs(memory->inputs(), StepLayout(shape));
+    for (std::int64_t i = 0; i < shape.num_tokens; ++i) {
+      inputs.token_slots[i] = 0;
+      inputs.positions[i] = 0;
+      inputs.slot_mapping[i] = -1;
+    }
+    for (std::int64_t i = 0; i <= shape.num_sequences; ++i) {
+      inputs.query_start[i] = static_cast<std::int32_t>(std::min(i * tokens_each, shape.num_tokens));
+    }
+    std::fill_n(inputs.context_len, shape.num_sequences, context_len);
+    for (std::int64_t i = 0; i < shape.num_logit_rows; ++i) inputs.logit_rows[i] = static_cast<std::int32_t>(i);
+    std::fill_n(inputs.block_tables, shape.num_sequences * shape.max_blocks, 0);
+    std::fill_n(inputs.sample_slots, num_samples, -1);
+    const std::span<const TokenId> tokens(token_table_.as<TokenId>(), static_cast<std::size_t>(config_.max_model_len));
+    sample_rows_.clear();
+    for (std::int64_t i = 0; i < num_samples; ++i) {
+      const auto logits_row = static_cast<std::int32_t>(i % shape.num_logit_rows);
+      sample_rows_.push_back(demanding_row(logits_row, tokens, results.max_sample_top));
+    }
+    stream.submit([&] { status = run(stream, batch, *memory, results); });
+    stream.synchronize();
+    if (status) status = stream.status();
+  }
+  memory_pool_.put(std::move(memory));
+  return status;
+}
+
+}  // namespace pagoda::execution

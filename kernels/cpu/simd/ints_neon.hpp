@@ -1,0 +1,98 @@
+#pragma once
+
+/// Four 32-bit lanes of NEON. See ints_avx512.hpp for what each function does.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/simd/vec_neon.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+
+constexpr int kQuantizedRows = 4;  // 16 dots, 4 vectors of w, 2 of x: 22 of 32 registers
+constexpr int kQuantizedPanels = 1;
+
+struct Ints {
+  int32x4_t v;
+};
+struct Bytes {
+  uint8x16_t v;
+};
+
+inline Ints set1_int(std::int32_t x) {
+  return {vdupq_n_s32(x)};
+}
+inline Ints operator+(Ints a, Ints b) {
+  return {vaddq_s32(a.v, b.v)};
+}
+inline std::int32_t sum(Ints x) {
+  return vaddvq_s32(x.v);
+}
+inline Ints round_to_ints(Vec x) {
+  return {vcvtnq_s32_f32(x.v)};
+}
+inline Vec to_floats(Ints x) {
+  return {vcvtq_f32_s32(x.v)};
+}
+inline Vec fused(Vec a, Vec b, Vec c) {
+  return fma(a, b, c);
+}
+inline void store_int8(std::int8_t* p, Ints x) {
+  const int16x4_t words = vqmovn_s32(x.v);
+  const int8x8_t bytes = vqmovn_s16(vcombine_s16(words, words));
+  std::memcpy(p, &bytes, kLanes);
+}
+
+inline Bytes load_bytes(const void* p) {
+  return {vld1q_u8(static_cast<const std::uint8_t*>(p))};
+}
+inline void store_bytes(void* p, Bytes x) {
+  vst1q_u8(static_cast<std::uint8_t*>(p), x.v);
+}
+inline Bytes low_halves(Bytes x) {
+  return {vandq_u8(x.v, vdupq_n_u8(0x0F))};
+}
+inline Bytes high_halves(Bytes x) {
+  return {vshrq_n_u8(x.v, 4)};
+}
+inline int8x16_t broadcast_four(const std::int8_t* p) {
+  std::uint32_t four;
+  std::memcpy(&four, p, sizeof(four));
+  return vreinterpretq_s8_u32(vdupq_n_u32(four));
+}
+
+#if defined(__ARM_FEATURE_DOTPROD)
+// The instruction multiplies signed bytes: weights minus 128, and 128 times x is added.
+using Weights = int8x16_t;
+struct Quad {
+  int8x16_t x;
+  int32x4_t minus_128_x;
+};
+inline Weights weights_of(Bytes w) {
+  return vreinterpretq_s8_u8(veorq_u8(w.v, vdupq_n_u8(0x80)));
+}
+inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
+  const int8x16_t x = broadcast_four(p);
+  return {x, vdotq_s32(vdupq_n_s32(0), x, vdupq_n_s8(-128))};
+}
+inline Ints add_dots(Ints sums, Weights w, Quad quad) {
+  return {vdotq_s32(vsubq_s32(sums.v, quad.minus_128_x), w, quad.x)};
+}
+#else
+// 255 * 127 fits 16 bits.
+using Weights = Bytes;
+using Quad = int16x8_t;
+inline Weights weights_of(Bytes w) {
+  return w;
+}
+inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
+  return vmovl_s8(vget_low_s8(broadcast_four(p)));
+}
+inline Ints add_dots(Ints sums, Weights w, Quad x) {
+  const int16x8_t low = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(w.v))), x);
+  const int16x8_t high = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(w.v))), x);
+  return {vaddq_s32(sums.v, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)))};
+}
+#endif
+
+}  // namespace pagoda::kernels::PAGODA_SIMD

@@ -1,0 +1,19 @@
+#define PAGODA_SIMD neon
+// clang-format off: the rest is written in terms of this one
+#include "kernels/cpu/simd/ints_neon.hpp"
+// clang-format on
+#include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/linear.inl.hpp"
+#include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/quantized.inl.hpp"
+#include "kernels/cpu/simd/rows.inl.hpp"
+#include "kernels/cpu/simd/softmax.inl.hpp"
+#include "kernels/cpu/simd/table.inl.hpp"
+
+namespace pagoda::kernels {
+
+const CpuKernels& neon_kernels() {
+  return neon::kTable;
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,21 @@
+#define PAGODA_SIMD neon_dotprod
+// clang-format off: the rest is written in terms of this one
+#include "kernels/cpu/simd/ints_neon.hpp"
+// clang-format on
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd/quantized.inl.hpp"
+
+namespace pagoda::kernels {
+
+/// As neon, but for the products of quantised weights.
+const CpuKernels& neon_dotprod_kernels() {
+  static const CpuKernels table = [] {
+    CpuKernels kernels = neon_kernels();
+    kernels.isa = CpuIsa::neon_dotprod;
+    kernels.quantized = neon_dotprod::kQuantizedTable;
+    return kernels;
+  }();
+  return table;
+}
+
+}  // namespace pagoda::kernels

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "kernels/device.hpp"
+
+namespace pagoda {
+
+/// Told what an engine that starts is doing, "loading weights" for example, and the share of it that is done, 0 to 1.
+/// Called on the thread that creates the engine. Not called for what takes no time, as mapping weights on a CPU.
+using StartProgress = std::function<void(std::string_view what, double done)>;
+
+/// What the creator of an engine may bring beside its configuration.
+struct EngineSetup {
+  /// The device to run on, shared with other engines for example, of the kind that EngineConfig::device names; null = a
+  /// new one.
+  std::shared_ptr<kernels::Device> device = nullptr;
+  StartProgress progress = nullptr;
+};
+
+}  // namespace pagoda

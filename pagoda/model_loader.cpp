@@ -1,0 +1,88 @@
+#include "pagoda/model_loader.hpp"
+
+#include <utility>
+
+#include "actors/clock.hpp"
+#include "engine/models/model.hpp"
+
+namespace pagoda {
+
+ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
+                         StartProgress progress)
+    : plan_(plan),
+      block_size_(config.block_size),
+      runner_(runner_config(config, plan.model, plan.limits)),
+      device_(std::move(device)),
+      progress_(std::move(progress)) {
+  runner_.replay_decode = !device_->shares_host_memory() && !config.enforce_eager;
+}
+
+Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& config, const EnginePlan& plan,
+                                                         std::shared_ptr<kernels::Device> device,
+                                                         StartProgress progress) {
+  std::shared_ptr<ModelLoader> loader(new ModelLoader(config, plan, std::move(device), std::move(progress)));
+  std::shared_ptr<kernels::Device> host = loader->device_;
+  if (!host->shares_host_memory()) {
+    auto cpu = create_host_device(config);
+    if (!cpu) return fail(std::move(cpu.error()));
+    host = std::move(*cpu);
+  }
+  loader->host_weights_ = std::make_unique<models::LoadedWeights>(*plan.checkpoint, plan.weights, host);
+  if (!loader->device_->shares_host_memory()) {
+    const auto uploaded = [self = loader.get()](double done) { self->report("loading weights", done); };
+    loader->device_weights_ = std::make_unique<models::DeviceWeights>(*loader->host_weights_, loader->device_,
+                                                                      plan.memory.weight_bytes, uploaded);
+  }
+  return loader;
+}
+
+const models::WeightSource& ModelLoader::weights() const {
+  if (device_weights_ != nullptr) return *device_weights_;
+  return *host_weights_;
+}
+
+void ModelLoader::report(std::string_view what, double done) const {
+  if (progress_) progress_(what, done);
+}
+
+Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
+                                                                         std::int32_t num_device_blocks) const {
+  auto model = models::create_model(plan_.model, weights(), device_, plan_.limits);
+  if (!model) return fail(std::move(model.error()));
+  if (device_weights_ != nullptr) device_weights_->finish();
+  if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
+  const models::KvCache cache{memory.device_base(), num_device_blocks, block_size_, plan_.kv_dtype};
+  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us);
+}
+
+Result<std::int64_t> ModelLoader::measure_free_bytes() const {
+  constexpr std::int32_t kOneBlock = 1;  // the largest steps run on no sequence's blocks
+  const auto memory = execution::KvMemory::create(device_, plan_.memory.kv_bytes_per_block, kOneBlock, 0);
+  if (!memory) return fail(memory.error());
+  const auto runner = make_runner(**memory, kOneBlock);
+  if (!runner) return fail(runner.error());
+  const auto stream = device_->create_stream("pagoda-measure");
+  if (!stream) return fail(stream.error());
+  if (Status status = (*runner)->run_largest_steps(**stream); !status) return fail(std::move(status.error()));
+  return static_cast<std::int64_t>(device_->available_bytes(kernels::MemoryKind::device));
+}
+
+Result<actors::WorkerParts> ModelLoader::make_worker(const std::shared_ptr<execution::KvMemory>& memory,
+                                                     std::int32_t num_device_blocks) {
+  auto runner = make_runner(*memory, num_device_blocks);
+  if (!runner) return fail(std::move(runner.error()));
+  auto stream = device_->create_stream("pagoda-step");
+  if (!stream) return fail(std::move(stream.error()));
+  if (runner_.replay_decode) {
+    Status status = (*runner)->run_largest_steps(**stream);
+    const auto recorded = [this](double done) { report("recording decode steps", done); };
+    if (status) status = (*runner)->record_decode_batches(**stream, recorded);
+    if (!status) return fail(std::move(status.error()));
+  }
+  progress_ = nullptr;
+  // The runner points into the weights and the KV memory, so it keeps them: its last step may outlive the actors.
+  const auto end = [loader = shared_from_this(), memory](execution::ModelRunner* p) { delete p; };
+  return actors::WorkerParts{{runner->release(), end}, std::move(*stream)};
+}
+
+}  // namespace pagoda

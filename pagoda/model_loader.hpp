@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "actors/engine_actors.hpp"
+#include "engine/config.hpp"
+#include "engine/execution/kv_memory.hpp"
+#include "engine/execution/model_runner.hpp"
+#include "engine/models/device_weights.hpp"
+#include "engine/models/loaded_weights.hpp"
+#include "pagoda/engine_plan.hpp"
+#include "pagoda/engine_setup.hpp"
+
+namespace pagoda {
+
+/// Makes the models and runners of one engine. They share the weights, so that a worker that replaces another one needs
+/// no second copy. Lives as long as any of its runners.
+class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
+ public:
+  /// Errors: bad_config (threads, cpu_isa).
+  static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
+                                                     std::shared_ptr<kernels::Device> device, StartProgress progress);
+
+  /// Bytes of the device that are free beside a model and the memory that its ops take for the largest steps. Loads the
+  /// weights; blocks.
+  Result<std::int64_t> measure_free_bytes() const;
+
+  /// A worker whose model reads and writes the blocks of `memory`. On a device that records decode batches, it has
+  /// recorded them. `progress` hears of the first worker only. Errors: as Engine::create.
+  Result<actors::WorkerParts> make_worker(const std::shared_ptr<execution::KvMemory>& memory,
+                                          std::int32_t num_device_blocks);
+
+ private:
+  ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
+              StartProgress progress);
+  const models::WeightSource& weights() const;
+  void report(std::string_view what, double done) const;
+  Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
+                                                              std::int32_t num_device_blocks) const;
+
+  EnginePlan plan_;
+  std::int32_t block_size_;
+  execution::RunnerConfig runner_;
+  std::shared_ptr<kernels::Device> device_;
+  StartProgress progress_;  // null once the engine has started
+  std::unique_ptr<models::LoadedWeights> host_weights_;
+  std::unique_ptr<models::DeviceWeights> device_weights_;  // null where the device shares the host's memory
+};
+
+}  // namespace pagoda

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "kernels/device.hpp"
+#include "tests/support/split_memory.hpp"
+
+namespace pagoda::test {
+
+class SplitOps;
+
+/// A device that behaves as a GPU does, made of the CPU's ops, so that the engine can be tried against one anywhere:
+///  - its memory cannot be touched by the host, and ops refuse host memory;
+///  - Stream::submit issues at once on the caller's thread, and the ops run later on a thread of the stream, after a
+///    random delay now and then: who reads a result too early, or reuses memory too early, gets it wrong;
+///  - Stream::replay runs what was recorded for the key, and does not look at the caller's function again;
+///  - on_complete callbacks that issue ops, and ops outside submit, end the process.
+class SplitMemoryDevice final : public kernels::Device {
+ public:
+  struct Options {
+    int num_threads = 1;
+    std::size_t device_bytes = std::size_t{4} << 30U;
+    std::uint64_t seed = 1;  ///< of the delays
+  };
+  explicit SplitMemoryDevice(const Options& options);
+  SplitMemoryDevice() : SplitMemoryDevice(Options{}) {}
+  ~SplitMemoryDevice() override;
+
+  kernels::DeviceKind kind() const override { return kernels::DeviceKind::cuda; }
+  std::string description() const override { return "split memory over " + cpu_->description(); }
+  Result<kernels::Buffer> allocate(std::size_t bytes, kernels::MemoryKind kind) override;
+  Result<std::unique_ptr<kernels::Stream>> create_stream(const std::string& name) override;
+  const kernels::Ops& ops() const override;
+  std::size_t available_bytes(kernels::MemoryKind kind) const override;
+
+  // What tests look at and ask for. Thread-safe.
+
+  /// The first op that failed while it ran, when its caller could no longer be told.
+  std::optional<std::string> late_error() const;
+  int num_records() const { return num_records_; }
+  int num_replays() const { return num_replays_; }
+  /// The op that is issued after `count` more fails with an internal error.
+  void fail_op_after(int count) { ops_until_failure_ = count; }
+
+ private:
+  friend class SplitOps;
+  friend class SplitStream;
+  void note_late_error(const std::string& message);
+  /// Whether this op is the one that is to fail.
+  bool takes_failure();
+  void delay_now_and_then();
+
+  std::shared_ptr<kernels::Device> cpu_;
+  SplitMemory memory_;
+  std::unique_ptr<SplitOps> ops_;
+  std::atomic<int> num_records_{0};
+  std::atomic<int> num_replays_{0};
+  std::atomic<int> ops_until_failure_{-1};
+  std::atomic<std::uint64_t> random_;
+  mutable std::mutex mutex_;
+  std::optional<std::string> late_error_;
+};
+
+}  // namespace pagoda::test

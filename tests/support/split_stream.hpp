@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tests/support/split_memory_device.hpp"
+
+namespace pagoda::test {
+
+/// A stream of SplitMemoryDevice: see there.
+class SplitStream final : public kernels::Stream {
+ public:
+  using Op = std::function<Status(kernels::Stream&)>;
+
+  SplitStream(SplitMemoryDevice& device, std::unique_ptr<kernels::Stream> queue)
+      : device_(device), queue_(std::move(queue)) {}
+
+  void submit(std::function<void()> issue) override;
+  Status replay(std::uint64_t key, const std::function<Status()>& issue) override;
+  void on_complete(std::function<void()> callback) override;
+  Status status() const override;
+  std::shared_ptr<kernels::Event> record() override { return queue_->record(); }
+  void wait(std::shared_ptr<kernels::Event> event) override { queue_->wait(std::move(event)); }
+  void synchronize() override { queue_->synchronize(); }
+
+  /// Queues one op. `may_record`: it reads nothing but what its pointers point to, when it runs.
+  Status enqueue(Op op, bool may_record);
+
+ private:
+  void run_later(Op op);
+
+  SplitMemoryDevice& device_;
+  std::unique_ptr<kernels::Stream> queue_;
+  bool submitting_ = false;
+  std::vector<Op>* recording_ = nullptr;
+  std::unordered_map<std::uint64_t, std::vector<Op>> records_;
+};
+
+}  // namespace pagoda::test
