@@ -5,7 +5,8 @@ if(NOT PAGODA_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 80 89 90)  # each with its PTX
+      # PTX of the newest alone: what later devices compile for themselves, whatever else is there.
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90)
     endif()
     enable_language(CUDA)
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)

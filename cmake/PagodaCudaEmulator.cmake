@@ -1,24 +1,23 @@
 # The CUDA backend compiled as C++ for the tests, on the emulator of tests/support/cuda_emulator: needs no toolkit.
 #
-#   pagoda_cuda_emulated         every kernels/cuda/*.cu and the emulator, to be linked by tests of its insides
+#   pagoda_cuda_emulated         every source of kernels/cuda/ and the emulator, to be linked by tests of its insides
 #   pagoda_emulated_device       create_emulated_cuda_device() in a shared library that shows nothing else, so that a
 #                                program may hold the real backend beside it
 #   pagoda_cuda_emulator_test    tests of the emulator and of the backend's insides: *_test.cu
 find_package(Boost 1.74 REQUIRED COMPONENTS context)
 
 set(emulator_dir ${PROJECT_SOURCE_DIR}/tests/support/cuda_emulator)
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
+                                       ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp)
 file(GLOB emulator_sources CONFIGURE_DEPENDS ${emulator_dir}/*.cpp)
 file(GLOB emulator_tests CONFIGURE_DEPENDS ${emulator_dir}/*_test.cu ${CMAKE_CURRENT_SOURCE_DIR}/kernels/cuda/*_test.cu)
 list(FILTER emulator_sources EXCLUDE REGEX "/emulated_device.cpp$")
-# A .cu of the emulator's folder stands for the backend's of the same name.
-file(GLOB replacements CONFIGURE_DEPENDS ${emulator_dir}/*.cu)
-list(REMOVE_ITEM replacements ${emulator_tests} "")
-foreach(source ${replacements})
+list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda_device.cpp$")
+# A source of the emulator's folder stands for the backend's of the same name.
+foreach(source ${emulator_sources})
   get_filename_component(name ${source} NAME)
   list(FILTER cuda_sources EXCLUDE REGEX "/${name}$")
 endforeach()
-list(APPEND cuda_sources ${replacements})
 set_source_files_properties(${cuda_sources} ${emulator_tests} PROPERTIES LANGUAGE CXX)
 
 add_library(pagoda_cuda_emulated STATIC ${cuda_sources} ${emulator_sources})

@@ -28,6 +28,16 @@ struct WeightMatrix {
   std::int64_t columns = 0;  ///< input features
 };
 
+/// Rows of activations of a 16-bit type, for linear layers whose weights are of that type. Only where
+/// Ops::takes_narrow_rows(): there an op that is given some as `narrow_out` writes them instead of `out`, each value
+/// rounded to nearest even, and linear() reads them as `narrow_x` instead of `x`. Elsewhere they are `unsupported`.
+struct NarrowRows {
+  void* data = nullptr;
+  DType dtype = DType::bf16;  ///< or f16
+
+  explicit operator bool() const { return data != nullptr; }
+};
+
 /// out[t, :] = table[token_ids[t], :] as float32.
 struct EmbeddingParams {
   const std::int32_t* token_ids = nullptr;  ///< [num_tokens]
@@ -45,7 +55,8 @@ struct RmsNormParams {
   const void* weight = nullptr;  ///< [hidden]
   DType weight_dtype = DType::f32;
   float eps = 1e-5F;
-  float* out = nullptr;  ///< [num_tokens, hidden]
+  float* out = nullptr;        ///< [num_tokens, hidden]
+  NarrowRows narrow_out = {};  ///< likewise; not x
   std::int64_t num_tokens = 0;
   std::int64_t hidden = 0;
 };
@@ -60,7 +71,8 @@ struct LayerNormParams {
   DType weight_dtype = DType::f32;
   DType bias_dtype = DType::f32;
   float eps = 1e-5F;
-  float* out = nullptr;  ///< [num_tokens, hidden]
+  float* out = nullptr;        ///< [num_tokens, hidden]
+  NarrowRows narrow_out = {};  ///< likewise; not x
   std::int64_t num_tokens = 0;
   std::int64_t hidden = 0;
 };
@@ -69,6 +81,7 @@ struct LayerNormParams {
 /// fused QKV or gate/up projection is one call over separate weights without a second copy of them.
 struct LinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]
+  NarrowRows narrow_x = {};  ///< likewise, of the type of all weights
   std::int64_t num_tokens = 0;
   std::int64_t in = 0;
   std::span<const WeightMatrix> weights;  ///< 1 to 4 parts, each [out_i, in]
@@ -80,7 +93,8 @@ struct LinearParams {
 };
 
 /// The same with quantised weights. Each row of x is quantised too, to integers from -127 to 127 with a float32 scale
-/// per group of columns (highest |x| / 127), so that products are of integers.
+/// per group of columns (highest |x| / 127), so that products are of integers. (CUDA devices instead round both to
+/// bfloat16 where many rows make that faster, see kernels/cuda/quantized_linear.hpp: closer to the plain product.)
 struct QuantizedLinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]
   std::int64_t num_tokens = 0;
@@ -95,8 +109,8 @@ struct QuantizedLinearParams {
 
 /// Quantises a weight matrix: of each group, the scale is chosen so that the sum of squared errors is small (8 bits:
 /// highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the integer -8). A
-/// value that is not finite is an error (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the CPU
-/// and copied.
+/// value that is not finite is an error (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the
+/// CPU and copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;
@@ -206,6 +220,7 @@ struct PagedAttentionParams {
   std::int32_t window = 0;              ///< sliding window in tokens; 0 = none
   float softcap = 0.0F;                 ///< 0 = none
   float* out = nullptr;                 ///< [num_tokens, num_heads * head_dim]
+  NarrowRows narrow_out = {};           ///< likewise
 };
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, relu };
@@ -218,7 +233,8 @@ struct ActivationParams {
   std::int64_t width = 0;
   Activation activation = Activation::silu;
   bool gated = true;
-  float* out = nullptr;  ///< [num_tokens, width]
+  float* out = nullptr;        ///< [num_tokens, width]
+  NarrowRows narrow_out = {};  ///< likewise; not x
 };
 
 /// out[i, :] = x[rows[i], :].
@@ -272,6 +288,9 @@ struct MoveBlocksParams {
 class Ops {
  public:
   virtual ~Ops() = default;
+  /// Whether there are NarrowRows on this device. Linear layers are faster with them and give the same bits, for they
+  /// would round their input themselves.
+  virtual bool takes_narrow_rows() const { return false; }
   virtual Status embedding(Stream& stream, const EmbeddingParams& params) const = 0;
   virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
   virtual Status layer_norm(Stream& stream, const LayerNormParams& params) const = 0;

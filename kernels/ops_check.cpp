@@ -57,6 +57,17 @@ void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
                   static_cast<std::int64_t>(size_of(dtype)));
 }
 
+/// Rows of float32, or the narrow ones that are given instead.
+void check_rows(Checker& checker, const float* rows, const NarrowRows& narrow, std::string_view name) {
+  if (!narrow) {
+    checker.require_pointer(rows, name);
+    return;
+  }
+  checker.require(narrow.dtype == DType::f16 || narrow.dtype == DType::bf16,
+                  "narrow_" + std::string(name) + " must be float16 or bfloat16; bytes per value",
+                  static_cast<std::int64_t>(size_of(narrow.dtype)));
+}
+
 void check_cache(Checker& checker, const KvCacheView& cache) {
   checker.require_pointer(cache.base, "cache.base")
       .require(cache.block_size >= 1, "cache.block_size must be at least 1", cache.block_size)
@@ -102,7 +113,11 @@ Status check(const RmsNormParams& p) {
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden)
       .require_pointer(p.weight, "weight");
   check_weight_type(checker, p.weight_dtype, "weight_dtype");
-  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  if (p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.x, "x").require(
+      !p.narrow_out || (p.narrow_out.data != p.x && p.narrow_out.data != p.residual),
+      "narrow_out must be neither x nor residual", 0);
+  check_rows(checker, p.out, p.narrow_out, "out");
   return checker.status();
 }
 
@@ -112,7 +127,11 @@ Status check(const LayerNormParams& p) {
       .require(p.hidden >= 1, "hidden must be at least 1", p.hidden);
   check_weight_type(checker, p.weight_dtype, "weight_dtype");
   check_weight_type(checker, p.bias_dtype, "bias_dtype");
-  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  if (p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.x, "x").require(
+      !p.narrow_out || (p.narrow_out.data != p.x && p.narrow_out.data != p.residual),
+      "narrow_out must be neither x nor residual", 0);
+  check_rows(checker, p.out, p.narrow_out, "out");
   return checker.status();
 }
 
@@ -133,12 +152,15 @@ Status check(const LinearParams& p) {
     checker.require_pointer(weight.data, "weight data")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
+    checker.require(!p.narrow_x || weight.dtype == p.narrow_x.dtype, "narrow_x must be of the type of all weights", 0);
     out_features += weight.rows;
   }
   checker.require(p.out_stride >= out_features,
                   "out_stride must be at least the rows of all weights (" + std::to_string(out_features) + ")",
                   p.out_stride);
-  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
+  if (p.num_tokens == 0) return checker.status();
+  check_rows(checker, p.x, p.narrow_x, "x");
+  checker.require_pointer(p.out, "out");
   return checker.status();
 }
 
@@ -290,8 +312,8 @@ Status check_shapes(const PagedAttentionParams& p) {
   checker.require_pointer(p.query, "query")
       .require_pointer(p.query_start, "query_start")
       .require_pointer(p.context_len, "context_len")
-      .require_pointer(p.block_tables, "block_tables")
-      .require_pointer(p.out, "out");
+      .require_pointer(p.block_tables, "block_tables");
+  check_rows(checker, p.out, p.narrow_out, "out");
   return checker.status();
 }
 
@@ -307,9 +329,10 @@ Status check(const ActivationParams& p) {
   Checker checker("activation");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.width >= 1, "width must be at least 1", p.width);
-  if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
-  checker.require(p.num_tokens == 0 || !p.gated || p.x != p.out, "a gated activation must not be in place; num_tokens",
-                  p.num_tokens);
+  if (p.num_tokens == 0) return checker.status();
+  checker.require_pointer(p.x, "x").require(!p.narrow_out || p.narrow_out.data != p.x, "narrow_out must not be x", 0);
+  check_rows(checker, p.out, p.narrow_out, "out");
+  checker.require(!p.gated || p.x != p.out, "a gated activation must not be in place; num_tokens", p.num_tokens);
   return checker.status();
 }
 

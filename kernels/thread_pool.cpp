@@ -13,8 +13,8 @@ namespace pagoda::kernels {
 namespace {
 
 /// How long a thread polls for the next region (or for the end of this one) before it sleeps: longer than the gap
-/// between two ops of a model, much shorter than a scheduler's time slice.
-constexpr auto kSpinTime = std::chrono::microseconds(30);
+/// between two ops of a model and than the last task of most, much shorter than a scheduler's time slice.
+constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -138,9 +138,10 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
   plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
-  const std::int64_t batch_bytes =
-      execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits), config.block_size);
-  models::MemoryRequest request{weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0};
+  const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits),
+                                                                       config.block_size, !device.shares_host_memory());
+  models::MemoryRequest request{
+      weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0, device.ops().takes_narrow_rows()};
   const std::int64_t fixed_bytes = models::plan_memory(plan.model, request).fixed_bytes();
   request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
   plan.memory = models::plan_memory(plan.model, request);

@@ -15,8 +15,11 @@ import argparse
 import itertools
 import json
 import math
+import os
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +95,13 @@ class Progress:
 
     def __init__(self, total: int):
         self.total, self.done, self.shown, self.start = total, 0, 0.0, time.monotonic()
+        self.lock = threading.Lock()
 
     def add(self, count: int) -> None:
+        with self.lock:
+            self.show(count)
+
+    def show(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
         if sys.stderr.isatty() and (now - self.shown > 0.1 or self.done == self.total):
@@ -132,12 +140,20 @@ def write_shard(path: Path, tensors: list, args: argparse.Namespace, progress: P
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for index, name, shape in tensors:
+    first = 8 + len(text)
+
+    def write_tensor(tensor: tuple) -> None:
+        index, name, shape = tensor
+        with path.open("r+b") as file:
+            file.seek(first + header[name]["data_offsets"][0])
             for chunk in tensor_chunks(name, math.prod(shape), args.seed, index, args.dtype):
                 file.write(chunk)
                 progress.add(len(chunk))
+
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for _ in pool.map(write_tensor, tensors):
+            pass
 
 
 def write_weights(args: argparse.Namespace) -> int:
@@ -241,11 +257,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shards", type=int, default=1, help="number of weight files (default 1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tensors that are drawn side by side")
     args = parser.parse_args()
     for name, value in {"rope_theta": 10000.0, "tie": False, **PRESETS[args.preset]}.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
-    for name in ["hidden", "layers", "heads", "kv_heads", "ffn", "max_len", "shards"]:
+    for name in ["hidden", "layers", "heads", "kv_heads", "ffn", "max_len", "shards", "jobs"]:
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if args.head_dim is None:

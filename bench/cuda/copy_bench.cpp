@@ -3,6 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "bench/cuda/gpu.hpp"
+#include "kernels/cuda/cuda_stream.hpp"
+#include "kernels/cuda/gemm.hpp"
 
 // What the device can do at most: copies in each direction, and a large matrix product in bfloat16.
 namespace pagoda::kernels::bench {
@@ -21,22 +23,40 @@ void copy(benchmark::State& state, MemoryKind from, MemoryKind to) {
   });
 }
 
+/// The same within the device by a kernel, which reads and writes faster than the copy engine.
+void copy_by_kernel(benchmark::State& state) {
+  const std::int64_t bytes = state.range(0) * kMiB;
+  const Buffer source = random_memory(bytes);
+  const Buffer target = gpu().allocate(static_cast<std::size_t>(bytes), MemoryKind::device).value();
+  const ConvertParams params{source.data(), DType::f32, target.data(), DType::f32, bytes / 4};
+  measure(state, 2.0 * static_cast<double>(bytes), 0, 4, Issue::graph,
+          [&](const Ops& ops, Stream& stream) { return ops.convert(stream, params); });
+}
+
+/// x [rows, n] and weights [columns, n] of bfloat16 -> float32.
 void matrix(benchmark::State& state) {
-  const std::int64_t n = state.range(0);
-  const Buffer weights = random_memory(n * n * 2);
-  const Buffer x = random_memory(n * n * 4);
-  const Buffer out = gpu().allocate(static_cast<std::size_t>(n * n * 4), MemoryKind::device).value();
-  const WeightMatrix weight{weights.data(), DType::bf16, n, n};
-  LinearParams params;
-  params.x = x.as<float>();
-  params.num_tokens = n;
-  params.in = n;
-  params.weights = {&weight, 1};
+  const std::int64_t rows = state.range(0);
+  const std::int64_t columns = state.range(1);
+  const std::int64_t in = state.range(2);
+  const Buffer weights = random_memory(columns * in * 2);
+  const Buffer x = random_memory(rows * in * 2);
+  const Buffer out = gpu().allocate(static_cast<std::size_t>(rows * columns * 4), MemoryKind::device).value();
+  cuda::GemmParams params;
+  params.weight = weights.data();
+  params.dtype = DType::bf16;
+  params.x = x.data();
+  params.rows = rows;
+  params.in = in;
+  params.columns = columns;
   params.out = out.as<float>();
-  params.out_stride = n;
-  const auto size = static_cast<double>(n);
-  measure(state, 0, 2.0 * size * size * size, 2, Issue::graph,
-          [&](const Ops& ops, Stream& stream) { return ops.linear(stream, params); });
+  params.out_stride = columns;
+  const double flops = 2.0 * static_cast<double>(rows * columns) * static_cast<double>(in);
+  measure(state, 0, flops, 2, Issue::graph, [&](const Ops&, Stream& stream) -> Status {
+    cuda::CudaStream& on = cuda::cuda_stream(stream);
+    const auto gemm = on.gemm();
+    if (!gemm) return fail(gemm.error());
+    return (*gemm)->multiply(on.get(), params);
+  });
 }
 
 void sizes(benchmark::internal::Benchmark* bench) {
@@ -44,9 +64,16 @@ void sizes(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK_CAPTURE(copy, device_to_device, MemoryKind::device, MemoryKind::device)->Apply(sizes);
+BENCHMARK(copy_by_kernel)->Apply(sizes);
 BENCHMARK_CAPTURE(copy, host_to_device, MemoryKind::host, MemoryKind::device)->Apply(sizes);
 BENCHMARK_CAPTURE(copy, device_to_host, MemoryKind::device, MemoryKind::host)->Apply(sizes);
-BENCHMARK(matrix)->ArgName("n")->Arg(8192)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.3);
+BENCHMARK(matrix)
+    ->ArgNames({"rows", "columns", "in"})
+    ->Args({8192, 8192, 8192})
+    ->Args({4096, 28672, 4096})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(0.3);
 
 }  // namespace
 }  // namespace pagoda::kernels::bench

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -34,7 +35,7 @@ constexpr std::int64_t kTypeBytes = 2;
 /// Sequences with `context` tokens each, of which the last `rows` are computed; memory for one forward.
 class Forward {
  public:
-  Forward(const Shape& shape, std::int64_t sequences, std::int64_t rows, std::int64_t context)
+  Forward(const Shape& shape, std::int64_t sequences, std::int64_t rows, std::int64_t context, DType cache_type = kType)
       : shape_(shape), sequences_(sequences), rows_(rows), context_(context), tokens_(sequences * rows) {
     weights_ = random_memory(shape.layers * shape.layer_weights() * kTypeBytes);
     head_ = random_memory(shape.vocab * shape.hidden * kTypeBytes);
@@ -42,7 +43,7 @@ class Forward {
     cache_.block_size = kBlockSize;
     cache_.num_kv_heads = shape.kv_heads;
     cache_.head_dim = shape.head_dim;
-    cache_.dtype = kType;
+    cache_.dtype = cache_type;
     cache_.num_blocks = sequences * blocks_per_sequence;
     cache_.block_bytes = shape.layers * 2 * cache_.part_bytes();
     kv_ = random_memory(cache_.num_blocks * cache_.block_bytes);
@@ -76,7 +77,7 @@ class Forward {
     if (status) status = norm(ops, stream, 0);
     if (!status) return status;
     const WeightMatrix head{head_.data(), kType, shape_.vocab, shape_.hidden};
-    return linear(ops, stream, normed_, sequences_, {&head, 1}, logits_, shape_.vocab, false);
+    return linear(ops, stream, narrow(normed_), sequences_, {&head, 1}, logits_, shape_.vocab, false);
   }
 
   Status attention(const Ops& ops, Stream& stream, std::int64_t layer) const {
@@ -87,15 +88,31 @@ class Forward {
     p.query_start = query_start_.as<std::int32_t>();
     p.context_len = context_len_.as<std::int32_t>();
     p.block_tables = tables_.as<std::int32_t>();
-    p.max_blocks = (context_ + kBlockSize - 1) / kBlockSize;
+    p.max_blocks = (context_ + kBlockSize - 1) / kBlockSize;  // of a sequence
     p.num_sequences = sequences_;
     p.num_tokens = tokens_;
     p.max_query_len = static_cast<std::int32_t>(rows_);
-    p.max_context_len = static_cast<std::int32_t>(context_);
+    constexpr std::int64_t kLeastBound = 2048;  // as the engine records decode steps
+    p.max_context_len = static_cast<std::int32_t>(rows_ == 1 ? std::max(context_, kLeastBound) : context_);
     p.cache = layer_cache(layer);
     p.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
-    p.out = attended_.as<float>();
+    p.narrow_out = narrow(attended_).narrow;
     return ops.paged_attention(stream, p);
+  }
+
+  /// The widest matrix of a layer, gate and up in one.
+  Status gate_up(const Ops& ops, Stream& stream) const {
+    const std::uint16_t* weight =
+        layer_weights(0) + 2 * shape_.hidden + shape_.hidden * (shape_.qkv_width() + shape_.query_width());
+    const WeightMatrix into{weight, kType, 2 * shape_.intermediate, shape_.hidden};
+    return linear(ops, stream, narrow(normed_), tokens_, {&into, 1}, gate_up_, 2 * shape_.intermediate, false);
+  }
+
+  /// The smallest matrix of a layer, added to what is there.
+  Status output_projection(const Ops& ops, Stream& stream) const {
+    const std::uint16_t* weight = layer_weights(0) + 2 * shape_.hidden + shape_.qkv_width() * shape_.hidden;
+    const WeightMatrix back{weight, kType, shape_.hidden, shape_.query_width()};
+    return linear(ops, stream, narrow(attended_), tokens_, {&back, 1}, hidden_, shape_.hidden, true);
   }
 
   Status norm(const Ops& ops, Stream& stream, std::int64_t layer) const {
@@ -103,7 +120,7 @@ class Forward {
     p.x = hidden_.as<float>();
     p.weight = layer_weights(layer);
     p.weight_dtype = kType;
-    p.out = normed_.as<float>();
+    p.narrow_out = narrow(normed_).narrow;
     p.num_tokens = tokens_;
     p.hidden = shape_.hidden;
     return ops.rms_norm(stream, p);
@@ -124,8 +141,12 @@ class Forward {
   }
 
   Status activation(const Ops& ops, Stream& stream) const {
-    return ops.activation(
-        stream, {gate_up_.as<float>(), tokens_, shape_.intermediate, Activation::silu, true, inner_.as<float>()});
+    ActivationParams p;
+    p.x = gate_up_.as<float>();
+    p.num_tokens = tokens_;
+    p.width = shape_.intermediate;
+    p.narrow_out = narrow(inner_).narrow;
+    return ops.activation(stream, p);
   }
 
  private:
@@ -159,11 +180,19 @@ class Forward {
     return cache;
   }
 
-  static Status linear(const Ops& ops, Stream& stream, const Buffer& x, std::int64_t rows,
+  /// Input of a linear layer.
+  struct Input {
+    const float* wide;
+    NarrowRows narrow;
+  };
+  static Input narrow(const Buffer& rows) { return {nullptr, {rows.data(), kType}}; }
+
+  static Status linear(const Ops& ops, Stream& stream, const Input& x, std::int64_t rows,
                        std::span<const WeightMatrix> weights, const Buffer& out, std::int64_t out_stride,
                        bool accumulate) {
     LinearParams p;
-    p.x = x.as<float>();
+    p.x = x.wide;
+    p.narrow_x = x.narrow;
     p.num_tokens = rows;
     p.in = weights.front().columns;
     p.weights = weights;
@@ -178,7 +207,7 @@ class Forward {
     const WeightMatrix into{qkv, kType, shape_.qkv_width(), shape_.hidden};
     const WeightMatrix back{qkv + shape_.qkv_width() * shape_.hidden, kType, shape_.hidden, shape_.query_width()};
     Status status = norm(ops, stream, layer);
-    if (status) status = linear(ops, stream, normed_, tokens_, {&into, 1}, qkv_, shape_.qkv_width(), false);
+    if (status) status = linear(ops, stream, narrow(normed_), tokens_, {&into, 1}, qkv_, shape_.qkv_width(), false);
     if (status) status = rotary(ops, stream);
     StoreKvParams store;
     store.key = qkv_.as<float>() + shape_.query_width();
@@ -190,7 +219,7 @@ class Forward {
     if (status) status = ops.store_kv(stream, store);
     if (status) status = attention(ops, stream, layer);
     if (!status) return status;
-    return linear(ops, stream, attended_, tokens_, {&back, 1}, hidden_, shape_.hidden, true);
+    return linear(ops, stream, narrow(attended_), tokens_, {&back, 1}, hidden_, shape_.hidden, true);
   }
 
   Status mlp_half(const Ops& ops, Stream& stream, std::int64_t layer) const {
@@ -200,10 +229,11 @@ class Forward {
     const WeightMatrix back{gate_up + 2 * shape_.intermediate * shape_.hidden, kType, shape_.hidden,
                             shape_.intermediate};
     Status status = norm(ops, stream, layer);
-    if (status) status = linear(ops, stream, normed_, tokens_, {&into, 1}, gate_up_, 2 * shape_.intermediate, false);
+    if (status)
+      status = linear(ops, stream, narrow(normed_), tokens_, {&into, 1}, gate_up_, 2 * shape_.intermediate, false);
     if (status) status = activation(ops, stream);
     if (!status) return status;
-    return linear(ops, stream, inner_, tokens_, {&back, 1}, hidden_, shape_.hidden, true);
+    return linear(ops, stream, narrow(inner_), tokens_, {&back, 1}, hidden_, shape_.hidden, true);
   }
 
   Shape shape_;
@@ -229,6 +259,30 @@ Shape one_layer() {
 
 using OneOp = Status (*)(const Forward&, const Ops&, Stream&);
 
+/// What the op reads and writes at least, with a cache of `cache_type`.
+double attention_bytes(const Shape& shape, double tokens, double context, DType cache_type) {
+  return context * 2 * static_cast<double>(shape.kv_width()) * static_cast<double>(size_of(cache_type)) +
+         tokens * 8 * static_cast<double>(shape.query_width());
+}
+
+/// Of the positions that the rows see.
+double attention_flops(const Shape& shape, double sequences, double rows, double context) {
+  return sequences * rows * (context - (rows - 1) / 2) * 4 * static_cast<double>(shape.query_width());
+}
+
+void attention(benchmark::State& state, DType cache_type) {
+  const std::int64_t sequences = state.range(0);
+  const std::int64_t rows = state.range(1);
+  const std::int64_t context = state.range(2);
+  const Shape shape = one_layer();
+  const Forward forward(shape, sequences, rows, context, cache_type);
+  const auto many = static_cast<double>(sequences);
+  measure(state,
+          attention_bytes(shape, many * static_cast<double>(rows), many * static_cast<double>(context), cache_type),
+          attention_flops(shape, many, static_cast<double>(rows), static_cast<double>(context)), 20, Issue::graph,
+          [&](const Ops& ops, Stream& stream) { return forward.attention(ops, stream, 0); });
+}
+
 /// Bytes: what the op reads and writes at least.
 void one_op(benchmark::State& state, OneOp op, double (*bytes)(const Shape&, double tokens, double context)) {
   const std::int64_t sequences = state.range(0);
@@ -242,21 +296,61 @@ void one_op(benchmark::State& state, OneOp op, double (*bytes)(const Shape&, dou
 
 void steps(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"sequences", "rows", "context"})->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.2);
-  for (const std::int64_t sequences : {1, 32, 128}) bench->Args({sequences, 1, 1024});
-  bench->Args({1, 2048, 2048});
+  for (const std::int64_t sequences : {1, 8, 64}) bench->Args({sequences, 1, 1024});
+  bench->Args({64, 1, 192});
+  bench->Args({1, 4096, 4096});
+}
+
+void attention_steps(benchmark::internal::Benchmark* bench) {
+  steps(bench);
+  bench->Args({64, 1, 4096})->Args({1, 1, 32768})->Args({1, 512, 8192});
 }
 
 BENCHMARK(llama_8b)->Apply(steps);
+BENCHMARK_CAPTURE(attention, bf16, DType::bf16)->Name("one_op/attention")->Apply(attention_steps);
+BENCHMARK_CAPTURE(attention, fp8, DType::fp8_e4m3)->Name("one_op/attention_fp8")->Apply(attention_steps);
+BENCHMARK_CAPTURE(attention, int8, DType::int8)->Name("one_op/attention_int8")->Apply(attention_steps);
+/// The same matrix as gate_up in integers. Rows of x.
+void quantized_gate_up(benchmark::State& state, QuantizedFormat format) {
+  const Shape shape;
+  const std::int64_t rows = state.range(1);
+  QuantizedMatrix weight{nullptr, nullptr, 2 * shape.intermediate, shape.hidden, format};
+  const Buffer data = random_memory(weight.data_bytes());
+  const Buffer scales = random_memory(weight.scale_bytes());
+  weight.data = data.as<std::uint8_t>();
+  weight.scales = scales.as<Float16>();
+  const Buffer x = random_memory(rows * shape.hidden * 4);
+  const Buffer out = random_memory(rows * weight.rows * 4);
+  QuantizedLinearParams p;
+  p.x = x.as<float>();
+  p.num_tokens = rows;
+  p.in = shape.hidden;
+  p.weights = {&weight, 1};
+  p.out = out.as<float>();
+  p.out_stride = weight.rows;
+  const double flops = 2.0 * static_cast<double>(rows * weight.rows * shape.hidden);
+  measure(state, static_cast<double>(weight.bytes()), flops, 20, Issue::graph,
+          [&](const Ops& ops, Stream& stream) { return ops.quantized_linear(stream, p); });
+}
+
+void row_counts(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"sequences", "rows", "context"})->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.1);
+  for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 4096}) bench->Args({1, rows, rows});
+}
+BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, int4, kInt4Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(
-    one_op, attention, [](const Forward& f, const Ops& ops, Stream& stream) { return f.attention(ops, stream, 0); },
-    [](const Shape& s, double tokens, double context) {
-      return context * 2 * static_cast<double>(s.kv_width() * kTypeBytes) +
-             tokens * 8 * static_cast<double>(s.query_width());
-    })
-    ->Apply(steps);
+    one_op, gate_up, [](const Forward& f, const Ops& ops, Stream& stream) { return f.gate_up(ops, stream); },
+    [](const Shape& s, double, double) { return static_cast<double>(2 * s.intermediate * s.hidden * kTypeBytes); })
+    ->Apply(row_counts);
+BENCHMARK_CAPTURE(
+    one_op, output_projection,
+    [](const Forward& f, const Ops& ops, Stream& stream) { return f.output_projection(ops, stream); },
+    [](const Shape& s, double, double) { return static_cast<double>(s.query_width() * s.hidden * kTypeBytes); })
+    ->Apply(row_counts);
 BENCHMARK_CAPTURE(
     one_op, rms_norm, [](const Forward& f, const Ops& ops, Stream& stream) { return f.norm(ops, stream, 0); },
-    [](const Shape& s, double tokens, double) { return tokens * 8 * static_cast<double>(s.hidden); })
+    [](const Shape& s, double tokens, double) { return tokens * 6 * static_cast<double>(s.hidden); })
     ->Apply(steps);
 BENCHMARK_CAPTURE(
     one_op, rotary, [](const Forward& f, const Ops& ops, Stream& stream) { return f.rotary(ops, stream); },
@@ -266,7 +360,7 @@ BENCHMARK_CAPTURE(
     ->Apply(steps);
 BENCHMARK_CAPTURE(
     one_op, activation, [](const Forward& f, const Ops& ops, Stream& stream) { return f.activation(ops, stream); },
-    [](const Shape& s, double tokens, double) { return tokens * 12 * static_cast<double>(s.intermediate); })
+    [](const Shape& s, double tokens, double) { return tokens * 10 * static_cast<double>(s.intermediate); })
     ->Apply(steps);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/execution/decode_batches.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <ranges>
 
 #include "kernels/result.hpp"
@@ -17,10 +18,15 @@ std::int32_t least_that_holds(const std::vector<std::int32_t>& sizes, std::int32
 }  // namespace
 
 DecodeBatches::DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_len) {
-  constexpr std::int32_t kRowStep = 8;
   constexpr std::int64_t kLeastContext = 2048;
   constexpr std::int64_t kContextFactor = 4;
-  for (std::int32_t rows = 1; rows < max_num_seqs; rows += std::min(rows, kRowStep)) rows_.push_back(rows);
+  constexpr std::int32_t kLeastStep = 8;
+  constexpr std::uint32_t kShare = 8;
+  for (std::int32_t rows = 1; rows < max_num_seqs;) {
+    rows_.push_back(rows);
+    const auto eighth = static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(rows)) / kShare);
+    rows += std::min(rows, std::max(kLeastStep, eighth));
+  }
   rows_.push_back(max_num_seqs);
   for (std::int64_t context = kLeastContext; context < max_model_len; context *= kContextFactor) {
     contexts_.push_back(static_cast<std::int32_t>(context));

@@ -20,7 +20,8 @@ struct DecodeBatch {
 
 class DecodeBatches {
  public:
-  /// Rows: 1, 2, 4, 8, then every multiple of 8, and max_num_seqs. Contexts: 2k, 8k, 32k, ... up to max_model_len.
+  /// Rows: 1, 2, 4, 8, then multiples of 8 in steps of at most an eighth, and max_num_seqs. Contexts: 2k, 8k, 32k, ...
+  /// up to max_model_len.
   DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_len);
 
   /// The smallest that holds as much. num_rows from 1 to max_num_seqs, context_len up to max_model_len.

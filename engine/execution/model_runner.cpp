@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <numeric>
 #include <string>
@@ -14,8 +15,22 @@ static_assert(offsetof(kernels::SampleOutput, token) == 0 && sizeof(kernels::Sam
               "samples can be read as tokens that lie kTokenStride apart");
 constexpr std::int64_t kTokenStride = sizeof(kernels::SampleOutput) / sizeof(TokenId);
 
+/// A longer piece of a block table is copied to the device by itself.
+constexpr std::int32_t kMostScatteredEntries = 8;
+
 std::int64_t blocks_of(std::int64_t num_tokens, std::int32_t block_size) {
   return (num_tokens + block_size - 1) / block_size;
+}
+
+/// Entries of a block table on the device: whole packs of 16 bytes.
+std::int64_t blocks_of_row(const RunnerConfig& config, std::int32_t block_size) {
+  constexpr std::int64_t kPack = 4;
+  return blocks_of(blocks_of(config.max_model_len, block_size), kPack) * kPack;
+}
+
+/// Of one step; what is more is copied.
+std::int64_t most_scattered_entries(const RunnerConfig& config) {
+  return std::int64_t{config.max_num_seqs} * kMostScatteredEntries;
 }
 
 std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& output, const std::int32_t* tokens,
@@ -43,22 +58,30 @@ ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> mod
       cache_(cache),
       clock_(std::move(clock)),
       decode_batches_(config_.max_num_seqs, config_.max_model_len),
-      rows_(config_.max_num_seqs, config_.eos_token_ids, config_.vocab_size) {}
+      rows_(config_.max_num_seqs, config_.eos_token_ids, config_.vocab_size),
+      blocks_of_row_(blocks_of_row(config_, cache_.block_size)) {}
 
-StepLayout ModelRunner::largest_layout(const RunnerConfig& config, std::int32_t block_size) {
-  return StepLayout({.num_tokens = config.max_num_batched_tokens,
-                     .num_sequences = config.max_num_seqs,
-                     .num_logit_rows = config.max_num_seqs,
-                     .max_blocks = blocks_of(config.max_model_len, block_size),
-                     .num_chosen = config.max_num_seqs,
-                     .num_samples = config.max_num_seqs,
-                     .num_reports = config.max_num_batched_tokens});
+StepShape ModelRunner::largest_shape(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables) {
+  StepShape shape{.num_tokens = config.max_num_batched_tokens,
+                  .num_sequences = config.max_num_seqs,
+                  .num_logit_rows = config.max_num_seqs,
+                  .num_chosen = config.max_num_seqs,
+                  .num_samples = config.max_num_seqs,
+                  .num_reports = config.max_num_batched_tokens};
+  if (keeps_block_tables) {
+    shape.num_block_table_rows = config.max_num_seqs;
+    shape.num_block_table_entries = most_scattered_entries(config);
+  } else {
+    shape.max_blocks = blocks_of(config.max_model_len, block_size);
+  }
+  return shape;
 }
 
-std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t block_size) {
-  constexpr auto kTokenBytes = static_cast<std::int64_t>(sizeof(TokenId));
-  return config.max_num_seqs * (config.max_model_len + 1) * kTokenBytes + config.max_num_batched_tokens * kTokenBytes +
-         static_cast<std::int64_t>(largest_layout(config, block_size).bytes());
+std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables) {
+  constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(TokenId));
+  const std::int64_t tables = keeps_block_tables ? 2 * config.max_num_seqs * blocks_of_row(config, block_size) : 0;
+  return (config.max_num_seqs * (config.max_model_len + 1) + config.max_num_batched_tokens + tables) * kIdBytes +
+         static_cast<std::int64_t>(StepLayout(largest_shape(config, block_size, keeps_block_tables)).bytes());
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
@@ -66,7 +89,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, st
                                                          const models::KvCache& cache, Clock clock) {
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
-  if (Status status = runner->allocate(); !status) return fail(std::move(status.error()));
+  Status status = runner->allocate();
+  if (status && runner->keeps_block_tables()) status = runner->clear_block_tables();
+  if (!status) return fail(std::move(status.error()));
   return runner;
 }
 
@@ -81,17 +106,37 @@ Status ModelRunner::allocate() {
       status = fail(std::move(memory.error()));
     }
   };
-  const auto input_bytes = static_cast<std::int64_t>(largest_layout(config_, cache_.block_size).bytes());
+  const auto input_bytes =
+      static_cast<std::int64_t>(StepLayout(largest_shape(config_, cache_.block_size, keeps_block_tables())).bytes());
   take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
   take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
   take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
   if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
+  if (keeps_block_tables()) {
+    take(block_tables_of_rows_, config_.max_num_seqs * blocks_of_row_, sizeof(BlockId));
+    take(block_tables_of_batch_, config_.max_num_seqs * blocks_of_row_, sizeof(BlockId));
+  }
   for (std::int32_t i = 0; i < config_.max_steps_in_flight && status; ++i) {
     auto memory = StepMemory::create(*device_, static_cast<std::size_t>(input_bytes));
     if (!memory) return fail(std::move(memory.error()));
     memory_pool_.put(std::move(*memory));
   }
   return status;
+}
+
+Status ModelRunner::clear_block_tables() {
+  const std::size_t bytes = block_tables_of_rows_.bytes();
+  const auto zeros = device_->allocate(bytes, kernels::MemoryKind::host);
+  if (!zeros) return fail(zeros.error());
+  std::memset(zeros->data(), 0, bytes);
+  const auto stream = device_->create_stream("pagoda-clear");
+  if (!stream) return fail(stream.error());
+  Status status;
+  (*stream)->submit([&] {
+    status = device_->ops().copy(**stream, {.from = zeros->data(), .to = block_tables_of_rows_.data(), .bytes = bytes});
+  });
+  (*stream)->synchronize();
+  return status ? (*stream)->status() : status;
 }
 
 IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) {
@@ -114,26 +159,67 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
   issued.memory = memory_pool_.take();
   if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
   StepMemory& memory = *issued.memory;
-  if (Status status = rows_.check(step, cache_.block_size, config_.max_model_len); !status) return status;
-  if (Status status = upload_new_rows(stream, step, memory); !status) return status;
-  if (step.work.empty()) return {};
-
-  Batch batch = plan_batch(step);
-  plan_samples(step, batch, issued);
-  if (Status status = memory.reserve_results(issued.shape.bytes()); !status) return status;
+  if (Status status = upload_rows(stream, step, memory); !status) return status;
+  Status status = rows_.check(step, cache_.block_size, config_.max_model_len);
+  if (status && step.work.empty()) return bring_row_changes(stream, step, memory);
+  Batch batch;
+  if (status) {
+    batch = plan_batch(step);
+    plan_samples(step, batch, issued);
+    status = memory.reserve_results(issued.shape.bytes());
+  }
+  if (!status) {  // what the step tells of rows holds for later steps all the same
+    static_cast<void>(bring_row_changes(stream, step, memory));
+    return status;
+  }
   batch.shape.num_samples = issued.shape.num_samples;
   batch.shape.num_reports = issued.shape.num_reports;
   fill_inputs(step, batch, StepInputs(memory.inputs(), StepLayout(batch.shape)));
   return run(stream, batch, memory, issued.shape);
 }
 
-Status ModelRunner::upload_new_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory) {
-  std::size_t num_tokens = 0;
-  for (const NewRow& row : step.new_rows) num_tokens += row.spec->prompt->size() + row.tokens_so_far.size();
-  if (num_tokens == 0) return {};
-  const auto staging = memory.tokens(num_tokens);
+Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {
+  const StepShape changes{.num_block_table_entries = num_changed_entries_,
+                          .num_chosen = std::ssize(step.chosen_tokens)};
+  if (changes.num_block_table_entries == 0 && changes.num_chosen == 0) return {};
+  fill_row_changes(step, StepInputs(memory.inputs(), StepLayout(changes)));
+  return bring_inputs(stream, changes, memory);
+}
+
+Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory) {
+  static_assert(sizeof(TokenId) == sizeof(BlockId), "both are staged in one array");
+  std::size_t count = 0;
+  for (const NewRow& row : step.new_rows) count += row.spec->prompt->size() + row.tokens_so_far.size();
+  table_changes_.clear();
+  num_changed_entries_ = 0;
+  std::vector<TableChange> long_changes;
+  for (const RowTableDelta& delta :
+       keeps_block_tables() ? std::span(step.table_deltas) : std::span<const RowTableDelta>()) {
+    const auto entries = std::ssize(rows_[delta.row].block_table) - delta.first_block;
+    PAGODA_ASSERT(entries >= 0 && delta.first_block + entries <= blocks_of_row_, "a row's blocks hold its positions");
+    const bool is_long =
+        entries > kMostScatteredEntries || num_changed_entries_ + entries > most_scattered_entries(config_);
+    (is_long ? long_changes : table_changes_).push_back({delta.row, delta.first_block});
+    if (is_long) {
+      count += static_cast<std::size_t>(entries);
+    } else {
+      num_changed_entries_ += entries;
+    }
+  }
+  if (count == 0) return {};
+  const auto staging = memory.tokens(count);
   if (!staging) return fail(staging.error());
-  TokenId* next = *staging;
+  std::int32_t* next = *staging;
+  for (const TableChange& change : long_changes) {
+    const auto& table = rows_[change.row].block_table;
+    const std::int32_t* const first = next;
+    next = std::copy(table.begin() + change.first_block, table.end(), next);
+    auto status = device_->ops().copy(
+        stream, {.from = first,
+                 .to = block_tables_of_rows_.as<BlockId>() + block_table_slot(change.row, change.first_block),
+                 .bytes = static_cast<std::size_t>(next - first) * sizeof(BlockId)});
+    if (!status) return status;
+  }
   for (const NewRow& row : step.new_rows) {
     TokenId* const first = next;
     next = std::copy(row.spec->prompt->begin(), row.spec->prompt->end(), next);
@@ -162,7 +248,12 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     batch.max_context_len = batch.decode->max_context_len;
     shape.num_tokens = shape.num_sequences = shape.num_logit_rows = batch.decode->num_rows;
   }
-  shape.max_blocks = blocks_of(batch.max_context_len, cache_.block_size);
+  if (keeps_block_tables()) {
+    shape.num_block_table_rows = shape.num_sequences;
+    shape.num_block_table_entries = num_changed_entries_;
+  } else {
+    shape.max_blocks = blocks_of(batch.max_context_len, cache_.block_size);
+  }
   return batch;
 }
 
@@ -217,8 +308,12 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
     const std::int32_t end = work.first_position + work.num_tokens;
-    std::int32_t* table = inputs.block_tables + sequence * shape.max_blocks;
-    std::fill(std::copy_n(row.block_table.begin(), blocks_of(end, block_size), table), table + shape.max_blocks, 0);
+    if (keeps_block_tables()) {
+      inputs.block_table_rows[sequence] = work.row;
+    } else {
+      std::int32_t* table = inputs.block_tables + sequence * shape.max_blocks;
+      std::fill(std::copy_n(row.block_table.begin(), blocks_of(end, block_size), table), table + shape.max_blocks, 0);
+    }
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       inputs.report_rows[report++] =
           static_cast<std::int32_t>(token) + work.first_prompt_logprob + k - 1 - work.first_position;
@@ -245,32 +340,37 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
       inputs.slot_mapping[token] = -1;
       inputs.context_len[sequence] = 0;
       inputs.query_start[sequence + 1] = inputs.query_start[sequence];
-      std::fill_n(inputs.block_tables + sequence * shape.max_blocks, shape.max_blocks, 0);
+      if (keeps_block_tables()) {
+        inputs.block_table_rows[sequence] = 0;
+      } else {
+        std::fill_n(inputs.block_tables + sequence * shape.max_blocks, shape.max_blocks, 0);
+      }
     }
     std::iota(inputs.logit_rows, inputs.logit_rows + shape.num_logit_rows, 0);
   }
+  fill_row_changes(step, inputs);
+}
+
+void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const {
   for (std::size_t i = 0; i < step.chosen_tokens.size(); ++i) {
     inputs.chosen_tokens[i] = step.chosen_tokens[i].token;
     inputs.chosen_slots[i] = token_slot(step.chosen_tokens[i].row, rows_.chosen_positions()[i]);
+  }
+  std::int64_t entry = 0;
+  for (const TableChange& change : table_changes_) {
+    const auto& table = rows_[change.row].block_table;
+    for (auto index = change.first_block; index < std::ssize(table); ++index, ++entry) {
+      inputs.block_table_entries[entry] = table[static_cast<std::size_t>(index)];
+      inputs.block_table_slots[entry] = block_table_slot(change.row, index);
+    }
   }
 }
 
 Status ModelRunner::run(kernels::Stream& stream, const Batch& batch, const StepMemory& memory,
                         const ResultShape& results) {
-  const StepLayout layout(batch.shape);
-  const StepInputs inputs(inputs_on_device(memory), layout);
+  const StepInputs inputs(inputs_on_device(memory), StepLayout(batch.shape));
   const StepResults targets(memory.results_on_device(), results);
-  Status status;
-  if (!device_->shares_host_memory()) {
-    status =
-        device_->ops().copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
-  }
-  if (status && batch.shape.num_chosen > 0) {
-    status = device_->ops().scatter_tokens(stream, {.tokens = inputs.chosen_tokens,
-                                                    .slots = inputs.chosen_slots,
-                                                    .count = batch.shape.num_chosen,
-                                                    .table = token_table_.as<TokenId>()});
-  }
+  Status status = bring_inputs(stream, batch.shape, memory);
   if (status) status = run_model(stream, batch, inputs);
   if (status) status = sample(stream, batch, inputs, targets, results);
   if (status) status = report_prompts(stream, inputs, targets, results);
@@ -278,25 +378,56 @@ Status ModelRunner::run(kernels::Stream& stream, const Batch& batch, const StepM
   return status;
 }
 
+Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory) {
+  const StepLayout layout(shape);
+  const StepInputs inputs(inputs_on_device(memory), layout);
+  const auto& ops = device_->ops();
+  Status status;
+  if (!device_->shares_host_memory()) {
+    status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
+  }
+  if (status && shape.num_chosen > 0) {
+    status = ops.scatter_tokens(stream, {.tokens = inputs.chosen_tokens,
+                                         .slots = inputs.chosen_slots,
+                                         .count = shape.num_chosen,
+                                         .table = token_table_.as<TokenId>()});
+  }
+  if (status && shape.num_block_table_entries > 0) {
+    status = ops.scatter_tokens(stream, {.tokens = inputs.block_table_entries,
+                                         .slots = inputs.block_table_slots,
+                                         .count = shape.num_block_table_entries,
+                                         .table = block_tables_of_rows_.as<BlockId>()});
+  }
+  return status;
+}
+
 Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
-  const models::ForwardBatch forward{.num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
-                                     .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
-                                     .token_ids = token_ids_.as<TokenId>(),
-                                     .positions = inputs.positions,
-                                     .slot_mapping = inputs.slot_mapping,
-                                     .query_start = inputs.query_start,
-                                     .context_len = inputs.context_len,
-                                     .block_tables = inputs.block_tables,
-                                     .max_blocks = batch.shape.max_blocks,
-                                     .max_query_len = batch.max_query_len,
-                                     .max_context_len = batch.max_context_len,
-                                     .logit_rows = inputs.logit_rows,
-                                     .num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows)};
+  const models::ForwardBatch forward{
+      .num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
+      .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
+      .token_ids = token_ids_.as<TokenId>(),
+      .positions = inputs.positions,
+      .slot_mapping = inputs.slot_mapping,
+      .query_start = inputs.query_start,
+      .context_len = inputs.context_len,
+      .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
+      .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
+      .max_query_len = batch.max_query_len,
+      .max_context_len = batch.max_context_len,
+      .logit_rows = inputs.logit_rows,
+      .num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows)};
   const auto issue = [&] {
     Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
                                                           .slots = inputs.token_slots,
                                                           .count = batch.shape.num_tokens,
                                                           .out = token_ids_.as<TokenId>()});
+    if (status && keeps_block_tables()) {  // entries of tables are moved like floats, bit by bit
+      status = device_->ops().gather_rows(stream, {.x = block_tables_of_rows_.as<float>(),
+                                                   .rows = inputs.block_table_rows,
+                                                   .num_rows = batch.shape.num_sequences,
+                                                   .width = blocks_of_row_,
+                                                   .out = block_tables_of_batch_.as<float>()});
+    }
     return status ? model_->forward(stream, forward, cache_, logits_.as<float>()) : status;
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();

@@ -54,7 +54,7 @@ class ModelRunner {
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
 
   /// Device memory that create takes for the tokens of all rows and the inputs of a step, beside logits and the model.
-  static std::int64_t batch_bytes(const RunnerConfig& config, std::int32_t block_size);
+  static std::int64_t batch_bytes(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables);
 
   /// Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
@@ -87,11 +87,21 @@ class ModelRunner {
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
               const models::KvCache& cache, Clock clock);
-  static StepLayout largest_layout(const RunnerConfig& config, std::int32_t block_size);
+  static StepShape largest_shape(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables);
   Status allocate();
+  /// Sets all block tables on the device to block 0, so that whatever goes wrong no entry lies outside of the cache.
+  Status clear_block_tables();
 
   Status issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued);
-  Status upload_new_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory);
+  /// Brings the tokens of new rows to the device, and where it keeps block tables, long pieces of these; notes short
+  /// ones in table_changes_.
+  Status upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory);
+  /// Chosen tokens and changes of block tables.
+  void fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const;
+  /// fill_row_changes, and to the device.
+  Status bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory);
+  /// Takes the inputs to the device and its tokens and block tables up to date.
+  Status bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
@@ -111,6 +121,9 @@ class ModelRunner {
   std::byte* inputs_on_device(const StepMemory& memory) const {
     return device_->shares_host_memory() ? memory.inputs() : device_inputs_.as<std::byte>();
   }
+  /// Whether block tables lie on the device from step to step, and steps bring what changes.
+  bool keeps_block_tables() const { return !device_->shares_host_memory(); }
+  std::int64_t block_table_slot(RowId row, std::int32_t index) const { return row * blocks_of_row_ + index; }
   std::int64_t token_slot(RowId row, std::int32_t position) const {
     return row * (config_.max_model_len + 1) + position;
   }
@@ -123,12 +136,21 @@ class ModelRunner {
   DecodeBatches decode_batches_;
 
   BatchRows rows_;
-  kernels::Buffer token_table_;    // [max_num_seqs, max_model_len + 1]
-  kernels::Buffer token_ids_;      // [max_num_batched_tokens], of the step
-  kernels::Buffer logits_;         // [max_num_seqs, vocab_size]
-  kernels::Buffer device_inputs_;  // none where the device reads the host's memory
+  kernels::Buffer token_table_;            // [max_num_seqs, max_model_len + 1]
+  kernels::Buffer token_ids_;              // [max_num_batched_tokens], of the step
+  kernels::Buffer logits_;                 // [max_num_seqs, vocab_size]
+  kernels::Buffer device_inputs_;          // none where the device reads the host's memory, nor what follows
+  std::int64_t blocks_of_row_;             // entries of a block table on the device
+  kernels::Buffer block_tables_of_rows_;   // [max_num_seqs, blocks_of_row_]: the block tables of all rows
+  kernels::Buffer block_tables_of_batch_;  // [max_num_seqs, blocks_of_row_]: those of the step's sequences
   StepMemoryPool memory_pool_;
   // of the step being issued, kept for their memory
+  struct TableChange {
+    RowId row = 0;
+    std::int32_t first_block = 0;
+  };
+  std::vector<TableChange> table_changes_;
+  std::int64_t num_changed_entries_ = 0;  // of table_changes_
   std::vector<kernels::SampleRow> sample_rows_;
   std::vector<kernels::SampleRow> report_rows_;
 

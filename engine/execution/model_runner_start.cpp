@@ -73,7 +73,11 @@ Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::fu
 Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
                               std::int64_t num_samples) {
   StepShape& shape = batch.shape;
-  shape.max_blocks = (batch.max_context_len + cache_.block_size - 1) / cache_.block_size;
+  if (keeps_block_tables()) {
+    shape.num_block_table_rows = shape.num_sequences;
+  } else {
+    shape.max_blocks = (batch.max_context_len + cache_.block_size - 1) / cache_.block_size;
+  }
   shape.num_samples = num_samples;
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(SamplingLimits{}.max_logprobs, config_.vocab_size);
   const ResultShape results{num_samples, max_top, 0, 0};
@@ -93,6 +97,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     std::fill_n(inputs.context_len, shape.num_sequences, context_len);
     for (std::int64_t i = 0; i < shape.num_logit_rows; ++i) inputs.logit_rows[i] = static_cast<std::int32_t>(i);
     std::fill_n(inputs.block_tables, shape.num_sequences * shape.max_blocks, 0);
+    std::fill_n(inputs.block_table_rows, shape.num_block_table_rows, 0);
     std::fill_n(inputs.sample_slots, num_samples, -1);
     const std::span<const TokenId> tokens(token_table_.as<TokenId>(), static_cast<std::size_t>(config_.max_model_len));
     sample_rows_.clear();

@@ -10,15 +10,17 @@ struct StepShape {
   std::int64_t num_tokens = 0;
   std::int64_t num_sequences = 0;
   std::int64_t num_logit_rows = 0;
-  std::int64_t max_blocks = 0;   ///< entries of each sequence's block table
-  std::int64_t num_chosen = 0;   ///< tokens that the scheduler has chosen
-  std::int64_t num_samples = 0;  ///< tokens to sample
-  std::int64_t num_reports = 0;  ///< prompt tokens to report on
+  std::int64_t max_blocks = 0;  ///< entries of each sequence's block table; 0 where the device keeps the tables
+  std::int64_t num_block_table_rows = 0;     ///< num_sequences where the device keeps the block tables, else 0
+  std::int64_t num_block_table_entries = 0;  ///< of these tables that change
+  std::int64_t num_chosen = 0;               ///< tokens that the scheduler has chosen
+  std::int64_t num_samples = 0;              ///< tokens to sample
+  std::int64_t num_reports = 0;              ///< prompt tokens to report on
 };
 
 /// Where the arrays lie that a step brings to the device: one behind the other in one piece of memory, so that one copy
 /// takes them there. Equal shapes lie equally; what the model reads comes first, so that its addresses depend on
-/// num_tokens, num_sequences, num_logit_rows and max_blocks alone.
+/// num_tokens, num_sequences, num_logit_rows, max_blocks and num_block_table_rows alone.
 class StepLayout {
  public:
   explicit StepLayout(const StepShape& shape);
@@ -32,6 +34,7 @@ class StepLayout {
 
   std::size_t bytes_ = 0;
   std::size_t token_slots_, positions_, slot_mapping_, query_start_, context_len_, logit_rows_, block_tables_;
+  std::size_t block_table_rows_, block_table_entries_, block_table_slots_;
   std::size_t chosen_tokens_, chosen_slots_, sample_slots_, report_rows_;
 };
 
@@ -42,17 +45,20 @@ class StepInputs {
   /// `base`: StepLayout::bytes() bytes, aligned to 64.
   StepInputs(std::byte* base, const StepLayout& layout);
 
-  std::int64_t* token_slots;    ///< [num_tokens]: where in the token table the tokens are
-  std::int32_t* positions;      ///< [num_tokens]
-  std::int64_t* slot_mapping;   ///< [num_tokens], of the KV cache; -1 = padding
-  std::int32_t* query_start;    ///< [num_sequences + 1]
-  std::int32_t* context_len;    ///< [num_sequences]
-  std::int32_t* logit_rows;     ///< [num_logit_rows]
-  std::int32_t* block_tables;   ///< [num_sequences, max_blocks]
-  std::int32_t* chosen_tokens;  ///< [num_chosen]
-  std::int64_t* chosen_slots;   ///< [num_chosen], of the token table
-  std::int64_t* sample_slots;   ///< [num_samples]: where in the token table a sample goes; -1 = nowhere
-  std::int32_t* report_rows;    ///< [num_reports]: the token rows that tell of the prompt tokens
+  std::int64_t* token_slots;          ///< [num_tokens]: where in the token table the tokens are
+  std::int32_t* positions;            ///< [num_tokens]
+  std::int64_t* slot_mapping;         ///< [num_tokens], of the KV cache; -1 = padding
+  std::int32_t* query_start;          ///< [num_sequences + 1]
+  std::int32_t* context_len;          ///< [num_sequences]
+  std::int32_t* logit_rows;           ///< [num_logit_rows]
+  std::int32_t* block_tables;         ///< [num_sequences, max_blocks]
+  std::int32_t* block_table_rows;     ///< [num_block_table_rows]: of each sequence's block table
+  std::int32_t* block_table_entries;  ///< [num_block_table_entries]
+  std::int64_t* block_table_slots;    ///< [num_block_table_entries]: row * entries of a row + index
+  std::int32_t* chosen_tokens;        ///< [num_chosen]
+  std::int64_t* chosen_slots;         ///< [num_chosen], of the token table
+  std::int64_t* sample_slots;         ///< [num_samples]: where in the token table a sample goes; -1 = nowhere
+  std::int32_t* report_rows;          ///< [num_reports]: the token rows that tell of the prompt tokens
 };
 
 }  // namespace pagoda::execution

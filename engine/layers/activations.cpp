@@ -7,7 +7,8 @@
 namespace pagoda::layers {
 namespace {
 
-/// Offsets in floats from the start of the memory; each on a cache line.
+/// Offsets in floats from the start of the memory; each a multiple of 256 bytes, which matrix products on a GPU like
+/// best.
 struct Layout {
   std::int64_t hidden = 0;
   std::int64_t residual = 0;
@@ -21,8 +22,8 @@ struct Layout {
 
 Layout lay_out(const models::ModelConfig& config, const models::ModelLimits& limits) {
   const auto area = [](std::int64_t rows, std::int64_t width) {
-    constexpr std::int64_t kLineFloats = 16;
-    return (rows * width + kLineFloats - 1) / kLineFloats * kLineFloats;
+    constexpr std::int64_t kAlignedFloats = 64;
+    return (rows * width + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
   };
   const std::int64_t tokens = limits.max_tokens;
   Layout layout;
@@ -36,22 +37,35 @@ Layout lay_out(const models::ModelConfig& config, const models::ModelLimits& lim
   return layout;
 }
 
+/// Of Activations::normed.
+std::int64_t narrow_bytes(const models::ModelConfig& config, const models::ModelLimits& limits) {
+  constexpr std::int64_t kElementBytes = 2;
+  return limits.max_tokens * config.hidden_size * kElementBytes;
+}
+
 }  // namespace
 
-std::int64_t Activations::bytes(const models::ModelConfig& config, const models::ModelLimits& limits) {
-  return lay_out(config, limits).total * static_cast<std::int64_t>(sizeof(float));
+std::int64_t Activations::bytes(const models::ModelConfig& config, const models::ModelLimits& limits,
+                                bool narrow_rows) {
+  return lay_out(config, limits).total * static_cast<std::int64_t>(sizeof(float)) +
+         (narrow_rows ? narrow_bytes(config, limits) : 0);
 }
 
 Result<Activations> Activations::create(kernels::Device& device, const models::ModelConfig& config,
                                         const models::ModelLimits& limits) {
-  const std::int64_t size = bytes(config, limits);
-  auto memory = device.allocate(static_cast<std::size_t>(size), kernels::MemoryKind::device);
-  if (!memory) {
-    Error error = std::move(memory.error());
-    error.message = "activations of " + std::to_string(limits.max_tokens) + " tokens per step (" +
-                    std::to_string(size) + " bytes): " + error.message;
-    return fail(std::move(error));
-  }
+  const auto allocate = [&](std::int64_t size) {
+    auto memory = device.allocate(static_cast<std::size_t>(size), kernels::MemoryKind::device);
+    if (!memory) {
+      memory.error().message = "activations of " + std::to_string(limits.max_tokens) + " tokens per step (" +
+                               std::to_string(size) + " bytes): " + memory.error().message;
+    }
+    return memory;
+  };
+  auto memory = allocate(bytes(config, limits, false));
+  if (!memory) return fail(std::move(memory.error()));
+  Result<kernels::Buffer> narrow;
+  if (device.ops().takes_narrow_rows()) narrow = allocate(narrow_bytes(config, limits));
+  if (!narrow) return fail(std::move(narrow.error()));
   const Layout layout = lay_out(config, limits);
   auto* base = memory->as<float>();
   Activations activations;
@@ -63,6 +77,7 @@ Result<Activations> Activations::create(kernels::Device& device, const models::M
   activations.activated = base + layout.activated;
   activations.logit_rows = base + layout.logit_rows;
   activations.memory_ = std::move(*memory);
+  activations.narrow_ = std::move(*narrow);
   activations.limits_ = limits;
   return activations;
 }

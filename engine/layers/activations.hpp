@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "engine/layers/rows.hpp"
 #include "engine/models/model.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
@@ -16,11 +17,15 @@ class Activations {
   /// Errors: out_of_memory.
   static Result<Activations> create(kernels::Device& device, const models::ModelConfig& config,
                                     const models::ModelLimits& limits);
-  /// What create allocates.
-  static std::int64_t bytes(const models::ModelConfig& config, const models::ModelLimits& limits);
+  /// What create allocates, on a device with or without narrow rows.
+  static std::int64_t bytes(const models::ModelConfig& config, const models::ModelLimits& limits, bool narrow_rows);
 
   /// An internal error when the batch is larger than what create was given.
   Status admit(const models::ForwardBatch& batch) const;
+
+  /// [max_tokens, hidden_size]: for the norm of what runs past the parts, read by a linear layer as `dtype`. Where that
+  /// is float32 it is `hidden`, else memory of its own.
+  Rows normed(DType dtype) const { return dtype == DType::f32 ? Rows(hidden) : Rows(narrow_.as<float>(), dtype); }
 
   float* hidden = nullptr;      ///< [max_tokens, hidden_size]: input and output of each layer's parts
   float* residual = nullptr;    ///< [max_tokens, hidden_size]: the sum that runs past them
@@ -33,6 +38,7 @@ class Activations {
 
  private:
   kernels::Buffer memory_;
+  kernels::Buffer narrow_;  // only on a device that takes narrow rows
   models::ModelLimits limits_;
 };
 

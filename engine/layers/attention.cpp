@@ -1,5 +1,6 @@
 #include "engine/layers/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -36,7 +37,13 @@ kernels::KvCacheView Attention::cache_of_layer(const models::KvCache& cache) con
   return view;
 }
 
-Attention::Heads Attention::project(ForwardPass& pass, const float* hidden, float* out) const {
+DType Attention::input_type(const ForwardPass& pass) const {
+  const DType type = qkv_.parts.front().input_type(pass);
+  const bool same = std::ranges::all_of(qkv_.parts, [&](const Linear& part) { return part.input_type(pass) == type; });
+  return same ? type : DType::f32;
+}
+
+Attention::Heads Attention::project(ForwardPass& pass, const Rows& hidden, float* out) const {
   const std::int64_t n = pass.num_tokens();
   const std::int64_t query_width = shape_.query_width();
   const std::int64_t kv_width = shape_.kv_width();
@@ -56,7 +63,8 @@ Attention::Heads Attention::project(ForwardPass& pass, const float* hidden, floa
   return heads;
 }
 
-void Attention::operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const {
+void Attention::operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+                           Into into) const {
   const auto& batch = pass.batch();
   const auto cache = cache_of_layer(pass.cache());
   const auto heads = project(pass, in, activations.qkv);
@@ -80,6 +88,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                             .slot_mapping = batch.slot_mapping,
                             .num_tokens = pass.num_tokens(),
                             .cache = cache});
+  const Rows attended(activations.attention, output_.input_type(pass));
   pass.run(&Ops::paged_attention, {.query = heads.query,
                                    .query_stride = heads.query_stride,
                                    .num_heads = shape_.num_heads,
@@ -95,8 +104,9 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim))),
                                    .alibi_slopes = shape_.alibi_slopes,
                                    .window = shape_.window,
-                                   .out = activations.attention});
-  output_(pass, activations.attention, pass.num_tokens(), out);
+                                   .out = attended.floats,
+                                   .narrow_out = attended.narrow});
+  output_(pass, attended, pass.num_tokens(), out, into);
 }
 
 }  // namespace pagoda::layers

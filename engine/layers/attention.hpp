@@ -47,8 +47,11 @@ class Attention {
  public:
   Attention(const AttentionShape& shape, QkvProjection qkv, Linear output);
 
-  /// in, out: [num_tokens, hidden_size]; out may be in.
-  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
+  /// See Linear::input_type.
+  DType input_type(const ForwardPass& pass) const;
+
+  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
 
  private:
   /// Where the batch's queries, keys and values lie, and the floats from one token's to the next.
@@ -60,7 +63,7 @@ class Attention {
     std::int64_t kv_stride = 0;
   };
 
-  Heads project(ForwardPass& pass, const float* hidden, float* out) const;
+  Heads project(ForwardPass& pass, const Rows& hidden, float* out) const;
   kernels::KvCacheView cache_of_layer(const models::KvCache& cache) const;
 
   AttentionShape shape_;

@@ -30,30 +30,34 @@ void Linear::add(models::LinearWeight weight) {
     quantized_.push_back(weight.quantized->matrix);
     memory_.push_back(std::move(weight.quantized));
   } else {
+    narrow_type_ = weights_.empty() || weight.plain.dtype == narrow_type_ ? weight.plain.dtype : DType::f32;
     weights_.push_back(weight.plain);
     if (weight.memory != nullptr) memory_.push_back(std::move(weight.memory));
   }
 }
 
-void Linear::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into) const {
   if (!quantized_.empty()) {
-    return pass.run(&kernels::Ops::quantized_linear, {.x = x,
+    return pass.run(&kernels::Ops::quantized_linear, {.x = x.floats,
                                                       .num_tokens = num_rows,
                                                       .in = in_features_,
                                                       .weights = quantized_,
                                                       .biases = biases_,
                                                       .bias_dtype = bias_dtype_,
                                                       .out = y,
-                                                      .out_stride = out_features_});
+                                                      .out_stride = out_features_,
+                                                      .accumulate = into == Into::add});
   }
-  pass.run(&kernels::Ops::linear, {.x = x,
+  pass.run(&kernels::Ops::linear, {.x = x.floats,
+                                   .narrow_x = x.narrow,
                                    .num_tokens = num_rows,
                                    .in = in_features_,
                                    .weights = weights_,
                                    .biases = biases_,
                                    .bias_dtype = bias_dtype_,
                                    .out = y,
-                                   .out_stride = out_features_});
+                                   .out_stride = out_features_,
+                                   .accumulate = into == Into::add});
 }
 
 }  // namespace pagoda::layers

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/layers/forward_pass.hpp"
+#include "engine/layers/rows.hpp"
 #include "engine/layers/weight_loader.hpp"
 
 namespace pagoda::layers {
@@ -15,6 +16,12 @@ namespace pagoda::layers {
 struct Projection {
   std::string_view name;  ///< its module, for example "q_proj"
   std::int64_t out_features = 0;
+};
+
+/// What becomes of a row of outputs.
+enum class Into : std::uint8_t {
+  set,  ///< y = ...
+  add,  ///< y += ...
 };
 
 /// y = x W^T + b for one or several projections of the same input. Their outputs stand side by side in a row, each
@@ -34,8 +41,11 @@ class Linear {
   /// Sum of the projections' outputs: the width of a row of y.
   std::int64_t out_features() const { return out_features_; }
 
+  /// The type of the rows that the layer reads fastest: that of its weights where the device takes narrow rows.
+  DType input_type(const ForwardPass& pass) const { return pass.takes_narrow_rows() ? narrow_type_ : DType::f32; }
+
   /// x: [num_rows, in_features]; y: [num_rows, out_features].
-  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
+  void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into = Into::set) const;
 
  private:
   void add(models::LinearWeight weight);
@@ -45,6 +55,7 @@ class Linear {
   std::vector<std::shared_ptr<const void>> memory_;  // of weights that do not lie in the source
   std::vector<const void*> biases_;                  // empty, or one per weight
   DType bias_dtype_ = DType::f32;
+  DType narrow_type_ = DType::f32;  // that of all weights; float32 where they differ or are quantised
   std::int64_t in_features_ = 0;
   std::int64_t out_features_ = 0;
 };

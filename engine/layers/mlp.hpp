@@ -19,8 +19,11 @@ class GatedMlp {
   /// `gate_up` gives the gate and then the values side by side in a row.
   GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
 
-  /// in, out: [num_tokens, hidden_size]; out may be in.
-  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
+  /// See Linear::input_type.
+  DType input_type(const ForwardPass& pass) const { return gate_up_.input_type(pass); }
+
+  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
 
  private:
   Linear gate_up_;
@@ -33,8 +36,8 @@ class Mlp {
  public:
   Mlp(Linear up, kernels::Activation activation, Linear down);
 
-  /// in, out: [num_tokens, hidden_size]; out may be in.
-  void operator()(ForwardPass& pass, const Activations& activations, const float* in, float* out) const;
+  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
 
  private:
   Linear up_;

@@ -5,17 +5,13 @@ namespace pagoda::layers {
 RmsNorm::RmsNorm(const WeightLoader& loader, std::int64_t width, double eps)
     : weight_(loader.vector("weight", width)), width_(width), eps_(static_cast<float>(eps)) {}
 
-void RmsNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
-  add_and_norm(pass, x, nullptr, num_rows, y);
-}
-
-void RmsNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const {
+void RmsNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const {
   pass.run(&kernels::Ops::rms_norm, {.x = x,
-                                     .residual = residual,
                                      .weight = weight_.data,
                                      .weight_dtype = weight_.dtype,
                                      .eps = eps_,
-                                     .out = y,
+                                     .out = y.floats,
+                                     .narrow_out = y.narrow,
                                      .num_tokens = num_rows,
                                      .hidden = width_});
 }
@@ -27,12 +23,12 @@ LayerNorm::LayerNorm(const WeightLoader& loader, std::int64_t width, double eps,
   bias_ = loader.vector("bias", width);
 }
 
-void LayerNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const {
+void LayerNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const {
   add_and_norm(pass, x, nullptr, num_rows, y);
 }
 
 void LayerNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows,
-                             float* y) const {
+                             const Rows& y) const {
   pass.run(&kernels::Ops::layer_norm, {.x = x,
                                        .residual = residual,
                                        .weight = weight_.data,
@@ -40,7 +36,8 @@ void LayerNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual,
                                        .weight_dtype = weight_.dtype,
                                        .bias_dtype = bias_.dtype,
                                        .eps = eps_,
-                                       .out = y,
+                                       .out = y.floats,
+                                       .narrow_out = y.narrow,
                                        .num_tokens = num_rows,
                                        .hidden = width_});
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "engine/layers/forward_pass.hpp"
+#include "engine/layers/rows.hpp"
 #include "engine/layers/weight_loader.hpp"
 
 namespace pagoda::layers {
@@ -14,11 +15,8 @@ class RmsNorm {
   /// Takes `weight` [width] of the loader's module.
   RmsNorm(const WeightLoader& loader, std::int64_t width, double eps);
 
-  /// x, y: [num_rows, width]; y may be x.
-  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
-
-  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x.
-  void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const;
+  /// x, y: [num_rows, width]; y may be x, if it is float32.
+  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const;
 
  private:
   WeightVector weight_;
@@ -33,11 +31,11 @@ class LayerNorm {
   /// Takes `weight` and `bias` [width] of the loader's module; neither when not `affine`.
   LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, bool affine = true);
 
-  /// x, y: [num_rows, width]; y may be x.
-  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, float* y) const;
+  /// x, y: [num_rows, width]; y may be x, if it is float32.
+  void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const;
 
-  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x or residual.
-  void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, float* y) const;
+  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x or residual, if it is float32.
+  void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, const Rows& y) const;
 
  private:
   WeightVector weight_;

@@ -85,20 +85,19 @@ class GatedDecoder final : public Model {
     if (auto status = activations_.admit(batch); !status) return status;
     ForwardPass pass(device_->ops(), stream, batch, cache);
     const auto n = pass.num_tokens();
-    float* hidden = activations_.hidden;
     float* residual = activations_.residual;
 
     embed_tokens_(pass, batch.token_ids, residual);
-    layers_.front().input_layernorm(pass, residual, n, hidden);
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const auto& layer = layers_[i];
-      if (i > 0) layer.input_layernorm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.self_attn(pass, activations_, hidden, hidden);
-      layer.post_attention_layernorm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.mlp(pass, activations_, hidden, hidden);
+    for (const auto& layer : layers_) {
+      const Rows attention_input = activations_.normed(layer.self_attn.input_type(pass));
+      layer.input_layernorm(pass, residual, n, attention_input);
+      layer.self_attn(pass, activations_, attention_input, residual, Into::add);
+      const Rows mlp_input = activations_.normed(layer.mlp.input_type(pass));
+      layer.post_attention_layernorm(pass, residual, n, mlp_input);
+      layer.mlp(pass, activations_, mlp_input, residual, Into::add);
     }
-    norm_.add_and_norm(pass, hidden, residual, n, hidden);
-    lm_head_(pass, activations_, hidden, logits);
+    norm_(pass, residual, n, activations_.hidden);
+    lm_head_(pass, activations_, activations_.hidden, logits);
     return pass.status();
   }
 

@@ -14,7 +14,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const MemoryRequest& request) 
   MemoryPlan plan;
   plan.weight_bytes = request.weight_bytes;
   plan.batch_bytes = request.batch_bytes;
-  plan.activation_bytes = layers::Activations::bytes(config, limits);
+  plan.activation_bytes = layers::Activations::bytes(config, limits, request.narrow_rows);
   plan.logit_bytes = limits.max_logit_rows * config.vocab_size * kFloatBytes;
   plan.position_bytes = layers::PositionTables::bytes(config, limits);
   plan.kv_bytes_per_block = kv_bytes_per_block(config, request.kv_dtype, request.block_size);

@@ -14,6 +14,7 @@ struct MemoryRequest {
   std::int32_t block_size = 16;  ///< token slots per block
   ModelLimits limits;
   std::int64_t budget_bytes = 0;  ///< for everything together
+  bool narrow_rows = false;       ///< Ops::takes_narrow_rows
 };
 
 /// Where the bytes of a device go.

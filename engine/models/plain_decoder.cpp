@@ -21,7 +21,7 @@ class PlainDecoder final : public Model {
     if (auto status = activations_.admit(batch); !status) return status;
     ForwardPass pass(device_->ops(), stream, batch, cache);
     embed(pass);
-    const float* last = weights_.post_norm ? run_post_norm(pass) : run_pre_norm(pass);
+    float* last = weights_.post_norm ? run_post_norm(pass) : run_pre_norm(pass);
     if (weights_.project_out) {
       (*weights_.project_out)(pass, last, pass.num_tokens(), activations_.attention);
       last = activations_.attention;
@@ -54,30 +54,28 @@ class PlainDecoder final : public Model {
     weights_.positions.add(pass, batch.positions, residual);
   }
 
-  const float* run_pre_norm(ForwardPass& pass) const {
-    const auto n = pass.num_tokens();
-    float* hidden = activations_.hidden;
-    float* residual = activations_.residual;
-    weights_.layers.front().attention_norm(pass, residual, n, hidden);
-    for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-      const auto& layer = weights_.layers[i];
-      if (i > 0) layer.attention_norm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.attention(pass, activations_, hidden, hidden);
-      layer.mlp_norm.add_and_norm(pass, hidden, residual, n, hidden);
-      layer.mlp(pass, activations_, hidden, hidden);
-    }
-    weights_.final_norm->add_and_norm(pass, hidden, residual, n, hidden);
-    return hidden;
-  }
-
-  const float* run_post_norm(ForwardPass& pass) const {
+  float* run_pre_norm(ForwardPass& pass) const {
     const auto n = pass.num_tokens();
     float* hidden = activations_.hidden;
     float* residual = activations_.residual;
     for (const auto& layer : weights_.layers) {
-      layer.attention(pass, activations_, residual, hidden);
+      layer.attention_norm(pass, residual, n, hidden);
+      layer.attention(pass, activations_, hidden, residual, Into::add);
+      layer.mlp_norm(pass, residual, n, hidden);
+      layer.mlp(pass, activations_, hidden, residual, Into::add);
+    }
+    (*weights_.final_norm)(pass, residual, n, hidden);
+    return hidden;
+  }
+
+  float* run_post_norm(ForwardPass& pass) const {
+    const auto n = pass.num_tokens();
+    float* hidden = activations_.hidden;
+    float* residual = activations_.residual;
+    for (const auto& layer : weights_.layers) {
+      layer.attention(pass, activations_, residual, hidden, Into::set);
       layer.attention_norm.add_and_norm(pass, hidden, residual, n, residual);
-      layer.mlp(pass, activations_, residual, hidden);
+      layer.mlp(pass, activations_, residual, hidden, Into::set);
       layer.mlp_norm.add_and_norm(pass, hidden, residual, n, residual);
     }
     if (weights_.final_norm) (*weights_.final_norm)(pass, residual, n, residual);

@@ -27,8 +27,9 @@ constexpr std::int64_t kMostTaskRows = 56;
 constexpr std::int64_t kMostScoreTile = 64;
 constexpr std::int64_t kMostStreamSums = 128;
 
-/// How many positions ahead keys and values are prefetched. At least linear_panel.
-constexpr std::int64_t kLookahead = 16;
+/// How many positions ahead keys and values are prefetched, into the second-level cache: a tile, so that memory is also
+/// read while the softmax computes. At least linear_panel.
+constexpr std::int64_t kLookahead = 64;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
@@ -82,12 +83,18 @@ class PagedAttention {
       });
       return {};
     }
-    threads_.parallel_for(static_cast<std::int64_t>(partial_tasks_.size()), [&](std::int64_t task, int thread) {
-      const Partial& partial = partial_tasks_[static_cast<std::size_t>(task)];
+    // A task takes some groups in a row, each of which prefetches the beginning of the next.
+    constexpr std::int64_t kTasksPerThread = 8;
+    const auto num_partials = static_cast<std::int64_t>(partial_tasks_.size());
+    const std::int64_t per_task = std::max<std::int64_t>(1, num_partials / (kTasksPerThread * threads_.num_threads()));
+    threads_.parallel_for((num_partials + per_task - 1) / per_task, [&](std::int64_t task, int thread) {
       const Workspace& work = workspaces[static_cast<std::size_t>(thread)];
-      const QueryTile& tile = tiles_[partial.tile];
-      pack_queries(tile, work);
-      attend_group(tile, partial.group, work, sums_at(partials_ + task * sums_floats()));
+      for (std::int64_t i = task * per_task; i < std::min(num_partials, (task + 1) * per_task); ++i) {
+        const Partial& partial = partial_tasks_[static_cast<std::size_t>(i)];
+        const QueryTile& tile = tiles_[partial.tile];
+        pack_queries(tile, work);
+        attend_group(tile, partial.group, work, sums_at(partials_ + i * sums_floats()));
+      }
     });
     std::int64_t next_partial = 0;
     for (const QueryTile& tile : tiles_) {
@@ -228,6 +235,7 @@ class PagedAttention {
       kernels_.pack_rows({.x = gathered + tiles.first_row(t) * dim,
                           .rows = tiles.rows(t),
                           .k = dim,
+                          .x_pitch = dim,
                           .paired = cache_.dtype == DType::bf16,
                           .dst = work.queries + tiles.first_row(t) * padded_dim_});
     }
@@ -271,8 +279,9 @@ class PagedAttention {
     std::int64_t offset = positions.first % cache_.block_size;
     const std::int64_t first_place = positions.first - start;
     const std::int64_t num_places = tile() + kLookahead;
-    const std::int64_t end_place = std::min(end - start, num_places);
-    if (scaled()) gather_scales(query, end, positions);
+    // What follows in the next group is prefetched, too.
+    const std::int64_t end_place = std::min(query.end_seen() - start, num_places);
+    if (scaled()) gather_scales(query, positions);
     std::int64_t place = first_place;
     for (; place < end_place; ++block, offset = 0) {
       const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
@@ -294,8 +303,8 @@ class PagedAttention {
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
 
-  /// Of the tile's positions; those of the next tile, up to `end`, are prefetched: they lie apart from the values.
-  void gather_scales(const QueryTile& query, std::int64_t end, Positions& positions) const {
+  /// Of the tile's positions; those of the next tile are prefetched: they lie apart from the values.
+  void gather_scales(const QueryTile& query, Positions& positions) const {
     positions.key_scales.fill(0.0F);
     positions.value_scales.fill(0.0F);
     const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
@@ -309,7 +318,7 @@ class PagedAttention {
       std::copy_n(cache_.value_scales(table[block]) + row, count, positions.value_scales.begin() + place);
       position += count;
     }
-    const std::int64_t next_end = std::min(end, positions.end + tile());
+    const std::int64_t next_end = std::min(query.end_seen(), positions.end + tile());
     for (std::int64_t position = positions.end; position < next_end;) {
       const std::int32_t block = table[position / cache_.block_size];
       const std::int64_t offset = position % cache_.block_size;

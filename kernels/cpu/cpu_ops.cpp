@@ -30,6 +30,16 @@ void for_rows(ThreadPool& threads, std::int64_t num_rows, std::int64_t floats_pe
   threads.parallel_for(num_tasks, run_task);
 }
 
+/// check(p); and there are no NarrowRows here.
+template <class Params>
+Status check_on_cpu(const Params& p) {
+  bool narrow = false;
+  if constexpr (requires { p.narrow_out; }) narrow = static_cast<bool>(p.narrow_out);
+  if constexpr (requires { p.narrow_x; }) narrow = static_cast<bool>(p.narrow_x);
+  if (narrow) return fail(ErrorCode::unsupported, "activations are float32 on a CPU");
+  return check(p);
+}
+
 }  // namespace
 
 Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
@@ -46,7 +56,7 @@ Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
 }
 
 Status CpuOps::rms_norm(Stream&, const RmsNormParams& p) const {
-  if (const Status checked = check(p); !checked) return checked;
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
   auto scratch = scratch_.borrow(p.hidden, 1);
   if (!scratch) return fail(std::move(scratch.error()));
   float* weight = scratch->floats(p.hidden);
@@ -59,7 +69,7 @@ Status CpuOps::rms_norm(Stream&, const RmsNormParams& p) const {
 }
 
 Status CpuOps::layer_norm(Stream&, const LayerNormParams& p) const {
-  if (const Status checked = check(p); !checked) return checked;
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
   auto scratch = scratch_.borrow(p.hidden, 2);
   if (!scratch) return fail(std::move(scratch.error()));
   float* weight = scratch->floats(p.hidden);
@@ -76,7 +86,7 @@ Status CpuOps::layer_norm(Stream&, const LayerNormParams& p) const {
 }
 
 Status CpuOps::linear(Stream&, const LinearParams& p) const {
-  if (const Status checked = check(p); !checked) return checked;
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
   return cpu_linear(kernels_, threads_, scratch_, p);
 }
 
@@ -145,12 +155,12 @@ Status CpuOps::store_kv(Stream&, const StoreKvParams& p) const {
 }
 
 Status CpuOps::paged_attention(Stream&, const PagedAttentionParams& p) const {
-  if (const Status checked = check(p); !checked) return checked;
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
   return cpu_paged_attention(kernels_, threads_, scratch_, p);
 }
 
 Status CpuOps::activation(Stream&, const ActivationParams& p) const {
-  if (const Status checked = check(p); !checked) return checked;
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
   const std::int64_t x_stride = p.gated ? 2 * p.width : p.width;
   for_rows(threads_, p.num_tokens, x_stride, [&](std::int64_t t) {
     const float* x = p.x + t * x_stride;

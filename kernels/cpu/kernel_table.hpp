@@ -43,8 +43,8 @@ struct GemmTileArgs {
 // ascending order. A block's sum is four chains, by the place of k within a quad of elements, added at its end: a
 // vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
 // little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
-// ones of eight. There are two kernels with the same sums: linear_stream takes weights as they lie in memory, for few
-// rows of x; linear_tile takes packed weights, for many.
+// ones of eight. There are three kernels with the same sums: linear_stream and linear_tall take weights as they lie in
+// memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
 
 constexpr std::int64_t kLinearBlock = 512;
 /// Columns are padded with zeros to a multiple of this where they are packed.
@@ -52,9 +52,10 @@ constexpr std::int64_t kLinearPadding = 32;
 
 /// Packs x for a register tile: dst[step, m, 0..4) = the step-th quad of row m.
 struct PackRowsArgs {
-  const float* x = nullptr;  ///< [rows, k]
+  const float* x = nullptr;  ///< [rows, k], rows x_pitch apart
   std::int64_t rows = 0;
   std::int64_t k = 0;
+  std::int64_t x_pitch = 0;
   bool paired = false;   ///< quads as bfloat16 weights have them
   float* dst = nullptr;  ///< [padded k / 4, rows, 4]
 };
@@ -88,22 +89,10 @@ struct LinearSums {
   LinearOut out = {};
 };
 
-struct LinearStreamArgs {
-  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs
-  std::int64_t rows = 0;     ///< 1 .. stream_rows
-  WeightPiece piece = {};    ///< at most stream_panel rows (linear_panel for few rows of x)
-  LinearSums sums = {};
-  std::int64_t ahead_bytes =
-      0;  ///< prefetches what lies so far ahead in the same rows, and behind their end in the next
-  std::int64_t first_ahead = 0;  ///< but only rows first_ahead, first_ahead + step_ahead, ...
-  std::int64_t step_ahead = 1;
-  const void* const* next_rows = nullptr;  ///< instead: prefetches these rows of a whole panel; null = none
-};
-
-/// linear_tile prefetches once per kPrefetchStride steps.
+/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps.
 constexpr std::int64_t kPrefetchStride = 8;
 
-/// Lines that linear_tile prefetches while it computes: a column of 64-byte pieces down the rows of a block, then the
+/// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the
 /// next.
 struct PrefetchBlock {
   const void* first = nullptr;
@@ -111,6 +100,31 @@ struct PrefetchBlock {
   std::int64_t row_bytes = 0;
   std::int64_t column_bytes = 0;      ///< rows of the block * row_bytes
   std::int64_t lines_per_stride = 0;  ///< 0 = nothing
+};
+
+struct LinearStreamArgs {
+  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs
+  std::int64_t rows = 0;     ///< 1 .. stream_rows
+  WeightPiece piece = {};    ///< at most stream_panel rows (linear_panel for few rows of x)
+  LinearSums sums = {};
+  /// Prefetches what lies so far ahead in the same rows, and behind their end in the next.
+  std::int64_t ahead_bytes = 0;
+  const void* const* next_rows = nullptr;  ///< instead: prefetches these rows of a whole panel; null = none
+  /// Also packs the weights into here, as pack_weights does; null = not. Only of at most one block of columns, and with
+  /// at most packing_rows rows.
+  float* packed = nullptr;
+  PrefetchBlock prefetch = {};  ///< instead of the others, when it packs
+};
+
+/// All rows of x against one block of columns of a panel.
+struct LinearTallArgs {
+  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs; stays in the first-level cache
+  std::int64_t rows = 0;     ///< stream_rows + 1 .. tall_rows
+  WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
+  /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
+  LinearSums sums = {};
+  /// The block that follows, prefetched meanwhile as if it had as many columns.
+  WeightPiece next = {};
 };
 
 /// One block of columns.
@@ -179,12 +193,15 @@ struct CpuKernels {
   int stream_panel = 0;  ///< the same of linear_stream
   int stream_rows = 0;
   int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
+  int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
+  int tall_rows = 0;         ///< from stream_rows + 1 up to so many, linear_tall is best; 0 = never
 
   void (*pack_rows)(const PackRowsArgs& args);
   /// Packs one block of columns; dst: [padded count / 4, 4 * linear_panel].
   void (*pack_weights)(const WeightPiece& piece, float* dst);
   void (*linear_tile)(const LinearTileArgs& args);
   void (*linear_stream)(const LinearStreamArgs& args);
+  void (*linear_tall)(const LinearTallArgs& args);
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);

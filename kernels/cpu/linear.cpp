@@ -13,17 +13,25 @@ namespace pagoda::kernels {
 namespace {
 
 /// A panel is `linear_panel` consecutive rows of one weight matrix; panels and rows of x are shared out as tasks. With
-/// few rows of x a panel is multiplied straight from memory. With more, it is packed block by block (kLinearBlock
-/// columns) into scratch that stays in the first-level cache, and each packed block meets all rows of x of the task
-/// before it is overwritten.
+/// few rows of x a panel is multiplied straight from memory. With some more, so is each block of a panel (kLinearBlock
+/// columns), one panel after the other, while the rows of x stay in the first-level cache. With many, a block is packed
+/// into scratch that stays in the cache (where it pays, in passing: while the first rows of x are multiplied), and
+/// meets all rows of x of the task before it is overwritten.
+enum class Way { stream, tall, packed };
+
 struct Tasks {
   std::int64_t tiles = 0;   ///< register tiles of x in a task: their part of a block stays in the second-level cache
   std::int64_t panels = 0;  ///< in a task
+  std::int64_t large_chunks = 0;    ///< tasks of so many panels come first, then
+  std::int64_t small_panels = 0;    ///< smaller ones, so that no thread waits long for the last
   std::int64_t panels_at_once = 0;  ///< panels whose sums are kept at once, so that x is read once per block for all
 };
 
-/// Up to this many register tiles of x, weights straight from memory are faster than packed ones.
-constexpr std::int64_t kMostStreamTiles = 1;
+/// linear_tall keeps sums of a multiple of this many rows.
+constexpr std::int64_t kTallSums = 4;
+
+/// Up to this many rows all of x stays in the cache: one panel after the other keeps reads of the weights together.
+constexpr std::int64_t kFewRows = 56;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -35,8 +43,8 @@ class Linear {
       : kernels_(kernels),
         threads_(threads),
         p_(p),
-        streams_(p.num_tokens <= kMostStreamTiles * kernels.stream_rows),
-        tiles_(p.num_tokens, streams_ ? kernels.stream_rows : kernels.linear_rows),
+        way_(choose_way(kernels, p.num_tokens)),
+        tiles_(choose_tiles()),
         padded_in_(ceil_div(p.in, kLinearPadding) * kLinearPadding) {
     for (const WeightMatrix& weight : p.weights) {
       num_panels_ += ceil_div(weight.rows, kernels.linear_panel);
@@ -49,7 +57,9 @@ class Linear {
   Status run(ScratchPool& pool) {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
     const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
-    const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tiles_.most_rows() * kernels_.linear_panel;
+    const std::int64_t rows = tiles_.most_rows();
+    const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallSums) * kTallSums : rows;
+    const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
     const int num_threads = threads_.num_threads();
     auto scratch =
         pool.borrow(2 * x_floats + out_features_ + num_threads * (packed_floats + sums_floats), 3 + 2 * num_threads);
@@ -64,12 +74,13 @@ class Linear {
     }
 
     const std::int64_t row_blocks = ceil_div(tiles_.count(), tasks_.tiles);
-    const std::int64_t panel_chunks = ceil_div(num_panels_, tasks_.panels);
+    const std::int64_t panel_chunks =
+        tasks_.large_chunks + ceil_div(num_panels_ - first_of_chunk(tasks_.large_chunks), tasks_.small_panels);
     threads_.parallel_for(row_blocks * panel_chunks, [&](std::int64_t task, int thread) {
       const std::int64_t chunk = task % panel_chunks;
       const std::int64_t block = task / panel_chunks;
       const Tiles tiles{block * tasks_.tiles, std::min(tiles_.count(), (block + 1) * tasks_.tiles)};
-      multiply_panels(tiles, chunk * tasks_.panels, std::min(num_panels_, (chunk + 1) * tasks_.panels),
+      multiply_panels(tiles, first_of_chunk(chunk), std::min(num_panels_, first_of_chunk(chunk + 1)),
                       workspaces[static_cast<std::size_t>(thread)]);
     });
     return {};
@@ -78,7 +89,7 @@ class Linear {
  private:
   struct Workspace {
     float* packed = nullptr;  ///< [kLinearBlock / 4, 4 * linear_panel]
-    float* sums = nullptr;    ///< [panels_at_once, rows of the task's tiles, linear_panel]
+    float* sums = nullptr;    ///< [panels_at_once, rows of the task's tiles (rounded up for linear_tall), linear_panel]
   };
 
   struct Tiles {
@@ -101,6 +112,17 @@ class Linear {
     std::int64_t row_bytes = 0;
   };
 
+  static Way choose_way(const CpuKernels& kernels, std::int64_t rows) {
+    if (rows <= kernels.stream_rows) return Way::stream;
+    return rows <= kernels.tall_rows ? Way::tall : Way::packed;
+  }
+
+  RowTiles choose_tiles() const {
+    if (way_ != Way::packed) return {p_.num_tokens, p_.num_tokens};
+    if (p_.num_tokens > kFewRows || kernels_.packing_rows == 0) return {p_.num_tokens, kernels_.linear_rows};
+    return {p_.num_tokens, kernels_.packing_rows};
+  }
+
   void choose_tasks() {
     constexpr std::int64_t kMostRows = 256;
     constexpr std::int64_t kMostColumns = 256;
@@ -110,27 +132,40 @@ class Linear {
     const std::int64_t wanted_chunks = ceil_div(threads_.num_threads() * kTasksPerThread, row_blocks);
     tasks_.tiles = ceil_div(tiles_.count(), row_blocks);
     tasks_.panels = std::clamp<std::int64_t>(num_panels_ / wanted_chunks, 1, kMostColumns / kernels_.linear_panel);
-    // While all of x stays in the cache, one panel after the other keeps reads of the weights together.
-    constexpr std::int64_t kFewRows = 56;
-    tasks_.panels_at_once =
-        p_.num_tokens <= kFewRows ? 1 : std::min<std::int64_t>(tasks_.panels, kColumnsAtOnce / kernels_.linear_panel);
+    constexpr std::int64_t kSmaller = 4;
+    tasks_.large_chunks = row_blocks > 1 ? num_panels_ / tasks_.panels : num_panels_ * 3 / 4 / tasks_.panels;
+    tasks_.small_panels = row_blocks > 1 ? tasks_.panels : ceil_div(tasks_.panels, kSmaller);
+    tasks_.panels_at_once = way_ == Way::tall ? tasks_.panels
+                            : p_.num_tokens <= kFewRows
+                                ? 1
+                                : std::min<std::int64_t>(tasks_.panels, kColumnsAtOnce / kernels_.linear_panel);
+  }
+
+  std::int64_t first_of_chunk(std::int64_t chunk) const {
+    const std::int64_t large = std::min(chunk, tasks_.large_chunks);
+    return large * tasks_.panels + (chunk - large) * tasks_.small_panels;
   }
 
   /// Tile t of x is at first_row(t) * padded_in_, as [padded_in / 4, rows of the tile, 4].
   const float* pack_x(float* packed, bool paired) {
-    const auto pack_tile = [&](std::int64_t tile) {
+    const std::int64_t blocks = ceil_div(p_.in, kLinearBlock);
+    const auto pack_block = [&](std::int64_t task) {
+      const std::int64_t tile = task / blocks;
+      const std::int64_t k = task % blocks * kLinearBlock;
       const std::int64_t first = tiles_.first_row(tile);
-      kernels_.pack_rows({.x = p_.x + first * p_.in,
+      kernels_.pack_rows({.x = p_.x + first * p_.in + k,
                           .rows = tiles_.rows(tile),
-                          .k = p_.in,
+                          .k = std::min(kLinearBlock, p_.in - k),
+                          .x_pitch = p_.in,
                           .paired = paired,
-                          .dst = packed + first * padded_in_});
+                          .dst = packed + first * padded_in_ + k * tiles_.rows(tile)});
     };
-    constexpr std::int64_t kFewFloats = 16384;  // less is not worth the hand-over to another thread
+    const std::int64_t tasks = tiles_.count() * blocks;
+    constexpr std::int64_t kFewFloats = 8192;  // less is not worth the hand-over to another thread
     if (p_.num_tokens * padded_in_ <= kFewFloats) {
-      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) pack_tile(tile);
+      for (std::int64_t task = 0; task < tasks; ++task) pack_block(task);
     } else {
-      threads_.parallel_for(tiles_.count(), pack_tile);
+      threads_.parallel_for(tasks, pack_block);
     }
     return packed;
   }
@@ -172,51 +207,64 @@ class Linear {
 
   void multiply_panels(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                        const Workspace& work) const {
-    if (streams_) {
+    if (way_ == Way::stream) {
       for (std::int64_t index = first_panel; index < end_panel; ++index) stream_panel(panel_at(index), work);
       return;
     }
+    if (way_ == Way::tall) return multiply_tall(first_panel, end_panel, work);
     for (std::int64_t panel = first_panel; panel < end_panel; panel += tasks_.panels_at_once) {
       multiply_packed(tiles, panel, std::min(end_panel, panel + tasks_.panels_at_once), work);
     }
   }
 
-  /// All rows of x against a panel that is read straight from memory. A single register tile goes through whole rows;
-  /// several take turns on a block, of which the first finds it in memory and the others in the cache.
+  /// All rows of x, a single register tile, against a panel that is read straight from memory.
   void stream_panel(const Panel& panel, const Workspace& work) const {
     constexpr std::int64_t kAheadBytes = 768;
-    const std::int64_t depth = tiles_.count() == 1 ? p_.in : kLinearBlock;
-    const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
     const bool wide = p_.num_tokens <= kernels_.wide_stream_rows;
     const std::int64_t part_rows = wide ? kernels_.linear_panel : kernels_.stream_panel;
     for (std::int64_t row = 0; row < panel.rows; row += part_rows) {
       const Panel part = part_of(panel, row, std::min(part_rows, panel.rows - row));
-      for (std::int64_t k = 0; k < p_.in; k += depth) {
-        const std::int64_t count = std::min(depth, p_.in - k);
-        for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
-          float* sums = work.sums + tiles_.first_row(tile) * part_rows;
-          kernels_.linear_stream({.x = packed_x(part.dtype, tile, k),
-                                  .rows = tiles_.rows(tile),
-                                  .piece = piece_of(part, k, count),
-                                  .sums = sums_of(sums, k, count, part, tile),
-                                  .ahead_bytes = tiles_.count() == 1 ? kAheadBytes : depth * size,
-                                  .first_ahead = tile,
-                                  .step_ahead = tiles_.count()});
-        }
+      kernels_.linear_stream({.x = packed_x(part.dtype, 0, 0),
+                              .rows = p_.num_tokens,
+                              .piece = piece_of(part, 0, p_.in),
+                              .sums = sums_of(work.sums, 0, p_.in, part, 0),
+                              .ahead_bytes = kAheadBytes});
+    }
+  }
+
+  /// All rows of x, a single register tile, block by block, so that its part of a block stays in the first-level cache.
+  void multiply_tall(std::int64_t first_panel, std::int64_t end_panel, const Workspace& work) const {
+    const std::int64_t panel_sums = ceil_div(p_.num_tokens, kTallSums) * kTallSums * kernels_.linear_panel;
+    for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
+      const std::int64_t count = std::min(kLinearBlock, p_.in - k);
+      for (std::int64_t index = first_panel; index < end_panel; ++index) {
+        const Panel panel = panel_at(index);
+        kernels_.linear_tall({.x = packed_x(panel.dtype, 0, k),
+                              .rows = p_.num_tokens,
+                              .piece = piece_of(panel, k, count),
+                              .sums = sums_of(work.sums + (index - first_panel) * panel_sums, k, count, panel, 0),
+                              .next = piece_after(index, k, first_panel, end_panel)});
       }
     }
+  }
+
+  /// What multiply_tall takes next: the next panel, the first one of the next block, or that of the next task.
+  WeightPiece piece_after(std::int64_t panel, std::int64_t k, std::int64_t first_panel, std::int64_t end_panel) const {
+    const bool ends_block = panel + 1 == end_panel;
+    const bool ends_task = ends_block && k + kLinearBlock >= p_.in;
+    const std::int64_t next_panel = !ends_block || ends_task ? std::min(panel + 1, num_panels_ - 1) : first_panel;
+    const std::int64_t next_k = ends_task ? 0 : ends_block ? k + kLinearBlock : k;
+    return piece_of(panel_at(next_panel), next_k, std::min(kLinearBlock, p_.in - next_k));
   }
 
   void multiply_packed(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                        const Workspace& work) const {
     const std::int64_t rows = tiles_.first_row(tiles.end) - tiles_.first_row(tiles.first);
     for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
-      const std::int64_t count = std::min(kLinearBlock, p_.in - k);
       for (std::int64_t index = first_panel; index < end_panel; ++index) {
         const Piece next = index + 1 < end_panel      ? Piece{index + 1, k}
                            : k + kLinearBlock < p_.in ? Piece{first_panel, k + kLinearBlock}
                                                       : Piece{end_panel, 0};
-        kernels_.pack_weights(piece_of(panel_at(index), k, count), work.packed);
         float* sums = work.sums + (index - first_panel) * rows * kernels_.linear_panel;
         multiply_block(tiles, {index, k}, next, work.packed, sums);
       }
@@ -224,17 +272,28 @@ class Linear {
   }
 
   /// While a block is multiplied, the next one is fetched from memory.
-  void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, const float* packed,
-                      float* sums) const {
+  void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, float* packed, float* sums) const {
     const Panel panel = panel_at(piece.panel);
     const std::int64_t count = std::min(kLinearBlock, p_.in - piece.k);
+    const bool packs_in_passing = tiles_.rows(tiles.first) <= kernels_.packing_rows;
+    if (!packs_in_passing) kernels_.pack_weights(piece_of(panel, piece.k, count), packed);
+    // Arguments are made in place: copies of what was just stored in smaller pieces stall.
     for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
-      kernels_.linear_tile({.x = packed_x(panel.dtype, tile, piece.k),
-                            .w = packed,
-                            .rows = tiles_.rows(tile),
-                            .steps = ceil_div(count, kLinearPadding) * kLinearPadding / 4,
-                            .sums = sums_of(sums, piece.k, count, panel, tile),
-                            .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+      if (tile == tiles.first && packs_in_passing) {
+        kernels_.linear_stream({.x = packed_x(panel.dtype, tile, piece.k),
+                                .rows = tiles_.rows(tile),
+                                .piece = piece_of(panel, piece.k, count),
+                                .sums = sums_of(sums, piece.k, count, panel, tile),
+                                .packed = packed,
+                                .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+      } else {
+        kernels_.linear_tile({.x = packed_x(panel.dtype, tile, piece.k),
+                              .w = packed,
+                              .rows = tiles_.rows(tile),
+                              .steps = ceil_div(count, kLinearPadding) * kLinearPadding / 4,
+                              .sums = sums_of(sums, piece.k, count, panel, tile),
+                              .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+      }
       sums += tiles_.rows(tile) * kernels_.linear_panel;
     }
   }
@@ -289,7 +348,7 @@ class Linear {
   const CpuKernels& kernels_;
   ThreadPool& threads_;
   const LinearParams& p_;
-  bool streams_;  ///< weights straight from memory
+  Way way_;
   RowTiles tiles_;
   std::int64_t padded_in_;
   std::int64_t num_panels_ = 0;

@@ -29,10 +29,10 @@ __device__ __forceinline__ float activate(float x) {
 }
 
 template <bool packed, Activation activation, bool gated>
-__global__ void activation_kernel(const float* x, std::int64_t width, float* out) {
+__global__ void activation_kernel(const float* x, std::int64_t width, OutRows out) {
+  wait_for_stream();
   const std::int64_t token = blockIdx.x;
   const float* from = x + token * (gated ? 2 * width : width);
-  float* to = out + token * width;
   const std::int64_t quads = ceil_divide<std::int64_t>(width, kQuad);
   for (std::int64_t q = blockIdx.y * kThreads + threadIdx.x; q < quads; q += gridDim.y * kThreads) {
     float4 value = map_quad(load_quad<packed>(from, q, width), [](float v) { return activate<activation>(v); });
@@ -40,7 +40,7 @@ __global__ void activation_kernel(const float* x, std::int64_t width, float* out
       const float4 up = load_quad<packed>(from + width, q, width);
       value = make_float4(value.x * up.x, value.y * up.y, value.z * up.z, value.w * up.w);
     }
-    store_quad<packed>(to, q, width, value);
+    store_quad<packed>(out, token * width, q, width, value);
   }
 }
 
@@ -63,12 +63,13 @@ Status with_activation(Activation activation, const F& f) {
 }  // namespace
 
 Status cuda_activation(cudaStream_t stream, const ActivationParams& p) {
+  const OutRows out = out_rows(p.out, p.narrow_out);
   return with_activation(p.activation, [&](auto activation) {
-    return with_packed(may_pack(p.width, p.x, p.out), [&](auto packed) {
+    return with_packed(may_pack(p.width, p.x, out.data), [&](auto packed) {
       const auto kernel = p.gated ? activation_kernel<packed.value, activation.value, true>
                                   : activation_kernel<packed.value, activation.value, false>;
-      return launch("activation", kernel, row_grid(p.num_tokens, p.width, kThreads), dim3(kThreads), 0, stream, p.x,
-                    p.width, p.out);
+      return launch(Start::early, "activation", kernel, row_grid(p.num_tokens, p.width, kThreads), dim3(kThreads), 0,
+                    stream, p.x, p.width, out);
     });
   });
 }

@@ -1,8 +1,7 @@
 #pragma once
 
-/// What the attention kernels share: their arguments, the way from a thread block to its query rows, and the arithmetic
-/// of scores and softmax sums. Every multiplication and addition whose bits count is written as an intrinsic, so that
-/// the compiler cannot fuse it in one kernel and not in another.
+/// What the attention kernels share: their arguments, the way from a thread block to its query rows and positions, and
+/// the arithmetic of scores and softmax sums.
 
 #include <cmath>
 #include <cstddef>
@@ -11,7 +10,9 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_plan.hpp"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/quads.cuh"
 
 namespace pagoda::kernels::cuda {
 
@@ -29,26 +30,32 @@ struct AttentionArgs {
   std::int64_t block_bytes;
   std::int64_t value_offset;  ///< from a key to its value
   std::int64_t scale_offset;  ///< int8: from a block's keys to their scales
-  std::int32_t block_size;
   std::int32_t head_dim;
   std::int32_t num_heads;
-  std::int32_t group;  ///< query heads per KV head
+  Divider by_kv_heads;
+  Divider by_group;  ///< query heads per KV head
+  Divider by_block_size;
+  Divider by_head_pieces;  ///< 4 columns each
 
-  // Scores are kept in units of log2, so that the softmax is made of powers of two.
-  bool plain_scores;   ///< neither softcap nor ALiBi
-  float score_factor;  ///< of q k^T; with log2(e) in it where plain_scores
+  // The softmax is made of powers of two: a power is 2^(power_factor * (score - highest score)).
+  bool plain_scores;   ///< neither softcap nor ALiBi, and a positive scale: a score is q k^T alone
+  float score_factor;  ///< otherwise, of q k^T
+  float power_factor;  ///< scale * log2(e) where plain_scores; otherwise 1, scores are in units of log2
   float softcap;       ///< 0 = none
   float inverse_softcap;
   const float* alibi_slopes;  ///< [num_heads] or null
   std::int32_t window;        ///< 0 = none
-  float* out;                 ///< [tokens, num_heads * head_dim]
+  OutRows out;                ///< [tokens, num_heads * head_dim]
 
   std::int32_t split_query_len;  ///< a sequence with at most so many rows is split
-  std::int32_t max_partitions;
-  std::int32_t split_row_tiles;
+  Divider by_split_row_tiles;
+  std::int32_t split_run;       ///< partitions that a thread block takes at least
+  std::int32_t narrow_columns;  ///< of sums that warps leave to each other at a time
   std::int32_t first_sequence;  ///< of the slice of split sequences
-  float2* partial_states;  ///< [sequences of the slice, split_query_len, num_heads, max_partitions]: highest, total
-  float* partial_sums;     ///< the same shape, [head_dim] each
+  std::int32_t max_parts;       ///< of a tile's positions, that are merged
+  float2* partial_states;       ///< [rows, num_heads, max_parts]: highest * power_factor, total
+  float* partial_sums;          ///< the same shape, [head_dim] each
+  std::int32_t* counters;       ///< [kAttentionCounters]: parts that have finished; 0 between launches
 };
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -59,7 +66,8 @@ __device__ inline float minus_infinity() {
 
 /// The packed query rows of one thread block.
 struct RowTile {
-  std::int32_t sequence = -1;     ///< -1: nothing to do
+  std::int32_t sequence = -1;  ///< -1: nothing to do
+  std::int32_t kv_head = 0;
   std::int32_t first_packed = 0;  ///< of the sequence's packed rows
   std::int32_t num_packed = 0;    ///< that this tile has
   std::int32_t query_start = 0;
@@ -68,9 +76,12 @@ struct RowTile {
   std::int32_t first_position = 0;  ///< of the first row
   std::int32_t first_token = 0;     ///< the lowest position that a row of the tile sees
   std::int32_t end_token = 0;       ///< behind the highest
+  std::int32_t partial_row = 0;     ///< where partial results of the sequence's first row go
+  std::int32_t counter = 0;         ///< the tile's
 
   __device__ std::int32_t position(std::int32_t query_row) const { return context_len - query_len + query_row; }
 };
+static_assert(sizeof(RowTile) <= kRowTileBytes);
 
 __device__ inline RowTile row_tile_at(const AttentionArgs& args, std::int32_t sequence, std::int32_t tile,
                                       std::int32_t rows) {
@@ -79,12 +90,12 @@ __device__ inline RowTile row_tile_at(const AttentionArgs& args, std::int32_t se
   result.query_len = args.query_start[sequence + 1] - result.query_start;
   result.context_len = args.context_len[sequence];
   result.first_packed = tile * rows;
-  const std::int32_t left = result.query_len * args.group - result.first_packed;
+  const std::int32_t left = result.query_len * args.by_group.divisor - result.first_packed;
   if (left <= 0) return result;
   result.sequence = sequence;
   result.num_packed = left < rows ? left : rows;
-  const std::int32_t last_row = (result.first_packed + result.num_packed - 1) / args.group;
-  result.first_position = result.position(result.first_packed / args.group);
+  const std::int32_t last_row = args.by_group.quotient(result.first_packed + result.num_packed - 1);
+  result.first_position = result.position(args.by_group.quotient(result.first_packed));
   result.first_token = first_seen(result.first_position, args.window);
   result.end_token = result.position(last_row) + 1;
   return result;
@@ -93,25 +104,35 @@ __device__ inline RowTile row_tile_at(const AttentionArgs& args, std::int32_t se
 /// The tile of a split launch: grid (partitions, KV heads, sequences of the slice * row tiles).
 __device__ inline RowTile split_row_tile(const AttentionArgs& args, std::int32_t rows) {
   const auto z = static_cast<std::int32_t>(blockIdx.z);
-  const RowTile tile =
-      row_tile_at(args, args.first_sequence + z / args.split_row_tiles, z % args.split_row_tiles, rows);
-  return tile.query_len <= args.split_query_len ? tile : RowTile{};
+  const std::int32_t in_slice = args.by_split_row_tiles.quotient(z);
+  RowTile tile = row_tile_at(args, args.first_sequence + in_slice, args.by_split_row_tiles.remainder(z), rows);
+  if (tile.query_len > args.split_query_len) return {};
+  tile.kv_head = static_cast<std::int32_t>(blockIdx.y);
+  tile.partial_row = in_slice * args.split_query_len;
+  tile.counter = z * args.by_kv_heads.divisor + tile.kv_head;
+  return tile;
 }
 
-/// The tile of a whole launch: grid (tiles of the batch, KV heads), the last tiles first, since these see most. Every
-/// warp finds its sequence by itself.
+/// The tile of a whole launch: grid (tiles of the batch * KV heads, shares), the last tiles first, since these see
+/// most. Every warp finds its sequence by itself.
 __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t rows) {
-  const std::int64_t number = std::int64_t{gridDim.x} - 1 - blockIdx.x;
+  const auto x = static_cast<std::int32_t>(blockIdx.x);
+  const std::int32_t from_last = args.by_kv_heads.quotient(x);
+  const std::int64_t number = args.by_kv_heads.quotient(static_cast<std::int32_t>(gridDim.x)) - 1 - from_last;
   std::int32_t begun = 0;  // sequences whose first tile is not behind this one
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x) % 32; s < args.num_sequences; s += 32) {
-    begun += first_whole_tile(args.query_start[s], s, args.group, rows) <= number ? 1 : 0;
+    begun += first_whole_tile(args.query_start[s], s, args.by_group.divisor, rows) <= number ? 1 : 0;
   }
   for (int distance = 16; distance > 0; distance /= 2) begun += __shfl_xor_sync(kFullWarp, begun, distance);
   const std::int32_t sequence = begun - 1;
-  const auto tile =
-      static_cast<std::int32_t>(number - first_whole_tile(args.query_start[sequence], sequence, args.group, rows));
-  const RowTile result = row_tile_at(args, sequence, tile, rows);
-  return result.query_len > args.split_query_len ? result : RowTile{};
+  const auto in_sequence = static_cast<std::int32_t>(
+      number - first_whole_tile(args.query_start[sequence], sequence, args.by_group.divisor, rows));
+  RowTile tile = row_tile_at(args, sequence, in_sequence, rows);
+  if (tile.query_len <= args.split_query_len) return {};
+  tile.kv_head = args.by_kv_heads.remainder(x);
+  tile.partial_row = tile.query_start;
+  tile.counter = x;
+  return tile;
 }
 
 /// Query row and head of a packed row.
@@ -122,98 +143,125 @@ struct PackedRow {
 
 __device__ inline PackedRow packed_row(const AttentionArgs& args, const RowTile& tile, std::int32_t r) {
   const std::int32_t packed = tile.first_packed + r;
-  const std::int32_t row = packed / args.group;
-  return {row, static_cast<std::int32_t>(blockIdx.y) * args.group + packed - row * args.group};
+  const std::int32_t row = args.by_group.quotient(packed);
+  return {row, (tile.kv_head - row) * args.by_group.divisor + packed};
 }
 
 __device__ inline const float* query_of(const AttentionArgs& args, const RowTile& tile, const PackedRow& at) {
   return args.query + (tile.query_start + at.row) * args.query_stride + std::int64_t{at.head} * args.head_dim;
 }
 
-__device__ inline float* out_of(const AttentionArgs& args, const RowTile& tile, const PackedRow& at) {
-  return args.out + (std::int64_t{tile.query_start + at.row} * args.num_heads + at.head) * args.head_dim;
+/// A row of head_dim results of some type of activations.
+struct OutRow {
+  std::byte* data;
+  DType dtype;
+
+  __device__ __forceinline__ void store(std::int32_t column, float value) const {
+    if (dtype == DType::f32) {
+      reinterpret_cast<float*>(data)[column] = value;
+    } else if (dtype == DType::bf16) {
+      reinterpret_cast<__nv_bfloat16*>(data)[column] = from_float<__nv_bfloat16>(value);
+    } else {
+      reinterpret_cast<__half*>(data)[column] = from_float<__half>(value);
+    }
+  }
+  /// At an even column of a row that begins at a multiple of two elements.
+  __device__ __forceinline__ void store(std::int32_t column, float2 pair) const {
+    if (dtype == DType::f32) {
+      *reinterpret_cast<float2*>(data + column * 4) = pair;
+    } else {
+      *reinterpret_cast<std::uint32_t*>(data + column * 2) =
+          dtype == DType::bf16 ? word_of<__nv_bfloat16>(pair.x, pair.y) : word_of<__half>(pair.x, pair.y);
+    }
+  }
+};
+
+__device__ inline OutRow out_of(const AttentionArgs& args, const RowTile& tile, const PackedRow& at) {
+  const std::int64_t row = std::int64_t{tile.query_start + at.row} * args.num_heads + at.head;
+  const int element_bytes = args.out.dtype == DType::f32 ? 4 : 2;
+  return {static_cast<std::byte*>(args.out.data) + row * args.head_dim * element_bytes, args.out.dtype};
 }
 
-/// Index of the results of a row's partition, counted from the sequence's first.
-__device__ inline std::int64_t partial_index(const AttentionArgs& args, std::int32_t sequence, const PackedRow& at,
-                                             std::int32_t partition) {
-  const std::int64_t row = std::int64_t{sequence - args.first_sequence} * args.split_query_len + at.row;
-  return (row * args.num_heads + at.head) * args.max_partitions + partition;
+/// Sums of one part of a row, in scratch.
+__device__ inline OutRow partial_sums_at(const AttentionArgs& args, std::int64_t index) {
+  return {reinterpret_cast<std::byte*>(args.partial_sums + index * args.head_dim), DType::f32};
 }
 
-/// The partitions that rows of a split sequence see; the same for all of them, so that all agree on where results lie.
+/// Index of the results of a row's part.
+__device__ inline std::int64_t partial_index(const AttentionArgs& args, const RowTile& tile, const PackedRow& at,
+                                             std::int32_t part) {
+  return (std::int64_t{tile.partial_row + at.row} * args.num_heads + at.head) * args.max_parts + part;
+}
+
+/// The partitions that a tile sees something of.
 struct PartitionRange {
+  std::int32_t shift;  ///< each has 2^shift positions
+  std::int32_t first;
+  std::int32_t count;
+};
+
+__device__ inline PartitionRange partitions_of(const RowTile& tile) {
+  const std::int32_t shift = partition_shift(tile.context_len);
+  const std::int32_t first = tile.first_token >> shift;
+  return {shift, first, ((tile.end_token - 1) >> shift) + 1 - first};
+}
+
+struct TokenRange {
   std::int32_t first;
   std::int32_t end;
 };
 
-__device__ inline PartitionRange partitions_of(const AttentionArgs& args, std::int32_t query_len,
-                                               std::int32_t context_len) {
-  const std::int32_t first = first_seen(context_len - query_len, args.window);
-  return {first / kPartitionTokens, (context_len + kPartitionTokens - 1) / kPartitionTokens};
+/// The positions of one of the partitions that the tile sees, at least one.
+__device__ inline TokenRange tokens_of(const RowTile& tile, const PartitionRange& range, std::int32_t part) {
+  const std::int32_t start = (range.first + part) << range.shift;
+  return {max(start, tile.first_token), min(start + (1 << range.shift), tile.end_token)};
 }
 
-/// What a thread block does with its tile: whole, one run over all that the tile sees; split, one run for each of the
-/// block's partitions. A partition of which the tile sees nothing gets a run over one position, which masks all.
-class PositionRuns {
- public:
-  __device__ PositionRuns(const AttentionArgs& args, const RowTile& tile, bool split) : tile_(tile), split_(split) {
-    if (!split) return;
-    const PartitionRange range = partitions_of(args, tile.query_len, tile.context_len);
-    first_partition_ = range.first + static_cast<std::int32_t>(blockIdx.x);
-    const std::int32_t left = range.end - first_partition_;
-    count_ = left > 0 ? (left - 1) / static_cast<std::int32_t>(gridDim.x) + 1 : 0;
-  }
-
-  __device__ std::int32_t count() const { return count_; }
-  __device__ std::int32_t first(std::int32_t run) const {
-    if (!split_) return tile_.first_token;
-    const std::int32_t start = start_of(run);
-    return sees_some_of(start) ? max(start, tile_.first_token) : start;
-  }
-  __device__ std::int32_t end(std::int32_t run) const {
-    if (!split_) return tile_.end_token;
-    const std::int32_t start = start_of(run);
-    return sees_some_of(start) ? min(start + kPartitionTokens, tile_.end_token) : start + 1;
-  }
-
- private:
-  __device__ std::int32_t start_of(std::int32_t run) const {
-    return (first_partition_ + run * static_cast<std::int32_t>(gridDim.x)) * kPartitionTokens;
-  }
-  __device__ bool sees_some_of(std::int32_t start) const {
-    return start < tile_.end_token && start + kPartitionTokens > tile_.first_token;
-  }
-
-  const RowTile& tile_;
-  bool split_;
-  std::int32_t first_partition_ = 0;
-  std::int32_t count_ = 1;
+/// The partitions that a block of a split launch takes, of `count`; first >= end: none.
+struct PartRun {
+  std::int32_t first;
+  std::int32_t end;
 };
 
-/// Where the key of `token` and, with int8, its scale lie for this block's KV head, in bytes behind args.cache; -1: not
-/// seen by the tile, never to be read.
-struct KeyPlace {
-  std::int64_t key = -1;
-  std::int64_t scale = -1;
-};
+__device__ inline PartRun parts_of_block(const AttentionArgs& args, std::int32_t count) {
+  const auto blocks = static_cast<std::int32_t>(gridDim.x);
+  std::int32_t run = args.split_run;
+  if (run * blocks < count) run = (count + blocks - 1) / blocks;
+  const std::int32_t first = static_cast<std::int32_t>(blockIdx.x) * run;
+  return {first, min(count, first + run)};
+}
 
-__device__ inline KeyPlace place_key(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
-                                     std::int32_t element_bytes) {
-  if (token < tile.first_token || token >= tile.end_token) return {};
-  const std::int32_t in_table = token / args.block_size;
-  const std::int32_t in_block = token - in_table * args.block_size;
-  const std::int32_t block = args.block_tables[tile.sequence * args.max_blocks + in_table];
-  const std::int64_t row = std::int64_t{blockIdx.y} * args.block_size + in_block;
-  const std::int64_t start = block * args.block_bytes;
-  return {start + row * args.head_dim * element_bytes,
-          start + args.scale_offset + row * static_cast<std::int64_t>(sizeof(float))};
+/// Where the block of `token` stands in the table; if the tile does not see the token, that of the nearest one that it
+/// sees, so that there always is one to load.
+__device__ __forceinline__ const std::int32_t* block_of(const AttentionArgs& args, const RowTile& tile,
+                                                        std::int32_t token) {
+  const std::int32_t seen = min(max(token, tile.first_token), tile.end_token - 1);
+  return args.block_tables + tile.sequence * args.max_blocks + args.by_block_size.quotient(seen);
+}
+
+/// Where the key of `token`, in `block`, lies for the tile's KV head, in bytes behind args.cache; its value is
+/// value_offset further. kUnseen, a negative and aligned place, if the tile does not see it and it must not be read.
+inline constexpr std::int64_t kUnseen = -16;
+__device__ __forceinline__ std::int64_t place_key(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
+                                                  std::int32_t block, std::int32_t element_bytes) {
+  const std::int64_t row =
+      std::int64_t{tile.kv_head} * args.by_block_size.divisor + args.by_block_size.remainder(token);
+  const std::int64_t place = block * args.block_bytes + row * args.head_dim * element_bytes;
+  return token >= tile.first_token && token < tile.end_token ? place : kUnseen;
+}
+
+/// Where the scale of an int8 key lies that is at `key`; its value's is value_offset further.
+__device__ inline std::int64_t place_scale(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
+                                           std::int64_t key) {
+  const std::int64_t row =
+      std::int64_t{tile.kv_head} * args.by_block_size.divisor + args.by_block_size.remainder(token);
+  return key + args.scale_offset + row * (static_cast<std::int64_t>(sizeof(float)) - args.head_dim);
 }
 
 /// tanh(x) = 1 - 2 / (exp(2 x) + 1). The error is absolute, about 1e-7, which is what a score needs.
 __device__ inline float tanh_by_exp2(float x) {
   const float power = fast_exp2(__fmul_rn(x, 2.0F * kLog2E));
-  return __fsub_rn(1.0F, __fmul_rn(2.0F, __frcp_rn(__fadd_rn(power, 1.0F))));
+  return 1.0F - __fdividef(2.0F, power + 1.0F);
 }
 
 /// `distance` = k_pos - q_pos, `slope` of the head (0 without ALiBi). Only where not plain_scores.
@@ -242,7 +290,8 @@ struct SoftmaxState {
   float total;
 };
 
-/// Merges the state of later positions into that of earlier ones; `mine` and `theirs` are the factors for the sums.
+/// Merges the state of later positions, with scores in units of log2, into that of earlier ones; `mine` and `theirs`
+/// are the factors for the sums.
 struct MergedState {
   SoftmaxState state;
   float mine;
@@ -253,14 +302,14 @@ __device__ inline MergedState merge(const SoftmaxState& earlier, const SoftmaxSt
   MergedState merged;
   merged.state.highest = fmaxf(earlier.highest, later.highest);
   const float highest = finite_highest(merged.state.highest);
-  merged.mine = fast_exp2(__fsub_rn(earlier.highest, highest));
-  merged.theirs = fast_exp2(__fsub_rn(later.highest, highest));
-  merged.state.total = __fmaf_rn(later.total, merged.theirs, __fmul_rn(earlier.total, merged.mine));
+  merged.mine = fast_exp2(earlier.highest - highest);
+  merged.theirs = fast_exp2(later.highest - highest);
+  merged.state.total = __fmaf_rn(later.total, merged.theirs, earlier.total * merged.mine);
   return merged;
 }
 
 __device__ inline float merge_sum(const MergedState& merged, float earlier, float later) {
-  return __fmaf_rn(later, merged.theirs, __fmul_rn(earlier, merged.mine));
+  return __fmaf_rn(later, merged.theirs, earlier * merged.mine);
 }
 
 }  // namespace pagoda::kernels::cuda

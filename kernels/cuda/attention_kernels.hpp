@@ -18,7 +18,7 @@ struct AttentionLaunch {
   std::int64_t grid_x = 0;
   std::int64_t grid_y = 0;
   std::int64_t grid_z = 1;
-  std::int32_t rows = 0;  ///< packed rows of a tile
+  std::int32_t rows = 0;  ///< packed rows of a tile; in narrow tiles, of those that there can be
   bool split = false;
   std::int32_t padded_dim = 0;  ///< of the tensor core kernels
 };
@@ -26,8 +26,7 @@ struct AttentionLaunch {
 Status launch_attention_tiles_f16(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
 Status launch_attention_tiles_bf16(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
 Status launch_attention_tiles_fp8(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
+Status launch_attention_tiles_int8(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);
 Status launch_attention_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how, DType dtype);
-/// Merges the partitions of the split sequences of a slice.
-Status launch_attention_merge(cudaStream_t stream, const AttentionArgs& args, std::int64_t num_sequences);
 
 }  // namespace pagoda::kernels::cuda

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention_args.cuh"
 #include "kernels/cuda/attention_kernels.hpp"
+#include "kernels/cuda/attention_merge.cuh"
 #include "kernels/cuda/launch.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -19,15 +20,14 @@ static_assert(kPlainTile == kWarpSize, "each lane scores one position");
 
 /// Shared memory of a block; see plain_shared_bytes.
 struct PlainMemory {
-  std::int64_t* offsets;    ///< [kPlainTile]: KeyPlace::key
+  std::int64_t* offsets;    ///< [kPlainTile]: place_key()
   float* key_scales;        ///< [kPlainTile]; with int8
   float* value_scales;      ///< [kPlainTile]; with int8
   float* queries;           ///< [rows, head_dim]
   float* sums;              ///< [rows, head_dim]
   float* keys;              ///< [kPlainTile, kPlainDimChunk + 1]
   float* scores;            ///< [rows, kPlainTile]
-  SoftmaxState* states;     ///< [rows]: of the partition
-  SoftmaxState* before;     ///< [rows]: of all partitions before
+  SoftmaxState* states;     ///< [rows]
   std::int32_t* positions;  ///< [rows]
   float* slopes;            ///< [rows]
 
@@ -36,8 +36,7 @@ struct PlainMemory {
     key_scales = reinterpret_cast<float*>(offsets + kPlainTile);
     value_scales = key_scales + kPlainTile;
     states = reinterpret_cast<SoftmaxState*>(value_scales + kPlainTile);
-    before = states + rows;
-    positions = reinterpret_cast<std::int32_t*>(before + rows);
+    positions = reinterpret_cast<std::int32_t*>(states + rows);
     slopes = reinterpret_cast<float*>(positions + rows);
     queries = slopes + rows;
     sums = queries + rows * head_dim;
@@ -60,10 +59,9 @@ __device__ float load_element(T value) {
 template <class T>
 class PlainAttention {
  public:
-  __device__ PlainAttention(const AttentionArgs& args, const RowTile& tile, bool split, const PlainMemory& memory)
+  __device__ PlainAttention(const AttentionArgs& args, const RowTile& tile, const PlainMemory& memory)
       : args_(args),
         tile_(tile),
-        split_(split),
         memory_(memory),
         thread_(static_cast<int>(threadIdx.x)),
         lane_(thread_ % kWarpSize),
@@ -83,23 +81,17 @@ class PlainAttention {
     }
   }
 
-  /// Takes the positions [first, end); after each partition, `close`.
-  __device__ void run(std::int32_t first, std::int32_t end) {
-    constexpr std::int32_t kTiles = kPartitionTokens / kPlainTile;
-    const std::int32_t end_tile = (end + kPlainTile - 1) / kPlainTile;
-    for (std::int32_t t = first / kPlainTile; t < end_tile;) {
-      const std::int32_t partition = t / kTiles;
-      const std::int32_t end_in_partition = min(end_tile, (partition + 1) * kTiles);
-      begin_partition();
-      for (; t < end_in_partition; ++t) attend_tile(t * kPlainTile);
-      close(partition, t == end_tile);
-    }
+  /// Takes the positions [first, end): part `part` of `parts`, to scratch, or to `out` where it is the only one.
+  __device__ void run(std::int32_t first, std::int32_t end, std::int32_t part, std::int32_t parts) {
+    begin();
+    for (std::int32_t t = first / kPlainTile; t * kPlainTile < end; ++t) attend_tile(t * kPlainTile);
+    write(part, parts);
   }
 
  private:
   static constexpr bool kScaled = std::is_same_v<T, std::int8_t>;
 
-  __device__ void begin_partition() {
+  __device__ void begin() {
     __syncthreads();  // what is overwritten has been read
     for (int i = thread_; i < tile_.num_packed * args_.head_dim; i += kPlainThreads) memory_.sums[i] = 0.0F;
     for (int r = thread_; r < tile_.num_packed; r += kPlainThreads) memory_.states[r] = {minus_infinity(), 0.0F};
@@ -108,11 +100,13 @@ class PlainAttention {
   __device__ void attend_tile(std::int32_t first_token) {
     __syncthreads();
     if (thread_ < kPlainTile) {
-      const KeyPlace place = place_key(args_, tile_, first_token + thread_, sizeof(T));
-      memory_.offsets[thread_] = place.key;
+      const std::int32_t token = first_token + thread_;
+      const std::int64_t place = place_key(args_, tile_, token, *block_of(args_, tile_, token), sizeof(T));
+      memory_.offsets[thread_] = place;
       if constexpr (kScaled) {
-        const bool seen = place.key >= 0;
-        const auto* scale = reinterpret_cast<const float*>(args_.cache + (seen ? place.scale : 0));
+        const bool seen = place >= 0;
+        const auto* scale =
+            reinterpret_cast<const float*>(args_.cache + (seen ? place_scale(args_, tile_, token, place) : 0));
         memory_.key_scales[thread_] = seen ? *scale : 0.0F;
         memory_.value_scales[thread_] = seen ? *(scale + args_.value_offset / sizeof(float)) : 0.0F;
       }
@@ -169,7 +163,7 @@ class PlainAttention {
     const std::int32_t position = memory_.positions[r];
     if constexpr (kScaled) dot = __fmul_rn(dot, memory_.key_scales[lane_]);
     if (!sees(position, token, args_.window)) return minus_infinity();
-    return args_.plain_scores ? __fmul_rn(dot, args_.score_factor)
+    return args_.plain_scores ? __fmul_rn(dot, args_.power_factor)
                               : shaped_score(args_, dot, memory_.slopes[r], token - position);
   }
 
@@ -214,47 +208,27 @@ class PlainAttention {
     }
   }
 
-  /// Ends a partition: split, its results go to scratch, or out where it is the only one. Whole, it is merged into
-  /// those before, whose sums wait in `out`.
-  __device__ void close(std::int32_t partition, bool last) {
+  __device__ void write(std::int32_t part, std::int32_t parts) const {
     __syncthreads();
-    const PartitionRange range = partitions_of(args_, tile_.query_len, tile_.context_len);
-    const bool to_scratch = split_ && range.end - range.first > 1;
-    const bool begun = !split_ && partition * kPartitionTokens > tile_.first_token;
     for (int r = 0; r < tile_.num_packed; ++r) {
       const PackedRow packed = packed_row(args_, tile_, r);
       const float* sums = memory_.sums + r * args_.head_dim;
       const SoftmaxState state = memory_.states[r];
-      if (to_scratch) {
-        const std::int64_t index = partial_index(args_, tile_.sequence, packed, partition - range.first);
+      OutRow to = out_of(args_, tile_, packed);
+      float factor = 1.0F;
+      if (parts > 1) {
+        const std::int64_t index = partial_index(args_, tile_, packed, part);
         if (thread_ == 0) args_.partial_states[index] = {state.highest, state.total};
-        write(sums, args_.partial_sums + index * args_.head_dim, 1.0F);
-        continue;
+        to = partial_sums_at(args_, index);
+      } else {
+        factor = __fdividef(1.0F, state.total);
       }
-      float* out = out_of(args_, tile_, packed);
-      if (!begun) {
-        write(sums, out, last ? __frcp_rn(state.total) : 1.0F);
-        continue;
-      }
-      const MergedState merged = merge(memory_.before[r], state);
-      const float factor = last ? __frcp_rn(merged.state.total) : 1.0F;
-      for (int d = thread_; d < args_.head_dim; d += kPlainThreads) {
-        out[d] = __fmul_rn(merge_sum(merged, out[d], sums[d]), factor);
-      }
+      for (int d = thread_; d < args_.head_dim; d += kPlainThreads) to.store(d, __fmul_rn(sums[d], factor));
     }
-    __syncthreads();
-    for (int r = thread_; r < tile_.num_packed; r += kPlainThreads) {
-      memory_.before[r] = begun ? merge(memory_.before[r], memory_.states[r]).state : memory_.states[r];
-    }
-  }
-
-  __device__ void write(const float* sums, float* to, float factor) const {
-    for (int d = thread_; d < args_.head_dim; d += kPlainThreads) to[d] = __fmul_rn(sums[d], factor);
   }
 
   const AttentionArgs& args_;
   const RowTile& tile_;
-  const bool split_;
   const PlainMemory& memory_;
   const int thread_;
   const int lane_;
@@ -266,20 +240,32 @@ template <class T>
 __global__ void __launch_bounds__(kPlainThreads)
     attention_plain(const AttentionArgs args, const std::int32_t rows, const bool split) {
   PAGODA_DYNAMIC_SHARED(std::byte, shared);
+  wait_for_stream();
   const RowTile tile = split ? split_row_tile(args, rows) : whole_row_tile(args, rows);
   if (tile.sequence < 0) return;
   const PlainMemory memory(shared, rows, args.head_dim);
-  PlainAttention<T> attention(args, tile, split, memory);
+  PlainAttention<T> attention(args, tile, memory);
   attention.load_queries();
-  const PositionRuns runs(args, tile, split);
-  for (std::int32_t i = 0; i < runs.count(); ++i) attention.run(runs.first(i), runs.end(i));
+  if (!split) return attention.run(tile.first_token, tile.end_token, 0, 1);
+
+  const PartitionRange range = partitions_of(tile);
+  const PartRun run = parts_of_block(args, range.count);
+  for (std::int32_t part = run.first; part < run.end; ++part) {
+    const TokenRange tokens = tokens_of(tile, range, part);
+    attention.run(tokens.first, tokens.end, part, range.count);
+  }
+  if (run.first >= run.end || range.count == 1) return;
+  __shared__ std::int32_t flag;
+  if (last_to_finish(args.counters + tile.counter, run.end - run.first, range.count, &flag)) {
+    merge_parts<1, kPlainThreads>(args, tile, range.count);
+  }
 }
 
 template <class T>
 Status launch_plain(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how) {
   const dim3 grid(static_cast<unsigned>(how.grid_x), static_cast<unsigned>(how.grid_y),
                   static_cast<unsigned>(how.grid_z));
-  return launch("paged_attention (plain)", &attention_plain<T>, grid, dim3(kPlainThreads),
+  return launch(Start::early, "paged_attention (plain)", &attention_plain<T>, grid, dim3(kPlainThreads),
                 plain_shared_bytes(args.head_dim, how.rows), stream, args, how.rows, how.split);
 }
 

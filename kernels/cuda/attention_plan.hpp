@@ -3,11 +3,11 @@
 /// How the attention of a batch is laid out on a GPU: which kernels run, over which grids, with how much shared memory
 /// and scratch. Plain host arithmetic over bounds that the host knows; nothing here touches a device.
 ///
-/// Keys are taken in tiles and partitions that are counted from position 0, whatever the batch, the chunk or the block
-/// size. Within a partition a row's softmax goes tile by tile; the sums of partitions are then merged in ascending
-/// order. A sequence with few query rows has its partitions spread over thread blocks and merged by a kernel of its
-/// own ("split"); for any other, one thread block takes all partitions of its query rows in turn ("whole"). Both do the
-/// same arithmetic in the same order, so a row has the same bits either way.
+/// A sequence with few query rows is "split": its positions are divided into partitions whose size depends on the
+/// length of its context alone, each is one thread block's work, and the block that finishes last merges the results in
+/// ascending order. So its rows have the same bits in any batch. Any other sequence is taken "whole": one thread block
+/// takes all positions of a tile of query rows in turn. Where that would leave much of a GPU idle, the positions of a
+/// tile are divided evenly among a few thread blocks and merged in the same way; then the last bits depend on how many.
 ///
 /// The query rows of all heads that share a KV head are packed into tiles of rows, so that each key and value is read
 /// once for all of them: packed row i of a sequence is query row i / group, head i % group of the KV head.
@@ -25,18 +25,28 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Positions of a partition. A multiple of every tile.
-inline constexpr std::int32_t kPartitionTokens = 512;
-
-/// The device memory for partition results that one call may use. Bigger batches are done in slices of sequences.
+/// The device memory for partial results that one call may use. Bigger batches are done in slices of sequences.
 inline constexpr std::size_t kAttentionScratchBytes = std::size_t{64} << 20;
 
 /// Between the sums and what follows them, for its alignment.
 inline constexpr std::size_t kScratchPadding = 16;
 
-/// Thread blocks of a split launch, about: enough to fill any GPU many times, few enough that those without work (the
-/// grid is sized by bounds) cost nothing that shows.
+/// Counters of thread blocks that have finished, one for each tile whose results are merged.
+inline constexpr std::int64_t kAttentionCounters = 32768;
+
+/// Thread blocks of a split launch at most, about: enough to fill any GPU many times, few enough that those without
+/// work (the grid is sized by bounds) cost nothing that shows.
 inline constexpr std::int64_t kSplitBlocks = 8192;
+/// A block takes several neighbouring partitions, but not so many that one long context would take long, where that
+/// many blocks remain.
+inline constexpr std::int32_t kMostRun = 8;
+inline constexpr std::int64_t kBusyBlocks = 396;
+
+/// Thread blocks of a whole launch that keep any GPU busy: two for each processor of the largest.
+inline constexpr std::int64_t kWholeBlocks = 264;
+/// A whole tile's positions are divided into shares of about so many at least, and so many shares at most.
+inline constexpr std::int32_t kLeastShareTokens = 256;
+inline constexpr std::int32_t kMostShares = 64;
 
 /// Packed rows of the tile that split sequences use (one tensor core row tile), where a group fits.
 inline constexpr std::int32_t kNarrowRows = 16;
@@ -47,8 +57,37 @@ inline constexpr std::int64_t kMostGridYZ = 65535;
 /// Shared memory that every supported GPU gives one thread block.
 inline constexpr std::size_t kMostSharedBytes = 99 * 1024;
 
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+PAGODA_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+
+/// Positions of a partition of a split sequence: short ones, so that a few sequences fill a GPU, unless there would be
+/// many to merge.
+inline constexpr std::int32_t kShortContext = 1024;
+inline constexpr std::int32_t kMiddleContext = 2048;
+/// log2 of it.
+PAGODA_HOST_DEVICE constexpr std::int32_t partition_shift(std::int32_t context_len) {
+  return context_len <= kShortContext ? 7 : context_len <= kMiddleContext ? 8 : 9;
+}
+
+/// Division by a number that the host knows, for 0 <= n < 2^31: one multiplication on the device.
+struct Divider {
+  std::uint32_t multiplier = 0;
+  std::int32_t shift = 0;
+  std::int32_t divisor = 0;
+
+  PAGODA_HOST_DEVICE constexpr std::int32_t quotient(std::int32_t n) const {
+    return static_cast<std::int32_t>((std::uint64_t{static_cast<std::uint32_t>(n)} * multiplier) >> shift);
+  }
+  PAGODA_HOST_DEVICE constexpr std::int32_t remainder(std::int32_t n) const { return n - quotient(n) * divisor; }
+};
+/// `divisor` from 1 on.
+constexpr Divider divider(std::int32_t divisor) {
+  std::int32_t bits = 0;
+  while ((std::int64_t{1} << bits) < divisor) ++bits;
+  const std::uint64_t power = std::uint64_t{1} << (31 + bits);
+  const auto rounded_up = static_cast<std::uint64_t>(divisor) - 1;
+  return {static_cast<std::uint32_t>((power + rounded_up) / static_cast<std::uint64_t>(divisor)), 31 + bits, divisor};
 }
 
 /// The tensor core kernels: keys and values in rows of whole 16 bytes, head_dim up to 256. Heads are padded with zeros
@@ -57,33 +96,64 @@ constexpr std::int32_t padded_head_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// Positions of a tile, and packed rows of a wide tile.
-constexpr std::int32_t tile_tokens(std::int32_t padded_dim) {
-  return padded_dim <= 64 ? 64 : 32;
-}
+/// Wide tiles: packed rows, and positions of a tile. Two tiles of keys and values are in shared memory: one is read,
+/// the other is on its way.
 constexpr std::int32_t wide_rows(std::int32_t padded_dim) {
   return padded_dim <= 128 ? 128 : 64;
 }
-/// Tiles of keys and values in shared memory: narrow tiles wait for memory, so as many are on their way as let several
-/// thread blocks share a processor.
-constexpr std::int32_t narrow_stages(std::int32_t padded_dim) {
-  return padded_dim <= 128 ? 3 : 2;
+constexpr std::int32_t wide_tile_tokens(std::int32_t padded_dim) {
+  return padded_dim <= 128 ? 64 : 32;
 }
-inline constexpr std::int32_t kWideStages = 2;
+inline constexpr std::size_t kRowTileBytes = 64;
 
-/// Shared memory of a tensor core kernel: 16-bit queries and `stages` tiles of keys and values as they are stored, of
-/// types of one byte also one tile of 16-bit keys and values; the place of each token of a stage, position, slope and
-/// softmax state of each row, and the scores that the warps of a narrow tile exchange.
-constexpr std::size_t tiles_shared_bytes(std::int32_t padded_dim, std::int32_t rows, std::int32_t stages,
-                                         std::size_t stored_bytes, bool exchange_scores) {
-  const auto tile = static_cast<std::size_t>(tile_tokens(padded_dim));
+/// 16-bit queries, two tiles of keys and values, the place of each of their tokens, the blocks of a third one's, the
+/// scales of int8 tiles, position and slope of each row, and what describes the rows.
+constexpr std::size_t wide_shared_bytes(std::int32_t padded_dim, std::size_t stored_bytes) {
+  const auto tile = static_cast<std::size_t>(wide_tile_tokens(padded_dim));
   const auto dim = static_cast<std::size_t>(padded_dim);
-  const auto num_rows = static_cast<std::size_t>(rows);
-  const auto num_stages = static_cast<std::size_t>(stages);
-  return num_rows * dim * 2 + num_stages * 2 * tile * dim * stored_bytes +
-         (stored_bytes == 1 ? 2 * tile * dim * 2 : 0) + num_stages * tile * sizeof(std::int64_t) +
-         num_rows * (sizeof(std::int32_t) + 3 * sizeof(float)) +
-         (exchange_scores ? num_rows * (tile + 8) * sizeof(float) : 0);
+  const auto rows = static_cast<std::size_t>(wide_rows(padded_dim));
+  return rows * dim * 2 + 4 * tile * dim * stored_bytes + tile * (2 * sizeof(std::int64_t) + sizeof(std::int32_t)) +
+         (stored_bytes == 1 ? 4 * tile * sizeof(float) : 0) + rows * (sizeof(std::int32_t) + sizeof(float)) +
+         kRowTileBytes;
+}
+
+/// Narrow tiles: each warp takes tiles of so many positions for itself, and has some of them on their way.
+inline constexpr std::int32_t kNarrowWarps = 4;
+constexpr std::int32_t narrow_tile_tokens(std::size_t stored_bytes) {
+  return stored_bytes == 1 ? 32 : 16;
+}
+constexpr std::size_t narrow_stage_bytes(std::int32_t padded_dim, std::size_t stored_bytes) {
+  return 2 * static_cast<std::size_t>(narrow_tile_tokens(stored_bytes)) * static_cast<std::size_t>(padded_dim) *
+         stored_bytes;
+}
+constexpr std::int32_t narrow_stages(std::int32_t padded_dim, std::size_t stored_bytes) {
+  constexpr std::size_t kBytesOfWarp = 16384;
+  return static_cast<std::int32_t>(
+      std::clamp<std::size_t>(kBytesOfWarp / narrow_stage_bytes(padded_dim, stored_bytes), 1, 4));
+}
+
+/// Columns of the sums that warps leave to each other at a time: 64, 128 or 256.
+constexpr std::int32_t narrow_columns(std::int32_t padded_dim, std::int32_t rows) {
+  std::int32_t columns = padded_dim;
+  while (columns > 64 && columns * rows > kNarrowRows * 64) columns /= 2;
+  return columns;
+}
+/// From one row of them to the next, in floats: padded, so that rows begin in different banks.
+PAGODA_HOST_DEVICE constexpr std::int32_t narrow_sums_pitch(std::int32_t columns) {
+  return columns + 8;
+}
+
+/// The stages of keys and values of all warps, 16-bit queries, softmax states of all warps, scales of int8 stages, and
+/// the sums of `rows` rows that warps leave to each other.
+constexpr std::size_t narrow_shared_bytes(std::int32_t padded_dim, std::size_t stored_bytes, std::int32_t rows) {
+  const auto stages = static_cast<std::size_t>(kNarrowWarps * narrow_stages(padded_dim, stored_bytes));
+  const auto dim = static_cast<std::size_t>(padded_dim);
+  return stages * narrow_stage_bytes(padded_dim, stored_bytes) + kNarrowRows * dim * 2 +
+         kNarrowWarps * kNarrowRows * 2 * sizeof(float) +
+         (stored_bytes == 1 ? stages * 2 * static_cast<std::size_t>(narrow_tile_tokens(stored_bytes)) * sizeof(float)
+                            : 0) +
+         kNarrowWarps * static_cast<std::size_t>(rows) *
+             static_cast<std::size_t>(narrow_sums_pitch(narrow_columns(padded_dim, rows))) * sizeof(float);
 }
 
 /// The plain kernel: float32 arithmetic, any head_dim and any type.
@@ -95,7 +165,7 @@ inline constexpr std::int32_t kPlainDimChunk = 64;  ///< columns of a key that a
 constexpr std::size_t plain_shared_bytes(std::int64_t head_dim, std::int32_t rows) {
   const auto num_rows = static_cast<std::size_t>(rows);
   const std::size_t floats = 2 * num_rows * static_cast<std::size_t>(head_dim) + kPlainTile * (kPlainDimChunk + 3) +
-                             num_rows * kPlainTile + 6 * num_rows;
+                             num_rows * kPlainTile + 4 * num_rows;
   return kPlainTile * sizeof(std::int64_t) + floats * sizeof(float);
 }
 
@@ -120,12 +190,12 @@ struct AttentionShape {
   bool tensor_cores = false;  ///< the keys' type, head_dim and alignment allow the tensor core kernels
 };
 
-/// Scratch that one split sequence needs: per query row, head and partition the sums [head_dim], their highest score
-/// and their total.
-constexpr std::size_t split_bytes_of_sequence(std::int32_t query_len, std::int64_t num_heads, std::int64_t head_dim,
-                                              std::int32_t partitions) {
-  return static_cast<std::size_t>(query_len) * static_cast<std::size_t>(num_heads) *
-         static_cast<std::size_t>(partitions) * static_cast<std::size_t>(head_dim + 2) * sizeof(float);
+/// Scratch for the results of `rows` query rows in `parts` parts: per row, head and part the sums [head_dim], their
+/// highest score and their total.
+constexpr std::size_t partial_bytes(std::int64_t rows, std::int64_t num_heads, std::int64_t head_dim,
+                                    std::int32_t parts) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(num_heads) * static_cast<std::size_t>(parts) *
+         static_cast<std::size_t>(head_dim + 2) * sizeof(float);
 }
 
 struct AttentionPlan {
@@ -137,30 +207,38 @@ struct AttentionPlan {
   std::int32_t split_query_len = 0;
   std::int32_t split_rows = 0;               ///< packed rows of their tiles
   std::int32_t max_partitions = 0;           ///< of one sequence
+  std::int32_t split_run = 1;                ///< neighbouring partitions that a thread block takes, at least
   std::int64_t split_grid_x = 0;             ///< thread blocks that share the partitions of a tile
   std::int64_t split_row_tiles = 0;          ///< of one sequence and KV head
-  std::int64_t split_sequences_at_once = 0;  ///< so that their partition results fit the scratch
+  std::int64_t split_sequences_at_once = 0;  ///< so that their partial results fit the scratch, and the counters
 
   /// The other sequences.
-  std::int32_t whole_rows = 0;   ///< packed rows of their tiles
-  std::int64_t whole_tiles = 0;  ///< per KV head, an upper bound; 0 = there is no such sequence
+  std::int32_t whole_rows = 0;    ///< packed rows of their tiles
+  std::int64_t whole_tiles = 0;   ///< per KV head, an upper bound; 0 = there is no such sequence
+  std::int32_t whole_shares = 1;  ///< thread blocks that share the positions of a tile
 
-  /// Scratch of a call: the results of the partitions of the sequences that are split at once.
-  constexpr std::size_t scratch_bytes(std::int64_t num_heads, std::int64_t head_dim) const {
-    if (max_partitions <= 1) return 0;
-    return static_cast<std::size_t>(split_sequences_at_once) *
-               split_bytes_of_sequence(split_query_len, num_heads, head_dim, max_partitions) +
-           kScratchPadding;
-  }
+  std::size_t scratch_bytes = 0;  ///< of a call
 };
 
-/// Partitions that hold a position seen by one of `query_len` last rows of a context, at most.
-constexpr std::int32_t max_partitions(std::int32_t max_context_len, std::int32_t query_len, std::int32_t window) {
-  const std::int64_t all = divide_up(max_context_len, kPartitionTokens);
-  if (window == 0) return static_cast<std::int32_t>(all);
+/// Partitions of 2^shift positions that hold a position seen by one of `query_len` last rows of a context, at most.
+constexpr std::int64_t partitions_of_size(std::int32_t shift, std::int32_t max_context_len, std::int32_t query_len,
+                                          std::int32_t window) {
+  const std::int64_t tokens = std::int64_t{1} << shift;
+  const std::int64_t all = divide_up(max_context_len, tokens);
+  if (window == 0) return all;
   // `seen` neighbouring positions, at the worst alignment.
   const std::int64_t seen = std::int64_t{window} + query_len - 1;
-  return static_cast<std::int32_t>(std::min(all, divide_up(seen - 1, kPartitionTokens) + 1));
+  return std::min(all, divide_up(seen - 1, tokens) + 1);
+}
+
+/// The same for any context up to max_context_len.
+constexpr std::int32_t max_partitions(std::int32_t max_context_len, std::int32_t query_len, std::int32_t window) {
+  std::int64_t most = 0;
+  for (const std::int32_t longest : {kShortContext, kMiddleContext, max_context_len}) {
+    const std::int32_t context = std::min(max_context_len, longest);
+    most = std::max(most, partitions_of_size(partition_shift(context), context, query_len, window));
+  }
+  return static_cast<std::int32_t>(most);
 }
 
 /// The tiles of a batch are numbered through: sequence s has tiles from this on. There may be one unused number
@@ -175,37 +253,69 @@ PAGODA_HOST_DEVICE constexpr std::int32_t first_seen(std::int32_t position, std:
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
+/// The split part of a plan; leaves all zero where no sequence is to be split or one does not fit the scratch.
+constexpr void plan_split(const AttentionShape& shape, std::size_t scratch_bytes, AttentionPlan& plan) {
+  // Tensor cores take a group that does not fit a narrow tile in wide ones.
+  if (plan.tensor_cores && plan.group > kNarrowRows) return;
+  const std::int32_t query_len = std::min(shape.max_query_len, std::max(1, kNarrowRows / plan.group));
+  const std::int32_t partitions = max_partitions(shape.max_context_len, query_len, shape.window);
+  const std::size_t sequence_bytes =
+      partitions > 1 ? partial_bytes(query_len, shape.num_heads, shape.head_dim, partitions) : 0;
+  const std::int32_t rows = plan.tensor_cores ? kNarrowRows : plan.whole_rows;
+  const std::int64_t row_tiles = rows > 0 ? divide_up(std::int64_t{query_len} * plan.group, rows) : 0;
+  const std::int64_t tiles_of_sequence = std::max<std::int64_t>(1, row_tiles * shape.num_kv_heads);
+  if (sequence_bytes > 0 &&
+      (sequence_bytes + kScratchPadding > scratch_bytes || tiles_of_sequence > kAttentionCounters)) {
+    return;
+  }
+  plan.split_query_len = query_len;
+  plan.split_rows = rows;
+  plan.max_partitions = partitions;
+  plan.split_row_tiles = row_tiles;
+  std::int64_t at_once = std::min(shape.num_sequences, kMostGridYZ / std::max<std::int64_t>(1, row_tiles));
+  if (sequence_bytes > 0) {
+    at_once = std::min({at_once, static_cast<std::int64_t>((scratch_bytes - kScratchPadding) / sequence_bytes),
+                        kAttentionCounters / tiles_of_sequence});
+    plan.scratch_bytes = static_cast<std::size_t>(at_once) * sequence_bytes + kScratchPadding;
+  }
+  plan.split_sequences_at_once = at_once;
+  const std::int64_t tiles = std::max<std::int64_t>(1, at_once * tiles_of_sequence);
+  plan.split_run =
+      static_cast<std::int32_t>(std::clamp<std::int64_t>(divide_up(tiles * partitions, kBusyBlocks), 1, kMostRun));
+  plan.split_grid_x = std::clamp<std::int64_t>(divide_up(kSplitBlocks, tiles), 1,
+                                               std::max<std::int64_t>(1, divide_up(partitions, plan.split_run)));
+}
+
+/// The whole part.
+constexpr void plan_whole(const AttentionShape& shape, std::size_t scratch_bytes, AttentionPlan& plan) {
+  if (shape.max_query_len <= plan.split_query_len || plan.whole_rows == 0) return;
+  const std::int64_t rows = std::min(shape.num_tokens, shape.num_sequences * shape.max_query_len);
+  plan.whole_tiles = rows * plan.group / plan.whole_rows + shape.num_sequences;
+  if (!plan.tensor_cores || plan.whole_tiles * shape.num_kv_heads > kAttentionCounters) return;
+  const std::int64_t busy =
+      std::max<std::int64_t>(1, divide_up(rows * plan.group, plan.whole_rows)) * shape.num_kv_heads;
+  const std::size_t bytes_of_share = partial_bytes(rows, shape.num_heads, shape.head_dim, 1);
+  const std::int64_t seen =
+      shape.window > 0 ? std::min<std::int64_t>(shape.max_context_len, std::int64_t{shape.window} + plan.whole_rows)
+                       : shape.max_context_len;
+  const std::int64_t shares =
+      std::min({kWholeBlocks / busy, seen / kLeastShareTokens, std::int64_t{kMostShares},
+                static_cast<std::int64_t>((scratch_bytes - std::min(scratch_bytes, kScratchPadding)) /
+                                          std::max<std::size_t>(1, bytes_of_share))});
+  if (shares <= 1) return;
+  plan.whole_shares = static_cast<std::int32_t>(shares);
+  plan.scratch_bytes =
+      std::max(plan.scratch_bytes, static_cast<std::size_t>(shares) * bytes_of_share + kScratchPadding);
+}
+
 constexpr AttentionPlan plan_attention(const AttentionShape& shape, std::size_t scratch_bytes) {
   AttentionPlan plan;
   plan.tensor_cores = shape.tensor_cores;
   plan.group = static_cast<std::int32_t>(shape.num_heads / shape.num_kv_heads);
   plan.padded_dim = padded_head_dim(shape.head_dim);
   plan.whole_rows = plan.tensor_cores ? wide_rows(plan.padded_dim) : plain_rows(shape.head_dim);
-
-  const std::int32_t most_split = std::max(1, kNarrowRows / plan.group);
-  const std::int32_t split_query_len = std::min(shape.max_query_len, most_split);
-  const std::int32_t partitions = max_partitions(shape.max_context_len, split_query_len, shape.window);
-  const std::size_t sequence_bytes =
-      partitions > 1 ? split_bytes_of_sequence(split_query_len, shape.num_heads, shape.head_dim, partitions) : 0;
-  if (sequence_bytes == 0 || sequence_bytes + kScratchPadding <= scratch_bytes) {
-    plan.split_query_len = split_query_len;
-    plan.split_rows = plan.tensor_cores && plan.group <= kNarrowRows ? kNarrowRows : plan.whole_rows;
-    plan.max_partitions = partitions;
-    plan.split_row_tiles = divide_up(std::int64_t{split_query_len} * plan.group, plan.split_rows);
-    plan.split_sequences_at_once =
-        std::min(shape.num_sequences, kMostGridYZ / std::max<std::int64_t>(1, plan.split_row_tiles));
-    if (sequence_bytes > 0) {
-      plan.split_sequences_at_once = std::min(
-          plan.split_sequences_at_once, static_cast<std::int64_t>((scratch_bytes - kScratchPadding) / sequence_bytes));
-    }
-    const std::int64_t tiles =
-        std::max<std::int64_t>(1, plan.split_sequences_at_once * plan.split_row_tiles * shape.num_kv_heads);
-    plan.split_grid_x = std::clamp<std::int64_t>(divide_up(kSplitBlocks, tiles), 1, std::max(1, partitions));
-  }
-  if (shape.max_query_len > plan.split_query_len) {
-    const std::int64_t rows = std::min(shape.num_tokens, shape.num_sequences * shape.max_query_len);
-    plan.whole_tiles = rows * plan.group / plan.whole_rows + shape.num_sequences;
-  }
+  plan_split(shape, scratch_bytes, plan);
+  plan_whole(shape, scratch_bytes, plan);
   return plan;
 }
 

@@ -66,6 +66,11 @@ class CudaStream final : public Stream {
   /// Errors: out_of_memory; growing inside a capture (internal), which the direct first call of replay() prevents.
   Result<std::byte*> scratch(std::size_t bytes);
 
+  /// [kCounters] integers on the device that are 0 between the ops of the stream: who changes one sets it back. Made by
+  /// the first call, which must not be inside a capture. Errors: out_of_memory.
+  Result<std::int32_t*> counters();
+  static constexpr std::size_t kCounters = 32768;
+
   /// The stream's cuBLASLt handle and workspace, made by the first call, which must not be inside a capture.
   Result<Gemm*> gemm();
 
@@ -86,6 +91,7 @@ class CudaStream final : public Stream {
   bool capturing_ = false;
   StagingRing ring_;
   Buffer scratch_;
+  Buffer counters_;
   std::unique_ptr<Gemm> gemm_;
   std::vector<Buffer> outgrown_;  ///< enqueued work and graphs still use them
   std::unordered_map<std::uint64_t, Graph> graphs_;

@@ -31,6 +31,17 @@ constexpr __host__ __device__ T ceil_divide(T count, T piece) {
   return (count + piece - 1) / piece;
 }
 
+// --- Order in the stream --------------------------------------------------------------------------------------------
+
+/// Early in a kernel that is launched with Start::early: behind it all earlier work of the stream has ended and what it
+/// wrote is seen; before it nothing may be read but weights. The kernel that comes next may then take its place on the
+/// device and wait likewise. (Not sooner: the kernel after this one must not share a cache with the one before it.)
+__device__ __forceinline__ void wait_for_stream() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // --- Elements -------------------------------------------------------------------------------------------------------
 
 /// The device's type of a DType.

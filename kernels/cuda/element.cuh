@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t word_of(float low, float high) {
 
 /// Words of weights that no other block will read: they leave the L1 cache to what is read often. The address is
 /// aligned to the size of the words. 0 when not `valid`, without a branch that would keep loads from being on their way
-/// together.
+/// together. (Not as data that is read-only for the whole kernel: those loads may be moved over wait_for_stream().)
 __device__ __forceinline__ uint4 load_once(const uint4* from, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   return valid ? *from : uint4{0, 0, 0, 0};
@@ -58,7 +58,7 @@ __device__ __forceinline__ uint4 load_once(const uint4* from, bool valid) {
       "mov.b32 %1, 0;\n"
       "mov.b32 %2, 0;\n"
       "mov.b32 %3, 0;\n"
-      "@valid ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n"
+      "@valid ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n"
       "}\n"
       : "=&r"(words.x), "=&r"(words.y), "=&r"(words.z), "=&r"(words.w)
       : "l"(from), "r"(static_cast<int>(valid)));
@@ -76,7 +76,7 @@ __device__ __forceinline__ uint2 load_once(const uint2* from, bool valid) {
       "setp.ne.b32 valid, %3, 0;\n"
       "mov.b32 %0, 0;\n"
       "mov.b32 %1, 0;\n"
-      "@valid ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];\n"
+      "@valid ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];\n"
       "}\n"
       : "=&r"(words.x), "=&r"(words.y)
       : "l"(from), "r"(static_cast<int>(valid)));
@@ -95,7 +95,7 @@ __device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bo
       ".reg .pred valid;\n"
       "setp.ne.b32 valid, %2, 0;\n"
       "mov.b32 %0, 0;\n"
-      "@valid ld.global.nc.b32 %0, [%1];\n"
+      "@valid ld.global.b32 %0, [%1];\n"
       "}\n"
       : "=&r"(word)
       : "l"(from), "r"(static_cast<int>(valid)));

@@ -11,6 +11,7 @@ constexpr int kThreads = 128;
 template <bool packed, class T>
 __global__ void embedding_kernel(const std::int32_t* token_ids, const T* table, std::int64_t vocab, std::int64_t hidden,
                                  bool accumulate, float* out) {
+  wait_for_stream();
   const std::int64_t token = token_ids[blockIdx.x];
   const bool known = token >= 0 && token < vocab;
   const T* from = table + (known ? token : 0) * hidden;
@@ -31,9 +32,9 @@ Status cuda_embedding(cudaStream_t stream, const EmbeddingParams& p) {
   return with_element(p.table.dtype, [&](auto element) {
     using T = decltype(element);
     return with_packed(may_pack(hidden, p.table.data, p.out), [&](auto packed) {
-      return launch("embedding", embedding_kernel<packed.value, T>, row_grid(p.num_tokens, hidden, kThreads),
-                    dim3(kThreads), 0, stream, p.token_ids, static_cast<const T*>(p.table.data), p.table.rows, hidden,
-                    p.accumulate, p.out);
+      return launch(Start::early, "embedding", embedding_kernel<packed.value, T>,
+                    row_grid(p.num_tokens, hidden, kThreads), dim3(kThreads), 0, stream, p.token_ids,
+                    static_cast<const T*>(p.table.data), p.table.rows, hidden, p.accumulate, p.out);
     });
   });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Matrix multiplication on tensor cores: cuBLASLt behind a small interface. The tests that run without a GPU put plain
-/// loops behind the same interface (tests/support/cuda_emulator/gemm.cu).
+/// loops behind the same interface (tests/support/cuda_emulator/gemm.cpp).
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -14,11 +15,21 @@ namespace pagoda::kernels::cuda {
 /// What a block may ask for as dynamic shared memory without a word to the runtime.
 constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;
 
+/// Whether the current device can start a kernel while the one before it in the stream still runs (compute capability
+/// 9.0 on).
+bool starts_early();
+
+enum class Start : std::uint8_t {
+  in_order,  ///< when all earlier work of the stream has ended
+  early,     ///< where the device can: with the end of the kernel before. The kernel calls wait_for_stream() before it
+             ///< reads or writes what other kernels write or read.
+};
+
 /// Starts a kernel on a stream. `args` are converted to the kernel's own parameter types. Asking for more dynamic
 /// shared memory than kPlainSharedBytes raises the kernel's limit first. An empty grid starts nothing. Errors
 /// (internal) name `name` and the call: a shape that the device cannot run, or an error that an earlier kernel left.
 template <class... P, class... A>
-Status launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
+Status launch(Start start, const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
               cudaStream_t stream, A&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return {};
   if (shared_bytes > kPlainSharedBytes) {
@@ -34,9 +45,20 @@ Status launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = start == Start::early && starts_early() ? 1 : 0;
   const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
   if (launched != cudaSuccess) return check(launched, (std::string(name) + ": cudaLaunchKernelEx").c_str());
   return {};
+}
+
+template <class... P, class... A>
+Status launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
+              cudaStream_t stream, A&&... args) {
+  return launch(Start::in_order, name, kernel, grid, block, shared_bytes, stream, std::forward<A>(args)...);
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -16,23 +16,13 @@ constexpr int kPerThread = 8;
 template <class T>
 __global__ __launch_bounds__(kThreads) void narrow_kernel(const float* from, std::int64_t count, T* to) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPerThread;
+  wait_for_stream();
   if (first >= count) return;
   const auto* source = reinterpret_cast<const float4*>(from + first);
-  const float4 a = __ldg(source);
-  const float4 b = __ldg(source + 1);
+  const float4 a = source[0];
+  const float4 b = source[1];
   *reinterpret_cast<uint4*>(to + first) = {word_of<T>(a.x, a.y), word_of<T>(a.z, a.w), word_of<T>(b.x, b.y),
                                            word_of<T>(b.z, b.w)};
-}
-
-Status narrow(cudaStream_t stream, const float* from, std::int64_t count, DType dtype, void* to) {
-  const std::int64_t per_block = std::int64_t{kThreads} * kPerThread;
-  const dim3 grid(static_cast<unsigned>((count + per_block - 1) / per_block));
-  if (dtype == DType::f16) {
-    return launch("narrow", narrow_kernel<__half>, grid, dim3(kThreads), 0, stream, from, count,
-                  static_cast<__half*>(to));
-  }
-  return launch("narrow", narrow_kernel<__nv_bfloat16>, grid, dim3(kThreads), 0, stream, from, count,
-                static_cast<__nv_bfloat16*>(to));
 }
 
 /// The parts [first, first + count) alone.
@@ -48,7 +38,11 @@ LinearParams part_of(const LinearParams& p, std::size_t first, std::size_t count
 LinearParams tokens_of(const LinearParams& p, std::int64_t first, std::int64_t count) {
   LinearParams some = p;
   some.num_tokens = count;
-  some.x = p.x + first * p.in;
+  if (p.narrow_x) {
+    some.narrow_x.data = static_cast<std::byte*>(p.narrow_x.data) + first * p.in * 2;
+  } else {
+    some.x = p.x + first * p.in;
+  }
   some.out = p.out + first * p.out_stride;
   return some;
 }
@@ -77,7 +71,7 @@ bool has_bias(const LinearParams& p) {
 Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std::int64_t columns) {
   constexpr std::size_t kAlignment = 256;
   const DType dtype = p.weights.front().dtype;
-  const std::int64_t row_bytes = dtype == DType::f32 ? 0 : p.in * 2;
+  const std::int64_t row_bytes = dtype == DType::f32 || p.narrow_x ? 0 : p.in * 2;
   const std::int64_t rows = rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes);
   const std::size_t bias_bytes =
       has_bias(p) ? ceil_divide(static_cast<std::size_t>(columns) * sizeof(float), kAlignment) * kAlignment : 0;
@@ -100,10 +94,10 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std
   void* narrow_x = *scratch + bias_bytes;
   for (std::int64_t first = 0; first < p.num_tokens; first += rows) {
     product.rows = std::min(rows, p.num_tokens - first);
-    product.x = p.x + first * p.in;
+    product.x = p.narrow_x ? p.narrow_x.data : p.x + first * p.in;  // narrow rows go in one pass
     product.out = p.out + first * p.out_stride;
-    if (dtype != DType::f32) {
-      const Status status = narrow(stream.get(), p.x + first * p.in, product.rows * p.in, dtype, narrow_x);
+    if (row_bytes > 0) {
+      const Status status = narrow_rows(stream.get(), p.x + first * p.in, product.rows * p.in, dtype, narrow_x);
       if (!status) return status;
       product.x = narrow_x;
     }
@@ -118,6 +112,17 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std
 }
 
 }  // namespace
+
+Status narrow_rows(cudaStream_t stream, const float* from, std::int64_t count, DType dtype, void* to) {
+  const std::int64_t per_block = std::int64_t{kThreads} * kPerThread;
+  const dim3 grid(static_cast<unsigned>((count + per_block - 1) / per_block));
+  if (dtype == DType::f16) {
+    return launch(Start::early, "narrow", narrow_kernel<__half>, grid, dim3(kThreads), 0, stream, from, count,
+                  static_cast<__half*>(to));
+  }
+  return launch(Start::early, "narrow", narrow_kernel<__nv_bfloat16>, grid, dim3(kThreads), 0, stream, from, count,
+                static_cast<__nv_bfloat16*>(to));
+}
 
 std::vector<LinearPiece> linear_pieces(const LinearParams& p) {
   std::vector<LinearPiece> pieces;

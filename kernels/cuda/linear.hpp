@@ -18,6 +18,9 @@ constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
 /// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change.
 Status cuda_linear(CudaStream& stream, const LinearParams& p);
 
+/// from [count], a multiple of 8 and aligned to 16 bytes -> to, rounded to `dtype` (16 bits).
+Status narrow_rows(cudaStream_t stream, const float* from, std::int64_t count, DType dtype, void* to);
+
 /// Parts [first, first + count) of LinearParams, of one type and behind each other in memory.
 struct LinearPiece {
   std::size_t first_part = 0;

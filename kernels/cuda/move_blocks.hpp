@@ -9,9 +9,8 @@ namespace pagoda::kernels::cuda {
 
 /// From this many bytes per run of neighbouring blocks on, the copy engines move blocks; smaller pieces are moved by a
 /// kernel that reads and writes pinned host memory itself, because a copy engine takes a few microseconds per piece
-/// whatever its size. The bound is an estimate (a PCIe 5 link carries about 64 KiB in the time a copy takes to begin):
-/// `bench_cuda_swap` compares both ways over the size of a block.
-constexpr std::int64_t kCopyEngineBytes = std::int64_t{64} << 10;
+/// whatever its size. Where both are as fast was measured over a PCIe 5 link (`pagoda_cuda_bench`, docs/benchmarks.md).
+constexpr std::int64_t kCopyEngineBytes = std::int64_t{512} << 10;
 
 /// Ops::move_blocks. Between host and device the host side must be pinned. The lists are read before it returns. Cannot
 /// be part of a graph. Each way moves block after block in the order of the lists as far as they depend on each other.

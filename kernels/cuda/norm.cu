@@ -17,7 +17,7 @@ struct NormArgs {
   const void* weight;
   const void* bias;
   float eps;
-  float* out;
+  OutRows out;
   std::int64_t hidden;
 };
 
@@ -70,22 +70,24 @@ class Row {
 
 template <bool packed, class T, int threads>
 __global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
+  wait_for_stream();
   const Row<packed, threads> row(args);
   float squares = 0.0F;
   row.for_each([&](std::int64_t, float4 v) { squares += (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w); });
   const float mean = block_sum<threads>(squares) / static_cast<float>(args.hidden);
   const float factor = 1.0F / sqrtf(mean + args.eps);
   const T* weight = static_cast<const T*>(args.weight);
-  float* out = args.out + static_cast<std::int64_t>(blockIdx.x) * args.hidden;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * args.hidden;
   row.for_each([&](std::int64_t q, float4 v) {
     const float4 w = load_quad<packed>(weight, q, args.hidden);
-    store_quad<packed>(out, q, args.hidden,
+    store_quad<packed>(args.out, first, q, args.hidden,
                        make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
   });
 }
 
 template <bool packed, class T, class B, int threads>
 __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
+  wait_for_stream();
   const Row<packed, threads> row(args);
   const auto count = static_cast<float>(args.hidden);
   float sum = 0.0F;
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
   const float factor = 1.0F / sqrtf(block_sum<threads>(squares) / count + args.eps);
   const T* weight = static_cast<const T*>(args.weight);
   const B* bias = static_cast<const B*>(args.bias);
-  float* out = args.out + static_cast<std::int64_t>(blockIdx.x) * args.hidden;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * args.hidden;
   row.for_each([&](std::int64_t q, float4 v) {
     float4 value = map_quad(v, [&](float e) { return (e - mean) * factor; });
     if (weight != nullptr) {
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
       value = make_float4(value.x * w.x, value.y * w.y, value.z * w.z, value.w * w.w);
     }
     if (bias != nullptr) value = value + load_quad<packed>(bias, q, args.hidden);
-    store_quad<packed>(out, q, args.hidden, value);
+    store_quad<packed>(args.out, first, q, args.hidden, value);
   });
 }
 
@@ -122,11 +124,11 @@ Status with_threads(std::int64_t hidden, const F& f) {
 }  // namespace
 
 Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
-  const NormArgs args{p.x, p.residual, p.weight, nullptr, p.eps, p.out, p.hidden};
+  const NormArgs args{p.x, p.residual, p.weight, nullptr, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
   return with_element(p.weight_dtype, [&](auto element) {
-    return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.out), [&](auto packed) {
+    return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, args.out.data), [&](auto packed) {
       return with_threads(p.hidden, [&](auto threads) {
-        return launch("rms_norm", rms_norm_kernel<packed.value, decltype(element), threads.value>,
+        return launch(Start::early, "rms_norm", rms_norm_kernel<packed.value, decltype(element), threads.value>,
                       dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
       });
     });
@@ -134,12 +136,13 @@ Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
 }
 
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p) {
-  const NormArgs args{p.x, p.residual, p.weight, p.bias, p.eps, p.out, p.hidden};
+  const NormArgs args{p.x, p.residual, p.weight, p.bias, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
   return with_element(p.weight_dtype, [&](auto weight) {
     return with_element(p.bias_dtype, [&](auto bias) {
-      return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.bias, p.out), [&](auto packed) {
+      return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.bias, args.out.data), [&](auto packed) {
         return with_threads(p.hidden, [&](auto threads) {
-          return launch("layer_norm", layer_norm_kernel<packed.value, decltype(weight), decltype(bias), threads.value>,
+          return launch(Start::early, "layer_norm",
+                        layer_norm_kernel<packed.value, decltype(weight), decltype(bias), threads.value>,
                         dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
         });
       });

@@ -15,10 +15,10 @@ bool fits_tensor_cores(const PagedAttentionParams& p) {
   constexpr std::int64_t kPieceBytes = 16;
   constexpr std::int64_t kMostDim = 256;
   const KvCacheView& cache = p.cache;
-  const bool type_fits = cache.dtype == DType::f16 || cache.dtype == DType::bf16 || cache.dtype == DType::fp8_e4m3;
+  const void* out = p.narrow_out ? p.narrow_out.data : p.out;
   const std::int64_t row_bytes = cache.head_dim * static_cast<std::int64_t>(size_of(cache.dtype));
-  return type_fits && cache.head_dim <= kMostDim && row_bytes % kPieceBytes == 0 &&
-         all_aligned_16(cache.base, cache.block_bytes) && reinterpret_cast<std::uintptr_t>(p.out) % sizeof(float2) == 0;
+  return cache.dtype != DType::f32 && cache.head_dim <= kMostDim && row_bytes % kPieceBytes == 0 &&
+         all_aligned_16(cache.base, cache.block_bytes) && reinterpret_cast<std::uintptr_t>(out) % sizeof(float2) == 0;
 }
 
 AttentionPlan plan_for(const PagedAttentionParams& p) {
@@ -35,7 +35,7 @@ AttentionPlan plan_for(const PagedAttentionParams& p) {
   return plan_attention(shape, kAttentionScratchBytes);
 }
 
-AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan, std::span<std::byte> scratch) {
+AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan, const AttentionMemory& memory) {
   AttentionArgs args{};
   args.query = p.query;
   args.query_stride = p.query_stride;
@@ -48,25 +48,36 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   args.block_bytes = p.cache.block_bytes;
   args.value_offset = p.cache.part_bytes();
   args.scale_offset = p.cache.value_bytes();
-  args.block_size = p.cache.block_size;
+  args.by_block_size = divider(p.cache.block_size);
   args.head_dim = static_cast<std::int32_t>(p.cache.head_dim);
   args.num_heads = static_cast<std::int32_t>(p.num_heads);
-  args.group = plan.group;
-  args.plain_scores = p.softcap == 0.0F && p.alibi_slopes == nullptr;
-  args.score_factor = args.plain_scores ? p.scale * kLog2E : p.scale;
+  args.by_kv_heads = divider(static_cast<std::int32_t>(p.cache.num_kv_heads));
+  args.by_group = divider(plan.group);
+  args.by_head_pieces = divider(std::max(1, args.head_dim / 4));
+  args.plain_scores = p.softcap == 0.0F && p.alibi_slopes == nullptr && p.scale > 0.0F;
+  args.score_factor = p.scale;
+  args.power_factor = args.plain_scores ? p.scale * kLog2E : 1.0F;
   args.softcap = p.softcap;
   args.inverse_softcap = p.softcap > 0.0F ? 1.0F / p.softcap : 0.0F;
   args.alibi_slopes = p.alibi_slopes;
   args.window = p.window;
-  args.out = p.out;
+  args.out = out_rows(p.out, p.narrow_out);
   args.split_query_len = plan.split_query_len;
-  args.max_partitions = plan.max_partitions;
-  args.split_row_tiles = static_cast<std::int32_t>(plan.split_row_tiles);
-  args.partial_sums = reinterpret_cast<float*>(scratch.data());
-  const std::int64_t rows = plan.split_sequences_at_once * plan.split_query_len * p.num_heads * plan.max_partitions;
-  // Behind the sums; these are an even number of floats or there is one more.
-  args.partial_states = reinterpret_cast<float2*>(args.partial_sums + divide_up(rows * args.head_dim, 2) * 2);
+  args.by_split_row_tiles = divider(static_cast<std::int32_t>(std::max<std::int64_t>(1, plan.split_row_tiles)));
+  args.split_run = plan.split_run;
+  args.narrow_columns = narrow_columns(plan.padded_dim, plan.split_query_len * plan.group);
+  args.counters = memory.counters;
   return args;
+}
+
+/// Partial results of `rows` query rows in `parts` parts each.
+void set_parts(const PagedAttentionParams& p, const AttentionMemory& memory, std::int64_t rows, std::int32_t parts,
+               AttentionArgs& args) {
+  args.max_parts = parts;
+  args.partial_sums = reinterpret_cast<float*>(memory.scratch.data());
+  const std::int64_t floats = rows * p.num_heads * parts * args.head_dim;
+  // Behind the sums; these are an even number of floats or there is one more.
+  args.partial_states = reinterpret_cast<float2*>(args.partial_sums + divide_up(floats, 2) * 2);
 }
 
 Status launch_tiles(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan,
@@ -77,52 +88,61 @@ Status launch_tiles(cudaStream_t stream, const PagedAttentionParams& p, const At
       return launch_attention_tiles_f16(stream, args, how);
     case DType::fp8_e4m3:
       return launch_attention_tiles_fp8(stream, args, how);
+    case DType::int8:
+      return launch_attention_tiles_int8(stream, args, how);
     default:
       return launch_attention_tiles_bf16(stream, args, how);
   }
 }
 
-Status launch_split(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan, AttentionArgs args) {
+Status launch_split(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan,
+                    const AttentionMemory& memory, AttentionArgs args) {
+  set_parts(p, memory, plan.split_sequences_at_once * plan.split_query_len, plan.max_partitions, args);
   for (std::int64_t first = 0; first < p.num_sequences; first += plan.split_sequences_at_once) {
     const std::int64_t count = std::min(plan.split_sequences_at_once, p.num_sequences - first);
     args.first_sequence = static_cast<std::int32_t>(first);
     const AttentionLaunch how{.grid_x = plan.split_grid_x,
                               .grid_y = p.cache.num_kv_heads,
                               .grid_z = count * plan.split_row_tiles,
-                              .rows = plan.split_rows,
+                              .rows = plan.tensor_cores ? plan.split_query_len * plan.group : plan.split_rows,
                               .split = true,
                               .padded_dim = plan.padded_dim};
-    Status status = launch_tiles(stream, p, plan, args, how);
-    if (status && plan.max_partitions > 1) status = launch_attention_merge(stream, args, count);
-    if (!status) return status;
+    if (Status status = launch_tiles(stream, p, plan, args, how); !status) return status;
   }
   return {};
+}
+
+Status launch_whole(cudaStream_t stream, const PagedAttentionParams& p, const AttentionPlan& plan,
+                    const AttentionMemory& memory, AttentionArgs args) {
+  set_parts(
+      p, memory,
+      std::min(p.num_tokens > 0 ? p.num_tokens : p.num_sequences * p.max_query_len, p.num_sequences * p.max_query_len),
+      plan.whole_shares, args);
+  return launch_tiles(stream, p, plan, args,
+                      {.grid_x = plan.whole_tiles * p.cache.num_kv_heads,
+                       .grid_y = plan.whole_shares,
+                       .rows = plan.whole_rows,
+                       .padded_dim = plan.padded_dim});
 }
 
 }  // namespace
 
 std::size_t attention_scratch_bytes(const PagedAttentionParams& p) {
-  return plan_for(p).scratch_bytes(p.num_heads, p.cache.head_dim);
+  return plan_for(p).scratch_bytes;
 }
 
-Status cuda_paged_attention(cudaStream_t stream, const PagedAttentionParams& p, std::span<std::byte> scratch) {
+Status cuda_paged_attention(cudaStream_t stream, const PagedAttentionParams& p, const AttentionMemory& memory) {
   const AttentionPlan plan = plan_for(p);
   if (plan.whole_rows == 0) {
     return fail(ErrorCode::unsupported, "paged_attention: head_dim " + std::to_string(p.cache.head_dim) +
                                             " needs more shared memory than a GPU has");
   }
-  PAGODA_ASSERT(scratch.size() >= plan.scratch_bytes(p.num_heads, p.cache.head_dim),
-                "paged_attention needs attention_scratch_bytes()");
-  const AttentionArgs args = args_for(p, plan, scratch);
+  PAGODA_ASSERT(memory.scratch.size() >= plan.scratch_bytes, "paged_attention needs attention_scratch_bytes()");
+  const AttentionArgs args = args_for(p, plan, memory);
   if (plan.split_query_len > 0) {
-    if (Status status = launch_split(stream, p, plan, args); !status) return status;
+    if (Status status = launch_split(stream, p, plan, memory, args); !status) return status;
   }
-  if (plan.whole_tiles == 0) return {};
-  return launch_tiles(stream, p, plan, args,
-                      {.grid_x = plan.whole_tiles,
-                       .grid_y = p.cache.num_kv_heads,
-                       .rows = plan.whole_rows,
-                       .padded_dim = plan.padded_dim});
+  return plan.whole_tiles > 0 ? launch_whole(stream, p, plan, memory, args) : Status();
 }
 
 }  // namespace pagoda::kernels::cuda

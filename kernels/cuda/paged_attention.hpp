@@ -2,15 +2,15 @@
 
 /// PagedAttentionParams on a GPU. All arrays are device memory; max_query_len and max_context_len bound what they hold.
 ///
-/// Keys and values of float16, bfloat16 and fp8_e4m3 with rows of whole 16 bytes and a head_dim up to 256 go through
-/// tensor cores: queries and probabilities are rounded to the keys' type (float16 for fp8_e4m3), all sums are float32.
-/// Any other type or shape takes a plain kernel that computes in float32.
+/// Keys and values of float16, bfloat16, fp8_e4m3 and int8 with rows of whole 16 bytes and a head_dim up to 256 go
+/// through tensor cores: queries and probabilities are rounded to the keys' type (float16 for the types of one byte),
+/// all sums are float32. Any other type or shape takes a plain kernel that computes in float32.
 ///
-/// A row's bits depend on nothing but its query, its position and the keys and values that it sees: not on the batch,
-/// the chunks of its prompt, the block size, or on whether it is computed in a prefill or a decode. They do depend on
-/// head_dim, the type of the cache and the GPU's own rounding.
+/// A sequence with few query rows (a decode) has the same bits in any batch and with any block size. The rows of longer
+/// chunks may differ in the last bits from batch to batch, and from the same rows as a decode.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <cuda_runtime_api.h>
@@ -20,13 +20,18 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Scratch for one call: 0 to kAttentionScratchBytes (kernels/cuda/attention_plan.hpp).
+/// Device memory for a call, used until its kernels have run.
+struct AttentionMemory {
+  std::span<std::byte> scratch;      ///< attention_scratch_bytes(p), aligned to 16 bytes, of any contents
+  std::int32_t* counters = nullptr;  ///< [kAttentionCounters], zero between calls; of one stream alone
+};
+
+/// 0 to kAttentionScratchBytes (kernels/cuda/attention_plan.hpp).
 std::size_t attention_scratch_bytes(const PagedAttentionParams& p);
 
-/// Enqueues up to three kernels per slice of the batch (one slice unless it needs more scratch than there may be);
-/// which ones depends on the params' host values only, so the call may be captured in a graph. `p` has passed
-/// check_shapes; `scratch` is device memory of attention_scratch_bytes(p), aligned to 16 bytes, used until the kernels
-/// have run. Errors: unsupported (a head_dim too large for shared memory), internal (a launch failed).
-Status cuda_paged_attention(cudaStream_t stream, const PagedAttentionParams& p, std::span<std::byte> scratch);
+/// Enqueues up to two kernels, the first once per slice of the batch (one slice unless it needs more scratch than there
+/// may be); which ones depends on the params' host values only, so the call may be captured in a graph. `p` has passed
+/// check_shapes. Errors: unsupported (a head_dim too large for shared memory), internal (a launch failed).
+Status cuda_paged_attention(cudaStream_t stream, const PagedAttentionParams& p, const AttentionMemory& memory);
 
 }  // namespace pagoda::kernels::cuda

@@ -108,6 +108,17 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global, 
 #endif
 }
 
+/// The same with 4 bytes (aligned to 4), of which none is read if not `valid`.
+__device__ __forceinline__ void copy_async_4(void* shared, const void* global, bool valid) {
+#ifdef PAGODA_CUDA_EMULATED
+  async_copy(shared, global, 4, valid ? 4 : 0);
+#else
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address), "l"(global), "r"(valid ? 4 : 0)
+               : "memory");
+#endif
+}
+
 /// Closes the calling thread's group of copies.
 __device__ __forceinline__ void copy_async_commit() {
 #ifdef PAGODA_CUDA_EMULATED

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device_functions.cuh"
+#include "kernels/ops.hpp"
 
 namespace pagoda::kernels::cuda {
 
@@ -38,6 +39,28 @@ __device__ __forceinline__ void store_quad(T* row, std::int64_t quad, std::int64
     if (first + 1 < count) row[first + 1] = from_float<T>(v.y);
     if (first + 2 < count) row[first + 2] = from_float<T>(v.z);
     if (first + 3 < count) row[first + 3] = from_float<T>(v.w);
+  }
+}
+
+/// Where an op writes its rows, of any type of activations.
+struct OutRows {
+  void* data;
+  DType dtype;
+};
+inline OutRows out_rows(float* out, const NarrowRows& narrow) {
+  return narrow ? OutRows{narrow.data, narrow.dtype} : OutRows{out, DType::f32};
+}
+
+/// store_quad to a row that begins at element `first`.
+template <bool packed>
+__device__ __forceinline__ void store_quad(const OutRows& to, std::int64_t first, std::int64_t quad, std::int64_t count,
+                                           float4 v) {
+  if (to.dtype == DType::f32) {
+    store_quad<packed>(static_cast<float*>(to.data) + first, quad, count, v);
+  } else if (to.dtype == DType::bf16) {
+    store_quad<packed>(static_cast<__nv_bfloat16*>(to.data) + first, quad, count, v);
+  } else {
+    store_quad<packed>(static_cast<__half*>(to.data) + first, quad, count, v);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/dequantized_linear.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/quantized_fragments.cuh"
@@ -75,6 +76,7 @@ struct QuantizeArgs {
 // x [num_tokens, in] -> q [tokens, x_columns], scales [groups, tokens]. Block (b, t): groups 8b .. of token t, one per
 // warp.
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
+  wait_for_stream();
   constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
   constexpr int kPerLane = static_cast<int>(kMostGroupSize) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -147,16 +149,17 @@ __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void
     return load_panel<kBits, Shape, kSteps>(data, scales, first, args.padded_columns, args.groups, lane);
   };
   PanelBatch<Shape, kSteps> next = load(warp * Shape::kColumns);
+  wait_for_stream();  // the first weights are on their way already
   for (int first = warp * Shape::kColumns; first < args.padded_columns; first += kStreamWarps * Shape::kColumns) {
     const PanelBatch<Shape, kSteps> batch = next;
     next = load(first + kStreamWarps * Shape::kColumns);
     const auto load_x = [&](int n, int s) {
       const int column = min(first + s * kStepColumns, args.x_columns - kStepColumns);
-      return __ldg(reinterpret_cast<const uint2*>(x[n] + column));
+      return *reinterpret_cast<const uint2*>(x[n] + column);
     };
     const auto load_x_scales = [&](int n, int group) {
       const std::int64_t at = std::int64_t{group} * args.tokens + n * kEight + 2 * t;
-      return __ldg(reinterpret_cast<const float2*>(args.x_scales + at));
+      return *reinterpret_cast<const float2*>(args.x_scales + at);
     };
     add_batch<kBits, Shape, kSteps, kTiles>(batch, first, args.groups, lane, load_x, load_x_scales, sums);
   }
@@ -238,7 +241,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
   };
   const auto load_x_scales = [&](int n, int group) {
     const int token = min(first_token + n * kEight, args.tokens - kEight) + 2 * t;
-    return __ldg(reinterpret_cast<const float2*>(args.x_scales + std::int64_t{group} * args.tokens + token));
+    return *reinterpret_cast<const float2*>(args.x_scales + std::int64_t{group} * args.tokens + token);
   };
 
   float sums[kWarpPanels][kWarpTiles][4] = {};
@@ -331,7 +334,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(shape.groups, kQuantizeWarps)),
                   static_cast<unsigned>(shape.tokens));
-  return launch("quantize_x", quantize_x_kernel, grid, dim3(kQuantizeWarps * 32), 0, stream, args);
+  return launch(Start::early, "quantize_x", quantize_x_kernel, grid, dim3(kQuantizeWarps * 32), 0, stream, args);
 }
 
 template <int kBits, Grouping kGrouping>
@@ -342,7 +345,7 @@ Status multiply(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
     const dim3 grid(static_cast<unsigned>(args.num_blocks));
     const auto kernel = p.num_tokens <= kTokenTile ? stream_panels_kernel<kBits, kGrouping, 1>
                                                    : stream_panels_kernel<kBits, kGrouping, 2>;
-    return launch("stream_panels", kernel, grid, dim3(kStreamWarps * 32), 0, stream, args);
+    return launch(Start::early, "stream_panels", kernel, grid, dim3(kStreamWarps * 32), 0, stream, args);
   }
   const QuantizedArgs args = args_for(p, shape, first, count, x_data, kTileRowWarps * kPanelsOfWarp<kGrouping>);
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count, kTileTokens)),
@@ -373,6 +376,10 @@ QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
 
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
   if (p.num_tokens == 0) return {};
+  if (p.num_tokens >= kLeastDequantizedRows) {
+    Status status = dequantized_linear(stream, p);
+    if (status || status.error().code != ErrorCode::unsupported) return status;
+  }
   constexpr std::int64_t kMostRows = 32768;  // of a grid
   const QuantizedMatrix& front = p.weights.front();
   const auto multiply_some = front.format.bits == 8 ? multiply_grouped<8> : multiply_grouped<4>;

@@ -8,8 +8,9 @@
 namespace pagoda::kernels::cuda {
 
 /// Ops::quantized_linear: x is rounded to 8-bit integers in the scratch, then multiplied on integer tensor cores. Up to
-/// kMostStreamedRows rows stream the weights once; more go in tiles of 128 rows. Products of a group are exact; the
-/// groups are added in one fixed order in each of the two ways, whatever the number of rows.
+/// kMostStreamedRows rows stream the weights once; more go in tiles of 128 rows, many more through dequantized_linear
+/// where their alignment allows it. Products of a group are exact; the
+/// groups are added in one fixed order in each way, whatever the number of rows.
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
 /// Up to this many rows of x the weights are streamed once.

@@ -11,6 +11,7 @@ constexpr int kTokenThreads = 256;
 
 template <bool packed>
 __global__ void gather_rows_kernel(const float* x, const std::int32_t* rows, std::int64_t width, float* out) {
+  wait_for_stream();
   const float* from = x + rows[blockIdx.x] * width;
   float* to = out + static_cast<std::int64_t>(blockIdx.x) * width;
   const std::int64_t quads = ceil_divide<std::int64_t>(width, kQuad);
@@ -20,6 +21,7 @@ __global__ void gather_rows_kernel(const float* x, const std::int32_t* rows, std
 }
 
 __global__ void gather_tokens_kernel(GatherTokensParams p) {
+  wait_for_stream();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kTokenThreads + threadIdx.x;
   if (i < p.count) p.out[i] = p.table[p.slots[i]];
 }
@@ -47,13 +49,14 @@ __global__ void convert_kernel(const From* from, To* to, std::int64_t count) {
 
 Status cuda_gather_rows(cudaStream_t stream, const GatherRowsParams& p) {
   return with_packed(may_pack(p.width, p.x, p.out), [&](auto packed) {
-    return launch("gather_rows", gather_rows_kernel<packed.value>, row_grid(p.num_rows, p.width, kThreads),
-                  dim3(kThreads), 0, stream, p.x, p.rows, p.width, p.out);
+    return launch(Start::early, "gather_rows", gather_rows_kernel<packed.value>,
+                  row_grid(p.num_rows, p.width, kThreads), dim3(kThreads), 0, stream, p.x, p.rows, p.width, p.out);
   });
 }
 
 Status cuda_gather_tokens(cudaStream_t stream, const GatherTokensParams& p) {
-  return launch("gather_tokens", gather_tokens_kernel, token_grid(p.count), dim3(kTokenThreads), 0, stream, p);
+  return launch(Start::early, "gather_tokens", gather_tokens_kernel, token_grid(p.count), dim3(kTokenThreads), 0,
+                stream, p);
 }
 
 Status cuda_scatter_tokens(cudaStream_t stream, const ScatterTokensParams& p) {

@@ -34,18 +34,25 @@ __device__ Chunk load_weights(const T* row, int k, int in) {
 }
 
 /// x[k .. k + 3]; 0 behind the end of the row.
-template <bool kVectors>
-__device__ float4 load_x(const float* row, int k, int in) {
-  if constexpr (kVectors) {
-    return k < in ? __ldg(reinterpret_cast<const float4*>(row + k)) : float4{0.0F, 0.0F, 0.0F, 0.0F};
-  } else {
-    float4 x = {0.0F, 0.0F, 0.0F, 0.0F};
-    if (k < in) x.x = row[k];
-    if (k + 1 < in) x.y = row[k + 1];
-    if (k + 2 < in) x.z = row[k + 2];
-    if (k + 3 < in) x.w = row[k + 3];
-    return x;
+template <bool kVectors, class X>
+__device__ float4 load_x(const X* row, int k, int in) {
+  float4 x = {0.0F, 0.0F, 0.0F, 0.0F};
+  if constexpr (!kVectors) {
+    if (k < in) x.x = to_float(row[k]);
+    if (k + 1 < in) x.y = to_float(row[k + 1]);
+    if (k + 2 < in) x.z = to_float(row[k + 2]);
+    if (k + 3 < in) x.w = to_float(row[k + 3]);
+  } else if (k < in) {
+    if constexpr (sizeof(X) == 4) {
+      x = *reinterpret_cast<const float4*>(row + k);
+    } else {
+      const uint2 words = *reinterpret_cast<const uint2*>(row + k);
+      const float2 low = two_floats<X>(words.x);
+      const float2 high = two_floats<X>(words.y);
+      x = {low.x, low.y, high.x, high.y};
+    }
   }
+  return x;
 }
 
 /// The four elements that begin at word `first` of a chunk.
@@ -70,9 +77,9 @@ __device__ float add_products(float4 a, float4 b, float sum) {
 
 /// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step
 /// are on their way while those of the step before are multiplied.
-template <class T, int kTokens, bool kVectors>
+template <class T, class X, int kTokens, bool kVectors>
 __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
-                            const float* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
+                            const X* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
   constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
   constexpr int kStep = 32 * kPerChunk;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -82,6 +89,7 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
   for (int o = 0; o < kSkinnyOutputs; ++o) {
     next[o] = load_weights<T, kVectors>(weights[o], warp * kStep + lane * kPerChunk, args.in);
   }
+  wait_for_stream();  // the first weights are on their way already
   for (int first = warp * kStep; first < args.in; first += kWarps * kStep) {
     const int k = first + lane * kPerChunk;
     Chunk chunks[kSkinnyOutputs];
@@ -119,7 +127,7 @@ constexpr int resident_blocks(int tokens) {
 
 // x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
 // its part, tokens g * kTokens ..
-template <class T, int kTokens, bool kVectors>
+template <class T, class X, int kTokens, bool kVectors>
 __global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(
     const __grid_constant__ SkinnyArgs args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
@@ -138,14 +146,14 @@ __global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_
     const std::int64_t row = min(first_output + o, part.rows - 1);
     weights[o] = static_cast<const T*>(part.weight) + row * args.in;
   }
-  const float* x[kTokens];
+  const X* x[kTokens];
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     const std::int64_t token = min(first_token + t, args.num_tokens - 1);
-    x[t] = args.x + token * args.in;
+    x[t] = static_cast<const X*>(args.x) + token * args.in;
   }
   float sums[kSums] = {};
-  add_columns<T, kTokens, kVectors>(args, weights, x, sums);
+  add_columns<T, X, kTokens, kVectors>(args, weights, x, sums);
 
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -168,28 +176,30 @@ __global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_
   out = args.accumulate ? out + sum : sum;
 }
 
-template <class T, int kTokens, bool kVectors>
+template <class T, class X, int kTokens, bool kVectors>
 Status launch_kernel(cudaStream_t stream, const SkinnyArgs& args) {
   const auto groups = static_cast<unsigned>((args.num_tokens + kTokens - 1) / kTokens);
-  return launch("skinny_linear", skinny_linear_kernel<T, kTokens, kVectors>,
+  return launch(Start::early, "skinny_linear", skinny_linear_kernel<T, X, kTokens, kVectors>,
                 dim3(static_cast<unsigned>(args.num_blocks), groups), dim3(kWarps * 32), 0, stream, args);
 }
 
-template <class T>
+template <class T, class X>
 Status launch_for_tokens(cudaStream_t stream, const SkinnyArgs& args, bool in_vectors) {
   if (in_vectors) {
-    if (args.num_tokens == 1) return launch_kernel<T, 1, true>(stream, args);
-    if (args.num_tokens == 2) return launch_kernel<T, 2, true>(stream, args);
-    if (args.num_tokens <= 4) return launch_kernel<T, 4, true>(stream, args);
-    return launch_kernel<T, 8, true>(stream, args);
+    if (args.num_tokens == 1) return launch_kernel<T, X, 1, true>(stream, args);
+    if (args.num_tokens == 2) return launch_kernel<T, X, 2, true>(stream, args);
+    if (args.num_tokens <= 4) return launch_kernel<T, X, 4, true>(stream, args);
+    return launch_kernel<T, X, 8, true>(stream, args);
   }
-  return args.num_tokens <= 2 ? launch_kernel<T, 2, false>(stream, args) : launch_kernel<T, 8, false>(stream, args);
+  return args.num_tokens <= 2 ? launch_kernel<T, X, 2, false>(stream, args)
+                              : launch_kernel<T, X, 8, false>(stream, args);
 }
 
 }  // namespace
 
 SkinnyArgs skinny_args(const LinearParams& p) {
-  SkinnyArgs args{.x = p.x,
+  SkinnyArgs args{.x = p.narrow_x ? p.narrow_x.data : p.x,
+                  .narrow_x = static_cast<bool>(p.narrow_x),
                   .out = p.out,
                   .out_stride = p.out_stride,
                   .in = static_cast<std::int32_t>(p.in),
@@ -213,15 +223,19 @@ bool reads_in_vectors(const LinearParams& p) {
   const auto in_vectors = [&](const WeightMatrix& w) {
     return all_aligned_16(w.data, p.in * static_cast<std::int64_t>(size_of(w.dtype)));
   };
-  return all_aligned_16(p.x) && std::all_of(p.weights.begin(), p.weights.end(), in_vectors);
+  return all_aligned_16(p.narrow_x ? p.narrow_x.data : static_cast<const void*>(p.x)) &&
+         std::all_of(p.weights.begin(), p.weights.end(), in_vectors);
 }
 
 Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
   if (p.num_tokens == 0) return {};
   const SkinnyArgs args = skinny_args(p);
   const bool in_vectors = reads_in_vectors(p);
-  return with_element(p.weights.front().dtype,
-                      [&](auto element) { return launch_for_tokens<decltype(element)>(stream, args, in_vectors); });
+  return with_element(p.weights.front().dtype, [&](auto element) {
+    using T = decltype(element);
+    return args.narrow_x ? launch_for_tokens<T, T>(stream, args, in_vectors)
+                         : launch_for_tokens<T, float>(stream, args, in_vectors);
+  });
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -8,8 +8,9 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Up to this many rows of x, streaming the weights once beats a matrix multiplication on tensor cores.
-constexpr std::int64_t kMostSkinnyRows = 8;
+/// Up to this many rows of x, streaming the weights once beats a matrix multiplication on tensor cores
+/// (docs/benchmarks.md).
+constexpr std::int64_t kMostSkinnyRows = 2;
 
 /// How the outputs of one part lie in the grid of the kernel.
 struct SkinnyPart {
@@ -24,7 +25,8 @@ struct SkinnyPart {
 struct SkinnyArgs {
   static constexpr int kMostParts = 4;
 
-  const float* x = nullptr;
+  const void* x = nullptr;  ///< float32, or narrow: of the type of the weights
+  bool narrow_x = false;
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int32_t in = 0;

@@ -10,6 +10,7 @@ constexpr int kThreads = 128;
 /// One block per token; a thread writes quads of the heads of keys, then of values.
 template <bool packed, class T>
 __global__ void store_kv_kernel(StoreKvParams p) {
+  wait_for_stream();
   const std::int64_t token = blockIdx.x;
   const std::int64_t slot = p.slot_mapping[token];
   if (slot < 0) return;
@@ -39,7 +40,7 @@ Status cuda_store_kv(cudaStream_t stream, const StoreKvParams& p) {
                    p.cache.part_bytes() % 16 == 0 && p.key_stride % kQuad == 0 && p.value_stride % kQuad == 0;
   return with_element(p.cache.dtype, [&](auto element) {
     return with_packed(may, [&](auto packed) {
-      return launch("store_kv", store_kv_kernel<packed.value, decltype(element)>,
+      return launch(Start::early, "store_kv", store_kv_kernel<packed.value, decltype(element)>,
                     dim3(static_cast<unsigned>(p.num_tokens)), dim3(kThreads), 0, stream, p);
     });
   });

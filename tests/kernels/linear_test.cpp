@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,6 +16,9 @@ using testing_support::expect_close;
 using testing_support::OpRunner;
 using testing_support::random_floats;
 using testing_support::TypedArray;
+
+/// On a GPU more rows go to tensor cores, which take x in the type of the weights.
+constexpr std::int64_t kMostExactRows = 2;
 
 /// One linear call with weights of its own.
 struct LinearCase {
@@ -97,8 +101,7 @@ class LinearTest : public testing_support::OpTest<testing_support::BackendAndDTy
     linear.dtype = dtype();
     linear.fill();
     std::vector<float> x = random_floats(num_tokens * linear.in, 9);
-    // Tensor cores take x in the type of the weights.
-    if (on_cuda() && num_tokens > 8) x = rounded_to(dtype(), x);
+    if (on_cuda() && num_tokens > kMostExactRows) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });
     // Each of `in` products of unit normals is rounded once; the sum is about sqrt(in).
@@ -204,18 +207,44 @@ TEST_P(LinearTest, TakesWeightsOfDifferentTypesSideBySide) {
   }
 }
 
-TEST_P(LinearTest, GivesARowTheSameBitsAmongUpToEightRows) {
-  for (const std::int64_t in : {523, 2048}) {
+TEST_P(LinearTest, GivesARowTheSameBitsAmongUpToTwoRowsAndToEightThatAreNotAligned) {
+  for (const auto& [in, rows] : {std::pair<std::int64_t, std::int64_t>{523, 8}, {2048, kMostExactRows}}) {
     LinearCase linear{.in = in, .out_features = {70, 33}, .dtype = dtype(), .with_bias = true};
     linear.fill();
     const std::int64_t stride = linear.columns() + 3;
-    const std::vector<float> x = random_floats(8 * in, 4);
+    const std::vector<float> x = random_floats(rows * in, 4);
     const std::vector<float> all = run_on(runner_, linear, x);
-    for (const std::int64_t num_tokens : {1, 2, 3, 4, 5, 7}) {
+    for (std::int64_t num_tokens = 1; num_tokens < rows; ++num_tokens) {
       SCOPED_TRACE(num_tokens);
-      const std::int64_t first = 8 - num_tokens;
+      const std::int64_t first = rows - num_tokens;
       const std::vector<float> expected(all.begin() + first * stride, all.end());
       EXPECT_EQ(run_on(runner_, linear, std::span(x).subspan(static_cast<std::size_t>(first * in))), expected);
+    }
+  }
+}
+
+TEST_P(LinearTest, ReadsNarrowRowsLikeFloatsOfTheSameValues) {
+  if (dtype() == DType::f32) return;
+  for (const std::int64_t num_tokens : {1, 2, 3, 40}) {
+    for (const std::int64_t in : {96, 131}) {
+      SCOPED_TRACE(testing::Message() << num_tokens << " rows of " << in);
+      LinearCase linear{.in = in, .out_features = {64, 16}, .dtype = dtype(), .with_bias = true, .accumulate = true};
+      linear.fill();
+      const std::vector<float> x = rounded_to(dtype(), random_floats(num_tokens * in, 9));
+      const TypedArray narrow(x, dtype());
+      const auto run_narrow = [&](LinearParams params) {
+        params.x = nullptr;
+        params.narrow_x = {const_cast<void*>(narrow.data()), dtype()};
+        const Status status = runner_(params);
+        ASSERT_EQ(status.has_value(), on_cuda());
+        if (!on_cuda()) {
+          EXPECT_EQ(status.error().code, ErrorCode::unsupported);
+        }
+      };
+      const std::vector<float> actual = linear.multiply(x, run_narrow);
+      if (on_cuda()) {
+        EXPECT_EQ(actual, run_on(runner_, linear, x));
+      }
     }
   }
 }

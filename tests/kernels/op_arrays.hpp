@@ -36,6 +36,11 @@ void visit(KvCacheView& cache, V& v) {
 }
 
 template <class V>
+void visit(NarrowRows& rows, std::int64_t count, V& v) {
+  v.out(rows.data, bytes_of(rows.dtype, count));
+}
+
+template <class V>
 void visit(EmbeddingParams& p, V& v) {
   v.in(p.token_ids, p.num_tokens);
   visit(p.table, v);
@@ -48,6 +53,7 @@ void visit(RmsNormParams& p, V& v) {
   v.out(p.residual, p.num_tokens * p.hidden);
   v.in(p.weight, bytes_of(p.weight_dtype, p.hidden));
   v.out(p.out, p.num_tokens * p.hidden);
+  visit(p.narrow_out, p.num_tokens * p.hidden, v);
 }
 
 template <class V>
@@ -57,6 +63,7 @@ void visit(LayerNormParams& p, V& v) {
   v.in(p.weight, bytes_of(p.weight_dtype, p.hidden));
   v.in(p.bias, bytes_of(p.bias_dtype, p.hidden));
   v.out(p.out, p.num_tokens * p.hidden);
+  visit(p.narrow_out, p.num_tokens * p.hidden, v);
 }
 
 /// LinearParams and QuantizedLinearParams.
@@ -76,6 +83,7 @@ void visit_linear(P& p, V& v) {
 
 template <class V>
 void visit(LinearParams& p, V& v) {
+  visit(p.narrow_x, p.num_tokens * p.in, v);
   visit_linear(p, v);
 }
 
@@ -128,12 +136,14 @@ void visit(PagedAttentionParams& p, V& v) {
   visit(p.cache, v);
   v.in(p.alibi_slopes, p.num_heads);
   v.out(p.out, num_tokens * width);
+  visit(p.narrow_out, num_tokens * width, v);
 }
 
 template <class V>
 void visit(ActivationParams& p, V& v) {
   v.in(p.x, p.num_tokens * (p.gated ? 2 : 1) * p.width);
   v.out(p.out, p.num_tokens * p.width);
+  visit(p.narrow_out, p.num_tokens * p.width, v);
 }
 
 template <class V>

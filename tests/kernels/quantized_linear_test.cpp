@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -179,6 +180,66 @@ TEST_P(QuantizedLinearTest, GivesARowTheSameBitsAmongFewRowsAndAmongManyRows) {
   for (const std::int64_t rows : {1, 2, 5, 8, 9, 13}) expect_prefix(few, rows);
   const std::vector<float> many = first_rows(150);
   for (const std::int64_t rows : {17, 64, 129}) expect_prefix(many, rows);
+}
+
+/// The weight [n, k] as the layout of QuantizedMatrix says, rounded to bfloat16.
+float rounded_weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
+  const std::int64_t panel = n / kQuantizedPanel;
+  const std::int64_t row = n % kQuantizedPanel;
+  const std::uint8_t* data = w.data + panel * w.panel_bytes();
+  int q = 0;
+  if (w.format.bits == 8) {
+    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
+  } else {
+    const std::uint8_t byte = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
+    q = k % 8 < 4 ? byte & 0xF : byte >> 4;
+  }
+  const std::int64_t group = k / w.format.group_size;
+  const float scale = to_float(w.scales[panel * w.panel_scales() + group * kQuantizedPanel + row]);
+  return to_float(to_bf16(scale * static_cast<float>(q - w.format.zero_point())));
+}
+
+TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16OnAGpu) {
+  if (!on_cuda()) return;
+  constexpr std::int64_t kRows = 200;
+  constexpr std::int64_t kFeatures[] = {36, 148};
+  for (const std::int64_t in : {72, 560}) {
+    SCOPED_TRACE(in);
+    QuantizedCase linear{.in = in, .out_features = {std::begin(kFeatures), std::end(kFeatures)}, .format = format()};
+    linear.fill(weights_runner(), DType::bf16);
+    std::vector<float> x = random_floats(kRows * in, 9);
+    for (float& value : x) value = to_float(to_bf16(value));
+    std::vector<float> out(static_cast<std::size_t>(kRows * linear.columns()), 0.5F);
+    std::vector<QuantizedMatrix> weights;
+    std::vector<const void*> biases;
+    for (std::size_t i = 0; i < linear.matrices.size(); ++i) {
+      weights.push_back(linear.matrices[i].view);
+      biases.push_back(i == 0 ? nullptr : linear.biases[i].data());
+    }
+    run(QuantizedLinearParams{.x = x.data(),
+                              .num_tokens = kRows,
+                              .in = in,
+                              .weights = weights,
+                              .biases = biases,
+                              .bias_dtype = DType::bf16,
+                              .out = out.data(),
+                              .out_stride = linear.columns(),
+                              .accumulate = true});
+    std::vector<float> expected;
+    for (std::int64_t t = 0; t < kRows; ++t) {
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        for (std::int64_t n = 0; n < weights[i].rows; ++n) {
+          double sum = 0.5;
+          if (i != 0) sum += to_float(static_cast<const BFloat16*>(linear.biases[i].data())[n]);
+          for (std::int64_t k = 0; k < in; ++k) {
+            sum += double{x[static_cast<std::size_t>(t * in + k)]} * double{rounded_weight(weights[i], n, k)};
+          }
+          expected.push_back(static_cast<float>(sum));
+        }
+      }
+    }
+    expect_close(out, expected, 1e-6 * std::sqrt(static_cast<double>(in)) + 1e-5, 1e-5);
+  }
 }
 
 class CpuQuantizedLinearTest : public QuantizedLinearTest {};

@@ -70,6 +70,61 @@ TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
   }
 }
 
+/// What `run` writes to narrow rows is what it writes to `out`, rounded. On a CPU there are none.
+template <class Params>
+void expect_narrow_rows(Params params, std::int64_t count, bool on_cuda,
+                        const std::function<Status(const Params&)>& run) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    std::vector<float> wide(static_cast<std::size_t>(count));
+    std::vector<std::uint16_t> narrow(static_cast<std::size_t>(count), 0x7FFF);
+    params.out = wide.data();
+    params.narrow_out = {};
+    ASSERT_TRUE(run(params).has_value());
+    params.out = nullptr;
+    params.narrow_out = {narrow.data(), dtype};
+    const Status status = run(params);
+    ASSERT_EQ(status.has_value(), on_cuda);
+    if (!on_cuda) {
+      EXPECT_EQ(status.error().code, ErrorCode::unsupported);
+      continue;
+    }
+    for (std::size_t i = 0; i < narrow.size(); ++i) {
+      ASSERT_EQ(narrow[i], dtype == DType::f16 ? to_f16(wide[i]).bits : to_bf16(wide[i]).bits) << i;
+    }
+  }
+}
+
+TEST_P(RowOpsTest, NormsAndActivationsWriteNarrowRows) {
+  constexpr std::int64_t kTokens = 5;
+  for (const std::int64_t width : {24, 31, 2049}) {
+    SCOPED_TRACE(width);
+    const std::vector<float> weight = random_floats(width, 2);
+    const std::vector<float> x = random_floats(kTokens * 2 * width, 3, 4.0F);
+    RmsNormParams rms;
+    rms.x = x.data();
+    rms.weight = weight.data();
+    rms.num_tokens = kTokens;
+    rms.hidden = width;
+    expect_narrow_rows<RmsNormParams>(rms, kTokens * width, on_cuda(), [&](const auto& p) { return runner_(p); });
+    LayerNormParams layer;
+    layer.x = x.data();
+    layer.weight = weight.data();
+    layer.bias = weight.data();
+    layer.num_tokens = kTokens;
+    layer.hidden = width;
+    expect_narrow_rows<LayerNormParams>(layer, kTokens * width, on_cuda(), [&](const auto& p) { return runner_(p); });
+    for (const bool gated : {false, true}) {
+      ActivationParams activation;
+      activation.x = x.data();
+      activation.num_tokens = kTokens;
+      activation.width = width;
+      activation.gated = gated;
+      expect_narrow_rows<ActivationParams>(activation, kTokens * width, on_cuda(),
+                                           [&](const auto& p) { return runner_(p); });
+    }
+  }
+}
+
 TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidual) {
   for (const DType dtype : kDTypes) {
     for (const std::int64_t hidden : kOddWidths) {

@@ -4,6 +4,7 @@
 // clang-format on
 #include "kernels/cpu/simd/gemm.inl.hpp"
 #include "kernels/cpu/simd/linear.inl.hpp"
+#include "kernels/cpu/simd/linear_tall.inl.hpp"
 #include "kernels/cpu/simd/math.inl.hpp"
 #include "kernels/cpu/simd/quantized.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"

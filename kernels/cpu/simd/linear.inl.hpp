@@ -47,7 +47,7 @@ void pack_rows_of(const PackRowsArgs& args) {
   constexpr std::int64_t kEight = 8;
   const std::int64_t step_floats = args.rows * kQuad;
   for (std::int64_t m = 0; m < args.rows; ++m) {
-    const float* x = args.x + m * args.k;
+    const float* x = args.x + m * args.x_pitch;
     float* dst = args.dst + m * kQuad;
     std::int64_t k = 0;
     for (; k + kEight <= args.k; k += kEight, dst += 2 * step_floats) pack_eight<paired>(x + k, dst, step_floats);
@@ -166,7 +166,7 @@ void pack_weights(const WeightPiece& piece, float* dst) {
 }
 
 template <int panel>
-inline void write_row(const float* sums, const LinearOut& to, std::int64_t row) {
+[[gnu::always_inline]] inline void write_row(const float* sums, const LinearOut& to, std::int64_t row) {
   float* out = to.out + row * to.stride;
   float results[panel];
   std::memcpy(results, sums, sizeof(results));
@@ -255,9 +255,11 @@ void linear_tile(const LinearTileArgs& args) {
   linear_tile_up_to<kLinearRows>(args);
 }
 
-/// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time.
+/// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. The widened
+/// weights are left in `packed` unless that is null, which the compiler knows where this is inlined.
 template <DType dtype, int rows, int vectors>
-inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const float* x, Vec (&chains)[rows][vectors]) {
+inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const float* x, Vec (&chains)[rows][vectors],
+                         float* packed) {
   constexpr int kSteps = steps_per_quad(dtype);
 #pragma GCC unroll 2
   for (int v = 0; v < vectors; v += 2) {
@@ -271,6 +273,10 @@ inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const floa
     for (int i = 0; i < kSteps * kRowsPerVector; ++i) {
       const Vec low_weights = weights_of<dtype>(low[i / kSteps], i % kSteps);
       const Vec high_weights = weights_of<dtype>(high[i / kSteps], i % kSteps);
+      if (packed != nullptr) {
+        store(packed + i * kStepFloats + v * kLanes, low_weights);
+        store(packed + i * kStepFloats + (v + 1) * kLanes, high_weights);
+      }
 #pragma GCC unroll 8
       for (int m = 0; m < rows; ++m) {
         const Vec quad = broadcast_quad(x + (i * rows + m) * kQuad);
@@ -309,22 +315,20 @@ void linear_stream_of(const LinearStreamArgs& args) {
         const std::int64_t rows_end = k_end * kRows / piece.count;
         for (std::int64_t r = k * kRows / piece.count; r < rows_end; ++r) {
           for (std::int64_t at = 0; at < row_bytes; at += kLine) {
-            __builtin_prefetch(static_cast<const char*>(args.next_rows[r]) + at, 0, 3);
+            __builtin_prefetch(static_cast<const char*>(args.next_rows[r]) + at, 0, 2);
           }
         }
       } else if (k * kSize % kLine == 0 && args.ahead_bytes != 0) {
         std::int64_t ahead = k * kSize + args.ahead_bytes;
         if (ahead >= bytes_to_row_end) ahead += (kRows - 1) * piece.row_bytes;
-        for (std::int64_t r = args.first_ahead; r < kRows; r += args.step_ahead) {
-          __builtin_prefetch(w.at[r] + ahead, 0, 2);
-        }
+        for (int r = 0; r < kRows; ++r) __builtin_prefetch(w.at[r] + ahead, 0, 2);
       }
-      stream_chunk<dtype, rows, kVectors>(w.at, k * kSize, args.x + k * rows, chains);
+      stream_chunk<dtype, rows, kVectors>(w.at, k * kSize, args.x + k * rows, chains, nullptr);
     }
     if (whole_end < end) {
       const PanelTail<kRows> tail(w.at, whole_end * kSize, (end - whole_end) * kSize);
       for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
-        stream_chunk<dtype, rows, kVectors>(tail.rows, k * kSize, args.x + (whole_end + k) * rows, chains);
+        stream_chunk<dtype, rows, kVectors>(tail.rows, k * kSize, args.x + (whole_end + k) * rows, chains, nullptr);
       }
     }
 #pragma GCC unroll 8
@@ -336,9 +340,48 @@ void linear_stream_of(const LinearStreamArgs& args) {
   for (int m = 0; m < rows; ++m) write_row<kRows>(args.sums.sums + m * kRows, args.sums.out, m);
 }
 
+/// As linear_tile_of, but with weights from memory that are packed in passing.
+template <DType dtype, int rows>
+void linear_packing_tile_of(const LinearStreamArgs& args) {
+  constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
+  constexpr std::int64_t kChunk = chunk_of(dtype);
+  const WeightPiece& piece = args.piece;
+  const PanelRows<kLinearPanel> w(piece, kSize);
+  Vec chains[rows][kLinearVectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kLinearVectors; ++v) chains[m][v] = zero();
+  }
+  Prefetcher prefetcher(args.prefetch);
+  const std::int64_t whole_end = piece.count / kLinearPadding * kLinearPadding;
+  for (std::int64_t k = 0; k < whole_end; k += kChunk) {
+    if (k % (kQuad * kPrefetchStride) == 0) prefetcher.take(args.prefetch.lines_per_stride);
+    stream_chunk<dtype>(w.at, k * kSize, args.x + k * rows, chains, args.packed + k * kLinearPanel);
+  }
+  if (whole_end < piece.count) {
+    const PanelTail<kLinearPanel> tail(w.at, whole_end * kSize, (piece.count - whole_end) * kSize);
+    for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
+      const std::int64_t at = whole_end + k;
+      stream_chunk<dtype>(tail.rows, k * kSize, args.x + at * rows, chains, args.packed + at * kLinearPanel);
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+    float* sums = args.sums.sums + m * kLinearPanel;
+    add_quad_sums(chains[m], args.sums.first, sums);
+    if (args.sums.last) write_row<kLinearPanel>(sums, args.sums.out, m);
+  }
+}
+
 template <DType dtype, int rows>
 void linear_stream_up_to(const LinearStreamArgs& args) {
-  if (args.rows == rows) return linear_stream_of<dtype, rows>(args);
+  if (args.rows == rows) {
+    if constexpr (rows <= kPackingRows) {
+      if (args.packed != nullptr) return linear_packing_tile_of<dtype, rows>(args);
+    }
+    return linear_stream_of<dtype, rows>(args);
+  }
   if constexpr (rows > 1) linear_stream_up_to<dtype, rows - 1>(args);
 }
 

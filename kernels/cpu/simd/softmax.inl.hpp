@@ -78,10 +78,13 @@ inline void load_values(const char* p, Vec (&x)[count]) {
 }
 
 template <DType dtype, int rows, int vectors>
-inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool prefetch) {
+inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   constexpr std::int64_t kLine = 64;
   constexpr int kAtOnce = vectors_at_once(dtype, vectors);
+  // Each call prefetches its share of the rows, whole, so that memory is read at an even rate.
+  const std::int64_t calls = (args.columns + vectors * kLanes - 1) / (vectors * kLanes);
+  std::int64_t until_prefetch = args.next_rows == nullptr ? args.count : column / (vectors * kLanes);
   Vec sums[rows][vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
@@ -89,9 +92,10 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column, bool p
     for (int v = 0; v < vectors; ++v) sums[r][v] = load(args.sums + r * args.width + column + v * kLanes);
   }
   for (std::int64_t j = 0; j < args.count; ++j) {
-    if (prefetch) {
+    if (until_prefetch-- == 0) {
       const char* next = static_cast<const char*>(args.next_rows[j]);
-      for (std::int64_t at = 0; at < args.columns * kSize; at += kLine) __builtin_prefetch(next + at, 0, 3);
+      for (std::int64_t at = 0; at < args.columns * kSize; at += kLine) __builtin_prefetch(next + at, 0, 2);
+      until_prefetch = calls - 1;
     }
     const char* value = static_cast<const char*>(args.values[j]) + column * kSize;
     Vec p[rows];
@@ -126,14 +130,11 @@ template <DType dtype, int rows>
 void values_stream_of(const ValuesStreamArgs& args) {
   constexpr int kVectors = value_vectors(rows);
   std::int64_t column = 0;
-  bool prefetch = args.next_rows != nullptr;  // once for all columns
   for (; column + kVectors * kLanes <= args.columns; column += kVectors * kLanes) {
-    add_values<dtype, rows, kVectors>(args, column, prefetch);
-    prefetch = false;
+    add_values<dtype, rows, kVectors>(args, column);
   }
   for (; column < args.columns; column += kLanes) {
-    add_values<dtype, rows, 1>(args, column, prefetch);
-    prefetch = false;
+    add_values<dtype, rows, 1>(args, column);
   }
 }
 

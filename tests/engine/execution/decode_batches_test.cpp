@@ -17,6 +17,19 @@ TEST(DecodeBatches, RowsAreRoundedUpToPowersOfTwoThenToMultiplesOfEight) {
             (std::vector<std::int32_t>{1, 2, 4, 4, 8, 8, 8, 8, 16, 16, 16, 16, 16, 16, 16, 16, 20, 20, 20, 20}));
 }
 
+TEST(DecodeBatches, ManyRowsAreRoundedUpByAnEighthAtMost) {
+  const DecodeBatches batches(1024, 100);
+  std::set<std::int32_t> sizes;
+  for (std::int32_t rows = 1; rows <= 1024; ++rows) {
+    const std::int32_t rounded = batches.around(rows, 1).num_rows;
+    sizes.insert(rounded);
+    if (rows > 8) {
+      EXPECT_LT(rounded - rows, std::max(8, rows / 8)) << rows;
+    }
+  }
+  EXPECT_LT(sizes.size(), 50U);
+}
+
 TEST(DecodeBatches, ContextsAreRoundedUpInLargeStepsToTheLongestThereMayBe) {
   const DecodeBatches batches(1, 20000);
   EXPECT_EQ(batches.around(1, 1).max_context_len, 2048);

@@ -30,7 +30,8 @@ TEST(AttentionPlan, ADecodeIsSplitIntoPartitionsAndHasNoWholeSequences) {
   EXPECT_EQ(plan.max_partitions, 8);
   EXPECT_EQ(plan.split_sequences_at_once, 64);
   EXPECT_EQ(plan.whole_tiles, 0);
-  EXPECT_GE(plan.split_grid_x * 64 * 8, 132 * 4) << "fills a large GPU";
+  EXPECT_GE(plan.split_grid_x * 64 * 8, 132 * 3) << "fills a large GPU";
+  EXPECT_GE(plan.split_grid_x * plan.split_run, plan.max_partitions);
 }
 
 TEST(AttentionPlan, OneSequenceOfLongContextIsSplitAsFarAsItGoes) {
@@ -39,7 +40,14 @@ TEST(AttentionPlan, OneSequenceOfLongContextIsSplitAsFarAsItGoes) {
   shape.max_context_len = 131072;
   const AttentionPlan plan = plan_attention(shape, kAttentionScratchBytes);
   EXPECT_EQ(plan.max_partitions, 256);
-  EXPECT_EQ(plan.split_grid_x, 256);
+  EXPECT_GE(plan.split_grid_x * shape.num_kv_heads, 132 * 2);
+  EXPECT_GE(plan.split_grid_x * plan.split_run, plan.max_partitions);
+
+  shape.max_context_len = 1024;
+  const AttentionPlan shorter = plan_attention(shape, kAttentionScratchBytes);
+  EXPECT_EQ(shorter.max_partitions, 8);
+  EXPECT_EQ(shorter.split_grid_x, 8);
+  EXPECT_EQ(shorter.split_run, 1);
 }
 
 TEST(AttentionPlan, BoundsFarAboveTheBatchDoNotMakeTheGridHuge) {
@@ -52,12 +60,12 @@ TEST(AttentionPlan, BoundsFarAboveTheBatchDoNotMakeTheGridHuge) {
 
 TEST(AttentionPlan, ContextsOfOnePartitionNeedNoScratch) {
   AttentionShape shape = decode_shape();
-  shape.max_context_len = kPartitionTokens;
+  shape.max_context_len = 1 << partition_shift(1);
   const AttentionPlan plan = plan_attention(shape, 0);
   EXPECT_EQ(plan.max_partitions, 1);
   EXPECT_EQ(plan.split_query_len, 1);
   EXPECT_EQ(plan.split_sequences_at_once, 64);
-  EXPECT_EQ(plan.scratch_bytes(shape.num_heads, shape.head_dim), 0U);
+  EXPECT_EQ(plan.scratch_bytes, 0U);
 }
 
 TEST(AttentionPlan, BatchesThatNeedMoreScratchThanThereMayBeAreSliced) {
@@ -67,13 +75,13 @@ TEST(AttentionPlan, BatchesThatNeedMoreScratchThanThereMayBeAreSliced) {
   const AttentionPlan plan = plan_attention(shape, kAttentionScratchBytes);
   EXPECT_GT(plan.split_sequences_at_once, 0);
   EXPECT_LT(plan.split_sequences_at_once, 512);
-  EXPECT_LE(plan.scratch_bytes(shape.num_heads, shape.head_dim), kAttentionScratchBytes);
+  EXPECT_LE(plan.scratch_bytes, kAttentionScratchBytes);
 }
 
 TEST(AttentionPlan, WithoutScratchForOneSequenceNothingIsSplit) {
   const AttentionPlan plan = plan_attention(decode_shape(), 1000);
   EXPECT_EQ(plan.split_query_len, 0);
-  EXPECT_EQ(plan.scratch_bytes(32, 128), 0U);
+  EXPECT_EQ(plan.scratch_bytes, 0U);
   EXPECT_GE(plan.whole_tiles, 64);
 }
 
@@ -81,35 +89,68 @@ TEST(AttentionPlan, SequencesAreSplitWhileTheirRowsFitOneTile) {
   AttentionShape shape = decode_shape();
   shape.max_query_len = 2048;
   shape.num_tokens = 2048 + 63;
-  for (const auto& [group, expected] : {std::pair{1, 16}, {2, 8}, {4, 4}, {5, 3}, {8, 2}, {16, 1}, {71, 1}}) {
+  for (const auto& [group, expected] : {std::pair{1, 16}, {2, 8}, {4, 4}, {5, 3}, {8, 2}, {16, 1}, {71, 0}}) {
     shape.num_heads = shape.num_kv_heads * group;
     const AttentionPlan plan = plan_attention(shape, kAttentionScratchBytes);
     EXPECT_EQ(plan.split_query_len, expected) << group;
-    EXPECT_EQ(plan.split_rows, group <= kNarrowRows ? kNarrowRows : wide_rows(128)) << group;
-    EXPECT_EQ(plan.split_row_tiles, 1) << group;
+    EXPECT_EQ(plan.split_rows, expected > 0 ? kNarrowRows : 0) << group;
+    EXPECT_EQ(plan.split_row_tiles, expected > 0 ? 1 : 0) << group;
     EXPECT_EQ(plan.whole_tiles, shape.num_tokens * group / wide_rows(128) + 64) << group;
   }
 }
 
 TEST(AttentionPlan, AWindowBoundsThePartitions) {
-  EXPECT_EQ(max_partitions(4096, 1, 0), 8);
+  const std::int32_t tokens = 1 << partition_shift(kShortContext);
+  EXPECT_EQ(max_partitions(kShortContext, 1, 0), kShortContext / tokens);
   EXPECT_EQ(max_partitions(1, 1, 0), 1);
-  EXPECT_EQ(max_partitions(4096, 1, 1), 1);
-  EXPECT_EQ(max_partitions(4096, 1, 2), 2);
-  EXPECT_EQ(max_partitions(4096, 1, kPartitionTokens), 2);
-  EXPECT_EQ(max_partitions(4096, 1, kPartitionTokens + 1), 2);
-  EXPECT_EQ(max_partitions(4096, 1, kPartitionTokens + 2), 3);
-  EXPECT_EQ(max_partitions(600, 1, 100000), 2);
+  EXPECT_EQ(max_partitions(kShortContext, 1, 1), 1);
+  EXPECT_EQ(max_partitions(kShortContext, 1, 2), 2);
+  EXPECT_EQ(max_partitions(kShortContext, 1, tokens), 2);
+  EXPECT_EQ(max_partitions(kShortContext, 1, tokens + 1), 2);
+  EXPECT_EQ(max_partitions(kShortContext, 1, tokens + 2), 3);
+  EXPECT_EQ(max_partitions(tokens + 1, 1, 100000), 2);
 
   // Exhaustively: no context has rows that see more.
-  constexpr std::int32_t kBound = 2000;
-  for (const std::int32_t window : {1, 2, 7, 511, 512, 513, 514, 1024, 1025, 1026, 3000}) {
-    for (const std::int32_t rows : {1, 2, 16}) {
-      for (std::int32_t context = rows; context <= kBound; ++context) {
-        const std::int32_t first = first_seen(context - rows, window) / kPartitionTokens;
-        const std::int32_t end = (context - 1) / kPartitionTokens + 1;
-        ASSERT_LE(end - first, max_partitions(kBound, rows, window)) << window << " " << rows << " " << context;
+  for (const std::int32_t bound : {500, 1500, 4000}) {
+    for (const std::int32_t window : {0, 1, 2, 7, 127, 128, 129, 130, 511, 512, 513, 514, 1024, 1025, 1026, 3000}) {
+      for (const std::int32_t rows : {1, 2, 16}) {
+        for (std::int32_t context = rows; context <= bound; ++context) {
+          const std::int32_t shift = partition_shift(context);
+          const std::int32_t first = first_seen(context - rows, window) >> shift;
+          const std::int32_t end = ((context - 1) >> shift) + 1;
+          ASSERT_LE(end - first, max_partitions(bound, rows, window)) << window << " " << rows << " " << context;
+        }
       }
+    }
+  }
+}
+
+TEST(AttentionPlan, FewQueryRowsOfALongContextAreSharedAmongThreadBlocks) {
+  AttentionShape shape = decode_shape();
+  shape.num_sequences = 1;
+  shape.num_tokens = shape.max_query_len = 512;
+  shape.max_context_len = 8192;
+  const AttentionPlan plan = plan_attention(shape, kAttentionScratchBytes);
+  EXPECT_EQ(plan.whole_shares, 2);
+  EXPECT_GT(plan.scratch_bytes, 0U);
+  EXPECT_LE(plan.scratch_bytes, kAttentionScratchBytes);
+  EXPECT_EQ(plan_attention(shape, 1000).whole_shares, 1) << "without scratch";
+
+  shape.max_context_len = kLeastShareTokens;
+  EXPECT_EQ(plan_attention(shape, kAttentionScratchBytes).whole_shares, 1);
+  shape.num_tokens = shape.max_query_len = shape.max_context_len = 4096;
+  EXPECT_EQ(plan_attention(shape, kAttentionScratchBytes).whole_shares, 1);
+  shape.tensor_cores = false;
+  shape.num_tokens = shape.max_query_len = 32;
+  EXPECT_EQ(plan_attention(shape, kAttentionScratchBytes).whole_shares, 1);
+}
+
+TEST(AttentionPlan, ADividerGivesTheQuotientOfAnyNumber) {
+  for (const std::int32_t divisor : {1, 2, 3, 5, 7, 16, 48, 71, 127, 128, 1000003, 2147483647}) {
+    const Divider by = divider(divisor);
+    for (const std::int32_t n : {0, 1, 2, 6, 7, 15, 16, 127, 128, 4095, 999999999, 2147483646, 2147483647}) {
+      EXPECT_EQ(by.quotient(n), n / divisor) << n << " / " << divisor;
+      EXPECT_EQ(by.remainder(n), n % divisor) << n << " / " << divisor;
     }
   }
 }
@@ -147,13 +188,17 @@ TEST(AttentionPlan, SharedMemoryFitsEveryGpuAndPartitionsAreWholeTiles) {
   for (const std::int32_t dim : {64, 128, 256}) {
     EXPECT_EQ(padded_head_dim(dim), dim);
     EXPECT_EQ(padded_head_dim(dim - 8), dim);
-    EXPECT_EQ(kPartitionTokens % tile_tokens(dim), 0);
     for (const std::size_t stored_bytes : {1, 2}) {
-      EXPECT_LE(tiles_shared_bytes(dim, kNarrowRows, narrow_stages(dim), stored_bytes, true), kMostSharedBytes);
-      EXPECT_LE(tiles_shared_bytes(dim, wide_rows(dim), kWideStages, stored_bytes, false), kMostSharedBytes);
+      for (std::int32_t rows = 1; rows <= kNarrowRows; ++rows) {
+        EXPECT_LE(narrow_shared_bytes(dim, stored_bytes, rows), kMostSharedBytes) << dim << " " << rows;
+      }
+      EXPECT_LE(wide_shared_bytes(dim, stored_bytes), kMostSharedBytes);
     }
   }
-  EXPECT_EQ(kPartitionTokens % kPlainTile, 0);
+  const std::int32_t least = 1 << partition_shift(1);
+  EXPECT_EQ(least % narrow_tile_tokens(1), 0);
+  EXPECT_EQ(least % narrow_tile_tokens(2), 0);
+  EXPECT_EQ(least % kPlainTile, 0);
 }
 
 TEST(AttentionPlan, ThePlainKernelTakesFewerRowsOfLargerHeadsUntilNoneFits) {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -39,6 +41,7 @@ void attend_on_device(const PagedAttentionParams& host) {
   const OnDevice cache(copy_of(host.cache.base, host.cache.num_blocks * host.cache.block_bytes));
   const OnDevice slopes(copy_of(host.alibi_slopes, host.alibi_slopes != nullptr ? host.num_heads : 0));
   const OnDevice out(copy_of(host.out, tokens * width));
+  const OnDevice narrow_out(std::vector<std::uint16_t>(static_cast<std::size_t>(tokens * width), 0xFFFF));
 
   PagedAttentionParams p = host;
   p.query = query.data();
@@ -48,12 +51,25 @@ void attend_on_device(const PagedAttentionParams& host) {
   p.cache.base = cache.data();
   p.alibi_slopes = slopes.data();
   p.out = out.data();
+  if (host.narrow_out) {
+    p.out = nullptr;
+    p.narrow_out.data = narrow_out.data();
+  }
   const std::vector<std::byte> noise(attention_scratch_bytes(p), std::byte{0xFF});
   const OnDevice scratch(noise);
-  const Status status = cuda_paged_attention(nullptr, p, {scratch.data(), noise.size()});
+  const std::vector<std::int32_t> zeros(static_cast<std::size_t>(kAttentionCounters));
+  const OnDevice counters(zeros);
+  const Status status = cuda_paged_attention(nullptr, p, {{scratch.data(), noise.size()}, counters.data()});
   ASSERT_TRUE(status.has_value()) << status.error().message;
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << cudaGetErrorString(cudaGetLastError());
-  std::ranges::copy(out.read(), host.out);
+  EXPECT_EQ(counters.read(), zeros);
+  if (!host.narrow_out) {
+    std::ranges::copy(out.read(), host.out);
+    return;
+  }
+  std::ranges::transform(narrow_out.read(), host.out, [&](std::uint16_t bits) {
+    return host.narrow_out.dtype == DType::bf16 ? to_float(BFloat16{bits}) : to_float(Float16{bits});
+  });
 }
 
 using Rows = AttentionCase::Rows;
@@ -64,7 +80,7 @@ std::vector<float> attend(const AttentionCase& c, const std::vector<Rows>& batch
 
 /// Queries are rounded to the keys' type; done beforehand, the reference sees the same ones.
 void round_queries(AttentionCase& c) {
-  if (c.dtype == DType::f32 || c.dtype == DType::int8) return;
+  if (c.dtype == DType::f32) return;
   for (std::vector<float>& query : c.queries) {
     for (float& x : query) x = c.dtype == DType::bf16 ? to_float(to_bf16(x)) : to_float(to_f16(x));
   }
@@ -98,9 +114,7 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
 
   void expect_like_reference(const AttentionCase& c, const std::vector<Rows>& batch) const {
     // Probabilities are rounded to the keys' type.
-    const double tolerance = dtype() == DType::f32 || dtype() == DType::int8 ? 1e-5
-                             : dtype() == DType::bf16                        ? 1e-2
-                                                                             : 2e-3;
+    const double tolerance = dtype() == DType::f32 ? 1e-5 : dtype() == DType::bf16 ? 1e-2 : 2e-3;
     expect_close(attend(c, batch),
                  c.attend(batch, [](const PagedAttentionParams& p) { reference::paged_attention(p); }), tolerance,
                  tolerance);
@@ -119,27 +133,28 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
     return rows;
   }
 
-  /// Every row of a batch has the same bits alone, in chunks of several sizes, and as a decode.
-  void expect_same_bits_in_any_split(const AttentionCase& unfilled, std::vector<std::int64_t> chunks = {7, 64}) const {
+  /// The rows of every sequence in chunks of these sizes.
+  void expect_chunks_like_reference(const AttentionCase& unfilled,
+                                    std::vector<std::int64_t> chunks = {2, 7, 64}) const {
     const AttentionCase c = filled(unfilled);
-    const std::vector<float> whole = attend(c, c.whole_batch());
-    std::int64_t first_row = 0;
     for (std::size_t s = 0; s < c.lengths.size(); ++s) {
-      const auto expected = [&](std::int64_t first, std::int64_t end) {
-        return std::vector<float>(whole.begin() + (first_row + first) * c.query_width(),
-                                  whole.begin() + (first_row + end) * c.query_width());
-      };
       for (const std::int64_t chunk : chunks) {
-        for (std::int64_t first = 0; first < c.lengths[s]; first += chunk) {
-          const std::int64_t end = std::min(c.lengths[s], first + chunk);
-          ASSERT_EQ(attend(c, {{s, first, end}}), expected(first, end)) << "sequence " << s << " from " << first;
+        SCOPED_TRACE("sequence " + std::to_string(s) + " in chunks of " + std::to_string(chunk));
+        for (std::int64_t first = 0; first < c.lengths[s]; first += 2 * chunk) {
+          expect_like_reference(c, {{s, first, std::min(c.lengths[s], first + chunk)}});
         }
       }
-      for (std::int64_t position = c.lengths[s] - 1; position >= 0; position -= 97) {
-        ASSERT_EQ(attend(c, {{s, position, position + 1}}), expected(position, position + 1)) << "row " << position;
-      }
-      first_row += c.lengths[s];
     }
+  }
+
+  /// Every sequence's last row has the same bits alone and beside the others, in any order.
+  void expect_decodes_alike_in_any_batch(const AttentionCase& unfilled) const {
+    const AttentionCase c = filled(unfilled);
+    const std::vector<Rows> rows = last_rows(c);
+    const std::vector<float> together = attend(c, rows);
+    std::vector<float> apart;
+    for (const Rows& row : rows) std::ranges::copy(attend(c, {row}), std::back_inserter(apart));
+    EXPECT_EQ(together, apart);
   }
 };
 
@@ -148,6 +163,25 @@ TEST_P(CudaPagedAttention, MatchesTheReferenceForShortAndLongSequences) {
   expect_like_reference({.num_heads = 2, .num_kv_heads = 1, .lengths = {511, 512, 513, 1030}});
   expect_like_reference({.num_heads = 1, .num_kv_heads = 1, .head_dim = 128, .lengths = {1050}});
   expect_like_reference({.num_heads = 1, .num_kv_heads = 1, .head_dim = 256, .lengths = {1050}});
+}
+
+TEST_P(CudaPagedAttention, WritesNarrowRowsAsRoundedFloats) {
+  const AttentionCase c = filled({.num_heads = 8, .num_kv_heads = 2, .head_dim = 64, .lengths = {700, 5, 130}});
+  for (const auto& batch : {c.whole_batch(), last_rows(c)}) {
+    const std::vector<float> wide = attend(c, batch);
+    for (const DType type : {DType::f16, DType::bf16}) {
+      std::vector<float> expected(wide.size());
+      std::ranges::transform(wide, expected.begin(),
+                             [&](float x) { return type == DType::bf16 ? to_float(to_bf16(x)) : to_float(to_f16(x)); });
+      EXPECT_EQ(c.attend(batch,
+                         [&](PagedAttentionParams p) {
+                           int any = 0;  // the rows on the device take its place
+                           p.narrow_out = {&any, type};
+                           attend_on_device(p);
+                         }),
+                expected);
+    }
+  }
 }
 
 TEST_P(CudaPagedAttention, MatchesTheReferenceForAnyBlockSize) {
@@ -184,18 +218,46 @@ TEST_P(CudaPagedAttention, MatchesTheReferenceWithWindowSoftcapAndAlibi) {
   expect_like_reference({.lengths = {3, 90}, .window = 20, .softcap = 30.0F, .alibi = true});
 }
 
-TEST_P(CudaPagedAttention, GivesARowTheSameBitsInPrefillChunksAndDecode) {
-  expect_same_bits_in_any_split({.lengths = {1, 45, 130}});
-  expect_same_bits_in_any_split({.num_heads = 3, .num_kv_heads = 1, .head_dim = 20, .lengths = {90, 31}});
-  expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 1, .head_dim = 128, .lengths = {1100}}, {300});
-  expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 2, .head_dim = 256, .lengths = {600}}, {100});
+TEST_P(CudaPagedAttention, MatchesTheReferenceInChunksOfAnySize) {
+  expect_chunks_like_reference({.lengths = {1, 45, 130}});
+  expect_chunks_like_reference({.num_heads = 3, .num_kv_heads = 1, .head_dim = 20, .lengths = {90, 31}});
+  expect_chunks_like_reference({.num_heads = 2, .num_kv_heads = 1, .head_dim = 128, .lengths = {1100}}, {300});
+  expect_chunks_like_reference({.num_heads = 2, .num_kv_heads = 2, .head_dim = 256, .lengths = {600}}, {100});
+  expect_chunks_like_reference({.lengths = {150}, .window = 37});
+  expect_chunks_like_reference({.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .lengths = {1200}, .window = 600},
+                               {200});
+  expect_chunks_like_reference({.lengths = {100}, .softcap = 5.0F, .alibi = true});
 }
 
-TEST_P(CudaPagedAttention, GivesARowTheSameBitsInAnySplitWithWindowSoftcapAndAlibi) {
-  expect_same_bits_in_any_split({.lengths = {150}, .window = 37});
-  expect_same_bits_in_any_split({.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .lengths = {1200}, .window = 600},
-                                {200});
-  expect_same_bits_in_any_split({.lengths = {100}, .softcap = 5.0F, .alibi = true});
+// The contexts have partitions of each size, and of the last only a part.
+TEST_P(CudaPagedAttention, GivesADecodeTheSameBitsInAnyBatch) {
+  expect_decodes_alike_in_any_batch({.num_heads = 2, .num_kv_heads = 1, .lengths = {1, 700, 130, 1024, 1025, 2500}});
+  expect_decodes_alike_in_any_batch({.num_heads = 2, .num_kv_heads = 2, .head_dim = 128, .lengths = {300, 5, 1500}});
+  expect_decodes_alike_in_any_batch({.num_heads = 2, .num_kv_heads = 1, .lengths = {90, 1300}, .window = 600});
+  expect_decodes_alike_in_any_batch(
+      {.num_heads = 3, .num_kv_heads = 1, .lengths = {90, 1300}, .softcap = 5.0F, .alibi = true});
+}
+
+TEST_P(CudaPagedAttention, MatchesTheReferenceWithValuesOfAnyMagnitude) {
+  AttentionCase c = filled({.head_dim = 64, .lengths = {90, 300}});
+  if (c.dtype != DType::int8) return;
+  // Later values are larger and larger, or smaller, than what float16 has: their scales are taken apart.
+  for (const float factor : {1e-6F, 1.0F, 1e6F}) {
+    for (std::int64_t block = 0; block < c.cache.num_blocks; ++block) {
+      for (std::int64_t i = 0; i < c.num_kv_heads * c.block_size; ++i) {
+        c.cache.value_scales(block)[i] = factor * std::exp2(static_cast<float>(block % 7)) / 127;
+      }
+    }
+    const auto scaled = [&](const PagedAttentionParams& p, bool device) {
+      device ? attend_on_device(p) : reference::paged_attention(p);
+      for (std::int64_t i = 0; i < p.query_start[p.num_sequences] * c.query_width(); ++i) p.out[i] /= factor;
+    };
+    const double tolerance = 2e-2;
+    for (const std::vector<Rows>& batch : {c.whole_batch(), last_rows(c)}) {
+      expect_close(c.attend(batch, [&](const PagedAttentionParams& p) { scaled(p, true); }),
+                   c.attend(batch, [&](const PagedAttentionParams& p) { scaled(p, false); }), tolerance, tolerance);
+    }
+  }
 }
 
 TEST_P(CudaPagedAttention, GivesARowTheSameBitsForAnyBlockSize) {
@@ -212,13 +274,6 @@ TEST_P(CudaPagedAttention, MixesPrefillChunksDecodesAndPadding) {
   const std::vector<Rows> batch = {{0, 599, 600}, {1, 0, 0},   {1, 5, 20},  {2, 1000, 1100}, {3, 0, 3},
                                    {4, 63, 64},   {5, 60, 65}, {6, 31, 33}, {6, 0, 0}};
   expect_like_reference(c, batch);
-  const std::vector<float> together = attend(c, batch);
-  std::int64_t first = 0;
-  for (const Rows& rows : batch) {
-    const std::int64_t end = first + (rows.end - rows.first) * c.query_width();
-    EXPECT_EQ(attend(c, {rows}), std::vector<float>(together.begin() + first, together.begin() + end));
-    first = end;
-  }
 }
 
 TEST_P(CudaPagedAttention, DoesNothingForAnEmptyBatchAndForPaddingAlone) {
@@ -227,11 +282,10 @@ TEST_P(CudaPagedAttention, DoesNothingForAnEmptyBatchAndForPaddingAlone) {
   EXPECT_TRUE(attend(c, {{0, 5, 5}, {1, 0, 0}}).empty());
 }
 
-TEST_P(CudaPagedAttention, BoundsLargerThanTheBatchChangeNothing) {
-  const AttentionCase c = filled({.lengths = {20, 700}});
-  const std::vector<Rows> batch = {{0, 19, 20}, {1, 600, 700}};
-  const std::vector<float> expected = attend(c, batch);
-  const auto with_bounds = [&](std::int32_t query_len, std::int32_t context_len, std::int64_t tokens) {
+TEST_P(CudaPagedAttention, BoundsMayBeLargerThanTheBatch) {
+  const AttentionCase c = filled({.lengths = {20, 700, 1100}});
+  const auto with_bounds = [&](const std::vector<Rows>& batch, std::int32_t query_len, std::int32_t context_len,
+                               std::int64_t tokens) {
     return c.attend(batch, [&](PagedAttentionParams p) {
       p.max_query_len = query_len;
       p.max_context_len = context_len;
@@ -239,9 +293,17 @@ TEST_P(CudaPagedAttention, BoundsLargerThanTheBatchChangeNothing) {
       attend_on_device(p);
     });
   };
-  EXPECT_EQ(with_bounds(100, 20000, 101), expected);
-  EXPECT_EQ(with_bounds(500, 700, 0), expected);
-  EXPECT_EQ(with_bounds(101, 701, 300), expected);
+  const std::vector<Rows> decodes = last_rows(c);
+  const std::vector<float> expected = attend(c, decodes);
+  EXPECT_EQ(with_bounds(decodes, 1, 20000, 3), expected);
+  EXPECT_EQ(with_bounds(decodes, 100, 200000, 300), expected);
+
+  const std::vector<Rows> mixed = {{0, 19, 20}, {1, 600, 700}};
+  const std::vector<float> like = attend(c, mixed);
+  const double tolerance = dtype() == DType::f32 ? 1e-5 : 1e-2;
+  expect_close(with_bounds(mixed, 100, 20000, 101), like, tolerance, tolerance);
+  expect_close(with_bounds(mixed, 500, 700, 0), like, tolerance, tolerance);
+  expect_close(with_bounds(mixed, 101, 701, 300), like, tolerance, tolerance);
 }
 
 std::string test_name(const ::testing::TestParamInfo<std::tuple<DType, std::uint64_t>>& info) {

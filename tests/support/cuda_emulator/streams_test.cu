@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/ptx.cuh"
-#include "tests/support/cuda_emulator/cuda_emulator.hpp"
 #include "tests/kernels/cuda/on_device.hpp"
+#include "tests/support/cuda_emulator/cuda_emulator.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

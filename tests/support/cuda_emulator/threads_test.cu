@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/launch.hpp"
-#include "tests/support/cuda_emulator/cuda_emulator.hpp"
 #include "tests/kernels/cuda/on_device.hpp"
+#include "tests/support/cuda_emulator/cuda_emulator.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -158,7 +158,14 @@ struct EmulatedGraphNode;
 using cudaGraphNode_t = EmulatedGraphNode*;
 using cudaHostFn_t = void (*)(void*);
 
-struct cudaLaunchAttribute;
+enum cudaLaunchAttributeID : std::uint8_t { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue {
+  int programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;

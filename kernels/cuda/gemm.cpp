@@ -1,3 +1,5 @@
+#include "kernels/cuda/gemm.hpp"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,7 +11,6 @@
 
 #include "kernels/cuda/bias.hpp"
 #include "kernels/cuda/cuda_check.hpp"
-#include "kernels/cuda/gemm.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -1,10 +1,11 @@
+#include "kernels/cuda/cuda_device.hpp"
+
 #include <string>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/cuda_check.hpp"
-#include "kernels/cuda/cuda_device.hpp"
 #include "kernels/cuda/cuda_memory.hpp"
 #include "kernels/cuda/cuda_ops.hpp"
 #include "kernels/cuda/cuda_stream.hpp"

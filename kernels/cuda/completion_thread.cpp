@@ -1,6 +1,6 @@
-#include <utility>
-
 #include "kernels/cuda/completion_thread.hpp"
+
+#include <utility>
 
 #if defined(__linux__)
 #include <pthread.h>

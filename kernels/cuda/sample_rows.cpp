@@ -1,8 +1,9 @@
+#include "kernels/cuda/sample_rows.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-#include "kernels/cuda/sample_rows.hpp"
 #include "kernels/random.hpp"
 
 namespace pagoda::kernels::cuda {

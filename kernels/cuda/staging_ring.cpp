@@ -1,9 +1,10 @@
+#include "kernels/cuda/staging_ring.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "kernels/cuda/cuda_check.hpp"
 #include "kernels/cuda/cuda_memory.hpp"
-#include "kernels/cuda/staging_ring.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -1,11 +1,12 @@
 /// The interface of kernels/cuda/gemm.hpp with plain loops in place of cuBLASLt.
 
+#include "kernels/cuda/gemm.hpp"
+
 #include <memory>
 #include <utility>
 
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace pagoda::kernels::cuda {

@@ -1,3 +1,5 @@
+#include "kernels/cuda/cuda_memory.hpp"
+
 #include <cstring>
 #include <string>
 
@@ -5,7 +7,6 @@
 
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_check.hpp"
-#include "kernels/cuda/cuda_memory.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {

@@ -1,4 +1,6 @@
 #include "kernels/cuda/cuda_ops.hpp"
+
+#include "kernels/cuda/attention_plan.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/move_blocks.hpp"
@@ -64,7 +66,10 @@ Status CudaOps::paged_attention(Stream& stream, const PagedAttentionParams& p) c
     const std::size_t bytes = attention_scratch_bytes(p);
     const Result<std::byte*> scratch = s.scratch(bytes);
     if (!scratch) return fail(scratch.error());
-    return cuda_paged_attention(s.get(), p, {*scratch, bytes});
+    static_assert(CudaStream::kCounters >= kAttentionCounters);
+    const Result<std::int32_t*> counters = s.counters();
+    if (!counters) return fail(counters.error());
+    return cuda_paged_attention(s.get(), p, {{*scratch, bytes}, *counters});
   });
 }
 

@@ -1,9 +1,10 @@
+#include "kernels/cuda/cuda_stream.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "kernels/cuda/cuda_check.hpp"
 #include "kernels/cuda/cuda_memory.hpp"
-#include "kernels/cuda/cuda_stream.hpp"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -165,6 +166,19 @@ Result<std::byte*> CudaStream::scratch(std::size_t bytes) {
     outgrown_.push_back(std::exchange(scratch_, std::move(*grown)));
   }
   return scratch_.as<std::byte>();
+}
+
+Result<std::int32_t*> CudaStream::counters() {
+  if (counters_.bytes() == 0) {
+    if (capturing_) return fail(ErrorCode::internal, "a CUDA stream's counters cannot be made inside a graph");
+    constexpr std::size_t kBytes = kCounters * sizeof(std::int32_t);
+    auto made = allocate(kBytes, MemoryKind::device);
+    if (!made) return fail(made.error());
+    const Status zeroed = check(cudaMemsetAsync(made->data(), 0, kBytes, stream_), "cudaMemsetAsync");
+    if (!zeroed) return fail(zeroed.error());
+    counters_ = std::move(*made);
+  }
+  return counters_.as<std::int32_t>();
 }
 
 Result<Gemm*> CudaStream::gemm() {

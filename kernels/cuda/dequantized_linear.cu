@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <string>
+
+#include "kernels/cuda/bias.hpp"
+#include "kernels/cuda/dequantized_linear.hpp"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/linear.hpp"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPanel = static_cast<int>(kQuantizedPanel);
+constexpr int kTileWords = 64;  ///< of a row: a tile is a panel's rows by so many words of 4 bytes
+constexpr int kStore = 8;       ///< elements that a thread writes together
+
+struct DequantizeArgs {
+  const std::uint8_t* data = nullptr;  ///< of the first panel
+  const __half* scales = nullptr;      ///< likewise
+  int rows = 0;                        ///< to write
+  int in = 0;                          ///< a multiple of kStore
+  int padded_columns = 0;
+  int group_size = 0;
+  __nv_bfloat16* to = nullptr;  ///< [rows, in]
+};
+
+/// Eight neighbouring columns of a row as floats, from the words of the tile's row.
+template <int kBits>
+__device__ __forceinline__ void unpack(const std::uint32_t* words, int stride, float (&values)[kStore]) {
+  constexpr int kZero = 1 << (kBits - 1);
+#pragma unroll
+  for (int i = 0; i < kStore; ++i) {
+    std::uint32_t q = 0;
+    if constexpr (kBits == 8) {
+      q = words[i / 4 * stride] >> (i % 4 * 8) & 0xFFU;
+    } else {
+      q = words[0] >> (i % 4 * 8 + i / 4 * 4) & 0xFU;  // column i in the low half of byte i, i + 4 in its high half
+    }
+    values[i] = static_cast<float>(static_cast<int>(q) - kZero);
+  }
+}
+
+// Panels of integers -> [rows, in]. Block (panel, piece of its columns): read as they lie, written row by row.
+template <int kBits>
+__global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeArgs args) {
+  constexpr int kPitch = kPanel + 1;
+  constexpr int kWordColumns = 32 / kBits;
+  constexpr int kStoreWords = kStore / kWordColumns;
+  __shared__ std::uint32_t tile[kTileWords * kPitch];
+  const int panel = static_cast<int>(blockIdx.x);
+  const int first_word = static_cast<int>(blockIdx.y) * kTileWords;
+  const int words = args.padded_columns / kWordColumns;
+  const auto* from = reinterpret_cast<const std::uint32_t*>(args.data) + std::int64_t{panel} * words * kPanel;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kTileWords * kPanel; i += kThreads) {
+    const int word = i / kPanel;
+    const int row = i % kPanel;
+    if (first_word + word < words) tile[word * kPitch + row] = from[std::int64_t{first_word} * kPanel + i];
+  }
+  wait_for_stream();  // before the scratch memory is written
+  __syncthreads();
+  constexpr int kRowStores = kTileWords / kStoreWords;
+  const int groups = args.padded_columns / args.group_size;
+  for (int i = thread; i < kRowStores * kPanel; i += kThreads) {
+    const int row = i / kRowStores;
+    const int word = i % kRowStores * kStoreWords;
+    const int column = (first_word + word) * kWordColumns;
+    const int to_row = panel * kPanel + row;
+    if (to_row >= args.rows || column >= args.in) continue;
+    float values[kStore];
+    unpack<kBits>(tile + word * kPitch + row, kPitch, values);
+    const float scale = to_float(args.scales[(std::int64_t{panel} * groups + column / args.group_size) * kPanel + row]);
+    uint4 packed;
+    packed.x = word_of<__nv_bfloat16>(values[0] * scale, values[1] * scale);
+    packed.y = word_of<__nv_bfloat16>(values[2] * scale, values[3] * scale);
+    packed.z = word_of<__nv_bfloat16>(values[4] * scale, values[5] * scale);
+    packed.w = word_of<__nv_bfloat16>(values[6] * scale, values[7] * scale);
+    *reinterpret_cast<uint4*>(args.to + std::int64_t{to_row} * args.in + column) = packed;
+  }
+}
+
+/// Rows [first, first + count) of a matrix; `first` is a multiple of a panel.
+Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t first, std::int64_t count, void* to) {
+  const std::int64_t panel = first / kQuantizedPanel;
+  DequantizeArgs args;
+  args.data = w.data + panel * w.panel_bytes();
+  args.scales = reinterpret_cast<const __half*>(w.scales) + panel * w.panel_scales();
+  args.rows = static_cast<int>(count);
+  args.in = static_cast<int>(w.columns);
+  args.padded_columns = static_cast<int>(w.padded_columns());
+  args.group_size = static_cast<int>(w.format.group_size);
+  args.to = static_cast<__nv_bfloat16*>(to);
+  const std::int64_t tile_columns = std::int64_t{kTileWords} * 32 / w.format.bits;
+  const dim3 grid(static_cast<unsigned>(ceil_divide(count, kQuantizedPanel)),
+                  static_cast<unsigned>(ceil_divide(w.columns, tile_columns)));
+  return launch(Start::early, "dequantize", w.format.bits == 8 ? dequantize_kernel<8> : dequantize_kernel<4>, grid,
+                dim3(kThreads), 0, stream, args);
+}
+
+constexpr std::int64_t kElementBytes = sizeof(__nv_bfloat16);
+
+/// Rows of a matrix that are dequantised together.
+std::int64_t rows_of_piece(const QuantizedLinearParams& p) {
+  std::int64_t most_rows = 0;
+  for (const QuantizedMatrix& weight : p.weights) most_rows = std::max(most_rows, weight.rows);
+  return rows_per_pass(most_rows, p.in * kElementBytes, kMostScratchBytes);
+}
+
+/// What lies where in the scratch of a call.
+struct Scratch {
+  std::byte* x = nullptr;
+  std::byte* weight = nullptr;
+  float* bias = nullptr;
+};
+
+/// Rows [first, first + count) of part `index`, whose outputs begin at `out`, for all rows of x in scratch.
+Status multiply_piece(CudaStream& stream, Gemm& gemm, const QuantizedLinearParams& p, std::size_t index,
+                      std::int64_t first, std::int64_t count, const Scratch& scratch, std::int64_t num_tokens,
+                      float* out) {
+  const QuantizedMatrix& weight = p.weights[index];
+  Status status = dequantize(stream.get(), weight, first, count, scratch.weight);
+  const void* bias = p.biases.empty() ? nullptr : p.biases[index];
+  if (status && bias != nullptr) {
+    const auto offset = first * static_cast<std::int64_t>(size_of(p.bias_dtype));
+    status = widen_bias(stream.get(), static_cast<const std::byte*>(bias) + offset, p.bias_dtype, count, scratch.bias);
+  }
+  if (!status) return status;
+  status = gemm.multiply(stream.get(), {.x = scratch.x,
+                                        .weight = scratch.weight,
+                                        .dtype = DType::bf16,
+                                        .rows = num_tokens,
+                                        .in = p.in,
+                                        .columns = count,
+                                        .bias = bias == nullptr ? nullptr : scratch.bias,
+                                        .out = out + first,
+                                        .out_stride = p.out_stride,
+                                        .accumulate = p.accumulate});
+  if (status || status.error().code != ErrorCode::unsupported) return status;
+  return fail(ErrorCode::internal, "dequantized_linear: " + status.error().message);  // others may be done already
+}
+
+/// Whether everything lies so that cuBLASLt takes it: outputs at multiples of 16 bytes, inputs in whole stores.
+bool fits(const QuantizedLinearParams& p) {
+  constexpr std::int64_t kOutFloats = 4;
+  bool aligned = p.in % kStore == 0 && p.out_stride % kOutFloats == 0 && all_aligned_16(p.x, p.out);
+  for (const QuantizedMatrix& weight : p.weights) aligned = aligned && weight.rows % kOutFloats == 0;
+  return aligned;
+}
+
+}  // namespace
+
+Status dequantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
+  if (!fits(p)) return fail(ErrorCode::unsupported, "dequantized_linear: rows that are not aligned");
+  const Result<Gemm*> gemm = stream.gemm();
+  if (!gemm) return fail(gemm.error());
+  constexpr std::size_t kAlignment = 256;
+  const auto area = [](std::int64_t bytes) {
+    return ceil_divide(static_cast<std::size_t>(bytes), kAlignment) * kAlignment;
+  };
+  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, kMostScratchBytes);
+  const std::int64_t piece = rows_of_piece(p);
+  const std::size_t x_bytes = area(tokens * p.in * kElementBytes);
+  const std::size_t weight_bytes = area(piece * p.in * kElementBytes);
+  const std::size_t bias_bytes = area(piece * static_cast<std::int64_t>(sizeof(float)));
+  const Result<std::byte*> memory = stream.scratch(x_bytes + weight_bytes + bias_bytes);
+  if (!memory) return fail(memory.error());
+  const Scratch scratch{*memory, *memory + x_bytes, reinterpret_cast<float*>(*memory + x_bytes + weight_bytes)};
+  for (std::int64_t first_token = 0; first_token < p.num_tokens; first_token += tokens) {
+    const std::int64_t count = std::min(tokens, p.num_tokens - first_token);
+    Status status = narrow_rows(stream.get(), p.x + first_token * p.in, count * p.in, DType::bf16, scratch.x);
+    float* out = p.out + first_token * p.out_stride;
+    for (std::size_t i = 0; i < p.weights.size(); ++i) {
+      const std::int64_t rows = p.weights[i].rows;
+      for (std::int64_t first = 0; first < rows && status; first += piece) {
+        status = multiply_piece(stream, **gemm, p, i, first, std::min(piece, rows - first), scratch, count, out);
+      }
+      out += rows;
+    }
+    if (!status) return status;
+  }
+  return {};
+}
+
+}  // namespace pagoda::kernels::cuda

@@ -1,0 +1,41 @@
+#include <array>
+#include <atomic>
+
+#include "kernels/cuda/launch.hpp"
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+constexpr int kFirstMajor = 9;
+
+/// Whether a device of kFirstMajor runs code that was compiled for it, with the waits in it.
+constexpr bool compiled_for_it() {
+#ifdef __CUDA_ARCH_LIST__
+  for (const int arch : {__CUDA_ARCH_LIST__}) {
+    if (arch >= kFirstMajor * 100) return true;
+  }
+  return false;
+#else
+  return true;  // the emulator's
+#endif
+}
+
+}  // namespace
+
+bool starts_early() {
+  if constexpr (!compiled_for_it()) return false;
+  enum : signed char { unknown, no, yes };
+  constexpr int kMostDevices = 64;
+  static std::array<std::atomic<signed char>, kMostDevices> known{};
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kMostDevices) return false;
+  auto& answer = known[static_cast<std::size_t>(device)];
+  if (answer.load(std::memory_order_relaxed) == unknown) {
+    int major = 0;
+    const bool asked = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess;
+    answer.store(asked && major >= kFirstMajor ? yes : no, std::memory_order_relaxed);
+  }
+  return answer.load(std::memory_order_relaxed) == yes;
+}
+
+}  // namespace pagoda::kernels::cuda
