@@ -322,13 +322,15 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
     }
   }
   const GridShape shape{config.gridDim, block, config.dynamicSmemBytes};
+  // Asked before the kernel is queued: a launch tells of earlier faults, never of its own kernel's.
+  const cudaError_t launched = result(cudaSuccess);
   stream_of(config.stream).add([shape, seed = run_options.seed, thread = std::move(thread)](BlockRunner& runner) {
     if (sticky_error() != cudaSuccess) return;
     ++device().num_kernels;
     const std::string problem = runner.run(shape, seed, thread);
     if (!problem.empty()) report_problem(cudaErrorLaunchFailure, problem);
   });
-  return result(cudaSuccess);
+  return launched;
 }
 
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {

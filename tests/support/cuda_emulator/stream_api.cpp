@@ -32,8 +32,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
-  *stream = new EmulatedStream;
-  return result(cudaSuccess);
+  const cudaError_t created = result(cudaSuccess);
+  if (created == cudaSuccess) *stream = new EmulatedStream;
+  return created;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
@@ -69,8 +70,9 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
-  *event = new EmulatedEvent;
-  return result(cudaSuccess);
+  const cudaError_t created = result(cudaSuccess);
+  if (created == cudaSuccess) *event = new EmulatedEvent;
+  return created;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
@@ -131,8 +133,9 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return result(cudaSuccess);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const cudaError_t launched = result(cudaSuccess);  // not what the graph's own kernels do
   for (const Work& node : exec->nodes) stream_of(stream).add(node);
-  return result(cudaSuccess);
+  return launched;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   delete exec;
