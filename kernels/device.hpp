@@ -115,7 +115,7 @@ class Device {
 /// Which instruction set the CPU ops use. bfloat16 weights are widened and meet float32 activations in float32
 /// multiply-adds: on Intel CPUs with AVX512_BF16 these are twice as fast as the bfloat16 dot product, and more exact.
 /// The vnni and dotprod sets differ from the ones before them in quantised weights only.
-enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, neon, neon_dotprod };
+enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod };
 
 struct CpuDeviceOptions {
   int num_threads = 0;            ///< 0 = one per available core

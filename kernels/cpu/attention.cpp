@@ -122,9 +122,9 @@ class PagedAttention {
   };
 
   struct Workspace {
-    float* queries = nullptr;        ///< register tile t at first_row(t) * padded_dim: [padded_dim / 4, rows, 4]
-    float* keys = nullptr;           ///< [padded_dim / 4, 4 * linear_panel]
-    float* values = nullptr;         ///< [score_tile, width]
+    float* queries = nullptr;        ///< register tile t at first_row(t) * padded_dim: [steps, rows, 4]
+    float* keys = nullptr;           ///< [steps, 4 * linear_panel]
+    float* values = nullptr;         ///< [score_tile, width], or pairs of values
     float* scores = nullptr;         ///< [max_rows, score_tile]
     float* probabilities = nullptr;  ///< [score_tile, lanes]
     float* slopes = nullptr;         ///< [max_rows]
@@ -302,6 +302,13 @@ class PagedAttention {
   /// Of widened keys and values.
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
+  /// Products are those of pairs of bfloat16: positions come in twos, even ones first.
+  bool paired() const { return cache_.dtype == DType::bf16 && kernels_.bf16_quad > 4; }
+  /// The tile's places that have part in the sums of values: what is not seen has the probability 0.
+  std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {
+    const std::int64_t unit = paired() ? 2 : 1;
+    return {(positions.first - positions.start) / unit * unit, round_up(positions.end - positions.start, unit)};
+  }
 
   /// Of the tile's positions; those of the next tile are prefetched: they lie apart from the values.
   void gather_scales(const QueryTile& query, Positions& positions) const {
@@ -370,7 +377,7 @@ class PagedAttention {
         WeightPiece block = keys_at(positions, at, keys);
         block.first = k;
         block.count = std::min(kLinearBlock, cache_.head_dim - k);
-        kernels_.pack_weights(block, work.keys + k * keys);
+        kernels_.pack_weights(block, work.keys + 4 * steps_of(kernels_, cache_.dtype, k) * keys);
       }
       for (std::int64_t t = 0; t < tiles.count(); ++t) score_tile(work, tiles, t, at);
     }
@@ -382,10 +389,12 @@ class PagedAttention {
     std::array<float, kMostStreamSums> sums;
     for (std::int64_t k = 0; k < padded_dim_; k += kLinearBlock) {
       kernels_.linear_tile(
-          {.x = work.queries + tiles.first_row(t) * padded_dim_ + k * tiles.rows(t),
-           .w = work.keys + k * keys,
+          {.x = work.queries + tiles.first_row(t) * padded_dim_ +
+                4 * steps_of(kernels_, cache_.dtype, k) * tiles.rows(t),
+           .w = work.keys + 4 * steps_of(kernels_, cache_.dtype, k) * keys,
+           .dtype = cache_.dtype,
            .rows = tiles.rows(t),
-           .steps = std::min(kLinearBlock, padded_dim_ - k) / 4,
+           .steps = steps_of(kernels_, cache_.dtype, std::min(kLinearBlock, padded_dim_ - k)),
            .sums = {
                .sums = sums.data(),
                .first = k == 0,
@@ -418,11 +427,11 @@ class PagedAttention {
   void add_values_from_memory(const QueryTile& query, const Positions& positions, const Workspace& work,
                               const Sums& sums) const {
     if (cache_.head_dim % lanes() != 0) return add_widened_values(query, positions, work, sums);
-    const std::int64_t first = positions.first - positions.start;
+    const auto [first, end] = places_of(positions);
     kernels_.values_stream({.values = positions.values.data() + first,
                             .next_rows = positions.values.data() + first + kLookahead,
                             .dtype = cache_.dtype,
-                            .count = positions.end - positions.first,
+                            .count = end - first,
                             .p = work.scores + first,
                             .p_pitch = tile(),
                             .rows = rows_of(query),
@@ -433,36 +442,42 @@ class PagedAttention {
 
   void add_widened_values(const QueryTile& query, const Positions& positions, const Workspace& work,
                           const Sums& sums) const {
-    const std::int64_t first = positions.first - positions.start;
-    const std::int64_t end = positions.end - positions.start;
-    for (std::int64_t i = first; i < end; ++i) {
-      kernels_.widen(positions.values[static_cast<std::size_t>(i)], cache_.dtype, cache_.head_dim,
-                     work.values + i * width_);
+    const auto [first, end] = places_of(positions);
+    const std::int64_t unit = paired() ? 2 : 1;
+    for (std::int64_t i = first; i < end; i += unit) {
+      const void* const* values = &positions.values[static_cast<std::size_t>(i)];
+      float* widened = work.values + i / unit * width_;
+      if (paired()) {
+        kernels_.pair_bf16(values[0], values[1], cache_.head_dim, widened);
+      } else {
+        kernels_.widen(values[0], cache_.dtype, cache_.head_dim, widened);
+      }
     }
     const RowTiles tiles(rows_of(query), kernels_.max_rows);
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       pack_probabilities(tiles.first_row(t), tiles.rows(t), work);
       for (std::int64_t column = 0; column < width_; column += kernels_.panel) {
-        kernels_.gemm_tile({.x = work.probabilities + first * lanes(),
+        kernels_.gemm_tile({.x = work.probabilities + first / unit * lanes(),
                             .x_pitch = lanes(),
-                            .w = work.values + first * width_ + column,
+                            .paired = paired(),
+                            .w = work.values + first / unit * width_ + column,
                             .w_pitch = width_,
                             .c = sums.sums + tiles.first_row(t) * width_ + column,
                             .c_pitch = width_,
                             .rows = tiles.rows(t),
-                            .k = end - first,
+                            .k = (end - first) / unit,
                             .first = false});
       }
     }
   }
 
-  /// probabilities[i, r] = scores[first_row + r, i]
+  /// probabilities[i, r] = scores[first_row + r, i]; or pairs of them
   void pack_probabilities(std::int64_t first_row, std::int64_t rows, const Workspace& work) const {
     std::array<const float*, kMostLanes> score_rows;
     for (std::int64_t r = 0; r < lanes(); ++r) {
       score_rows[static_cast<std::size_t>(r)] = work.scores + (first_row + std::min(r, rows - 1)) * tile();
     }
-    kernels_.pack({.rows = score_rows.data(), .count = tile(), .dst = work.probabilities});
+    kernels_.pack({.rows = score_rows.data(), .count = tile(), .paired = paired(), .dst = work.probabilities});
   }
 
   void merge(const QueryTile& tile, const Sums& into, const Sums& later) const {

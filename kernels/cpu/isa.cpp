@@ -16,7 +16,7 @@ namespace pagoda::kernels {
 namespace {
 
 #if defined(PAGODA_X86_KERNELS)
-// Two features that __builtin_cpu_supports of some compilers does not know.
+// Features that __builtin_cpu_supports of some compilers does not know.
 bool has_f16c() {
   constexpr unsigned kBit = 1U << 29;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -28,10 +28,16 @@ bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
 }
+
+bool has_avx512_bf16() {
+  constexpr unsigned kBit = 1U << 5;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
+}
 #endif
 
-constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar,      CpuIsa::avx2, CpuIsa::avx_vnni,    CpuIsa::avx512,
-                               CpuIsa::avx512_vnni, CpuIsa::neon, CpuIsa::neon_dotprod};
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar,      CpuIsa::avx2,        CpuIsa::avx_vnni, CpuIsa::avx512,
+                               CpuIsa::avx512_vnni, CpuIsa::avx512_bf16, CpuIsa::neon,     CpuIsa::neon_dotprod};
 
 #if defined(PAGODA_ARM_KERNELS)
 bool has_dotprod() {
@@ -59,6 +65,8 @@ bool is_available(CpuIsa isa) {
       return avx512;
     case CpuIsa::avx512_vnni:
       return avx512 && __builtin_cpu_supports("avx512vnni") != 0;
+    case CpuIsa::avx512_bf16:
+      return avx512 && __builtin_cpu_supports("avx512vnni") != 0 && has_avx512_bf16();
     case CpuIsa::neon:
     case CpuIsa::neon_dotprod:
       return false;
@@ -68,6 +76,17 @@ bool is_available(CpuIsa isa) {
   return isa == CpuIsa::scalar || isa == CpuIsa::neon || (isa == CpuIsa::neon_dotprod && has_dotprod());
 #else
   return isa == CpuIsa::scalar;
+#endif
+}
+
+/// Dots of bfloat16 are twice as fast as float32 multiply-adds on AMD (from Zen 4 on), but half as fast on Intel, where
+/// the matrix unit is meant to take them.
+bool is_fast(CpuIsa isa) {
+#if defined(PAGODA_X86_KERNELS)
+  return isa != CpuIsa::avx512_bf16 || __builtin_cpu_is("amd") != 0;
+#else
+  static_cast<void>(isa);
+  return true;
 #endif
 }
 
@@ -91,6 +110,8 @@ std::string_view to_string(CpuIsa isa) {
       return "avx512";
     case CpuIsa::avx512_vnni:
       return "avx512_vnni";
+    case CpuIsa::avx512_bf16:
+      return "avx512_bf16";
     case CpuIsa::neon:
       return "neon";
     case CpuIsa::neon_dotprod:
@@ -107,7 +128,7 @@ std::vector<CpuIsa> available_isas() {
 
 Result<CpuIsa> choose_isa(std::string_view name) {
   const std::vector<CpuIsa> available = available_isas();
-  if (name.empty()) return available.back();
+  if (name.empty()) return *std::find_if(available.rbegin(), available.rend(), is_fast);
   for (const CpuIsa isa : kAllIsas) {
     if (to_string(isa) != name) continue;
     if (is_available(isa)) return isa;
@@ -130,6 +151,8 @@ const CpuKernels& kernels_for(CpuIsa isa) {
       return avx512_kernels();
     case CpuIsa::avx512_vnni:
       return avx512_vnni_kernels();
+    case CpuIsa::avx512_bf16:
+      return avx512_bf16_kernels();
     default:
       return portable_kernels();
   }

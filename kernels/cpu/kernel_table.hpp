@@ -22,14 +22,17 @@ constexpr float kFp8Unit = 256.0F;
 /// dst[k, r] = rows[r][k] for r in [0, lanes) and k in [0, count): transposes `lanes` rows.
 struct PackArgs {
   const float* const* rows = nullptr;  ///< lanes pointers; a row that does not exist repeats another one
-  std::int64_t count = 0;              ///< a multiple of lanes
-  float* dst = nullptr;                ///< [count, lanes]
+  std::int64_t count = 0;              ///< a multiple of lanes; where `paired`, of 2 * lanes
+  /// Where bf16_quad is 8: dst[k, r] = rows[r][2k], rows[r][2k + 1], each rounded to bfloat16.
+  bool paired = false;
+  float* dst = nullptr;  ///< [count, lanes], or [count / 2, lanes]
 };
 
 /// c[r, 0..panel) (+)= sum over i < k of x[i * x_pitch + r] * w[i, 0..panel).
 struct GemmTileArgs {
   const float* x = nullptr;
   std::int64_t x_pitch = 0;
+  bool paired = false;       ///< x and w are pairs of bfloat16, the products of both of which are added
   const float* w = nullptr;  ///< [k, w_pitch]
   std::int64_t w_pitch = 0;
   float* c = nullptr;  ///< [rows, c_pitch]
@@ -43,21 +46,22 @@ struct GemmTileArgs {
 // ascending order. A block's sum is four chains, by the place of k within a quad of elements, added at its end: a
 // vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
 // little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
-// ones of eight. There are three kernels with the same sums: linear_stream and linear_tall take weights as they lie in
-// memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
+// ones of eight. Where the machine multiplies pairs of bfloat16 (bf16_quad), x is rounded to them, and a quad is of
+// four such pairs. There are three kernels with the same sums: linear_stream and linear_tall take weights as they lie
+// in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
 
 constexpr std::int64_t kLinearBlock = 512;
 /// Columns are padded with zeros to a multiple of this where they are packed.
 constexpr std::int64_t kLinearPadding = 32;
 
-/// Packs x for a register tile: dst[step, m, 0..4) = the step-th quad of row m.
+/// Packs x for a register tile: dst[step, m, 0..4) = the step-th quad of row m, 16 bytes.
 struct PackRowsArgs {
   const float* x = nullptr;  ///< [rows, k], rows x_pitch apart
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t x_pitch = 0;
   bool paired = false;   ///< quads as bfloat16 weights have them
-  float* dst = nullptr;  ///< [padded k / 4, rows, 4]
+  float* dst = nullptr;  ///< [steps, rows, 4]
 };
 
 /// Columns [first, first + count) of some rows of a weight matrix.
@@ -103,7 +107,7 @@ struct PrefetchBlock {
 };
 
 struct LinearStreamArgs {
-  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs
+  const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs
   std::int64_t rows = 0;     ///< 1 .. stream_rows
   WeightPiece piece = {};    ///< at most stream_panel rows (linear_panel for few rows of x)
   LinearSums sums = {};
@@ -116,21 +120,24 @@ struct LinearStreamArgs {
   PrefetchBlock prefetch = {};  ///< instead of the others, when it packs
 };
 
-/// All rows of x against one block of columns of a panel.
+/// One block of columns of a panel, as it lies in memory, against more rows of x than linear_stream takes.
 struct LinearTallArgs {
-  const float* x = nullptr;  ///< [padded count / 4, rows, 4], from PackRowsArgs; stays in the first-level cache
-  std::int64_t rows = 0;     ///< stream_rows + 1 .. tall_rows
+  const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs; stays in the first-level cache
+  std::int64_t rows = 0;     ///< 5 .. tall_tile
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
   /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
   LinearSums sums = {};
-  /// The block that follows, prefetched meanwhile as if it had as many columns.
+  /// The block that follows, of which this call prefetches one of `num_shares` shares, as if it had as many columns.
   WeightPiece next = {};
+  std::int64_t share = 0;
+  std::int64_t num_shares = 1;
 };
 
 /// One block of columns.
 struct LinearTileArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs
   const float* w = nullptr;  ///< [steps, 4 * linear_panel], from pack_weights
+  DType dtype = DType::f32;  ///< of what was packed
   std::int64_t rows = 0;     ///< 1 .. linear_rows
   std::int64_t steps = 0;
   LinearSums sums = {};
@@ -160,12 +167,12 @@ struct SoftmaxTileArgs {
 };
 
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
-/// read once, straight from memory.
+/// read once, straight from memory. bfloat16 values are taken in pairs where bf16_quad is 8, with p rounded likewise.
 struct ValuesStreamArgs {
   const void* const* values = nullptr;     ///< [count] rows of dtype
   const void* const* next_rows = nullptr;  ///< [count] rows to prefetch; may be null
   DType dtype = DType::f32;
-  std::int64_t count = 0;
+  std::int64_t count = 0;    ///< at most score_tile; even, where values are taken in pairs
   const float* p = nullptr;  ///< [rows, p_pitch]
   std::int64_t p_pitch = 0;
   std::int64_t rows = 0;  ///< 1 .. stream_rows
@@ -195,9 +202,11 @@ struct CpuKernels {
   int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
   int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
   int tall_rows = 0;         ///< from stream_rows + 1 up to so many, linear_tall is best; 0 = never
+  int tall_tile = 0;         ///< most rows of x that it takes at once
+  int bf16_quad = 0;         ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
 
   void (*pack_rows)(const PackRowsArgs& args);
-  /// Packs one block of columns; dst: [padded count / 4, 4 * linear_panel].
+  /// Packs one block of columns; dst: [steps, 4 * linear_panel].
   void (*pack_weights)(const WeightPiece& piece, float* dst);
   void (*linear_tile)(const LinearTileArgs& args);
   void (*linear_stream)(const LinearStreamArgs& args);
@@ -214,6 +223,8 @@ struct CpuKernels {
   /// is widened in units of kFp8Unit.
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
+  /// Where bf16_quad is 8: dst[i] = first[i], second[i], which are bfloat16.
+  void (*pair_bf16)(const void* first, const void* second, std::int64_t count, float* dst);
   /// The integers of an int8 key or value; returns their scale (KvCacheView).
   float (*quantize)(const float* src, std::int64_t count, std::int8_t* dst);
 
@@ -229,6 +240,11 @@ struct CpuKernels {
   QuantizedKernels quantized = {};
 };
 
+/// Steps of a product over k columns (a multiple of kLinearPadding) of weights: quads of 16 bytes of x.
+inline std::int64_t steps_of(const CpuKernels& kernels, DType dtype, std::int64_t k) {
+  return k / (dtype == DType::bf16 ? kernels.bf16_quad : 4);
+}
+
 /// The table of an instruction set that this build contains.
 const CpuKernels& kernels_for(CpuIsa isa);
 
@@ -239,6 +255,7 @@ const CpuKernels& avx2_kernels();
 const CpuKernels& avx_vnni_kernels();
 const CpuKernels& avx512_kernels();
 const CpuKernels& avx512_vnni_kernels();
+const CpuKernels& avx512_bf16_kernels();
 #elif defined(PAGODA_ARM_KERNELS)
 const CpuKernels& neon_kernels();
 const CpuKernels& neon_dotprod_kernels();

@@ -28,7 +28,7 @@ struct Tasks {
 };
 
 /// linear_tall keeps sums of a multiple of this many rows.
-constexpr std::int64_t kTallSums = 4;
+constexpr std::int64_t kTallUnit = 4;
 
 /// Up to this many rows all of x stays in the cache: one panel after the other keeps reads of the weights together.
 constexpr std::int64_t kFewRows = 56;
@@ -58,15 +58,15 @@ class Linear {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
     const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
     const std::int64_t rows = tiles_.most_rows();
-    const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallSums) * kTallSums : rows;
+    const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallUnit) * kTallUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
     const int num_threads = threads_.num_threads();
     auto scratch =
         pool.borrow(2 * x_floats + out_features_ + num_threads * (packed_floats + sums_floats), 3 + 2 * num_threads);
     if (!scratch) return fail(std::move(scratch.error()));
 
-    if (any_plain_) plain_x_ = pack_x(scratch->floats(x_floats), false);
-    if (any_paired_) paired_x_ = pack_x(scratch->floats(x_floats), true);
+    if (any_plain_) plain_x_ = pack_x(scratch->floats(x_floats), DType::f32);
+    if (any_paired_) paired_x_ = pack_x(scratch->floats(x_floats), DType::bf16);
     if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
     for (int thread = 0; thread < num_threads; ++thread) {
@@ -88,7 +88,7 @@ class Linear {
 
  private:
   struct Workspace {
-    float* packed = nullptr;  ///< [kLinearBlock / 4, 4 * linear_panel]
+    float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
     float* sums = nullptr;    ///< [panels_at_once, rows of the task's tiles (rounded up for linear_tall), linear_panel]
   };
 
@@ -118,7 +118,8 @@ class Linear {
   }
 
   RowTiles choose_tiles() const {
-    if (way_ != Way::packed) return {p_.num_tokens, p_.num_tokens};
+    if (way_ == Way::stream) return {p_.num_tokens, p_.num_tokens};
+    if (way_ == Way::tall) return {p_.num_tokens, kernels_.tall_tile, kTallUnit};
     if (p_.num_tokens > kFewRows || kernels_.packing_rows == 0) return {p_.num_tokens, kernels_.linear_rows};
     return {p_.num_tokens, kernels_.packing_rows};
   }
@@ -146,8 +147,11 @@ class Linear {
     return large * tasks_.panels + (chunk - large) * tasks_.small_panels;
   }
 
-  /// Tile t of x is at first_row(t) * padded_in_, as [padded_in / 4, rows of the tile, 4].
-  const float* pack_x(float* packed, bool paired) {
+  /// That k columns of a row of x take where they are packed for weights of the type.
+  std::int64_t floats_of(DType dtype, std::int64_t k) const { return 4 * steps_of(kernels_, dtype, k); }
+
+  /// For weights of the type. Tile t of x is at first_row(t) * padded_in_, as [steps, rows of the tile, 4].
+  const float* pack_x(float* packed, DType dtype) {
     const std::int64_t blocks = ceil_div(p_.in, kLinearBlock);
     const auto pack_block = [&](std::int64_t task) {
       const std::int64_t tile = task / blocks;
@@ -157,8 +161,8 @@ class Linear {
                           .rows = tiles_.rows(tile),
                           .k = std::min(kLinearBlock, p_.in - k),
                           .x_pitch = p_.in,
-                          .paired = paired,
-                          .dst = packed + first * padded_in_ + k * tiles_.rows(tile)});
+                          .paired = dtype == DType::bf16,
+                          .dst = packed + first * padded_in_ + floats_of(dtype, k) * tiles_.rows(tile)});
     };
     const std::int64_t tasks = tiles_.count() * blocks;
     constexpr std::int64_t kFewFloats = 8192;  // less is not worth the hand-over to another thread
@@ -172,7 +176,7 @@ class Linear {
 
   const float* packed_x(DType dtype, std::int64_t tile, std::int64_t k) const {
     const float* x = dtype == DType::bf16 ? paired_x_ : plain_x_;
-    return x + tiles_.first_row(tile) * padded_in_ + k * tiles_.rows(tile);
+    return x + tiles_.first_row(tile) * padded_in_ + floats_of(dtype, k) * tiles_.rows(tile);
   }
 
   void widen_biases_into(float* biases) {
@@ -211,7 +215,7 @@ class Linear {
       for (std::int64_t index = first_panel; index < end_panel; ++index) stream_panel(panel_at(index), work);
       return;
     }
-    if (way_ == Way::tall) return multiply_tall(first_panel, end_panel, work);
+    if (way_ == Way::tall) return multiply_tall(tiles, first_panel, end_panel, work);
     for (std::int64_t panel = first_panel; panel < end_panel; panel += tasks_.panels_at_once) {
       multiply_packed(tiles, panel, std::min(end_panel, panel + tasks_.panels_at_once), work);
     }
@@ -232,18 +236,26 @@ class Linear {
     }
   }
 
-  /// All rows of x, a single register tile, block by block, so that its part of a block stays in the first-level cache.
-  void multiply_tall(std::int64_t first_panel, std::int64_t end_panel, const Workspace& work) const {
-    const std::int64_t panel_sums = ceil_div(p_.num_tokens, kTallSums) * kTallSums * kernels_.linear_panel;
+  /// Block by block, so that what a register tile of x has of a block stays in the nearest caches.
+  void multiply_tall(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
+                     const Workspace& work) const {
+    const std::int64_t tile_sums = ceil_div(tiles_.most_rows(), kTallUnit) * kTallUnit * kernels_.linear_panel;
+    const std::int64_t num_tiles = tiles.end - tiles.first;
     for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
       const std::int64_t count = std::min(kLinearBlock, p_.in - k);
       for (std::int64_t index = first_panel; index < end_panel; ++index) {
         const Panel panel = panel_at(index);
-        kernels_.linear_tall({.x = packed_x(panel.dtype, 0, k),
-                              .rows = p_.num_tokens,
-                              .piece = piece_of(panel, k, count),
-                              .sums = sums_of(work.sums + (index - first_panel) * panel_sums, k, count, panel, 0),
-                              .next = piece_after(index, k, first_panel, end_panel)});
+        const WeightPiece next = piece_after(index, k, first_panel, end_panel);
+        float* sums = work.sums + (index - first_panel) * num_tiles * tile_sums;
+        for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile, sums += tile_sums) {
+          kernels_.linear_tall({.x = packed_x(panel.dtype, tile, k),
+                                .rows = tiles_.rows(tile),
+                                .piece = piece_of(panel, k, count),
+                                .sums = sums_of(sums, k, count, panel, tile),
+                                .next = next,
+                                .share = tile - tiles.first,
+                                .num_shares = num_tiles});
+        }
       }
     }
   }
@@ -287,12 +299,14 @@ class Linear {
                                 .packed = packed,
                                 .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       } else {
-        kernels_.linear_tile({.x = packed_x(panel.dtype, tile, piece.k),
-                              .w = packed,
-                              .rows = tiles_.rows(tile),
-                              .steps = ceil_div(count, kLinearPadding) * kLinearPadding / 4,
-                              .sums = sums_of(sums, piece.k, count, panel, tile),
-                              .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+        kernels_.linear_tile(
+            {.x = packed_x(panel.dtype, tile, piece.k),
+             .w = packed,
+             .dtype = panel.dtype,
+             .rows = tiles_.rows(tile),
+             .steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding),
+             .sums = sums_of(sums, piece.k, count, panel, tile),
+             .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       }
       sums += tiles_.rows(tile) * kernels_.linear_panel;
     }
@@ -333,7 +347,7 @@ class Linear {
     const Panel panel = panel_at(next.panel);
     const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
     const std::int64_t lines = panel.rows * ceil_div(std::min(kLinearBlock, p_.in - next.k) * size, kLine);
-    const std::int64_t strides = kLinearBlock / 4 / kPrefetchStride;
+    const std::int64_t strides = steps_of(kernels_, panel.dtype, kLinearBlock) / kPrefetchStride;
     const std::int64_t lines_per_stride = ceil_div(lines, num_tiles * strides);
     const std::int64_t first_line = tile * strides * lines_per_stride;
     if (first_line >= lines) return {};

@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd/dots.inl.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
+
 namespace {
 
 constexpr int kQuad = 4;
@@ -14,6 +16,12 @@ constexpr int kRowsPerVector = kLanes / kQuad;
 constexpr int kLinearPanel = kLinearVectors * kRowsPerVector;
 constexpr int kStreamPanel = kStreamVectors * kRowsPerVector;
 constexpr int kStepFloats = kLinearVectors * kLanes;
+constexpr int kBf16Quad = kDotsBf16 ? 8 : kQuad;
+
+/// Floats that k elements of a row take where they are packed.
+constexpr std::int64_t floats_of(DType dtype, std::int64_t k) {
+  return is_dotted(dtype) ? k / 2 : k;
+}
 
 /// Elements of a row that fill a vector, and quads in them.
 constexpr int chunk_of(DType dtype) {
@@ -59,8 +67,24 @@ void pack_rows_of(const PackRowsArgs& args) {
   }
 }
 
+/// As pack_rows_of, with quads of eight bfloat16.
+void pack_rows_bf16(const PackRowsArgs& args) {
+  for (std::int64_t m = 0; m < args.rows; ++m) {
+    const float* x = args.x + m * args.x_pitch;
+    float* dst = args.dst + m * kQuad;
+    std::int64_t k = 0;
+    for (; k + kBf16Quad <= args.k; k += kBf16Quad, dst += args.rows * kQuad) store_eight_bf16(dst, x + k);
+    for (; k < padded(args.k); k += kBf16Quad, dst += args.rows * kQuad) {
+      float rest[kBf16Quad] = {};
+      for (std::int64_t i = k; i < args.k; ++i) rest[i - k] = x[i];
+      store_eight_bf16(dst, rest);
+    }
+  }
+}
+
 void pack_rows(const PackRowsArgs& args) {
-  args.paired ? pack_rows_of<true>(args) : pack_rows_of<false>(args);
+  if (!args.paired) return pack_rows_of<false>(args);
+  kDotsBf16 ? pack_rows_bf16(args) : pack_rows_of<true>(args);
 }
 
 /// One chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16, fp8 and int8: the i-th four elements,
@@ -82,13 +106,13 @@ inline void load_quads(const char* const* rows, std::int64_t at_bytes, Vec (&qua
 }
 
 constexpr int steps_per_quad(DType dtype) {
-  return dtype == DType::bf16 ? 2 : 1;
+  return dtype == DType::bf16 && !kDotsBf16 ? 2 : 1;
 }
 
 /// The weights of a step of a quad from load_quads.
 template <DType dtype>
 inline Vec weights_of(Vec quads, int step) {
-  if constexpr (dtype != DType::bf16) return quads;
+  if constexpr (steps_per_quad(dtype) == 1) return quads;
   return step == 0 ? even_bf16(quads) : odd_bf16(quads);
 }
 
@@ -209,7 +233,7 @@ struct Prefetcher {
   std::int64_t column_bytes;
 };
 
-template <int rows>
+template <bool dotted, int rows>
 void linear_tile_of(const LinearTileArgs& args) {
   Vec chains[rows][kLinearVectors];
 #pragma GCC unroll 8
@@ -231,7 +255,7 @@ void linear_tile_of(const LinearTileArgs& args) {
       for (int m = 0; m < rows; ++m) {
         const Vec quad = broadcast_quad(x + m * kQuad);
 #pragma GCC unroll 4
-        for (int v = 0; v < kLinearVectors; ++v) chains[m][v] = fma(quad, weights[v], chains[m][v]);
+        for (int v = 0; v < kLinearVectors; ++v) chains[m][v] = multiply_add<dotted>(quad, weights[v], chains[m][v]);
       }
       x += rows * kQuad;
       w += kStepFloats;
@@ -245,14 +269,15 @@ void linear_tile_of(const LinearTileArgs& args) {
   }
 }
 
-template <int rows>
+template <bool dotted, int rows>
 void linear_tile_up_to(const LinearTileArgs& args) {
-  if (args.rows == rows) return linear_tile_of<rows>(args);
-  if constexpr (rows > 1) linear_tile_up_to<rows - 1>(args);
+  if (args.rows == rows) return linear_tile_of<dotted, rows>(args);
+  if constexpr (rows > 1) linear_tile_up_to<dotted, rows - 1>(args);
 }
 
 void linear_tile(const LinearTileArgs& args) {
-  linear_tile_up_to<kLinearRows>(args);
+  if (is_dotted(args.dtype)) return linear_tile_up_to<kDotsBf16, kLinearRows>(args);
+  linear_tile_up_to<false, kLinearRows>(args);
 }
 
 /// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. The widened
@@ -280,8 +305,8 @@ inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const floa
 #pragma GCC unroll 8
       for (int m = 0; m < rows; ++m) {
         const Vec quad = broadcast_quad(x + (i * rows + m) * kQuad);
-        chains[m][v] = fma(quad, low_weights, chains[m][v]);
-        chains[m][v + 1] = fma(quad, high_weights, chains[m][v + 1]);
+        chains[m][v] = multiply_add<is_dotted(dtype)>(quad, low_weights, chains[m][v]);
+        chains[m][v + 1] = multiply_add<is_dotted(dtype)>(quad, high_weights, chains[m][v + 1]);
       }
     }
   }
@@ -323,12 +348,13 @@ void linear_stream_of(const LinearStreamArgs& args) {
         if (ahead >= bytes_to_row_end) ahead += (kRows - 1) * piece.row_bytes;
         for (int r = 0; r < kRows; ++r) __builtin_prefetch(w.at[r] + ahead, 0, 2);
       }
-      stream_chunk<dtype, rows, kVectors>(w.at, k * kSize, args.x + k * rows, chains, nullptr);
+      stream_chunk<dtype, rows, kVectors>(w.at, k * kSize, args.x + floats_of(dtype, k) * rows, chains, nullptr);
     }
     if (whole_end < end) {
       const PanelTail<kRows> tail(w.at, whole_end * kSize, (end - whole_end) * kSize);
       for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
-        stream_chunk<dtype, rows, kVectors>(tail.rows, k * kSize, args.x + (whole_end + k) * rows, chains, nullptr);
+        const float* x = args.x + floats_of(dtype, whole_end + k) * rows;
+        stream_chunk<dtype, rows, kVectors>(tail.rows, k * kSize, x, chains, nullptr);
       }
     }
 #pragma GCC unroll 8
@@ -356,14 +382,15 @@ void linear_packing_tile_of(const LinearStreamArgs& args) {
   Prefetcher prefetcher(args.prefetch);
   const std::int64_t whole_end = piece.count / kLinearPadding * kLinearPadding;
   for (std::int64_t k = 0; k < whole_end; k += kChunk) {
-    if (k % (kQuad * kPrefetchStride) == 0) prefetcher.take(args.prefetch.lines_per_stride);
-    stream_chunk<dtype>(w.at, k * kSize, args.x + k * rows, chains, args.packed + k * kLinearPanel);
+    const std::int64_t floats = floats_of(dtype, k);
+    if (floats % (kQuad * kPrefetchStride) == 0) prefetcher.take(args.prefetch.lines_per_stride);
+    stream_chunk<dtype>(w.at, k * kSize, args.x + floats * rows, chains, args.packed + floats * kLinearPanel);
   }
   if (whole_end < piece.count) {
     const PanelTail<kLinearPanel> tail(w.at, whole_end * kSize, (piece.count - whole_end) * kSize);
     for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
-      const std::int64_t at = whole_end + k;
-      stream_chunk<dtype>(tail.rows, k * kSize, args.x + at * rows, chains, args.packed + at * kLinearPanel);
+      const std::int64_t floats = floats_of(dtype, whole_end + k);
+      stream_chunk<dtype>(tail.rows, k * kSize, args.x + floats * rows, chains, args.packed + floats * kLinearPanel);
     }
   }
 #pragma GCC unroll 8

@@ -11,6 +11,7 @@ namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
 constexpr int kSumsAtOnce = 4;
+constexpr int kFewestTallRows = 5;
 
 template <DType dtype, int rows, int groups>
 inline void tall_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
@@ -24,7 +25,7 @@ inline void tall_chunk(const char* const* w, std::int64_t at_bytes, const float*
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m) {
       Vec& chain = chains[m / kSumsAtOnce][m % kSumsAtOnce];
-      chain = fma(broadcast_quad(x + (i * rows + m) * kQuad), weights, chain);
+      chain = multiply_add<is_dotted(dtype)>(broadcast_quad(x + (i * rows + m) * kQuad), weights, chain);
     }
   }
 }
@@ -62,12 +63,12 @@ void linear_tall_of(const LinearTallArgs& args) {
     for (std::int64_t k = 0; k < whole; k += kChunk) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRowsPerVector; ++r) __builtin_prefetch(next_rows[r] + k * kSize, 0, 2);
-      tall_chunk<dtype, rows>(w_rows, k * kSize, args.x + k * rows, chains);
+      tall_chunk<dtype, rows>(w_rows, k * kSize, args.x + floats_of(dtype, k) * rows, chains);
     }
     if (whole < piece.count) {
       const PanelTail<kRowsPerVector> tail(w_rows, whole * kSize, (piece.count - whole) * kSize);
       for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
-        tall_chunk<dtype, rows>(tail.rows, k * kSize, args.x + (whole + k) * rows, chains);
+        tall_chunk<dtype, rows>(tail.rows, k * kSize, args.x + floats_of(dtype, whole + k) * rows, chains);
       }
     }
     float* sums = args.sums.sums + v * kPaddedRows * kRowsPerVector;
@@ -79,10 +80,81 @@ void linear_tall_of(const LinearTallArgs& args) {
   if (args.sums.last) write_tall<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
+/// As linear_tall_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
+/// row of weights, as it lies in memory. sums: [rows / 4, linear_panel, 4].
+template <int rows>
+void linear_tall_dots(const LinearTallArgs& args) {
+  constexpr int kVectors = (rows + kQuad - 1) / kQuad;
+  constexpr int kWeightRows = kVectors > 2 ? 4 : 8;
+  constexpr std::int64_t kSize = 2;
+  constexpr std::int64_t kChunk = kLinearPadding;
+  const WeightPiece& piece = args.piece;
+  const PanelRows<kLinearPanel> w(piece, kSize);
+  const PanelRows<kLinearPanel> next(args.next, kSize);
+  const std::int64_t whole = piece.count / kChunk * kChunk;
+  // Row after row of the share, evenly over all chunks.
+  constexpr std::int64_t kLineBytes = 64;
+  constexpr std::int64_t kLines = kLinearBlock * kSize / kLineBytes;
+  std::int64_t line = args.share * kLinearPanel / args.num_shares * kLines;
+  const std::int64_t lines_per_chunk = kWeightRows / args.num_shares;
+  for (int first = 0; first < kLinearPanel; first += kWeightRows) {
+    Vec chains[kVectors][kWeightRows / kSumsAtOnce][kSumsAtOnce];
+#pragma GCC unroll 32
+    for (int i = 0; i < kVectors * kWeightRows; ++i) {
+      chains[i / kWeightRows][i % kWeightRows / kSumsAtOnce][i % kSumsAtOnce] = zero();
+    }
+    const auto add_chunk = [&](const char* const* w_rows, std::int64_t at_bytes, const float* x) {
+#pragma GCC unroll 4
+      for (int step = 0; step < kChunk / kBf16Quad; ++step) {
+        Vec quads[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          quads[v] = load_some(x + step * rows * kQuad + v * kLanes, rows * kQuad - v * kLanes);
+#pragma GCC unroll 8
+        for (int n = 0; n < kWeightRows; ++n) {
+          const Vec weights = broadcast_quad(reinterpret_cast<const float*>(w_rows[n] + at_bytes) + step * kQuad);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            Vec& chain = chains[v][n / kSumsAtOnce][n % kSumsAtOnce];
+            chain = dot_bf16(quads[v], weights, chain);
+          }
+        }
+      }
+    };
+    for (std::int64_t k = 0; k < whole; k += kChunk) {
+      for (std::int64_t i = 0; i < lines_per_chunk; ++i, ++line) {
+        __builtin_prefetch(next.at[line / kLines] + line % kLines * kLineBytes, 0, 2);
+      }
+      add_chunk(w.at + first, k * kSize, args.x + k / 2 * rows);
+    }
+    if (whole < piece.count) {
+      const PanelTail<kWeightRows> tail(w.at + first, whole * kSize, (piece.count - whole) * kSize);
+      add_chunk(tail.rows, 0, args.x + whole / 2 * rows);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kVectors * kWeightRows / kSumsAtOnce; ++i) {
+      const int v = i / (kWeightRows / kSumsAtOnce);
+      const int n = i % (kWeightRows / kSumsAtOnce) * kSumsAtOnce;
+      add_quad_sums(chains[v][n / kSumsAtOnce], args.sums.first,
+                    args.sums.sums + (v * kLinearPanel + first + n) * kQuad);
+    }
+  }
+  if (!args.sums.last) return;
+  for (int m = 0; m < rows; ++m) {
+    float results[kLinearPanel];
+    const float* sums = args.sums.sums + m / kQuad * kLinearPanel * kQuad + m % kQuad;
+    for (int n = 0; n < kLinearPanel; ++n) results[n] = sums[n * kQuad];
+    write_row<kLinearPanel>(results, args.sums.out, m);
+  }
+}
+
 template <DType dtype, int rows>
 void linear_tall_up_to(const LinearTallArgs& args) {
-  if (args.rows == rows) return linear_tall_of<dtype, rows>(args);
-  if constexpr (rows > kStreamRows + 1) linear_tall_up_to<dtype, rows - 1>(args);
+  if (args.rows == rows) {
+    if constexpr (is_dotted(dtype)) return linear_tall_dots<rows>(args);
+    return linear_tall_of<dtype, rows>(args);
+  }
+  if constexpr (rows > kFewestTallRows) linear_tall_up_to<dtype, rows - 1>(args);
 }
 
 template <int most_rows>
@@ -103,7 +175,7 @@ void linear_tall_if(const LinearTallArgs& args) {
 }
 
 void linear_tall(const LinearTallArgs& args) {
-  linear_tall_if<kTallRows>(args);
+  linear_tall_if<kTallTile>(args);
 }
 
 }  // namespace

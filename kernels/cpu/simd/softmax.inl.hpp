@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd/dots.inl.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
@@ -65,15 +66,24 @@ void softmax_tile(const SoftmaxTileArgs& args) {
 
 /// Vectors of a value that are loaded at once.
 constexpr int vectors_at_once(DType dtype, int vectors) {
-  return dtype == DType::fp8_e4m3 && vectors % 2 == 0 ? 2 : 1;
+  return (dtype == DType::fp8_e4m3 || is_dotted(dtype)) && vectors % 2 == 0 ? 2 : 1;
 }
 
+/// Of a value, or (dotted) of a pair of values.
 template <DType dtype, int count>
-inline void load_values(const char* p, Vec (&x)[count]) {
-  if constexpr (count == 2) {
-    load_pair_fp8(p, x[0], x[1]);
+inline void load_values(const void* const* values, std::int64_t at_bytes, Vec (&x)[count]) {
+  const char* value = static_cast<const char*>(values[0]) + at_bytes;
+  if constexpr (is_dotted(dtype)) {
+    const char* second = static_cast<const char*>(values[1]) + at_bytes;
+    if constexpr (count == 2) {
+      load_pairs_bf16(value, second, x[0], x[1]);
+    } else {
+      x[0] = load_pairs_bf16(value, second);
+    }
+  } else if constexpr (count == 2) {
+    load_pair_fp8(value, x[0], x[1]);
   } else {
-    x[0] = load_as<dtype>(p);
+    x[0] = load_as<dtype>(value);
   }
 }
 
@@ -91,24 +101,27 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) sums[r][v] = load(args.sums + r * args.width + column + v * kLanes);
   }
-  for (std::int64_t j = 0; j < args.count; ++j) {
-    if (until_prefetch-- == 0) {
-      const char* next = static_cast<const char*>(args.next_rows[j]);
+  constexpr std::int64_t kPlaces = is_dotted(dtype) ? 2 : 1;
+  for (std::int64_t j = 0; j < args.count; j += kPlaces) {
+    for (std::int64_t place = j; place < j + kPlaces; ++place) {
+      if (until_prefetch-- != 0) continue;
+      const char* next = static_cast<const char*>(args.next_rows[place]);
       for (std::int64_t at = 0; at < args.columns * kSize; at += kLine) __builtin_prefetch(next + at, 0, 2);
       until_prefetch = calls - 1;
     }
-    const char* value = static_cast<const char*>(args.values[j]) + column * kSize;
     Vec p[rows];
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j]);
+    for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j / kPlaces]);
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v += kAtOnce) {
       Vec x[kAtOnce];
-      load_values<dtype>(value + v * kLanes * kSize, x);
+      load_values<dtype>(args.values + j, (column + v * kLanes) * kSize, x);
 #pragma GCC unroll 2
       for (int i = 0; i < kAtOnce; ++i) {
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) sums[r][v + i] = fma(p[r], x[i], sums[r][v + i]);
+        for (int r = 0; r < rows; ++r) {
+          sums[r][v + i] = multiply_add<is_dotted(dtype)>(p[r], x[i], sums[r][v + i]);
+        }
       }
     }
   }
@@ -127,7 +140,7 @@ constexpr int value_vectors(int rows) {
 }
 
 template <DType dtype, int rows>
-void values_stream_of(const ValuesStreamArgs& args) {
+void values_stream_columns(const ValuesStreamArgs& args) {
   constexpr int kVectors = value_vectors(rows);
   std::int64_t column = 0;
   for (; column + kVectors * kLanes <= args.columns; column += kVectors * kLanes) {
@@ -135,6 +148,26 @@ void values_stream_of(const ValuesStreamArgs& args) {
   }
   for (; column < args.columns; column += kLanes) {
     add_values<dtype, rows, 1>(args, column);
+  }
+}
+
+template <DType dtype, int rows>
+void values_stream_of(const ValuesStreamArgs& args) {
+  if constexpr (is_dotted(dtype)) {
+    float pairs[rows][kScoreTile / 2];
+    for (int r = 0; r < rows; ++r) {
+      const float* p = args.p + r * args.p_pitch;
+      for (std::int64_t j = 0; j < args.count; j += 2 * kLanes) {
+        store(pairs[r] + j / 2, bf16_pairs(load_some(p + j, static_cast<int>(args.count - j)),
+                                           load_some(p + j + kLanes, static_cast<int>(args.count - j) - kLanes)));
+      }
+    }
+    ValuesStreamArgs paired = args;
+    paired.p = pairs[0];
+    paired.p_pitch = kScoreTile / 2;
+    values_stream_columns<dtype, rows>(paired);
+  } else {
+    values_stream_columns<dtype, rows>(args);
   }
 }
 

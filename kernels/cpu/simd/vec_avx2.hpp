@@ -18,8 +18,10 @@ constexpr int kStreamRows = 4;  // 8 sums, 4 vectors of w, 2 widened, 1 broadcas
 constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
+constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 4;
 constexpr int kMostSums = 12;  // that stay in registers beside a few other vectors
+constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 
 struct Vec {

@@ -18,10 +18,18 @@ constexpr int kLinearVectors = 4;
 constexpr int kStreamRows = 8;  // 16 sums, 8 vectors of w, 2 widened, 1 broadcast
 constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 5;
-constexpr int kTallRows = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
+constexpr int kTallTile = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
 constexpr int kWideStreamRows = 5;
 constexpr int kMostSums = 24;  // that stay in registers beside a few other vectors
+#if defined(__AVX512BF16__)
+constexpr bool kDotsBf16 = true;
+constexpr int kTallRows = 96;
+constexpr CpuIsa kIsa = CpuIsa::avx512_bf16;
+#else
+constexpr bool kDotsBf16 = false;
+constexpr int kTallRows = kTallTile;
 constexpr CpuIsa kIsa = CpuIsa::avx512;
+#endif
 
 struct Vec {
   __m512 v;
@@ -38,6 +46,12 @@ inline Vec iota() {
 }
 inline Vec load(const float* p) {
   return {_mm512_loadu_ps(p)};
+}
+/// The first `count` floats, or all, or none, and zeros.
+inline Vec load_some(const float* p, int count) {
+  if (count >= kLanes) return load(p);
+  if (count <= 0) return zero();
+  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), p)};
 }
 inline void store(float* p, Vec x) {
   _mm512_storeu_ps(p, x.v);
@@ -206,6 +220,41 @@ inline Vec even_bf16(Vec pairs) {
 inline Vec odd_bf16(Vec pairs) {
   return {_mm512_and_ps(pairs.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
 }
+#if defined(__AVX512BF16__)
+/// Lane by lane: chain + the products of two pairs of bfloat16, in float32 (subnormal numbers count as zero).
+inline Vec dot_bf16(Vec quad, Vec weights, Vec chain) {
+  // Not the intrinsic: around those GCC 12 copies every sum twice.
+  asm("vdpbf16ps %2, %1, %0" : "+v"(chain.v) : "v"(weights.v), "v"(quad.v));
+  return chain;
+}
+/// Both as bfloat16, one behind the other, rounded to nearest even.
+inline Vec bf16_pairs(Vec low, Vec high) {
+  const auto rounded = _mm512_cvtne2ps_pbh(high.v, low.v);
+  Vec pairs;
+  __builtin_memcpy(&pairs, &rounded, sizeof(pairs));
+  return pairs;
+}
+/// Lanes: the i-th bfloat16 of the first row and of the second; of 32 columns, and of 16.
+inline void load_pairs_bf16(const void* first, const void* second, Vec& low, Vec& high) {
+  const __m512i a = _mm512_loadu_si512(first);
+  const __m512i b = _mm512_loadu_si512(second);
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i of_low = _mm512_or_si512(lanes, _mm512_slli_epi32(_mm512_add_epi32(lanes, _mm512_set1_epi32(32)), 16));
+  const __m512i of_high = _mm512_add_epi32(of_low, _mm512_set1_epi32(0x00100010));
+  low.v = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, of_low, b));
+  high.v = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, of_high, b));
+}
+inline Vec load_pairs_bf16(const void* first, const void* second) {
+  const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(first)));
+  const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(second)));
+  return {_mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)))};
+}
+/// Eight floats as bfloat16, rounded to nearest even.
+inline void store_eight_bf16(void* p, const float* x) {
+  const auto rounded = _mm256_cvtneps_pbh(_mm256_loadu_ps(x));
+  __builtin_memcpy(p, &rounded, sizeof(rounded));
+}
+#endif
 /// Four floats, in each 128-bit lane.
 inline Vec broadcast_quad(const float* p) {
   return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};

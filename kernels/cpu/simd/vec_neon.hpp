@@ -19,8 +19,10 @@ constexpr int kStreamRows = 8;  // 16 sums, 2 vectors of w, 1 of x
 constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
+constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 5;
 constexpr int kMostSums = 24;  // that stay in registers beside a few other vectors
+constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::neon;
 
 struct Vec {

@@ -20,8 +20,10 @@ constexpr int kStreamRows = 4;
 constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
+constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 4;
 constexpr int kMostSums = 8;  // that stay in registers beside a few other vectors
+constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 
 using Floats = float __attribute__((vector_size(16)));

@@ -1,0 +1,20 @@
+#define PAGODA_SIMD avx512_bf16
+// clang-format off: the rest is written in terms of this one
+#include "kernels/cpu/simd/ints_avx512.hpp"
+// clang-format on
+#include "kernels/cpu/simd/gemm.inl.hpp"
+#include "kernels/cpu/simd/linear.inl.hpp"
+#include "kernels/cpu/simd/linear_tall.inl.hpp"
+#include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/quantized.inl.hpp"
+#include "kernels/cpu/simd/rows.inl.hpp"
+#include "kernels/cpu/simd/softmax.inl.hpp"
+#include "kernels/cpu/simd/table.inl.hpp"
+
+namespace pagoda::kernels {
+
+const CpuKernels& avx512_bf16_kernels() {
+  return avx512_bf16::kTable;
+}
+
+}  // namespace pagoda::kernels
