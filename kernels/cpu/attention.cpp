@@ -148,6 +148,9 @@ class PagedAttention {
 
   std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
+  /// Of the next tile's values, the first are prefetched while the softmax computes, the others with the sums of
+  /// values.
+  std::int64_t next_by_softmax() const { return tile() * 3 / 8; }
   std::int64_t padded_rows() const { return round_up(max_rows_, kMostLanes); }
   std::int64_t sums_floats() const { return padded_rows() * (width_ + 2); }
   Sums sums_at(float* p) const { return {p, p + padded_rows(), p + 2 * padded_rows()}; }
@@ -419,7 +422,10 @@ class PagedAttention {
                              .highest = sums.highest + row,
                              .total = sums.total + row,
                              .sums = sums.sums + row * width_,
-                             .width = width_});
+                             .width = width_,
+                             .next_rows = positions.values.data() + kLookahead,
+                             .num_next_rows = i == 0 && streams(query) ? next_by_softmax() : 0,
+                             .next_row_bytes = cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype))});
     }
   }
 
@@ -430,6 +436,7 @@ class PagedAttention {
     const auto [first, end] = places_of(positions);
     kernels_.values_stream({.values = positions.values.data() + first,
                             .next_rows = positions.values.data() + first + kLookahead,
+                            .first_next_row = std::max<std::int64_t>(0, next_by_softmax() - first),
                             .dtype = cache_.dtype,
                             .count = end - first,
                             .p = work.scores + first,

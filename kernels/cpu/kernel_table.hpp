@@ -164,13 +164,18 @@ struct SoftmaxTileArgs {
   float* total = nullptr;    ///< [rows] l
   float* sums = nullptr;     ///< [rows, width]
   std::int64_t width = 0;    ///< a multiple of lanes
+  /// Prefetched meanwhile, so that memory is read at an even rate.
+  const void* const* next_rows = nullptr;  ///< [num_next_rows]
+  std::int64_t num_next_rows = 0;
+  std::int64_t next_row_bytes = 0;
 };
 
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
 /// read once, straight from memory. bfloat16 values are taken in pairs where bf16_quad is 8, with p rounded likewise.
 struct ValuesStreamArgs {
   const void* const* values = nullptr;     ///< [count] rows of dtype
-  const void* const* next_rows = nullptr;  ///< [count] rows to prefetch; may be null
+  const void* const* next_rows = nullptr;  ///< [count] rows, of which those from first_next_row on are prefetched
+  std::int64_t first_next_row = 0;
   DType dtype = DType::f32;
   std::int64_t count = 0;    ///< at most score_tile; even, where values are taken in pairs
   const float* p = nullptr;  ///< [rows, p_pitch]

@@ -15,6 +15,7 @@ namespace {
 using testing_support::expect_close;
 using testing_support::OpRunner;
 using testing_support::random_floats;
+using testing_support::rounded_to;
 using testing_support::TypedArray;
 
 /// On a GPU more rows go to tensor cores, which take x in the type of the weights.
@@ -78,14 +79,6 @@ struct LinearCase {
   }
 };
 
-std::vector<float> rounded_to(DType dtype, std::vector<float> values) {
-  for (float& value : values) {
-    if (dtype == DType::f16) value = to_float(to_f16(value));
-    if (dtype == DType::bf16) value = to_float(to_bf16(value));
-  }
-  return values;
-}
-
 class LinearTest : public testing_support::OpTest<testing_support::BackendAndDType> {
  protected:
   DType dtype() const { return std::get<1>(GetParam()); }
@@ -101,7 +94,8 @@ class LinearTest : public testing_support::OpTest<testing_support::BackendAndDTy
     linear.dtype = dtype();
     linear.fill();
     std::vector<float> x = random_floats(num_tokens * linear.in, 9);
-    if (on_cuda() && num_tokens > kMostExactRows) x = rounded_to(dtype(), x);
+    const bool rounds = on_cuda() ? num_tokens > kMostExactRows : dots_bf16() && dtype() == DType::bf16;
+    if (rounds) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });
     // Each of `in` products of unit normals is rounded once; the sum is about sqrt(in).
@@ -260,7 +254,7 @@ TEST_P(CpuLinearTest, GivesARowTheSameBitsInAnyBatchAndOnAnyNumberOfThreads) {
   const std::vector<float> all = run_on(runner_, linear, x);
   const OpRunner one_thread(backend(), 1);
   const OpRunner three_threads(backend(), 3);
-  for (const std::int64_t num_tokens : {1, 2, 3, 5, 8, 14, 15, 16, 33, 64, 257}) {
+  for (const std::int64_t num_tokens : {1, 2, 3, 5, 8, 9, 14, 15, 16, 17, 33, 35, 64, 96, 97, 257}) {
     SCOPED_TRACE(num_tokens);
     const std::int64_t first = 40;
     const auto some_x = std::span(x).subspan(static_cast<std::size_t>(first * linear.in),

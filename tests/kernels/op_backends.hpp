@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/isa.hpp"
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
 #include "tests/kernels/op_arrays.hpp"
@@ -89,6 +90,8 @@ class OpTest : public ::testing::TestWithParam<Param> {
   }
   const std::string& backend() const { return backend_of(::testing::TestWithParam<Param>::GetParam()); }
   bool on_cuda() const { return is_cuda(backend()); }
+  /// What meets bfloat16 weights, keys and values is rounded to bfloat16 itself.
+  bool dots_bf16() const { return backend() == to_string(CpuIsa::avx512_bf16); }
 
   template <class P>
   void run(const P& params) const {

@@ -70,6 +70,15 @@ class TypedArray {
   std::vector<std::byte> bytes_;
 };
 
+/// What remains of the values in a type.
+inline std::vector<float> rounded_to(DType dtype, std::vector<float> values) {
+  for (float& value : values) {
+    if (dtype == DType::f16) value = to_float(to_f16(value));
+    if (dtype == DType::bf16) value = to_float(to_bf16(value));
+  }
+  return values;
+}
+
 /// |actual - expected| <= absolute + relative * |expected| everywhere.
 inline void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, double absolute,
                          double relative) {

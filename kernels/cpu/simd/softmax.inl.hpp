@@ -22,7 +22,12 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   const auto first_distance = static_cast<float>(args.first_position - args.position);
   const float nearest_unseen = args.window > 0 ? -static_cast<float>(args.window) : -kInfinity;
   const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
+  constexpr std::int64_t kLine = 64;
   for (std::int64_t r = 0; r < args.rows; ++r) {
+    for (std::int64_t i = r * args.num_next_rows / args.rows; i < (r + 1) * args.num_next_rows / args.rows; ++i) {
+      const char* next = static_cast<const char*>(args.next_rows[i]);
+      for (std::int64_t at = 0; at < args.next_row_bytes; at += kLine) __builtin_prefetch(next + at, 0, 2);
+    }
     float* scores = args.scores + r * kScoreTile;
     Vec x[kScoreVectors];
 #pragma GCC unroll 4
@@ -94,7 +99,7 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   constexpr int kAtOnce = vectors_at_once(dtype, vectors);
   // Each call prefetches its share of the rows, whole, so that memory is read at an even rate.
   const std::int64_t calls = (args.columns + vectors * kLanes - 1) / (vectors * kLanes);
-  std::int64_t until_prefetch = args.next_rows == nullptr ? args.count : column / (vectors * kLanes);
+  std::int64_t until_prefetch = args.first_next_row + column / (vectors * kLanes);
   Vec sums[rows][vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {

@@ -43,7 +43,10 @@ TEST(CpuDeviceTest, DescribesItselfByInstructionSetAndThreads) {
 }
 
 TEST(CpuDeviceTest, TakesTheBestInstructionSetUnlessOneIsNamed) {
-  EXPECT_EQ(choose_isa("").value(), available_isas().back());
+  const CpuIsa last = available_isas().back();
+  const CpuIsa best = choose_isa("").value();
+  // Where dots of bfloat16 are slow, the one before.
+  EXPECT_EQ(best, last == CpuIsa::avx512_bf16 && best != last ? CpuIsa::avx512_vnni : last);
   for (const CpuIsa isa : available_isas()) EXPECT_EQ(choose_isa(to_string(isa)).value(), isa);
 }
 
