@@ -96,6 +96,9 @@ struct LinearSums {
 /// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps.
 constexpr std::int64_t kPrefetchStride = 8;
 
+/// Strides of a whole block of columns that linear_tall prefetches.
+constexpr std::int64_t kTallStrides = 64;
+
 /// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the
 /// next.
 struct PrefetchBlock {
@@ -127,10 +130,7 @@ struct LinearTallArgs {
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
   /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
   LinearSums sums = {};
-  /// The block that follows, of which this call prefetches one of `num_shares` shares, as if it had as many columns.
-  WeightPiece next = {};
-  std::int64_t share = 0;
-  std::int64_t num_shares = 1;
+  PrefetchBlock prefetch = {};  ///< kTallStrides of its strides
 };
 
 /// One block of columns.

@@ -33,6 +33,9 @@ constexpr std::int64_t kTallUnit = 4;
 /// Up to this many rows all of x stays in the cache: one panel after the other keeps reads of the weights together.
 constexpr std::int64_t kFewRows = 56;
 
+/// Of the caches.
+constexpr std::int64_t kLine = 64;
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
@@ -136,8 +139,7 @@ class Linear {
     constexpr std::int64_t kSmaller = 4;
     tasks_.large_chunks = row_blocks > 1 ? num_panels_ / tasks_.panels : num_panels_ * 3 / 4 / tasks_.panels;
     tasks_.small_panels = row_blocks > 1 ? tasks_.panels : ceil_div(tasks_.panels, kSmaller);
-    tasks_.panels_at_once = way_ == Way::tall ? tasks_.panels
-                            : p_.num_tokens <= kFewRows
+    tasks_.panels_at_once = way_ == Way::tall || p_.num_tokens <= kFewRows
                                 ? 1
                                 : std::min<std::int64_t>(tasks_.panels, kColumnsAtOnce / kernels_.linear_panel);
   }
@@ -236,37 +238,42 @@ class Linear {
     }
   }
 
-  /// Block by block, so that what a register tile of x has of a block stays in the nearest caches.
+  /// Panel by panel, of which the next one, one stretch of memory, is prefetched meanwhile. Block by block, so that
+  /// what a register tile of x has of a block stays in the first-level cache.
   void multiply_tall(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                      const Workspace& work) const {
     const std::int64_t tile_sums = ceil_div(tiles_.most_rows(), kTallUnit) * kTallUnit * kernels_.linear_panel;
-    const std::int64_t num_tiles = tiles.end - tiles.first;
-    for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
-      const std::int64_t count = std::min(kLinearBlock, p_.in - k);
-      for (std::int64_t index = first_panel; index < end_panel; ++index) {
-        const Panel panel = panel_at(index);
-        const WeightPiece next = piece_after(index, k, first_panel, end_panel);
-        float* sums = work.sums + (index - first_panel) * num_tiles * tile_sums;
-        for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile, sums += tile_sums) {
+    const std::int64_t calls = ceil_div(p_.in, kLinearBlock) * (tiles.end - tiles.first);
+    for (std::int64_t index = first_panel; index < end_panel; ++index) {
+      const Panel panel = panel_at(index);
+      std::int64_t call = 0;
+      for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
+        float* sums = work.sums;
+        for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile, ++call, sums += tile_sums) {
+          const std::int64_t count = std::min(kLinearBlock, p_.in - k);
           kernels_.linear_tall({.x = packed_x(panel.dtype, tile, k),
                                 .rows = tiles_.rows(tile),
                                 .piece = piece_of(panel, k, count),
                                 .sums = sums_of(sums, k, count, panel, tile),
-                                .next = next,
-                                .share = tile - tiles.first,
-                                .num_shares = num_tiles});
+                                .prefetch = share_of_panel(index + 1, call, calls)});
         }
       }
     }
   }
 
-  /// What multiply_tall takes next: the next panel, the first one of the next block, or that of the next task.
-  WeightPiece piece_after(std::int64_t panel, std::int64_t k, std::int64_t first_panel, std::int64_t end_panel) const {
-    const bool ends_block = panel + 1 == end_panel;
-    const bool ends_task = ends_block && k + kLinearBlock >= p_.in;
-    const std::int64_t next_panel = !ends_block || ends_task ? std::min(panel + 1, num_panels_ - 1) : first_panel;
-    const std::int64_t next_k = ends_task ? 0 : ends_block ? k + kLinearBlock : k;
-    return piece_of(panel_at(next_panel), next_k, std::min(kLinearBlock, p_.in - next_k));
+  /// The lines of a panel that the given one of `calls` calls of linear_tall prefetches, one behind the other.
+  PrefetchBlock share_of_panel(std::int64_t index, std::int64_t call, std::int64_t calls) const {
+    if (index >= num_panels_) return {};
+    const Panel panel = panel_at(index);
+    const std::int64_t lines = ceil_div(panel.rows * panel.row_bytes, kLine);
+    const std::int64_t lines_per_stride = ceil_div(lines, calls * kTallStrides);
+    const std::int64_t first_line = call * kTallStrides * lines_per_stride;
+    if (first_line >= lines) return {};
+    return {.first = panel.data + first_line * kLine,
+            .column_end = panel.data + panel.rows * panel.row_bytes,
+            .row_bytes = kLine,
+            .column_bytes = 0,
+            .lines_per_stride = lines_per_stride};
   }
 
   void multiply_packed(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
@@ -342,7 +349,6 @@ class Linear {
 
   /// The lines of `next` that the given one of `num_tiles` register tiles prefetches.
   PrefetchBlock share_of_prefetch(const Piece& next, std::int64_t tile, std::int64_t num_tiles) const {
-    constexpr std::int64_t kLine = 64;
     if (next.panel >= num_panels_) return {};
     const Panel panel = panel_at(next.panel);
     const auto size = static_cast<std::int64_t>(size_of(panel.dtype));

@@ -10,6 +10,7 @@ namespace pagoda::kernels::PAGODA_SIMD {
 Vec dot_bf16(Vec pairs, Vec other_pairs, Vec sum);
 Vec bf16_pairs(Vec low, Vec high);
 Vec load_some(const float* p, int count);
+Vec transpose_square(Vec x);
 void store_eight_bf16(void* p, const float* x);
 void load_pairs_bf16(const void* first, const void* second, Vec& low, Vec& high);
 Vec load_pairs_bf16(const void* first, const void* second);

@@ -52,17 +52,15 @@ void linear_tall_of(const LinearTallArgs& args) {
   constexpr int kPaddedRows = kGroups * kSumsAtOnce;
   const WeightPiece& piece = args.piece;
   const PanelRows<kLinearPanel> w(piece, kSize);
-  const PanelRows<kLinearPanel> next(args.next, kSize);
   const std::int64_t whole = piece.count / kLinearPadding * kLinearPadding;
+  Prefetcher prefetcher(args.prefetch);
   for (int v = 0; v < kLinearVectors; ++v) {
     const char* const* const w_rows = w.at + v * kRowsPerVector;
-    const char* const* const next_rows = next.at + v * kRowsPerVector;
     Vec chains[kGroups][kSumsAtOnce];
 #pragma GCC unroll 16
     for (int m = 0; m < kPaddedRows; ++m) chains[m / kSumsAtOnce][m % kSumsAtOnce] = zero();
     for (std::int64_t k = 0; k < whole; k += kChunk) {
-#pragma GCC unroll 4
-      for (int r = 0; r < kRowsPerVector; ++r) __builtin_prefetch(next_rows[r] + k * kSize, 0, 2);
+      if (k % kLinearPadding == 0) prefetcher.take(args.prefetch.lines_per_stride);
       tall_chunk<dtype, rows>(w_rows, k * kSize, args.x + floats_of(dtype, k) * rows, chains);
     }
     if (whole < piece.count) {
@@ -80,72 +78,95 @@ void linear_tall_of(const LinearTallArgs& args) {
   if (args.sums.last) write_tall<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
+/// Sums of linear_tall_dots: chains of `vectors` times four rows of x and of some rows of weights.
+template <int vectors, int weight_rows>
+struct DotChains {
+  DotChains() {
+#pragma GCC unroll 32
+    for (int i = 0; i < vectors * weight_rows; ++i) at(i / weight_rows, i % weight_rows) = zero();
+  }
+
+  Vec& at(int v, int n) {
+    return chains[v][n / kSumsAtOnce][n % kSumsAtOnce];
+  }
+
+  /// += kLinearPadding columns of the weights times those of x, [kLinearPadding / 8, rows, 4].
+  void add(const char* const* w, std::int64_t at_bytes, const float* x, int rows) {
+#pragma GCC unroll 4
+    for (int step = 0; step < kLinearPadding / kBf16Quad; ++step) {
+      Vec quads[vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        quads[v] = load_some(x + step * rows * kQuad + v * kLanes, rows * kQuad - v * kLanes);
+      }
+#pragma GCC unroll 8
+      for (int n = 0; n < weight_rows; ++n) {
+        const Vec weights = broadcast_quad(reinterpret_cast<const float*>(w[n] + at_bytes) + step * kQuad);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) at(v, n) = dot_bf16(quads[v], weights, at(v, n));
+      }
+    }
+  }
+
+  /// To sums[vectors, linear_panel, 4], from the given row of weights on.
+  void add_to(float* sums, int first_row, bool first) const {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+#pragma GCC unroll 2
+      for (int i = 0; i < weight_rows / kSumsAtOnce; ++i) {
+        add_quad_sums(chains[v][i], first, sums + (v * kLinearPanel + first_row + i * kSumsAtOnce) * kQuad);
+      }
+    }
+  }
+
+  Vec chains[vectors][weight_rows / kSumsAtOnce][kSumsAtOnce];
+};
+
+template <int rows>
+inline void write_dots(const float* sums, const LinearOut& to) {
+  for (int first = 0; first < rows; first += kQuad) {
+    Vec columns[kRowsPerVector];
+#pragma GCC unroll 4
+    for (int i = 0; i < kRowsPerVector; ++i) {
+      columns[i] = transpose_square(load(sums + first * kLinearPanel + i * kLanes));
+    }
+    transpose_quads(columns);
+#pragma GCC unroll 4
+    for (int i = 0; i < kQuad; ++i) {
+      if (first + i >= rows) break;
+      float results[kLinearPanel];
+      store(results, columns[i]);
+      write_row<kLinearPanel>(results, to, first + i);
+    }
+  }
+}
+
 /// As linear_tall_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
-/// row of weights, as it lies in memory. sums: [rows / 4, linear_panel, 4].
+/// row of weights, as it lies in memory.
 template <int rows>
 void linear_tall_dots(const LinearTallArgs& args) {
+  static_assert(!kDotsBf16 || kLinearPanel == kLanes);
   constexpr int kVectors = (rows + kQuad - 1) / kQuad;
   constexpr int kWeightRows = kVectors > 2 ? 4 : 8;
   constexpr std::int64_t kSize = 2;
-  constexpr std::int64_t kChunk = kLinearPadding;
   const WeightPiece& piece = args.piece;
   const PanelRows<kLinearPanel> w(piece, kSize);
-  const PanelRows<kLinearPanel> next(args.next, kSize);
-  const std::int64_t whole = piece.count / kChunk * kChunk;
-  // Row after row of the share, evenly over all chunks.
-  constexpr std::int64_t kLineBytes = 64;
-  constexpr std::int64_t kLines = kLinearBlock * kSize / kLineBytes;
-  std::int64_t line = args.share * kLinearPanel / args.num_shares * kLines;
-  const std::int64_t lines_per_chunk = kWeightRows / args.num_shares;
+  const std::int64_t whole = piece.count / kLinearPadding * kLinearPadding;
+  Prefetcher prefetcher(args.prefetch);
+  const std::int64_t lines = args.prefetch.lines_per_stride * kWeightRows / kQuad;
   for (int first = 0; first < kLinearPanel; first += kWeightRows) {
-    Vec chains[kVectors][kWeightRows / kSumsAtOnce][kSumsAtOnce];
-#pragma GCC unroll 32
-    for (int i = 0; i < kVectors * kWeightRows; ++i) {
-      chains[i / kWeightRows][i % kWeightRows / kSumsAtOnce][i % kSumsAtOnce] = zero();
-    }
-    const auto add_chunk = [&](const char* const* w_rows, std::int64_t at_bytes, const float* x) {
-#pragma GCC unroll 4
-      for (int step = 0; step < kChunk / kBf16Quad; ++step) {
-        Vec quads[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v)
-          quads[v] = load_some(x + step * rows * kQuad + v * kLanes, rows * kQuad - v * kLanes);
-#pragma GCC unroll 8
-        for (int n = 0; n < kWeightRows; ++n) {
-          const Vec weights = broadcast_quad(reinterpret_cast<const float*>(w_rows[n] + at_bytes) + step * kQuad);
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            Vec& chain = chains[v][n / kSumsAtOnce][n % kSumsAtOnce];
-            chain = dot_bf16(quads[v], weights, chain);
-          }
-        }
-      }
-    };
-    for (std::int64_t k = 0; k < whole; k += kChunk) {
-      for (std::int64_t i = 0; i < lines_per_chunk; ++i, ++line) {
-        __builtin_prefetch(next.at[line / kLines] + line % kLines * kLineBytes, 0, 2);
-      }
-      add_chunk(w.at + first, k * kSize, args.x + k / 2 * rows);
+    DotChains<kVectors, kWeightRows> chains;
+    for (std::int64_t k = 0; k < whole; k += kLinearPadding) {
+      prefetcher.take(lines);
+      chains.add(w.at + first, k * kSize, args.x + floats_of(DType::bf16, k) * rows, rows);
     }
     if (whole < piece.count) {
       const PanelTail<kWeightRows> tail(w.at + first, whole * kSize, (piece.count - whole) * kSize);
-      add_chunk(tail.rows, 0, args.x + whole / 2 * rows);
+      chains.add(tail.rows, 0, args.x + floats_of(DType::bf16, whole) * rows, rows);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < kVectors * kWeightRows / kSumsAtOnce; ++i) {
-      const int v = i / (kWeightRows / kSumsAtOnce);
-      const int n = i % (kWeightRows / kSumsAtOnce) * kSumsAtOnce;
-      add_quad_sums(chains[v][n / kSumsAtOnce], args.sums.first,
-                    args.sums.sums + (v * kLinearPanel + first + n) * kQuad);
-    }
+    chains.add_to(args.sums.sums, first, args.sums.first);
   }
-  if (!args.sums.last) return;
-  for (int m = 0; m < rows; ++m) {
-    float results[kLinearPanel];
-    const float* sums = args.sums.sums + m / kQuad * kLinearPanel * kQuad + m % kQuad;
-    for (int n = 0; n < kLinearPanel; ++n) results[n] = sums[n * kQuad];
-    write_row<kLinearPanel>(results, args.sums.out, m);
-  }
+  if (args.sums.last) write_dots<rows>(args.sums.sums, args.sums.out);
 }
 
 template <DType dtype, int rows>

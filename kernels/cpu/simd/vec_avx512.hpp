@@ -259,6 +259,11 @@ inline void store_eight_bf16(void* p, const float* x) {
 inline Vec broadcast_quad(const float* p) {
   return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};
 }
+/// Seen as a square of floats, a row in each 128-bit lane.
+inline Vec transpose_square(Vec x) {
+  const __m512i by_column = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return {_mm512_permutexvar_ps(by_column, x.v)};
+}
 /// Seen as a square of 128-bit lanes: r[i] lane j <-> r[j] lane i.
 inline void transpose_quads(Vec (&r)[kLanes / 4]) {
   const __m512 low_01 = _mm512_shuffle_f32x4(r[0].v, r[1].v, 0x44);
