@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/attention_positions.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
@@ -23,13 +24,8 @@ constexpr std::int64_t kGroup = 512;
 /// then widened once for all of them.
 constexpr std::int64_t kMostTaskRows = 56;
 
-/// The largest score_tile, and the most sums of a register tile of scores, of any instruction set.
-constexpr std::int64_t kMostScoreTile = 64;
+/// The most sums of a register tile of scores, of any instruction set.
 constexpr std::int64_t kMostStreamSums = 128;
-
-/// How many positions ahead keys and values are prefetched, into the second-level cache: a tile, so that memory is also
-/// read while the softmax computes. At least linear_panel.
-constexpr std::int64_t kLookahead = 64;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
@@ -132,19 +128,6 @@ class PagedAttention {
     float* total_sums = nullptr;
   };
   static constexpr int kWorkspaceParts = 8;
-
-  /// The positions of one tile that some row sees, and where their keys and values lie.
-  struct Positions {
-    std::int64_t start = 0;  ///< the tile's first position
-    std::int64_t first = 0;  ///< seen are [first, end)
-    std::int64_t end = 0;
-    /// Of the whole tile and kLookahead positions behind it; those that are not seen repeat one that is.
-    std::array<const void*, kMostScoreTile + kLookahead> keys;
-    std::array<const void*, kMostScoreTile + kLookahead> values;
-    /// Of the whole tile, with int8; those that are not seen are zero.
-    std::array<float, kMostScoreTile> key_scales;
-    std::array<float, kMostScoreTile> value_scales;
-  };
 
   std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
@@ -256,7 +239,8 @@ class PagedAttention {
     const std::int64_t first = std::max(query.first_seen, group * kGroup);
     const std::int64_t end = std::min(query.end_seen(), (group + 1) * kGroup);
     for (std::int64_t start = first / tile() * tile(); start < end; start += tile()) {
-      const Positions positions = positions_at(query, start, first, end);
+      const Positions positions = positions_at(cache_, p_.block_tables + query.sequence * p_.max_blocks, query.kv_head,
+                                               {start, tile(), first, end, query.end_seen()});
       if (streams(query)) {
         score_from_memory(query, positions, work);
         soften(query, positions, work, sums);
@@ -269,39 +253,6 @@ class PagedAttention {
     }
   }
 
-  /// The tile at `start`, of which the positions in [first, end) are seen.
-  Positions positions_at(const QueryTile& query, std::int64_t start, std::int64_t first, std::int64_t end) const {
-    Positions positions;
-    positions.start = start;
-    positions.first = std::max(first, start);
-    positions.end = std::min(end, start + tile());
-    const std::int64_t row_bytes = cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype));
-    const std::int64_t head_bytes = query.kv_head * cache_.block_size * row_bytes;
-    const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
-    std::int64_t block = positions.first / cache_.block_size;
-    std::int64_t offset = positions.first % cache_.block_size;
-    const std::int64_t first_place = positions.first - start;
-    const std::int64_t num_places = tile() + kLookahead;
-    // What follows in the next group is prefetched, too.
-    const std::int64_t end_place = std::min(query.end_seen() - start, num_places);
-    if (scaled()) gather_scales(query, positions);
-    std::int64_t place = first_place;
-    for (; place < end_place; ++block, offset = 0) {
-      const std::byte* keys = cache_.key_block(table[block]) + head_bytes;
-      const std::byte* values = cache_.value_block(table[block]) + head_bytes;
-      for (; offset < cache_.block_size && place < end_place; ++offset, ++place) {
-        positions.keys[static_cast<std::size_t>(place)] = keys + offset * row_bytes;
-        positions.values[static_cast<std::size_t>(place)] = values + offset * row_bytes;
-      }
-    }
-    for (auto* rows : {&positions.keys, &positions.values}) {
-      const void* inside = (*rows)[static_cast<std::size_t>(first_place)];
-      std::fill_n(rows->begin(), first_place, inside);
-      std::fill(rows->begin() + place, rows->begin() + num_places, inside);
-    }
-    return positions;
-  }
-
   /// Of widened keys and values.
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
@@ -311,32 +262,6 @@ class PagedAttention {
   std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {
     const std::int64_t unit = paired() ? 2 : 1;
     return {(positions.first - positions.start) / unit * unit, round_up(positions.end - positions.start, unit)};
-  }
-
-  /// Of the tile's positions; those of the next tile are prefetched: they lie apart from the values.
-  void gather_scales(const QueryTile& query, Positions& positions) const {
-    positions.key_scales.fill(0.0F);
-    positions.value_scales.fill(0.0F);
-    const std::int32_t* table = p_.block_tables + query.sequence * p_.max_blocks;
-    for (std::int64_t position = positions.first; position < positions.end;) {
-      const std::int64_t block = position / cache_.block_size;
-      const std::int64_t offset = position % cache_.block_size;
-      const std::int64_t count = std::min(cache_.block_size - offset, positions.end - position);
-      const std::int64_t row = query.kv_head * cache_.block_size + offset;
-      const std::int64_t place = position - positions.start;
-      std::copy_n(cache_.key_scales(table[block]) + row, count, positions.key_scales.begin() + place);
-      std::copy_n(cache_.value_scales(table[block]) + row, count, positions.value_scales.begin() + place);
-      position += count;
-    }
-    const std::int64_t next_end = std::min(query.end_seen(), positions.end + tile());
-    for (std::int64_t position = positions.end; position < next_end;) {
-      const std::int32_t block = table[position / cache_.block_size];
-      const std::int64_t offset = position % cache_.block_size;
-      const std::int64_t row = query.kv_head * cache_.block_size + offset;
-      __builtin_prefetch(cache_.key_scales(block) + row, 0, 3);
-      __builtin_prefetch(cache_.value_scales(block) + row, 0, 3);
-      position += cache_.block_size - offset;
-    }
   }
 
   /// The keys of tile places [at, at + one panel).
