@@ -99,7 +99,7 @@ struct QuantizedLinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]
   std::int64_t num_tokens = 0;
   std::int64_t in = 0;
-  std::span<const QuantizedMatrix> weights;  ///< 1 to 4 parts of one format, each [out_i, in]
+  std::span<const QuantizedMatrix> weights;  ///< 1 to 4 parts of one format (all with mins or none), each [out_i, in]
   std::span<const void* const> biases;       ///< empty, or one pointer per part ([out_i] of bias_dtype, or null)
   DType bias_dtype = DType::f32;
   float* out = nullptr;         ///< [num_tokens, out_stride]
@@ -107,15 +107,17 @@ struct QuantizedLinearParams {
   bool accumulate = false;      ///< out += instead of out =
 };
 
-/// Quantises a weight matrix: of each group, the scale is chosen so that the sum of squared errors is small (8 bits:
-/// highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the integer -8). A
-/// value that is not finite is an error (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the
-/// CPU and copied.
+/// Quantises a weight matrix: of each group, the scale (and minimum) is chosen so that the sum of squared errors is
+/// small (8 bits: highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the
+/// integer -8; asymmetric: from the group's range or a little less, with least squares for the integers that it gives,
+/// whichever is best). A value that is not finite, or whose scale or minimum float16 does not hold, is an error
+/// (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the CPU and copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;
   std::uint8_t* data = nullptr;  ///< laid out as QuantizedMatrix says
   Float16* scales = nullptr;
+  Float16* mins = nullptr;  ///< of an asymmetric format
 };
 
 /// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.

@@ -172,6 +172,15 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size);
 }
 
+/// Null exactly when the format is symmetric.
+void check_mins(Checker& checker, const QuantizedFormat& format, const void* mins, std::string_view name) {
+  if (format.asymmetric) {
+    checker.require_pointer(mins, name);
+  } else {
+    checker.require(mins == nullptr, std::string(name) + " are for asymmetric formats only; asymmetric", 0);
+  }
+}
+
 }  // namespace
 
 Status check(const QuantizedLinearParams& p) {
@@ -188,8 +197,11 @@ Status check(const QuantizedLinearParams& p) {
   std::int64_t out_features = 0;
   for (const QuantizedMatrix& weight : p.weights) {
     check_format(checker, weight.format);
-    checker.require_pointer(weight.data, "weight data")
-        .require_pointer(weight.scales, "weight scales")
+    checker.require_pointer(weight.data, "weight data").require_pointer(weight.scales, "weight scales");
+    check_mins(checker, weight.format, weight.mins, "weight mins");
+    checker
+        .require(weight.format.asymmetric == p.weights.front().format.asymmetric,
+                 "all weights must have mins or none; asymmetric", weight.format.asymmetric)
         .require(weight.format == p.weights.front().format, "all weights must have one format; bits",
                  weight.format.bits)
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
@@ -212,6 +224,7 @@ Status check(const QuantizeWeightsParams& p) {
       .require_pointer(p.from.data, "from.data")
       .require_pointer(p.data, "data")
       .require_pointer(p.scales, "scales");
+  check_mins(checker, p.format, p.mins, "mins");
   return checker.status();
 }
 

@@ -11,7 +11,7 @@ namespace pagoda::kernels::bench {
 namespace {
 
 /// y[rows, out] = x[rows, in] W^T with quantised weights. Weights alternate between copies that together exceed the
-/// caches, as the layers of a model do. Bytes are those of the weights and their scales.
+/// caches, as the layers of a model do. Bytes are those of the weights, their scales and minimums.
 void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   const QuantizedMatrix shape{nullptr, nullptr, state.range(0), state.range(1), format};
   const std::int64_t rows = state.range(2);
@@ -23,12 +23,14 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   };
   const Buffer data = allocate(shape.data_bytes());
   const Buffer scales = allocate(shape.scale_bytes());
+  const Buffer mins = allocate(shape.min_bytes());
   std::uint32_t bits = 12345;
   for (std::int64_t i = 0; i < copies * shape.data_bytes() / 4; ++i) {
     bits = bits * 1664525U + 1013904223U;
     data.as<std::uint32_t>()[i] = bits;
   }
   std::fill_n(scales.as<Float16>(), copies * shape.scale_bytes() / 2, to_f16(0.01F));
+  std::fill_n(mins.as<Float16>(), copies * shape.min_bytes() / 2, to_f16(-0.08F));
   const std::vector<float> x(static_cast<std::size_t>(rows * shape.columns), 0.01F);
   std::vector<float> out(static_cast<std::size_t>(rows * shape.rows));
 
@@ -37,6 +39,7 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
     QuantizedMatrix weight = shape;
     weight.data = data.as<std::uint8_t>() + copy * shape.data_bytes();
     weight.scales = scales.as<Float16>() + copy * shape.scale_bytes() / 2;
+    if (shape.format.asymmetric) weight.mins = mins.as<Float16>() + copy * shape.min_bytes() / 2;
     copy = (copy + 1) % copies;
     QuantizedLinearParams params;
     params.x = x.data();
@@ -63,6 +66,7 @@ void sizes(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, int4_asymmetric, QuantizedFormat{4, 32, true})->Apply(sizes);
 
 }  // namespace
 }  // namespace pagoda::kernels::bench

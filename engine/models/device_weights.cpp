@@ -175,6 +175,11 @@ Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, co
   if (!data) return fail(data.error());
   const auto scales = upload(weights.matrix.scales, weights.matrix.scale_bytes());
   if (!scales) return fail(scales.error());
+  if (weights.matrix.mins != nullptr) {
+    const auto mins = upload(weights.matrix.mins, weights.matrix.min_bytes());
+    if (!mins) return fail(mins.error());
+    copy->matrix.mins = reinterpret_cast<const Float16*>(*mins);
+  }
   host_.drop_copies();
   copy->matrix.data = reinterpret_cast<const std::uint8_t*>(*data);
   copy->matrix.scales = reinterpret_cast<const Float16*>(*scales);

@@ -161,18 +161,22 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kern
   auto weights = std::make_shared<QuantizedWeights>();
   weights->matrix = {nullptr, nullptr, matrix.rows, matrix.columns, format};
   for (const auto& [buffer, bytes] : {std::pair{&weights->data, weights->matrix.data_bytes()},
-                                      std::pair{&weights->scales, weights->matrix.scale_bytes()}}) {
+                                      std::pair{&weights->scales, weights->matrix.scale_bytes()},
+                                      std::pair{&weights->mins, weights->matrix.min_bytes()}}) {
+    if (bytes == 0) continue;
     auto memory = device_->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device);
     if (!memory) return fail(std::move(memory.error()));
     *buffer = std::move(*memory);
   }
   weights->matrix.data = weights->data.as<std::uint8_t>();
   weights->matrix.scales = weights->scales.as<Float16>();
+  weights->matrix.mins = weights->mins.as<Float16>();
   auto status = run([&](kernels::Stream& stream) {
     return device_->ops().quantize_weights(stream, {.from = matrix,
                                                     .format = format,
                                                     .data = weights->data.as<std::uint8_t>(),
-                                                    .scales = weights->scales.as<Float16>()});
+                                                    .scales = weights->scales.as<Float16>(),
+                                                    .mins = weights->mins.as<Float16>()});
   });
   if (!status) {
     status.error().message = "module " + std::string(module) + ": " + status.error().message;

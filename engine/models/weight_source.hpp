@@ -32,6 +32,7 @@ struct QuantizedWeights {
   kernels::QuantizedMatrix matrix;
   kernels::Buffer data;
   kernels::Buffer scales;
+  kernels::Buffer mins;  ///< of an asymmetric format
 };
 
 /// A linear layer's weight that a model does not take from the source as it is: one that it has made itself of other

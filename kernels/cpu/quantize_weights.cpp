@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <utility>
 
 namespace pagoda::kernels {
@@ -17,61 +17,120 @@ float round_to_nearest(float x) {
   return (x + kNoFraction) - kNoFraction;
 }
 
-/// One group of one row: integers from -zero_point to zero_point - 1 as floats, with the sum of squared errors.
+/// As it will be stored.
+float stored(float x) {
+  return to_float(to_f16(x));
+}
+
+/// What integers stand for: scale * integer + min. Both are as they will be stored.
+struct Grid {
+  float scale = 0;  ///< 0 when all integers are to be 0
+  float min = 0;
+
+  float inverse_scale() const { return scale == 0 ? 0.0F : 1.0F / scale; }
+};
+
+/// One group of one row, and the integers that there are, as floats.
 struct Group {
   const float* w = nullptr;
   std::int64_t size = 0;
-  float zero_point = 0;
+  float lowest = 0;
+  float highest = 0;
 
-  /// A weight in units of the scale.
-  float integer(std::int64_t i, float inverse_scale) const {
-    return std::min(std::max(round_to_nearest(std::clamp(w[i] * inverse_scale, -1000.0F, 1000.0F)), -zero_point),
-                    zero_point - 1);
+  /// The integer nearest to a weight.
+  float integer(std::int64_t i, float inverse_scale, float min) const {
+    const float in_units = std::clamp((w[i] - min) * inverse_scale, -1000.0F, 1000.0F);
+    return std::min(std::max(round_to_nearest(in_units), lowest), highest);
   }
 
-  float squared_error(float scale) const {
-    const float inverse = 1.0F / scale;
+  float squared_error(const Grid& grid) const {
+    const float inverse = grid.inverse_scale();
     float error = 0;
     for (std::int64_t i = 0; i < size; ++i) {
-      const float difference = w[i] - scale * integer(i, inverse);
+      const float difference = w[i] - (grid.scale * integer(i, inverse, grid.min) + grid.min);
       error += difference * difference;
     }
     return error;
   }
 };
 
-/// The scale as it will be stored; 0 when all integers are to be 0.
-float stored(float scale) {
-  return to_float(to_f16(scale));
-}
+/// Keeps the grid of least squared error, of equals the first.
+struct BestGrid {
+  Grid grid;
+  float error = 0;
+  bool none = true;
+
+  void offer(const Group& group, const Grid& candidate) {
+    const float candidate_error = group.squared_error(candidate);
+    if (!none && !(candidate_error < error)) return;
+    *this = {candidate, candidate_error, false};
+  }
+};
 
 /// Eight bits: highest |w| / 127.
-float scale_of_8_bits(const Group&, float extreme) {
-  return stored(std::abs(extreme) / 127.0F);
+Grid grid_of_8_bits(float extreme) {
+  return {stored(std::abs(extreme) / 127.0F), 0};
 }
 
 /// Four bits: -8 has no counterpart, so it goes to the side of the extreme; of scales around the one that makes it so,
 /// the one of least squared error.
-float scale_of_4_bits(const Group& group, float extreme) {
+Grid grid_of_4_bits(const Group& group, float extreme) {
   constexpr std::array kTries{1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
-  float best = 0;
-  float least_error = 0;
+  BestGrid best;
   for (const float factor : kTries) {
     const float scale = stored(extreme / -8.0F * factor);
-    if (scale == 0) continue;
-    const float error = group.squared_error(scale);
-    if (best == 0 || error < least_error) {
-      best = scale;
-      least_error = error;
+    if (scale != 0) best.offer(group, {scale, 0});
+  }
+  return best.grid;
+}
+
+/// Least squares of scale and minimum for the integers that `grid` gives.
+Grid fitted(const Group& group, const Grid& grid) {
+  const float inverse = grid.inverse_scale();
+  double sum_w = 0;
+  double sum_i = 0;
+  double sum_ii = 0;
+  double sum_iw = 0;
+  for (std::int64_t k = 0; k < group.size; ++k) {
+    const double w = group.w[k];
+    const double i = group.integer(k, inverse, grid.min);
+    sum_w += w;
+    sum_i += i;
+    sum_ii += i * i;
+    sum_iw += i * w;
+  }
+  const auto size = static_cast<double>(group.size);
+  const double spread = size * sum_ii - sum_i * sum_i;
+  const double scale = spread == 0 ? 0 : (size * sum_iw - sum_i * sum_w) / spread;
+  Grid fit{stored(static_cast<float>(scale)), 0};
+  fit.min = stored(static_cast<float>((sum_w - double{fit.scale} * sum_i) / size));
+  return fit;
+}
+
+/// Asymmetric: of ranges from the lowest to the highest weight or a little less at either end, each fitted a few times,
+/// the grid of least squared error.
+Grid grid_of_range(const Group& group, float low, float high) {
+  constexpr std::array kCuts{0.0F, 0.05F, 0.1F};
+  constexpr int kFits = 3;
+  const float range = high - low;
+  BestGrid best;
+  for (const float below : kCuts) {
+    for (const float above : kCuts) {
+      Grid grid{stored(range * (1 - below - above) / group.highest), stored(low + range * below)};
+      best.offer(group, grid);
+      for (int fit = 0; fit < kFits; ++fit) {
+        grid = fitted(group, grid);
+        best.offer(group, grid);
+      }
     }
   }
-  return best;
+  return best.grid;
 }
 
 class WeightQuantizer {
  public:
   WeightQuantizer(const CpuKernels& kernels, const QuantizeWeightsParams& p)
-      : kernels_(kernels), p_(p), to_{p.data, p.scales, p.from.rows, p.from.columns, p.format} {}
+      : kernels_(kernels), p_(p), to_{p.data, p.scales, p.from.rows, p.from.columns, p.format, p.mins} {}
 
   std::int64_t panels() const { return to_.panels(); }
   std::int64_t scratch_floats() const { return to_.padded_columns(); }
@@ -79,7 +138,6 @@ class WeightQuantizer {
   /// False when a weight is not finite.
   bool quantize_panel(std::int64_t panel, float* row_of_weights) const {
     std::uint8_t* data = p_.data + panel * to_.panel_bytes();
-    Float16* scales = p_.scales + panel * to_.panel_scales();
     if (p_.format.bits == 4) std::fill_n(data, to_.panel_bytes(), std::uint8_t{0});
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       const std::int64_t row = panel * kQuantizedPanel + r;
@@ -90,34 +148,29 @@ class WeightQuantizer {
         kernels_.widen(from, p_.from.dtype, to_.columns, row_of_weights);
       }
       for (std::int64_t g = 0; g < to_.groups(); ++g) {
-        const Group group{row_of_weights + g * p_.format.group_size, p_.format.group_size,
-                          static_cast<float>(p_.format.zero_point())};
-        if (!quantize_group(group, r, g, data, scales)) return false;
+        if (!quantize_group(row_of_weights + g * p_.format.group_size, panel, r, g, data)) return false;
       }
     }
     return true;
   }
 
  private:
-  bool quantize_group(const Group& group, std::int64_t r, std::int64_t g, std::uint8_t* data, Float16* scales) const {
-    float low = 0;
-    float high = 0;
-    float zero_if_finite = 0;
-    for (std::int64_t i = 0; i < group.size; ++i) {
-      low = std::min(low, group.w[i]);
-      high = std::max(high, group.w[i]);
-      zero_if_finite += group.w[i] * 0.0F;
-    }
-    const float extreme = high >= -low ? high : low;
-    const bool is_8 = p_.format.bits == 8;
-    const float scale = is_8 ? scale_of_8_bits(group, extreme) : scale_of_4_bits(group, extreme);
-    if (zero_if_finite != 0 || !std::isfinite(scale)) return false;
-    scales[g * kQuantizedPanel + r] = to_f16(scale);
-    const float inverse = scale == 0 ? 0.0F : 1.0F / scale;
-    for (std::int64_t i = 0; i < group.size; ++i) {
-      const auto q = static_cast<std::uint8_t>(group.integer(i, inverse) + group.zero_point);
-      const std::int64_t column = g * group.size + i;
-      if (is_8) {
+  bool quantize_group(const float* w, std::int64_t panel, std::int64_t r, std::int64_t g, std::uint8_t* data) const {
+    const QuantizedFormat& format = p_.format;
+    const int zero_point = format.zero_point();
+    const Group group{w, std::min(format.group_size, to_.columns - g * format.group_size),
+                      static_cast<float>(-zero_point), static_cast<float>((1 << format.bits) - 1 - zero_point)};
+    const std::optional<Grid> grid = grid_of(group);
+    if (!grid) return false;
+    const std::int64_t place = panel * to_.panel_scales() + g * kQuantizedPanel + r;
+    p_.scales[place] = to_f16(grid->scale);
+    if (format.asymmetric) p_.mins[place] = to_f16(grid->min);
+    const float inverse = grid->inverse_scale();
+    for (std::int64_t i = 0; i < format.group_size; ++i) {
+      const int integer = i < group.size ? static_cast<int>(group.integer(i, inverse, grid->min)) : 0;
+      const auto q = static_cast<std::uint8_t>(integer + zero_point);
+      const std::int64_t column = g * format.group_size + i;
+      if (format.bits == 8) {
         data[(column / 4 * kQuantizedPanel + r) * 4 + column % 4] = q;
       } else {
         std::uint8_t& pair = data[(column / 8 * kQuantizedPanel + r) * 4 + column % 4];
@@ -125,6 +178,25 @@ class WeightQuantizer {
       }
     }
     return true;
+  }
+
+  /// None when a weight is not finite, or the grid's numbers would not be.
+  std::optional<Grid> grid_of(const Group& group) const {
+    float low = group.w[0];
+    float high = group.w[0];
+    float zero_if_finite = 0;
+    for (std::int64_t i = 0; i < group.size; ++i) {
+      low = std::min(low, group.w[i]);
+      high = std::max(high, group.w[i]);
+      zero_if_finite += group.w[i] * 0.0F;
+    }
+    if (zero_if_finite != 0) return std::nullopt;
+    const float extreme = high >= -low ? high : low;
+    const Grid grid = p_.format.asymmetric  ? grid_of_range(group, low, high)
+                      : p_.format.bits == 8 ? grid_of_8_bits(extreme)
+                                            : grid_of_4_bits(group, extreme);
+    if (!std::isfinite(grid.scale) || !std::isfinite(grid.min)) return std::nullopt;
+    return grid;
   }
 
   const CpuKernels& kernels_;

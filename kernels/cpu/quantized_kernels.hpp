@@ -5,9 +5,11 @@
 /// Rows of x are quantised when they are used: a scale per group of columns, integers from -127 to 127. Then
 ///
 ///     out[m, n] = sum over groups g, ascending, of (w_scale[n, g] * x_scale[m, g]) * dot(n, m, g)
+///                                                  + w_min[n, g] * x_sum[m, g]   (asymmetric weights only)
 ///
-/// where the dot of integers is exact, the product of the scales is rounded once, and each term joins the sum by a
-/// fused multiply-add. So every instruction set gives the same bits, in any batch.
+/// where the dot of integers is exact, and the product of the scales is rounded once, as is x_sum, the scale of x times
+/// the exact sum of its integers. Each term joins the sum by a fused multiply-add, that of the dot before that of the
+/// minimum. So every instruction set gives the same bits, in any batch.
 
 #include <cstdint>
 
@@ -25,6 +27,7 @@ struct QuantizeRowArgs {
   std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size]
   float* scales = nullptr;          ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, where the sums of integers start
+  float* sums = nullptr;            ///< [groups]: scale * sum of q; may be null
 };
 
 /// Rows of x against some panels of weights, for some groups.
@@ -33,12 +36,14 @@ struct QuantizedTileArgs {
   std::int64_t x_stride = 0;        ///< from one row to the next
   const float* x_scales = nullptr;  ///< likewise
   const std::int32_t* x_offsets = nullptr;
-  std::int64_t group_stride = 0;    ///< from one row's scales and offsets to the next's
+  const float* x_sums = nullptr;    ///< when there are w_mins
+  std::int64_t group_stride = 0;    ///< from one row's scales, offsets and sums to the next's
   std::int64_t rows = 0;            ///< 1 .. QuantizedKernels::rows
   const std::uint8_t* w = nullptr;  ///< as in QuantizedMatrix, from the first group on
   std::int64_t w_stride = 0;        ///< bytes from one panel to the next
   const Float16* w_scales = nullptr;
-  std::int64_t w_scale_stride = 0;  ///< elements from one panel to the next
+  const Float16* w_mins = nullptr;  ///< null = symmetric
+  std::int64_t w_scale_stride = 0;  ///< elements from one panel to the next, of scales and minimums
   std::int64_t panels = 0;          ///< 1 .. QuantizedKernels::panels
   std::int64_t num_groups = 0;
   std::int64_t group_size = 0;

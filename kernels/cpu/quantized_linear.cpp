@@ -50,14 +50,16 @@ class QuantizedLinear {
     const std::int64_t band_columns = kernels_.quantized.panels * kQuantizedPanel;
     const std::int64_t sums_floats = row_blocks_.rows(0) * band_columns;
     const std::int64_t unpacked_floats = band_columns * groups_per_block_ * format_.group_size / 4;
-    auto scratch = pool.borrow(
-        rows * (padded_in_ / 4 + 2 * groups_) + out_features_ + num_threads * (sums_floats + unpacked_floats),
-        4 + 2 * num_threads);
+    const std::int64_t floats_per_group = format_.asymmetric ? 3 : 2;
+    auto scratch = pool.borrow(rows * (padded_in_ / 4 + floats_per_group * groups_) + out_features_ +
+                                   num_threads * (sums_floats + unpacked_floats),
+                               5 + 2 * num_threads);
     if (!scratch) return fail(std::move(scratch.error()));
 
     x_ = reinterpret_cast<std::int8_t*>(scratch->floats(rows * padded_in_ / 4));
     x_scales_ = scratch->floats(rows * groups_);
     x_offsets_ = reinterpret_cast<std::int32_t*>(scratch->floats(rows * groups_));
+    if (format_.asymmetric) x_sums_ = scratch->floats(rows * groups_);
     quantize_x();
     if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
@@ -103,7 +105,8 @@ class QuantizedLinear {
                                        .zero_point = format_.zero_point(),
                                        .q = x_ + row * padded_in_,
                                        .scales = x_scales_ + row * groups_,
-                                       .offsets = x_offsets_ + row * groups_});
+                                       .offsets = x_offsets_ + row * groups_,
+                                       .sums = x_sums_ == nullptr ? nullptr : x_sums_ + row * groups_});
     };
     constexpr std::int64_t kFewFloats = 16384;  // less is not worth the hand-over to another thread
     if (p_.num_tokens * padded_in_ <= kFewFloats) {
@@ -147,12 +150,13 @@ class QuantizedLinear {
     const std::int64_t lines = kQuantizedPanel * format_.group_size * format_.bits / 8 / kLine;
     for (std::int64_t block = 0; block < num_blocks_; ++block) {
       const std::int64_t first_group = block * groups_per_block_;
+      const std::int64_t first_scale = band.first_panel * band.weight->panel_scales() + first_group * kQuantizedPanel;
       QuantizedTileArgs args{.x_stride = padded_in_,
                              .group_stride = groups_,
                              .w = data_of(band, block),
                              .w_stride = band.weight->panel_bytes(),
-                             .w_scales = band.weight->scales + band.first_panel * band.weight->panel_scales() +
-                                         first_group * kQuantizedPanel,
+                             .w_scales = band.weight->scales + first_scale,
+                             .w_mins = format_.asymmetric ? band.weight->mins + first_scale : nullptr,
                              .w_scale_stride = band.weight->panel_scales(),
                              .panels = band.panels,
                              .num_groups = std::min(groups_per_block_, groups_ - first_group),
@@ -168,6 +172,7 @@ class QuantizedLinear {
         args.x = x_ + row * padded_in_ + first_group * format_.group_size;
         args.x_scales = x_scales_ + row * groups_ + first_group;
         args.x_offsets = x_offsets_ + row * groups_ + first_group;
+        if (format_.asymmetric) args.x_sums = x_sums_ + row * groups_ + first_group;
         args.rows = tiles.rows(tile);
         args.sums = work.sums + tiles.first_row(tile) * columns;
         args.first_line = tile * lines / tiles.count();
@@ -216,6 +221,7 @@ class QuantizedLinear {
   std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in]
   float* x_scales_ = nullptr;          ///< [num_tokens, groups]
   std::int32_t* x_offsets_ = nullptr;  ///< likewise
+  float* x_sums_ = nullptr;            ///< likewise, when the weights have minimums
   const float* biases_ = nullptr;
 };
 

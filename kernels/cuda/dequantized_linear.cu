@@ -18,17 +18,19 @@ constexpr int kStore = 8;       ///< elements that a thread writes together
 struct DequantizeArgs {
   const std::uint8_t* data = nullptr;  ///< of the first panel
   const __half* scales = nullptr;      ///< likewise
+  const __half* mins = nullptr;        ///< likewise; null = symmetric
   int rows = 0;                        ///< to write
   int in = 0;                          ///< a multiple of kStore
   int padded_columns = 0;
   int group_size = 0;
+  int zero_point = 0;
   __nv_bfloat16* to = nullptr;  ///< [rows, in]
 };
 
-/// Eight neighbouring columns of a row as floats, from the words of the tile's row.
+/// Eight neighbouring columns of a row, less `zero_point`, as floats, from the words of the tile's row.
 template <int kBits>
-__device__ __forceinline__ void unpack(const std::uint32_t* words, int stride, float (&values)[kStore]) {
-  constexpr int kZero = 1 << (kBits - 1);
+__device__ __forceinline__ void unpack(const std::uint32_t* words, int stride, int zero_point,
+                                       float (&values)[kStore]) {
 #pragma unroll
   for (int i = 0; i < kStore; ++i) {
     std::uint32_t q = 0;
@@ -37,7 +39,7 @@ __device__ __forceinline__ void unpack(const std::uint32_t* words, int stride, f
     } else {
       q = words[0] >> (i % 4 * 8 + i / 4 * 4) & 0xFU;  // column i in the low half of byte i, i + 4 in its high half
     }
-    values[i] = static_cast<float>(static_cast<int>(q) - kZero);
+    values[i] = static_cast<float>(static_cast<int>(q) - zero_point);
   }
 }
 
@@ -69,13 +71,17 @@ __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeAr
     const int to_row = panel * kPanel + row;
     if (to_row >= args.rows || column >= args.in) continue;
     float values[kStore];
-    unpack<kBits>(tile + word * kPitch + row, kPitch, values);
-    const float scale = to_float(args.scales[(std::int64_t{panel} * groups + column / args.group_size) * kPanel + row]);
+    unpack<kBits>(tile + word * kPitch + row, kPitch, args.zero_point, values);
+    const std::int64_t group = (std::int64_t{panel} * groups + column / args.group_size) * kPanel + row;
+    const float scale = to_float(args.scales[group]);
+    const float min = args.mins == nullptr ? 0.0F : to_float(args.mins[group]);
+#pragma unroll
+    for (float& value : values) value = fmaf(value, scale, min);
     uint4 packed;
-    packed.x = word_of<__nv_bfloat16>(values[0] * scale, values[1] * scale);
-    packed.y = word_of<__nv_bfloat16>(values[2] * scale, values[3] * scale);
-    packed.z = word_of<__nv_bfloat16>(values[4] * scale, values[5] * scale);
-    packed.w = word_of<__nv_bfloat16>(values[6] * scale, values[7] * scale);
+    packed.x = word_of<__nv_bfloat16>(values[0], values[1]);
+    packed.y = word_of<__nv_bfloat16>(values[2], values[3]);
+    packed.z = word_of<__nv_bfloat16>(values[4], values[5]);
+    packed.w = word_of<__nv_bfloat16>(values[6], values[7]);
     *reinterpret_cast<uint4*>(args.to + std::int64_t{to_row} * args.in + column) = packed;
   }
 }
@@ -86,10 +92,12 @@ Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t fi
   DequantizeArgs args;
   args.data = w.data + panel * w.panel_bytes();
   args.scales = reinterpret_cast<const __half*>(w.scales) + panel * w.panel_scales();
+  if (w.format.asymmetric) args.mins = reinterpret_cast<const __half*>(w.mins) + panel * w.panel_scales();
   args.rows = static_cast<int>(count);
   args.in = static_cast<int>(w.columns);
   args.padded_columns = static_cast<int>(w.padded_columns());
   args.group_size = static_cast<int>(w.format.group_size);
+  args.zero_point = w.format.zero_point();
   args.to = static_cast<__nv_bfloat16*>(to);
   const std::int64_t tile_columns = std::int64_t{kTileWords} * 32 / w.format.bits;
   const dim3 grid(static_cast<unsigned>(ceil_divide(count, kQuantizedPanel)),

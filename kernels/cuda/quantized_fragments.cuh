@@ -45,9 +45,10 @@ constexpr Groups groups_of(std::int64_t group_size, std::int64_t count) {
           static_cast<std::uint32_t>(((std::int64_t{1} << 31) + pieces - 1) / pieces)};
 }
 
-/// Columns that are loaded together: how they are cut in steps and flushes.
-template <int kBits, Grouping kGrouping, int kSteps>
+/// Columns that are loaded together: how they are cut in steps and flushes, and whether groups have minimums.
+template <int kBits, Grouping kGrouping, int kSteps, bool kAsymmetric>
 struct BatchShape {
+  static constexpr bool kHasMins = kAsymmetric;
   static constexpr int kColumns = kSteps * kStepColumns;
   static constexpr int kLoads = kBits == 8 ? 2 : 1;  ///< of each step
   static constexpr int kPieces = kGrouping == Grouping::by_halves ? 2 : 1;
@@ -60,20 +61,41 @@ struct BatchShape {
     const int piece = first / (kStepColumns / kPieces) + f;
     return static_cast<int>(__umulhi(2U * static_cast<unsigned>(piece), groups.pieces_inverse));
   }
+
+  /// Whether that group begins there, which may have several flushes.
+  __device__ static bool begins_group(int first, int f, Groups groups) {
+    if constexpr (kGrouping == Grouping::by_fours) return true;
+    return group_of(first, f, groups) * groups.size == first + f * (kStepColumns / kPieces);
+  }
 };
+
+/// Two float16 for each flush, or nothing.
+template <int kFlushes>
+struct FlushWords {
+  std::uint32_t words[kFlushes];
+};
+template <>
+struct FlushWords<0> {};
 
 /// A panel's weights of one batch, as a lane holds them.
 template <class Shape, int kSteps>
 struct PanelBatch {
   uint2 words[kSteps][Shape::kLoads];
   std::uint32_t scales[Shape::kFlushes];  ///< two float16: of rows 2g and 2g + 1
+  FlushWords<Shape::kHasMins ? Shape::kFlushes : 0> mins;
 };
 
-/// The batch that begins at column `first`. Behind the last column all scales are 0.
+/// Where a panel begins.
+struct PanelMemory {
+  const std::uint8_t* data = nullptr;
+  const __half* scales = nullptr;
+  const __half* mins = nullptr;  ///< when the shape has minimums
+};
+
+/// The batch that begins at column `first`. Behind the last column all scales and minimums are 0.
 template <int kBits, class Shape, int kSteps>
-__device__ __forceinline__ PanelBatch<Shape, kSteps> load_panel(const std::uint8_t* data, const __half* scales,
-                                                                int first, int padded_columns, Groups groups,
-                                                                int lane) {
+__device__ __forceinline__ PanelBatch<Shape, kSteps> load_panel(const PanelMemory& panel, int first, int padded_columns,
+                                                                Groups groups, int lane) {
   constexpr int kPerWord = 32 / kBits;
   constexpr int kRows = static_cast<int>(kQuantizedPanel);
   const int g = lane / 4;
@@ -85,23 +107,31 @@ __device__ __forceinline__ PanelBatch<Shape, kSteps> load_panel(const std::uint8
 #pragma unroll
     for (int i = 0; i < Shape::kLoads; ++i) {
       const std::int64_t word = static_cast<std::int64_t>(column / kPerWord + i) * kRows + 2 * g;
-      batch.words[s][i] = load_once(reinterpret_cast<const uint2*>(data + word * 4), column < padded_columns);
+      batch.words[s][i] = load_once(reinterpret_cast<const uint2*>(panel.data + word * 4), column < padded_columns);
     }
   }
 #pragma unroll
   for (int f = 0; f < Shape::kFlushes; ++f) {
     const int group = Shape::group_of(first, f, groups);
-    const __half* from = scales + static_cast<std::int64_t>(group) * kRows + 2 * g;
-    batch.scales[f] = load_word(reinterpret_cast<const std::uint32_t*>(from), group < groups.count);
+    const std::int64_t at = static_cast<std::int64_t>(group) * kRows + 2 * g;
+    const bool valid = group < groups.count;
+    batch.scales[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.scales + at), valid);
+    if constexpr (Shape::kHasMins) {
+      batch.mins.words[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.mins + at), valid);
+    }
   }
   return batch;
 }
 
-/// What the integers of a fragment are multiplied by on top of q - zero_point.
+/// The middle of the stored integers: what symmetric formats have for zero_point.
+template <int kBits>
+constexpr float kMiddle = kBits == 8 ? 128.0F : 8.0F;
+
+/// What the integers of a fragment are multiplied by on top of q - kMiddle.
 template <int kBits>
 constexpr float kFragmentFactor = kBits == 8 ? 1.0F : 16.0F;
 
-/// The fragment of a step: signed bytes (q - zero_point) * kFragmentFactor.
+/// The fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor.
 template <int kBits, int kLoads>
 __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::uint32_t (&a)[4]) {
   constexpr std::uint32_t kSigns = 0x80808080U;  // unsigned to signed: minus 128
@@ -123,13 +153,13 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::u
 }
 
 /// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times
-/// its scales. `load_x(n, s)` is the fragment of tile n and step s: integers 8t .. 8t+7 of token g (any integers behind
-/// the last column). `load_x_scales(n, group)` is the pair of scales of tokens 2t and 2t+1 (any finite ones behind the
-/// last group).
-template <int kBits, class Shape, int kSteps, int kTiles, class LoadX, class LoadXScales>
+/// its scales, and with minimums plus the weight of kMiddle times the sums of x. `load_x(n, s)` is the fragment of tile
+/// n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)` is the
+/// pair of scales of tokens 2t and 2t+1 (any finite ones behind the last group), `load_x_sums` that of sums.
+template <int kBits, class Shape, int kSteps, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
 __device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch, int first, Groups groups, int lane,
                                           const LoadX& load_x, const LoadXScales& load_x_scales,
-                                          float (&sums)[kTiles][4]) {
+                                          const LoadXSums& load_x_sums, float (&sums)[kTiles][4]) {
   constexpr int kPiecesOfFlush = kSteps * Shape::kPieces / Shape::kFlushes;
   const int t = lane % 4;
   std::int32_t dots[kTiles][4] = {};
@@ -161,6 +191,19 @@ __device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch
         sums[n][2] = fmaf(__int2float_rn(dots[n][2]), w_scales.y * x_scales.x, sums[n][2]);
         sums[n][3] = fmaf(__int2float_rn(dots[n][3]), w_scales.y * x_scales.y, sums[n][3]);
         dots[n][0] = dots[n][1] = dots[n][2] = dots[n][3] = 0;
+      }
+      if constexpr (Shape::kHasMins) {
+        if (!Shape::begins_group(first, flush, groups)) continue;
+        const float2 mins = two_floats<__half>(batch.mins.words[flush]);
+        const float2 middles{fmaf(w_scales.x, kMiddle<kBits>, mins.x), fmaf(w_scales.y, kMiddle<kBits>, mins.y)};
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          const float2 x_sums = load_x_sums(n, group);
+          sums[n][0] = fmaf(middles.x, x_sums.x, sums[n][0]);
+          sums[n][1] = fmaf(middles.x, x_sums.y, sums[n][1]);
+          sums[n][2] = fmaf(middles.y, x_sums.x, sums[n][2]);
+          sums[n][3] = fmaf(middles.y, x_sums.y, sums[n][3]);
+        }
       }
     }
   }

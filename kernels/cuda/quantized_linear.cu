@@ -14,6 +14,7 @@ constexpr int kMostParts = 4;
 struct QuantizedPart {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
+  const __half* mins = nullptr;  ///< null = symmetric
   const void* bias = nullptr;
   int rows = 0;
   int panels = 0;
@@ -25,6 +26,7 @@ struct QuantizedPart {
 struct QuantizedArgs {
   const std::int8_t* x = nullptr;   ///< QuantizedX
   const float* x_scales = nullptr;  ///< likewise
+  const float* x_sums = nullptr;    ///< likewise, of asymmetric weights
   float* out = nullptr;
   std::int64_t out_stride = 0;
   int num_tokens = 0;
@@ -44,6 +46,15 @@ __device__ int part_of_block(const QuantizedArgs& args, int block) {
   int part = 0;
   while (part + 1 < args.num_parts && block >= args.parts[part + 1].first_block) ++part;
   return part;
+}
+
+/// A part's panel `index`.
+template <int kBits>
+__device__ PanelMemory panel_of(const QuantizedArgs& args, const QuantizedPart& part, std::int64_t index) {
+  constexpr int kRows = static_cast<int>(kQuantizedPanel);
+  const std::int64_t first_scale = index * kRows * args.groups.count;
+  return {part.data + index * (kRows * std::int64_t{args.padded_columns} * kBits / 8), part.scales + first_scale,
+          part.mins == nullptr ? nullptr : part.mins + first_scale};
 }
 
 __device__ float bias_of(const QuantizedArgs& args, const QuantizedPart& part, int row) {
@@ -71,10 +82,11 @@ struct QuantizeArgs {
   float factor = 1.0F;  ///< of the scales
   std::int8_t* q = nullptr;
   float* scales = nullptr;
+  float* sums = nullptr;  ///< null = not wanted
 };
 
-// x [num_tokens, in] -> q [tokens, x_columns], scales [groups, tokens]. Block (b, t): groups 8b .. of token t, one per
-// warp.
+// x [num_tokens, in] -> q [tokens, x_columns], scales and sums of scale * q [groups, tokens]. Block (b, t): groups 8b
+// .. of token t, one per warp.
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_stream();
   constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
@@ -101,13 +113,20 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   // The last group also fills up the row.
   const int end = group + 1 == args.groups.count ? args.x_columns - first : args.groups.size;
   std::int8_t* q = args.q + std::int64_t{token} * args.x_columns + first;
+  float sum_of_q = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int column = i * 32 + lane;
-    if (column < args.groups.size) q[column] = static_cast<std::int8_t>(__float2int_rn(values[i] * inverse));
+    const int integer = __float2int_rn(values[i] * inverse);
+    if (column < args.groups.size) q[column] = static_cast<std::int8_t>(integer);
+    sum_of_q += static_cast<float>(integer);
   }
   if (args.groups.size + lane < end) q[args.groups.size + lane] = 0;
-  if (lane == 0) args.scales[std::int64_t{group} * args.tokens + token] = most / 127.0F * args.factor;
+  const std::int64_t at = std::int64_t{group} * args.tokens + token;
+  if (lane == 0) args.scales[at] = most / 127.0F * args.factor;
+  if (args.sums == nullptr) return;
+  sum_of_q = warp_sum(sum_of_q);
+  if (lane == 0) args.sums[at] = most / 127.0F * sum_of_q;
 }
 
 // --- Few tokens: the weights are streamed once ----------------------------------------------------------------------
@@ -120,11 +139,11 @@ constexpr int resident_blocks(Grouping grouping) {
 }
 
 // Block b: one panel of its part, all tokens.
-template <int kBits, Grouping kGrouping, int kTiles>
+template <int kBits, Grouping kGrouping, bool kAsymmetric, int kTiles>
 __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void stream_panels_kernel(
     const __grid_constant__ QuantizedArgs args) {
   constexpr int kSteps = kBits == 8 ? 4 : 8;
-  using Shape = BatchShape<kBits, kGrouping, kSteps>;
+  using Shape = BatchShape<kBits, kGrouping, kSteps, kAsymmetric>;
   constexpr int kEight = static_cast<int>(kTokenTile);
   constexpr int kTokens = kTiles * kEight;
   constexpr int kRows = static_cast<int>(kQuantizedPanel);
@@ -135,8 +154,7 @@ __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void
   const int t = lane % 4;
   const QuantizedPart& part = args.parts[part_of_block(args, static_cast<int>(blockIdx.x))];
   const int panel = static_cast<int>(blockIdx.x) - part.first_block;
-  const std::uint8_t* data = part.data + std::int64_t{panel} * (kRows * std::int64_t{args.padded_columns} * kBits / 8);
-  const __half* scales = part.scales + std::int64_t{panel} * kRows * args.groups.count;
+  const PanelMemory memory = panel_of<kBits>(args, part, panel);
   const std::int8_t* x[kTiles];
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
@@ -146,7 +164,7 @@ __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void
 
   float sums[kTiles][4] = {};
   const auto load = [&](int first) {
-    return load_panel<kBits, Shape, kSteps>(data, scales, first, args.padded_columns, args.groups, lane);
+    return load_panel<kBits, Shape, kSteps>(memory, first, args.padded_columns, args.groups, lane);
   };
   PanelBatch<Shape, kSteps> next = load(warp * Shape::kColumns);
   wait_for_stream();  // the first weights are on their way already
@@ -157,11 +175,13 @@ __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void
       const int column = min(first + s * kStepColumns, args.x_columns - kStepColumns);
       return *reinterpret_cast<const uint2*>(x[n] + column);
     };
-    const auto load_x_scales = [&](int n, int group) {
+    const auto load_pair = [&](const float* of, int n, int group) {
       const std::int64_t at = std::int64_t{group} * args.tokens + n * kEight + 2 * t;
-      return *reinterpret_cast<const float2*>(args.x_scales + at);
+      return *reinterpret_cast<const float2*>(of + at);
     };
-    add_batch<kBits, Shape, kSteps, kTiles>(batch, first, args.groups, lane, load_x, load_x_scales, sums);
+    const auto load_x_scales = [&](int n, int group) { return load_pair(args.x_scales, n, group); };
+    const auto load_x_sums = [&](int n, int group) { return load_pair(args.x_sums, n, group); };
+    add_batch<kBits, Shape, kSteps, kTiles>(batch, first, args.groups, lane, load_x, load_x_scales, load_x_sums, sums);
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
@@ -187,9 +207,11 @@ constexpr int kTileRowWarps = 4;
 constexpr int kTileTokenWarps = 2;
 constexpr int kTileThreads = kTileRowWarps * kTileTokenWarps * 32;
 constexpr int kWarpTiles = 8;
-/// Panels of a warp; small groups need the registers for scales.
-template <Grouping kGrouping>
-constexpr int kPanelsOfWarp = kGrouping == Grouping::by_halves ? 1 : 2;
+/// Panels of a warp; small groups need the registers for scales and minimums.
+constexpr int panels_of_warp(Grouping grouping, bool asymmetric) {
+  if (grouping == Grouping::by_fours) return 2;
+  return grouping == Grouping::by_halves || asymmetric ? 1 : 2;
+}
 constexpr int kTileTokens = kTileTokenWarps * kWarpTiles * static_cast<int>(kTokenTile);
 /// From one token to the next in shared memory: eight lanes' rows begin in different banks.
 constexpr int kSharedStride = kTileColumns + 32;
@@ -209,11 +231,11 @@ __device__ void stage_x(const QuantizedArgs& args, int first_token, int first_co
 }
 
 // Block (m, b): 8 (or 4) panels of a part, 128 tokens. Warps: 4 by 2, each 2 (or 1) panels by 64 tokens.
-template <int kBits, Grouping kGrouping>
+template <int kBits, Grouping kGrouping, bool kAsymmetric>
 __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const __grid_constant__ QuantizedArgs args) {
-  using Shape = BatchShape<kBits, kGrouping, kTileSteps>;
+  using Shape = BatchShape<kBits, kGrouping, kTileSteps, kAsymmetric>;
   __shared__ __align__(16) std::int8_t staged[2][kTileTokens * kSharedStride];
-  constexpr int kWarpPanels = kPanelsOfWarp<kGrouping>;
+  constexpr int kWarpPanels = panels_of_warp(kGrouping, kAsymmetric);
   constexpr int kEight = static_cast<int>(kTokenTile);
   constexpr int kRows = static_cast<int>(kQuantizedPanel);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -227,22 +249,21 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
   const int warp_token = warp / kTileRowWarps * kWarpTiles * kEight;
   const int first_token = block_token + warp_token;
 
-  const std::uint8_t* data[kWarpPanels];
-  const __half* scales[kWarpPanels];
+  PanelMemory memory[kWarpPanels];
 #pragma unroll
   for (int p = 0; p < kWarpPanels; ++p) {
     // What a block has too many are the last panel again, and dropped.
-    const std::int64_t panel = min(first_panel + p, part.panels - 1);
-    data[p] = part.data + panel * (kRows * std::int64_t{args.padded_columns} * kBits / 8);
-    scales[p] = part.scales + panel * kRows * args.groups.count;
+    memory[p] = panel_of<kBits>(args, part, min(first_panel + p, part.panels - 1));
   }
   const auto load = [&](int p, int first) {
-    return load_panel<kBits, Shape, kTileSteps>(data[p], scales[p], first, args.padded_columns, args.groups, lane);
+    return load_panel<kBits, Shape, kTileSteps>(memory[p], first, args.padded_columns, args.groups, lane);
   };
-  const auto load_x_scales = [&](int n, int group) {
+  const auto load_pair = [&](const float* of, int n, int group) {
     const int token = min(first_token + n * kEight, args.tokens - kEight) + 2 * t;
-    return *reinterpret_cast<const float2*>(args.x_scales + std::int64_t{group} * args.tokens + token);
+    return *reinterpret_cast<const float2*>(of + std::int64_t{group} * args.tokens + token);
   };
+  const auto load_x_scales = [&](int n, int group) { return load_pair(args.x_scales, n, group); };
+  const auto load_x_sums = [&](int n, int group) { return load_pair(args.x_sums, n, group); };
 
   float sums[kWarpPanels][kWarpTiles][4] = {};
   PanelBatch<Shape, kTileSteps> batch[kWarpPanels];
@@ -263,7 +284,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
 #pragma unroll
     for (int p = 0; p < kWarpPanels; ++p) {
       add_batch<kBits, Shape, kTileSteps, kWarpTiles>(batch[p], first, args.groups, lane, load_x, load_x_scales,
-                                                      sums[p]);
+                                                      load_x_sums, sums[p]);
       batch[p] = load(p, first + kTileColumns);  // on its way until the next round
     }
   }
@@ -293,6 +314,7 @@ QuantizedArgs args_for(const QuantizedLinearParams& p, const QuantizedX& shape, 
   QuantizedArgs args;
   args.x = static_cast<const std::int8_t*>(x_data);
   args.x_scales = reinterpret_cast<const float*>(args.x + shape.tokens * shape.columns);
+  if (shape.with_sums) args.x_sums = args.x_scales + shape.tokens * shape.groups;
   args.out = p.out + first * p.out_stride;
   args.out_stride = p.out_stride;
   args.num_tokens = static_cast<int>(count);
@@ -308,6 +330,7 @@ QuantizedArgs args_for(const QuantizedLinearParams& p, const QuantizedX& shape, 
     const QuantizedMatrix& w = p.weights[i];
     args.parts[i] = {w.data,
                      reinterpret_cast<const __half*>(w.scales),
+                     reinterpret_cast<const __half*>(w.mins),
                      p.biases.empty() ? nullptr : p.biases[i],
                      static_cast<int>(w.rows),
                      static_cast<int>(w.panels()),
@@ -332,46 +355,50 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.factor = front.format.bits == 8 ? 1.0F / kFragmentFactor<8> : 1.0F / kFragmentFactor<4>;
   args.q = static_cast<std::int8_t*>(x_data);
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);
+  if (shape.with_sums) args.sums = args.scales + shape.tokens * shape.groups;
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(shape.groups, kQuantizeWarps)),
                   static_cast<unsigned>(shape.tokens));
   return launch(Start::early, "quantize_x", quantize_x_kernel, grid, dim3(kQuantizeWarps * 32), 0, stream, args);
 }
 
-template <int kBits, Grouping kGrouping>
+template <int kBits, Grouping kGrouping, bool kAsymmetric>
 Status multiply(cudaStream_t stream, const QuantizedLinearParams& p, const QuantizedX& shape, std::int64_t first,
                 std::int64_t count, void* x_data) {
   if (p.num_tokens <= kMostStreamedRows) {
     const QuantizedArgs args = args_for(p, shape, first, count, x_data, 1);
     const dim3 grid(static_cast<unsigned>(args.num_blocks));
-    const auto kernel = p.num_tokens <= kTokenTile ? stream_panels_kernel<kBits, kGrouping, 1>
-                                                   : stream_panels_kernel<kBits, kGrouping, 2>;
+    const auto kernel = p.num_tokens <= kTokenTile ? stream_panels_kernel<kBits, kGrouping, kAsymmetric, 1>
+                                                   : stream_panels_kernel<kBits, kGrouping, kAsymmetric, 2>;
     return launch(Start::early, "stream_panels", kernel, grid, dim3(kStreamWarps * 32), 0, stream, args);
   }
-  const QuantizedArgs args = args_for(p, shape, first, count, x_data, kTileRowWarps * kPanelsOfWarp<kGrouping>);
+  const QuantizedArgs args =
+      args_for(p, shape, first, count, x_data, kTileRowWarps * panels_of_warp(kGrouping, kAsymmetric));
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count, kTileTokens)),
                   static_cast<unsigned>(args.num_blocks));
-  return launch("multiply_tiles", multiply_tiles_kernel<kBits, kGrouping>, grid, dim3(kTileThreads), 0, stream, args);
+  return launch("multiply_tiles", multiply_tiles_kernel<kBits, kGrouping, kAsymmetric>, grid, dim3(kTileThreads), 0,
+                stream, args);
 }
 
-template <int kBits>
+template <int kBits, bool kAsymmetric>
 Status multiply_grouped(cudaStream_t stream, const QuantizedLinearParams& p, const QuantizedX& shape,
                         std::int64_t first, std::int64_t count, void* x_data) {
   switch (grouping_of(p.weights.front().format.group_size)) {
     case Grouping::by_fours:
-      return multiply<kBits, Grouping::by_fours>(stream, p, shape, first, count, x_data);
+      return multiply<kBits, Grouping::by_fours, kAsymmetric>(stream, p, shape, first, count, x_data);
     case Grouping::by_steps:
-      return multiply<kBits, Grouping::by_steps>(stream, p, shape, first, count, x_data);
+      return multiply<kBits, Grouping::by_steps, kAsymmetric>(stream, p, shape, first, count, x_data);
     case Grouping::by_halves:
       break;
   }
-  return multiply<kBits, Grouping::by_halves>(stream, p, shape, first, count, x_data);
+  return multiply<kBits, Grouping::by_halves, kAsymmetric>(stream, p, shape, first, count, x_data);
 }
 
 }  // namespace
 
 QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
   return {ceil_divide(num_tokens, kTokenTile) * kTokenTile,
-          ceil_divide<std::int64_t>(weight.padded_columns(), kStepColumns) * kStepColumns, weight.groups()};
+          ceil_divide<std::int64_t>(weight.padded_columns(), kStepColumns) * kStepColumns, weight.groups(),
+          weight.format.asymmetric};
 }
 
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
@@ -382,7 +409,9 @@ Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p)
   }
   constexpr std::int64_t kMostRows = 32768;  // of a grid
   const QuantizedMatrix& front = p.weights.front();
-  const auto multiply_some = front.format.bits == 8 ? multiply_grouped<8> : multiply_grouped<4>;
+  const auto multiply_some = front.format.asymmetric
+                                 ? (front.format.bits == 8 ? multiply_grouped<8, true> : multiply_grouped<4, true>)
+                                 : (front.format.bits == 8 ? multiply_grouped<8, false> : multiply_grouped<4, false>);
   const std::int64_t row_bytes = quantized_x(kTokenTile, front).bytes() / kTokenTile;
   const std::int64_t rows = std::min(kMostRows, rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes));
   const Result<std::byte*> scratch = stream.scratch(static_cast<std::size_t>(quantized_x(rows, front).bytes()));

@@ -20,8 +20,9 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
     const int pair = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
     q = k % 8 < 4 ? pair & 15 : pair >> 4;
   }
-  const Float16 scale = w.scales[panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row];
-  return double{to_float(scale)} * (q - w.format.zero_point());
+  const std::int64_t group = panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row;
+  const float min = w.mins == nullptr ? 0.0F : to_float(w.mins[group]);
+  return double{to_float(w.scales[group])} * (q - w.format.zero_point()) + double{min};
 }
 
 /// A row of x after it was quantised, as numbers again.

@@ -28,6 +28,7 @@ template <class V>
 void visit(QuantizedMatrix& w, V& v) {
   v.in(w.data, w.data_bytes());
   v.in(w.scales, w.panels() * w.panel_scales());
+  v.in(w.mins, w.panels() * w.panel_scales());
 }
 
 template <class V>
@@ -98,6 +99,7 @@ void visit(QuantizeWeightsParams& p, V& v) {
   visit(p.from, v);
   v.out(p.data, to.data_bytes());
   v.out(p.scales, to.panels() * to.panel_scales());
+  v.out(p.mins, to.panels() * to.panel_scales());
 }
 
 template <class V>

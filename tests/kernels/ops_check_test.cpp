@@ -167,6 +167,10 @@ TEST_F(OpsCheckTest, RefusesNullPointers) {
       quantized_linear(), [](auto& p) { p.out = nullptr; }, "quantized_linear: out");
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.scales = nullptr; }, "quantize_weights: scales");
+  expect_refused<QuantizeWeightsParams>(
+      quantize_weights(), [](auto& p) { p.format.asymmetric = true; }, "quantize_weights: mins must not be null");
+  expect_refused<QuantizeWeightsParams>(
+      quantize_weights(), [](auto& p) { p.mins = p.scales; }, "mins are for asymmetric formats only");
   expect_refused<ConvertParams>(
       {floats_.data(), DType::f32, floats_.data(), DType::f16, 3}, [](auto& p) { p.to = nullptr; }, "convert: to");
   expect_refused<RotaryParams>(
@@ -215,6 +219,15 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
   mixed[1].format = kInt4Weights;
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "one format");
+  mixed[1].format = {8, 128, true};
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "quantized_linear: weight mins must not be null");
+  mixed[1].mins = quantized_scales_.data();
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "all weights must have mins or none");
+  mixed[1].format = kInt8Weights;
+  expect_refused<QuantizedLinearParams>(
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "weight mins are for asymmetric formats only");
   mixed[0].format = {7, 64};
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 4 or 8, not 7");

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,22 +27,47 @@ struct OwnedMatrix {
   QuantizedMatrix view;
   Buffer data;
   Buffer scales;
+  Buffer mins;
 };
 
 OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::int64_t rows, std::int64_t columns,
                       const QuantizedFormat& format) {
   const auto device = create_cpu_device({1, "scalar"}).value();
-  OwnedMatrix matrix{{nullptr, nullptr, rows, columns, format}, {}, {}};
-  matrix.data = device->allocate(static_cast<std::size_t>(matrix.view.data_bytes()), MemoryKind::device).value();
-  matrix.scales = device->allocate(static_cast<std::size_t>(matrix.view.scale_bytes()), MemoryKind::device).value();
+  OwnedMatrix matrix{{nullptr, nullptr, rows, columns, format}, {}, {}, {}};
+  const auto allocate = [&](std::int64_t bytes) {
+    return device->allocate(static_cast<std::size_t>(bytes), MemoryKind::device).value();
+  };
+  matrix.data = allocate(matrix.view.data_bytes());
+  matrix.scales = allocate(matrix.view.scale_bytes());
+  if (format.asymmetric) matrix.mins = allocate(matrix.view.min_bytes());
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
+  matrix.view.mins = matrix.mins.as<Float16>();
   const Status status = runner(QuantizeWeightsParams{.from = {weights.data(), weights.dtype(), rows, columns},
                                                      .format = format,
                                                      .data = matrix.data.as<std::uint8_t>(),
-                                                     .scales = matrix.scales.as<Float16>()});
+                                                     .scales = matrix.scales.as<Float16>(),
+                                                     .mins = matrix.mins.as<Float16>()});
   EXPECT_TRUE(status.has_value()) << status.error().message;
   return matrix;
+}
+
+/// The weight [n, k] as the layout of QuantizedMatrix says.
+double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
+  const std::int64_t panel = n / kQuantizedPanel;
+  const std::int64_t row = n % kQuantizedPanel;
+  const std::uint8_t* data = w.data + panel * w.panel_bytes();
+  int q = 0;
+  if (w.format.bits == 8) {
+    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
+  } else {
+    const std::uint8_t byte = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
+    q = k % 8 < 4 ? byte & 0xF : byte >> 4;
+  }
+  const std::int64_t group = panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row;
+  const double scale = to_float(w.scales[group]);
+  if (w.format.asymmetric) return scale * q + double{to_float(w.mins[group])};
+  return scale * (q - (w.format.bits == 8 ? 128 : 8));
 }
 
 /// One call with weights of its own.
@@ -105,11 +131,14 @@ struct QuantizedCase {
   }
 };
 
-constexpr QuantizedFormat kFormats[] = {kInt8Weights, kInt4Weights, {8, 32}, {8, 64}, {4, 16},
-                                        {4, 128},     {8, 256},     {8, 48}, {4, 80}};
+constexpr QuantizedFormat kFormats[] = {kInt8Weights,   kInt4Weights,  {8, 32},       {8, 64},       {4, 16},
+                                        {4, 64},        {4, 128},      {8, 256},      {8, 48},       {4, 80},
+                                        {4, 16, true},  {4, 32, true}, {4, 64, true}, {8, 32, true}, {8, 64, true},
+                                        {4, 128, true}, {8, 48, true}, {8, 128, true}};
 
 std::string format_name(const QuantizedFormat& format) {
-  return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size);
+  return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
+         (format.asymmetric ? "_asymmetric" : "");
 }
 
 /// The device that quantises a test's weights: weights are quantised on the CPU for every device.
@@ -151,6 +180,35 @@ TEST_P(QuantizedLinearTest, MatchesTheReferenceForOddSizes) {
   }
 }
 
+/// Of x in units of a power of two, which loses nothing when it is quantised: float64 sums of the weights.
+TEST_P(QuantizedLinearTest, MultipliesWithTheWeightsOfTheLayout) {
+  QuantizedCase linear{.in = 424, .out_features = {50, 7}, .format = format()};
+  linear.fill(weights_runner());
+  for (const std::int64_t num_tokens : {1, 11, 40}) {
+    SCOPED_TRACE(num_tokens);
+    std::vector<float> x;
+    for (const float value : random_floats(num_tokens * linear.in, 12, 40.0F)) {
+      const auto place = static_cast<std::int64_t>(x.size());
+      const float integer = place % linear.in % format().group_size == 3 ? -127.0F : std::round(value);
+      x.push_back(std::clamp(integer, -127.0F, 127.0F) / (place / linear.in % 2 == 0 ? 128.0F : 64.0F));
+    }
+    std::vector<float> expected(static_cast<std::size_t>(num_tokens * (linear.columns() + 3)), -1.0F);
+    for (std::int64_t t = 0; t < num_tokens; ++t) {
+      auto* out = expected.data() + t * (linear.columns() + 3);
+      for (const OwnedMatrix& matrix : linear.matrices) {
+        for (std::int64_t n = 0; n < matrix.view.rows; ++n) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < linear.in; ++k) {
+            sum += double{x[static_cast<std::size_t>(t * linear.in + k)]} * weight(matrix.view, n, k);
+          }
+          *out++ = static_cast<float>(sum);
+        }
+      }
+    }
+    expect_close(linear.multiply_on(runner_, x), expected, 2e-5, 2e-6);
+  }
+}
+
 TEST_P(QuantizedLinearTest, MatchesTheReferenceForManyRows) {
   expect_like_reference({.in = 300, .out_features = {70, 40}}, 301);
   expect_like_reference({.in = 64, .out_features = {48}}, 1100);
@@ -180,23 +238,6 @@ TEST_P(QuantizedLinearTest, GivesARowTheSameBitsAmongFewRowsAndAmongManyRows) {
   for (const std::int64_t rows : {1, 2, 5, 8, 9, 13}) expect_prefix(few, rows);
   const std::vector<float> many = first_rows(150);
   for (const std::int64_t rows : {17, 64, 129}) expect_prefix(many, rows);
-}
-
-/// The weight [n, k] as the layout of QuantizedMatrix says, rounded to bfloat16.
-float rounded_weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
-  const std::int64_t panel = n / kQuantizedPanel;
-  const std::int64_t row = n % kQuantizedPanel;
-  const std::uint8_t* data = w.data + panel * w.panel_bytes();
-  int q = 0;
-  if (w.format.bits == 8) {
-    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
-  } else {
-    const std::uint8_t byte = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
-    q = k % 8 < 4 ? byte & 0xF : byte >> 4;
-  }
-  const std::int64_t group = k / w.format.group_size;
-  const float scale = to_float(w.scales[panel * w.panel_scales() + group * kQuantizedPanel + row]);
-  return to_float(to_bf16(scale * static_cast<float>(q - w.format.zero_point())));
 }
 
 TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16OnAGpu) {
@@ -232,7 +273,8 @@ TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16On
           double sum = 0.5;
           if (i != 0) sum += to_float(static_cast<const BFloat16*>(linear.biases[i].data())[n]);
           for (std::int64_t k = 0; k < in; ++k) {
-            sum += double{x[static_cast<std::size_t>(t * in + k)]} * double{rounded_weight(weights[i], n, k)};
+            sum += double{x[static_cast<std::size_t>(t * in + k)]} *
+                   double{to_float(to_bf16(static_cast<float>(weight(weights[i], n, k))))};
           }
           expected.push_back(static_cast<float>(sum));
         }
@@ -332,20 +374,25 @@ TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
       const OwnedMatrix actual = quantized(OpRunner(isa, 2), weights, 37, 301, format);
       EXPECT_EQ(std::memcmp(actual.view.data, expected.view.data, actual.data.bytes()), 0) << to_string(isa);
       EXPECT_EQ(std::memcmp(actual.view.scales, expected.view.scales, actual.scales.bytes()), 0) << to_string(isa);
+      ASSERT_EQ(actual.mins.bytes(), format.asymmetric ? actual.scales.bytes() : 0);
+      if (!format.asymmetric) continue;
+      EXPECT_EQ(std::memcmp(actual.view.mins, expected.view.mins, actual.mins.bytes()), 0) << to_string(isa);
     }
   }
 }
 
 TEST(QuantizeWeights, KeepsValuesThatAreMultiplesOfTheScale) {
-  for (const QuantizedFormat format : {kInt8Weights, kInt4Weights}) {
-    std::vector<float> values(64);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const int q = format.bits == 8 ? static_cast<int>(i) * 4 - 127 : static_cast<int>(i % 16) - 8;
-      values[i] = 0.125F * static_cast<float>(q);
+  for (const QuantizedFormat format : {kInt8Weights, kInt4Weights, QuantizedFormat{8, 64, true}, {4, 32, true}}) {
+    std::vector<float> values;
+    for (int i = 0; i < 64; ++i) {
+      const int q =
+          format.asymmetric ? (format.bits == 8 ? i * 85 / 21 : i % 16) : (format.bits == 8 ? i * 4 - 127 : i % 16 - 8);
+      values.push_back(0.125F * static_cast<float>(q) + (format.asymmetric ? 0.75F : 0.0F));
     }
     const TypedArray weights(values, DType::f32);
     const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), weights, 1, 64, format);
     for (std::int64_t k = 0; k < 64; ++k) {
+      EXPECT_EQ(weight(matrix.view, 0, k), values[static_cast<std::size_t>(k)]) << format_name(format) << ", " << k;
       std::vector<float> x(64, 0.0F);
       x[static_cast<std::size_t>(k)] = 1.0F;
       float y = 0;
@@ -356,9 +403,125 @@ TEST(QuantizeWeights, KeepsValuesThatAreMultiplesOfTheScale) {
                                    .biases = {},
                                    .out = &y,
                                    .out_stride = 1});
-      EXPECT_FLOAT_EQ(y, values[static_cast<std::size_t>(k)]) << "int" << format.bits << " column " << k;
+      EXPECT_FLOAT_EQ(y, values[static_cast<std::size_t>(k)]) << format_name(format) << ", column " << k;
     }
   }
+}
+
+/// Sum of squared errors of columns [first, end) of row n.
+double squared_error(const QuantizedMatrix& w, const std::vector<float>& values, std::int64_t n, std::int64_t first,
+                     std::int64_t end) {
+  double sum = 0;
+  for (std::int64_t k = first; k < end; ++k) {
+    const double error = weight(w, n, k) - values[static_cast<std::size_t>(n * w.columns + k)];
+    sum += error * error;
+  }
+  return sum;
+}
+
+/// The same of the integers nearest to the values when the grid goes from the least to the greatest of them.
+double squared_error_of_range(const std::vector<float>& values, std::int64_t first, std::int64_t end, int bits) {
+  const auto [low, high] = std::minmax_element(values.begin() + first, values.begin() + end);
+  const int levels = (1 << bits) - 1;
+  const double scale = to_float(to_f16((*high - *low) / static_cast<float>(levels)));
+  const double min = to_float(to_f16(*low));
+  double sum = 0;
+  for (std::int64_t i = first; i < end; ++i) {
+    const double value = values[static_cast<std::size_t>(i)];
+    const double error =
+        scale * std::clamp(std::nearbyint((value - min) / scale), 0.0, static_cast<double>(levels)) + min - value;
+    sum += error * error;
+  }
+  return sum;
+}
+
+TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
+  constexpr std::int64_t kRows = 20;
+  constexpr std::int64_t kColumns = 512 + 24;
+  const std::vector<float> values = random_floats(kRows * kColumns, 21);
+  const TypedArray weights(values, DType::f32);
+  for (const QuantizedFormat& format : kFormats) {
+    if (!format.asymmetric) continue;
+    SCOPED_TRACE(format_name(format));
+    const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), weights, kRows, kColumns, format);
+    double all = 0;
+    double all_of_range = 0;
+    for (std::int64_t n = 0; n < kRows; ++n) {
+      for (std::int64_t k = 0; k < kColumns; k += format.group_size) {
+        const std::int64_t end = std::min(kColumns, k + format.group_size);
+        const double error = squared_error(matrix.view, values, n, k, end);
+        const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
+        EXPECT_LE(error, of_range * 1.0001) << "row " << n << ", column " << k;
+        all += error;
+        all_of_range += of_range;
+      }
+    }
+    EXPECT_LT(all, (format.bits == 4 ? 0.88 : 0.98) * all_of_range);
+  }
+}
+
+TEST(QuantizeWeights, AsymmetricGroupsAreNearerToWeightsOnOneSideOfZero) {
+  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kColumns = 512;
+  std::vector<float> values = random_floats(kRows * kColumns, 22);
+  for (float& value : values) value = value * value;
+  const TypedArray weights(values, DType::f32);
+  const std::vector<float> x = random_floats(kColumns, 23);
+  const auto errors = [&](const QuantizedFormat& format) {
+    QuantizedCase linear{.in = kColumns, .out_features = {kRows}, .format = format};
+    linear.plain.push_back(weights);
+    linear.matrices.push_back(quantized(weights_runner(), weights, kRows, kColumns, format));
+    linear.biases.emplace_back(std::vector<float>(kRows), DType::f32);
+    const std::vector<float> product = linear.multiply_on(weights_runner(), x);
+    double of_weights = 0;
+    double of_products = 0;
+    for (std::int64_t n = 0; n < kRows; ++n) {
+      of_weights += squared_error(linear.matrices.front().view, values, n, 0, kColumns);
+      double error = product[static_cast<std::size_t>(n)];
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        error -= double{x[static_cast<std::size_t>(k)]} * double{values[static_cast<std::size_t>(n * kColumns + k)]};
+      }
+      of_products += error * error;
+    }
+    return std::pair(of_weights, of_products);
+  };
+  for (const QuantizedFormat& format : {QuantizedFormat{4, 32}, {4, 64}, {4, 128}, {8, 32}, {8, 128}}) {
+    SCOPED_TRACE(format_name(format));
+    const auto [weights_error, products_error] = errors({format.bits, format.group_size, true});
+    const auto [symmetric_weights_error, symmetric_products_error] = errors(format);
+    EXPECT_LT(weights_error, 0.4 * symmetric_weights_error);
+    if (format.bits == 8) continue;  // most of the error is that of x
+    EXPECT_LT(products_error, 0.6 * symmetric_products_error);
+  }
+}
+
+TEST(QuantizeWeights, WhatFillsUpAsymmetricPanelsIsZeroAndDoesNotWidenAGroup) {
+  constexpr QuantizedFormat kFormat{4, 32, true};
+  std::vector<float> values = random_floats(5 * 40, 24);
+  for (float& value : values) value = 7.0F + std::tanh(value);
+  const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), TypedArray(values, DType::f32), 5, 40, kFormat);
+  for (std::int64_t n = 0; n < kQuantizedPanel; ++n) {
+    for (std::int64_t k = 0; k < 64; ++k) {
+      if (n >= 5) {
+        EXPECT_EQ(weight(matrix.view, n, k), 0) << "row " << n << ", column " << k;
+      } else if (k < 40) {
+        // Half a step of a range of 2, and 0.1 of it cut off.
+        EXPECT_NEAR(weight(matrix.view, n, k), values[static_cast<std::size_t>(n * 40 + k)], 0.2 + 1.0 / 15);
+      } else {
+        const std::int64_t group = kQuantizedPanel + n;
+        EXPECT_EQ(weight(matrix.view, n, k), to_float(matrix.view.mins[group])) << "row " << n << ", column " << k;
+      }
+    }
+  }
+}
+
+TEST(QuantizeWeights, KeepsGroupsOfOneValue) {
+  std::vector<float> values(2 * 64, 0.0F);
+  std::fill(values.begin() + 32, values.begin() + 64, -3.5F);
+  std::fill(values.begin() + 64, values.end(), 65504.0F);
+  const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), TypedArray(values, DType::f32), 2, 64, {4, 32, true});
+  for (std::int64_t i = 0; i < 128; ++i)
+    EXPECT_EQ(weight(matrix.view, i / 64, i % 64), values[static_cast<std::size_t>(i)]) << i;
 }
 
 TEST(QuantizeWeights, RefusesWeightsThatAreNotFinite) {
@@ -374,6 +537,23 @@ TEST(QuantizeWeights, RefusesWeightsThatAreNotFinite) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::bad_file);
     EXPECT_NE(status.error().message.find("not finite"), std::string::npos);
+  }
+}
+
+TEST(QuantizeWeights, RefusesWeightsWhoseMinimumFloat16DoesNotHold) {
+  for (const float bad : {-1e5F, std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> values(128, -1e5F);
+    values[77] = bad;
+    std::vector<std::uint8_t> data(16 * 128);
+    std::vector<Float16> scales(16);
+    std::vector<Float16> mins(16);
+    const Status status = OpRunner(CpuIsa::scalar)(QuantizeWeightsParams{.from = {values.data(), DType::f32, 1, 128},
+                                                                         .format = {8, 128, true},
+                                                                         .data = data.data(),
+                                                                         .scales = scales.data(),
+                                                                         .mins = mins.data()});
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::bad_file);
   }
 }
 

@@ -119,6 +119,7 @@ Status SplitOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p
   for (auto& weight : kept->weights) {
     t.device(weight.data);
     t.device(weight.scales);
+    t.device(weight.mins);
   }
   for (auto& bias : kept->biases) t.device(bias);
   p.weights = kept->weights;

@@ -50,6 +50,7 @@ void quantize_row(const QuantizeRowArgs& args) {
     // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.
     const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
     args.offsets[group] = static_cast<std::int32_t>(0U - offset);
+    if (args.sums != nullptr) args.sums[group] = args.scales[group] * static_cast<float>(sum_of_q);
   }
 }
 
@@ -88,7 +89,7 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
   }
 }
 
-template <int bits, int rows, int panels>
+template <int bits, bool has_mins, int rows, int panels>
 void tile_of(const QuantizedTileArgs& all) {
   constexpr int kVectors = panels * kVectorsPerPanel;
   const QuantizedTileArgs args = all;  // here nothing else can change it
@@ -133,10 +134,13 @@ void tile_of(const QuantizedTileArgs& all) {
     // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
     asm volatile("" ::: "memory");
     Vec scales[kVectors];
+    Vec mins[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      scales[v] = load_f16(args.w_scales + v / kVectorsPerPanel * args.w_scale_stride + group * kQuantizedPanel +
-                           v % kVectorsPerPanel * kLanes);
+      const std::int64_t at =
+          v / kVectorsPerPanel * args.w_scale_stride + group * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
+      scales[v] = load_f16(args.w_scales + at);
+      if constexpr (has_mins) mins[v] = load_f16(args.w_mins + at);
     }
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
@@ -144,26 +148,33 @@ void tile_of(const QuantizedTileArgs& all) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         float* const sum = args.sums + (m * kVectors + v) * kLanes;
-        store(sum, fused(to_floats(dots[m][v]), scales[v] * x_scale, load(sum)));
+        Vec total = fused(to_floats(dots[m][v]), scales[v] * x_scale, load(sum));
+        if constexpr (has_mins) total = fused(mins[v], set1(args.x_sums[m * args.group_stride + group]), total);
+        store(sum, total);
       }
     }
   }
 }
 
-template <int bits, int rows, int panels>
+template <int bits, bool has_mins, int rows, int panels>
 void tile_up_to(const QuantizedTileArgs& args) {
   if constexpr (rows > 1) {
-    if (args.rows < rows) return tile_up_to<bits, rows - 1, panels>(args);
+    if (args.rows < rows) return tile_up_to<bits, has_mins, rows - 1, panels>(args);
   }
   if constexpr (panels > 1) {
-    if (args.panels < panels) return tile_up_to<bits, rows, panels - 1>(args);
+    if (args.panels < panels) return tile_up_to<bits, has_mins, rows, panels - 1>(args);
   }
-  tile_of<bits, rows, panels>(args);
+  tile_of<bits, has_mins, rows, panels>(args);
+}
+
+template <int bits>
+void tile_of_bits(const QuantizedTileArgs& args) {
+  return args.w_mins == nullptr ? tile_up_to<bits, false, kQuantizedRows, kQuantizedPanels>(args)
+                                : tile_up_to<bits, true, kQuantizedRows, kQuantizedPanels>(args);
 }
 
 void quantized_tile(const QuantizedTileArgs& args) {
-  return args.bits == 8 ? tile_up_to<8, kQuantizedRows, kQuantizedPanels>(args)
-                        : tile_up_to<4, kQuantizedRows, kQuantizedPanels>(args);
+  return args.bits == 8 ? tile_of_bits<8>(args) : tile_of_bits<4>(args);
 }
 
 constexpr QuantizedKernels kQuantizedTable{

@@ -38,8 +38,12 @@ class WaveWeights final : public WeightSource {
 class DeviceWeightsTest : public testing::Test {
  protected:
   DeviceWeights weights(const char* dtype, const char* quantize, std::int64_t expected_bytes = 1 << 20) {
+    return weights(weight_policy(dtype, quantize), expected_bytes);
+  }
+
+  DeviceWeights weights(const WeightPolicy& policy, std::int64_t expected_bytes = 1 << 20) {
     const auto cpu = kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
-    host_ = std::make_unique<LoadedWeights>(stored_, weight_policy(dtype, quantize), cpu);
+    host_ = std::make_unique<LoadedWeights>(stored_, policy, cpu);
     return {*host_, device_, expected_bytes, [this](double done) { told_.push_back(done); }};
   }
 
@@ -124,6 +128,24 @@ TEST_F(DeviceWeightsTest, QuantisedMatricesAreThoseOfTheHost) {
     expect_equal(actual->quantized->matrix.scales, matrix.scales, static_cast<std::size_t>(matrix.scale_bytes()));
   }
   EXPECT_EQ(source.linear("up_proj", 40, 100)->quantized, up->quantized);
+}
+
+TEST_F(DeviceWeightsTest, AsymmetricMatricesHaveTheMinimumsOfTheHost) {
+  WeightPolicy policy;
+  policy.quantize = kernels::QuantizedFormat{4, 32, true};
+  const auto source = weights(policy);
+  const auto up = source.linear("up_proj", 40, 100);
+  ASSERT_TRUE(up);
+  source.finish();
+  const auto expected = host_->linear("up_proj", 40, 100);
+  const auto& matrix = expected->quantized->matrix;
+  ASSERT_EQ(matrix.min_bytes(), 3 * 16 * 4 * 2);
+  EXPECT_EQ(host_->copied_bytes(), matrix.data_bytes() + matrix.scale_bytes() + matrix.min_bytes());
+  const auto& actual = up->quantized->matrix;
+  EXPECT_NE(actual.mins, actual.scales);
+  expect_equal(actual.data, matrix.data, static_cast<std::size_t>(matrix.data_bytes()));
+  expect_equal(actual.scales, matrix.scales, static_cast<std::size_t>(matrix.scale_bytes()));
+  expect_equal(actual.mins, matrix.mins, static_cast<std::size_t>(matrix.min_bytes()));
 }
 
 TEST_F(DeviceWeightsTest, AWeightThatAModelHasMadeIsUploadedForEveryModelThatComes) {

@@ -79,6 +79,7 @@ TEST(LinearShapes, QuantisedRowsAreFilledUpToTilesAndSteps) {
   EXPECT_EQ(x.groups, 2);
   EXPECT_EQ(x.bytes(), 16 * 96 + 16 * 2 * 4);
   EXPECT_EQ(quantized_x(1, {.rows = 1, .columns = 17, .format = {4, 16}}).columns, 32);
+  EXPECT_EQ(quantized_x(9, {.rows = 1, .columns = 50, .format = {8, 48, true}}).bytes(), x.bytes() + 16 * 2 * 4);
 }
 
 TEST(LinearShapes, PiecesOfColumnsFindTheirGroupWithoutADivision) {
@@ -90,12 +91,15 @@ TEST(LinearShapes, PiecesOfColumnsFindTheirGroupWithoutADivision) {
     for (int column = 0; column < 300000; column += piece_columns * 7) {
       const int first = column / 128 * 128;
       const int flush = (column - first) / piece_columns;
-      const int group = halves ? BatchShape<8, Grouping::by_halves, 4>::group_of(first, flush, groups)
-                               : BatchShape<8, Grouping::by_steps, 4>::group_of(first, flush, groups);
+      const int group = halves ? BatchShape<8, Grouping::by_halves, 4, false>::group_of(first, flush, groups)
+                               : BatchShape<8, Grouping::by_steps, 4, false>::group_of(first, flush, groups);
       ASSERT_EQ(group, column / size) << "column " << column << " of groups of " << size;
+      const bool begins = halves ? BatchShape<8, Grouping::by_halves, 4, true>::begins_group(first, flush, groups)
+                                 : BatchShape<8, Grouping::by_steps, 4, true>::begins_group(first, flush, groups);
+      ASSERT_EQ(begins, column % size == 0) << "column " << column << " of groups of " << size;
     }
   }
-  EXPECT_EQ((BatchShape<4, Grouping::by_fours, 8>::group_of(256, 1, groups_of(128, 9))), 3);
+  EXPECT_EQ((BatchShape<4, Grouping::by_fours, 8, true>::group_of(256, 1, groups_of(128, 9))), 3);
 }
 
 }  // namespace
