@@ -109,7 +109,8 @@ std::vector<Error> EngineConfig::validate() const {
   if (device != "cpu" && !cuda_index_of(device))
     check.refuse("device", "must be cpu, cuda or cuda:N, not \"" + device + "\"");
   check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});
-  check.one_of("cpu_isa", cpu_isa, {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon", "neon_dotprod"});
+  check.one_of("cpu_isa", cpu_isa,
+               {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon", "neon_dotprod"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
   check.in_range("block_size", block_size, 1, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);

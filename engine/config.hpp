@@ -45,7 +45,7 @@ struct EngineConfig {
   std::int32_t pipeline_depth = 2;      ///< steps in flight: 1 or 2
   std::int32_t threads = 0;             ///< compute threads on the CPU; 0 = one per core
   std::string cpu_affinity = "auto";    ///< what they are bound to: auto | none | cores | numa
-  std::string cpu_isa;                  ///< "" = the best this machine has; or a name of CpuIsa (kernels/device.hpp)
+  std::string cpu_isa;                  ///< "" = the fastest this machine has; or a name of CpuIsa (kernels/device.hpp)
   std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;

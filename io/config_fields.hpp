@@ -74,7 +74,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
       "Cores that compute threads are bound to: none, cores (one after the other), numa (in turn over the NUMA nodes), "
       "auto (numa on several nodes, else none)");
   visit("cpu_isa", config.cpu_isa,
-        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod; empty: the best there is");
+        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod; empty: the "
+        "fastest there is");
   visit("seed", config.seed, "Seed of requests that bring none");
   visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");

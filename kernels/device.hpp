@@ -112,14 +112,15 @@ class Device {
   virtual std::size_t available_bytes(MemoryKind kind) const = 0;
 };
 
-/// Which instruction set the CPU ops use. bfloat16 weights are widened and meet float32 activations in float32
-/// multiply-adds: on Intel CPUs with AVX512_BF16 these are twice as fast as the bfloat16 dot product, and more exact.
-/// The vnni and dotprod sets differ from the ones before them in quantised weights only.
+/// Which instruction set the CPU ops use. bfloat16 is widened and meets float32 in float32 multiply-adds, but with
+/// avx512_bf16: there what meets bfloat16 weights, keys and values (activations, queries, probabilities) is rounded to
+/// bfloat16, and subnormal numbers count as 0. That is twice as fast on AMD and half as fast on Intel, so only AMD's
+/// CPUs take it by themselves. The vnni and dotprod sets differ from the ones before them in quantised weights only.
 enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod };
 
 struct CpuDeviceOptions {
   int num_threads = 0;            ///< 0 = one per available core
-  std::string isa;                ///< "" = the best that this machine can run; or a name of kernels/cpu/isa.hpp
+  std::string isa;                ///< "" = the fastest that this machine can run; or a name of kernels/cpu/isa.hpp
   std::string affinity = "auto";  ///< binds threads to cores: a CpuAffinity of kernels/cpu/thread_placement.hpp
 };
 

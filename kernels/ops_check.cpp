@@ -202,8 +202,9 @@ Status check(const QuantizedLinearParams& p) {
     checker
         .require(weight.format.asymmetric == p.weights.front().format.asymmetric,
                  "all weights must have mins or none; asymmetric", weight.format.asymmetric)
-        .require(weight.format == p.weights.front().format, "all weights must have one format; bits",
-                 weight.format.bits)
+        .require(weight.format.bits == p.weights.front().format.bits &&
+                     weight.format.group_size == p.weights.front().format.group_size,
+                 "all weights must have one format; bits", weight.format.bits)
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
     out_features += weight.rows;

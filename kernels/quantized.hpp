@@ -35,7 +35,9 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///
 /// Any file format with this arithmetic can be brought into this layout: GGUF's Q8_0 and Q4_0 are symmetric, Q4_1 and
 /// Q4_K (which subtracts its minimum) asymmetric; AWQ and GPTQ with zero points of their own have the minimum -scale *
-/// zero, whose rounding to float16 moves a group by at most zero / 2048 of a step. Not owned.
+/// zero, whose rounding to float16 moves a group by at most zero / 2048 of a step. Q4_K's scales and minimums have 17
+/// bits: rounding them to float16 moves a weight by at most 15 / 2048 of a step, and a group by 2^-11 of its minimum.
+/// Not owned.
 ///
 /// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale and minimum 0; columns are
 /// filled up with zero_point to a multiple of the group size.

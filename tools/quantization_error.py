@@ -3,8 +3,10 @@
 
     python3 tools/quantization_error.py --model examples/models/pagoda-stories
     python3 tools/quantization_error.py --model examples/models/pagoda-stories --kv-cache-dtype fp8_e4m3,int8
+    python3 tools/quantization_error.py --model examples/models/pagoda-stories --cpu-isa avx512_vnni,avx512_bf16
 
-The model writes stories at temperature 1. Then every kind of weights (or of the KV cache) scores them: the change of
+The model writes stories at temperature 1. Then every kind of weights (or of the KV cache, or of the processor's
+instructions) scores them, the first as the one that the others are compared with: the change of
 the mean log-likelihood of a token (of its perplexity), the root mean square of the change of a token's log-probability,
 the mean absolute error of the log-probabilities of the 8 likeliest tokens at each place, and how often the likeliest
 token stays the same. Standard library only.
@@ -62,6 +64,7 @@ def main():
     parser.add_argument("--stories", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=160, help="of each story")
     parser.add_argument("--kv-cache-dtype", metavar="TYPE,...", help="compare types of the KV cache instead of weights")
+    parser.add_argument("--cpu-isa", metavar="SET,...", help="compare instruction sets instead")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
@@ -69,11 +72,13 @@ def main():
                 for i in range(args.stories)]
     stories = generate(args, requests)
     texts = [request["prompt"] + story["outputs"][0]["text"] for request, story in zip(requests, stories)]
-    plain = scores(args, texts)
     if args.kv_cache_dtype:
         kind, flag, names = "KV cache", "--kv-cache-dtype", ["auto", *args.kv_cache_dtype.split(",")]
+    elif args.cpu_isa:
+        kind, flag, names = "instructions", "--cpu-isa", args.cpu_isa.split(",")
     else:
         kind, flag, names = "weights", "--quantize", ["none", "int8", "int4"]
+    plain = scores(args, texts, flag, names[0])
     rows = [{kind: name, **compare(plain, scores(args, texts, flag, name))} for name in names]
     if args.json:
         print(json.dumps(rows))

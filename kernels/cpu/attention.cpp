@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention_positions.hpp"
+#include "kernels/cpu/linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
@@ -122,7 +123,7 @@ class PagedAttention {
     float* keys = nullptr;           ///< [steps, 4 * linear_panel]
     float* values = nullptr;         ///< [score_tile, width], or pairs of values
     float* scores = nullptr;         ///< [max_rows, score_tile]
-    float* probabilities = nullptr;  ///< [score_tile, lanes]
+    float* probabilities = nullptr;  ///< [score_tile, lanes], or pairs of them
     float* slopes = nullptr;         ///< [max_rows]
     float* group_sums = nullptr;
     float* total_sums = nullptr;
@@ -260,8 +261,9 @@ class PagedAttention {
   bool paired() const { return cache_.dtype == DType::bf16 && kernels_.bf16_quad > 4; }
   /// The tile's places that have part in the sums of values: what is not seen has the probability 0.
   std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {
-    const std::int64_t unit = paired() ? 2 : 1;
-    return {(positions.first - positions.start) / unit * unit, round_up(positions.end - positions.start, unit)};
+    const std::int64_t at_once = paired() ? 2 : 1;
+    return {(positions.first - positions.start) / at_once * at_once,
+            round_up(positions.end - positions.start, at_once)};
   }
 
   /// The keys of tile places [at, at + one panel).
@@ -375,10 +377,10 @@ class PagedAttention {
   void add_widened_values(const QueryTile& query, const Positions& positions, const Workspace& work,
                           const Sums& sums) const {
     const auto [first, end] = places_of(positions);
-    const std::int64_t unit = paired() ? 2 : 1;
-    for (std::int64_t i = first; i < end; i += unit) {
+    const std::int64_t at_once = paired() ? 2 : 1;
+    for (std::int64_t i = first; i < end; i += at_once) {
       const void* const* values = &positions.values[static_cast<std::size_t>(i)];
-      float* widened = work.values + i / unit * width_;
+      float* widened = work.values + i / at_once * width_;
       if (paired()) {
         kernels_.pair_bf16(values[0], values[1], cache_.head_dim, widened);
       } else {
@@ -389,15 +391,15 @@ class PagedAttention {
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       pack_probabilities(tiles.first_row(t), tiles.rows(t), work);
       for (std::int64_t column = 0; column < width_; column += kernels_.panel) {
-        kernels_.gemm_tile({.x = work.probabilities + first / unit * lanes(),
+        kernels_.gemm_tile({.x = work.probabilities + first / at_once * lanes(),
                             .x_pitch = lanes(),
                             .paired = paired(),
-                            .w = work.values + first / unit * width_ + column,
+                            .w = work.values + first / at_once * width_ + column,
                             .w_pitch = width_,
                             .c = sums.sums + tiles.first_row(t) * width_ + column,
                             .c_pitch = width_,
                             .rows = tiles.rows(t),
-                            .k = (end - first) / unit,
+                            .k = (end - first) / at_once,
                             .first = false});
       }
     }

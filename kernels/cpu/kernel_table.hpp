@@ -93,14 +93,15 @@ struct LinearSums {
   LinearOut out = {};
 };
 
-/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps.
+/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_tall in strides of its
+/// own.
 constexpr std::int64_t kPrefetchStride = 8;
 
 /// Strides of a whole block of columns that linear_tall prefetches.
 constexpr std::int64_t kTallStrides = 64;
 
-/// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the
-/// next.
+/// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the next.
+/// Rows of 64 bytes make one stretch of memory of it.
 struct PrefetchBlock {
   const void* first = nullptr;
   const void* column_end = nullptr;  ///< first piece of the column + column_bytes
@@ -206,8 +207,8 @@ struct CpuKernels {
   int stream_rows = 0;
   int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
   int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
-  int tall_rows = 0;         ///< from stream_rows + 1 up to so many, linear_tall is best; 0 = never
-  int tall_tile = 0;         ///< most rows of x that it takes at once
+  int tall_tile = 0;         ///< most rows of x that linear_tall takes at once: better up to there; 0 = never
+  int tall_rows = 0;         ///< up to so many rows, it is better with bfloat16 weights, in several tiles
   int bf16_quad = 0;         ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
 
   void (*pack_rows)(const PackRowsArgs& args);
@@ -244,11 +245,6 @@ struct CpuKernels {
 
   QuantizedKernels quantized = {};
 };
-
-/// Steps of a product over k columns (a multiple of kLinearPadding) of weights: quads of 16 bytes of x.
-inline std::int64_t steps_of(const CpuKernels& kernels, DType dtype, std::int64_t k) {
-  return k / (dtype == DType::bf16 ? kernels.bf16_quad : 4);
-}
 
 /// The table of an instruction set that this build contains.
 const CpuKernels& kernels_for(CpuIsa isa);

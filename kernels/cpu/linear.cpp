@@ -14,9 +14,9 @@ namespace {
 
 /// A panel is `linear_panel` consecutive rows of one weight matrix; panels and rows of x are shared out as tasks. With
 /// few rows of x a panel is multiplied straight from memory. With some more, so is each block of a panel (kLinearBlock
-/// columns), one panel after the other, while the rows of x stay in the first-level cache. With many, a block is packed
-/// into scratch that stays in the cache (where it pays, in passing: while the first rows of x are multiplied), and
-/// meets all rows of x of the task before it is overwritten.
+/// columns), while the next panel is fetched: it meets the register tiles of x one after the other. With many, a block
+/// is packed into scratch that stays in the cache (where it pays, in passing: while the first rows of x are
+/// multiplied), and meets all rows of x of the task before it is overwritten.
 enum class Way { stream, tall, packed };
 
 struct Tasks {
@@ -46,7 +46,7 @@ class Linear {
       : kernels_(kernels),
         threads_(threads),
         p_(p),
-        way_(choose_way(kernels, p.num_tokens)),
+        way_(choose_way(kernels, p)),
         tiles_(choose_tiles()),
         padded_in_(ceil_div(p.in, kLinearPadding) * kLinearPadding) {
     for (const WeightMatrix& weight : p.weights) {
@@ -92,7 +92,9 @@ class Linear {
  private:
   struct Workspace {
     float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
-    float* sums = nullptr;    ///< [panels_at_once, rows of the task's tiles (rounded up for linear_tall), linear_panel]
+    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_tall each tile has as many rows as the
+    /// largest, rounded up to kTallUnit.
+    float* sums = nullptr;
   };
 
   struct Tiles {
@@ -115,9 +117,13 @@ class Linear {
     std::int64_t row_bytes = 0;
   };
 
-  static Way choose_way(const CpuKernels& kernels, std::int64_t rows) {
-    if (rows <= kernels.stream_rows) return Way::stream;
-    return rows <= kernels.tall_rows ? Way::tall : Way::packed;
+  static Way choose_way(const CpuKernels& kernels, const LinearParams& p) {
+    if (p.num_tokens <= kernels.stream_rows) return Way::stream;
+    const bool all_bf16 = std::all_of(p.weights.begin(), p.weights.end(),
+                                      [](const WeightMatrix& weight) { return weight.dtype == DType::bf16; });
+    // Several tiles of x would each widen the weights.
+    const std::int64_t most_rows = all_bf16 ? kernels.tall_rows : kernels.tall_tile;
+    return p.num_tokens <= most_rows ? Way::tall : Way::packed;
   }
 
   RowTiles choose_tiles() const {

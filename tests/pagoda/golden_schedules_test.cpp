@@ -19,6 +19,7 @@
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/golden_model.hpp"
 #include "tests/support/cuda_emulator/emulated_device.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/split_memory_device.hpp"
 
 namespace pagoda {
@@ -67,19 +68,27 @@ constexpr Schedule kRecomputed{
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
 
 /// Where an engine runs.
-enum class Where { cpu, split_memory, emulated_cuda };
+enum class Where { cpu, rounding_cpu, split_memory, emulated_cuda };
 
 void PrintTo(Where where, std::ostream* out) {
-  *out << (where == Where::cpu ? "cpu" : where == Where::split_memory ? "split_memory" : "emulated_cuda");
+  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda"};
+  *out << kNames[static_cast<int>(where)];
 }
 
 class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Schedule, Where>> {
  protected:
   const Schedule& schedule() const { return std::get<1>(GetParam()); }
   Where where() const { return std::get<2>(GetParam()); }
-  /// CUDA's matrix products of bfloat16 weights round their other operand to bfloat16 too.
+  void SetUp() override {
+    if (where() == Where::rounding_cpu && !test::has_rounding_isa()) {
+      GTEST_SKIP() << "this machine has no " << test::kRoundingIsa;
+    }
+  }
+
+  /// Matrix products of bfloat16 weights round their other operand to bfloat16 too.
   bool is_rounded() const {
-    return where() == Where::emulated_cuda && std::get<0>(GetParam()).find("bf16") != std::string::npos;
+    const bool rounds = where() == Where::emulated_cuda || where() == Where::rounding_cpu;
+    return rounds && std::get<0>(GetParam()).find("bf16") != std::string::npos;
   }
 
   /// The emulator is slow: the first tokens must do, but for those that it takes to run out of blocks.
@@ -123,7 +132,11 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
       setup.device = *device;
       config.enforce_eager = schedule().max_tokens > kChunk;  // recording begins with the largest steps
     }
-    if (where() != Where::cpu) config.device = "cuda";
+    if (setup.device != nullptr) {
+      config.device = "cuda";
+    } else {
+      config.cpu_isa = where() == Where::rounding_cpu ? test::kRoundingIsa : test::exact_isa();
+    }
     auto engine = Engine::create(config, setup);
     EXPECT_TRUE(engine) << engine.error().message;
     return engine ? std::move(*engine) : nullptr;
@@ -215,6 +228,11 @@ std::string test_name(const testing::TestParamInfo<GoldenSchedules::ParamType>& 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
                                           testing::Values(Where::cpu)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(Rounding, GoldenSchedules,
+                         testing::Combine(testing::Values("llama-gqa-bf16", "baichuan2-7b-bf16", "qwen3-untied-bf16"),
+                                          testing::ValuesIn(kSchedules), testing::Values(Where::rounding_cpu)),
                          test_name);
 
 /// One of each way to make weights, norms, positions and windows.

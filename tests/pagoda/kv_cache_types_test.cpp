@@ -18,6 +18,7 @@
 
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/golden_model.hpp"
+#include "tests/support/instruction_sets.hpp"
 
 namespace pagoda {
 namespace {
@@ -154,7 +155,7 @@ TEST_P(KvCacheTypes, StayNearTheLogprobsOfTransformers) {
   // bounds go by the bits of a value: 11, 8, 4, and at most 7.
   const std::map<std::string, double> most_rms = {
       {"float16", 0.006}, {"bfloat16", 0.05}, {"fp8_e4m3", 0.7}, {"int8", 0.1}};
-  const auto engine = engine_with([](EngineConfig&) {});
+  const auto engine = engine_with([](EngineConfig& config) { config.cpu_isa = test::exact_isa(); });
   const auto all = requests();
   double squares = 0;
   std::size_t count = 0;

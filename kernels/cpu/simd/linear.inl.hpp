@@ -67,24 +67,29 @@ void pack_rows_of(const PackRowsArgs& args) {
   }
 }
 
-/// As pack_rows_of, with quads of eight bfloat16.
-void pack_rows_bf16(const PackRowsArgs& args) {
-  for (std::int64_t m = 0; m < args.rows; ++m) {
-    const float* x = args.x + m * args.x_pitch;
-    float* dst = args.dst + m * kQuad;
-    std::int64_t k = 0;
-    for (; k + kBf16Quad <= args.k; k += kBf16Quad, dst += args.rows * kQuad) store_eight_bf16(dst, x + k);
-    for (; k < padded(args.k); k += kBf16Quad, dst += args.rows * kQuad) {
-      float rest[kBf16Quad] = {};
-      for (std::int64_t i = k; i < args.k; ++i) rest[i - k] = x[i];
-      store_eight_bf16(dst, rest);
+/// As pack_rows_of, dotted: with quads of eight bfloat16.
+template <bool dotted>
+void pack_pairs_of_rows(const PackRowsArgs& args) {
+  if constexpr (dotted) {
+    for (std::int64_t m = 0; m < args.rows; ++m) {
+      const float* x = args.x + m * args.x_pitch;
+      float* dst = args.dst + m * kQuad;
+      std::int64_t k = 0;
+      for (; k + kBf16Quad <= args.k; k += kBf16Quad, dst += args.rows * kQuad) store_eight_bf16(dst, x + k);
+      for (; k < padded(args.k); k += kBf16Quad, dst += args.rows * kQuad) {
+        float rest[kBf16Quad] = {};
+        for (std::int64_t i = k; i < args.k; ++i) rest[i - k] = x[i];
+        store_eight_bf16(dst, rest);
+      }
     }
+  } else {
+    pack_rows_of<true>(args);
   }
 }
 
 void pack_rows(const PackRowsArgs& args) {
   if (!args.paired) return pack_rows_of<false>(args);
-  kDotsBf16 ? pack_rows_bf16(args) : pack_rows_of<true>(args);
+  pack_pairs_of_rows<kDotsBf16>(args);
 }
 
 /// One chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16, fp8 and int8: the i-th four elements,

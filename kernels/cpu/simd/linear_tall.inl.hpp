@@ -1,6 +1,6 @@
-// linear_tall takes one vector of weights, of kRowsPerVector rows, for all rows of x: each is widened once, memory is
-// read at an even rate, and the next rows arrive meanwhile. Included once per instruction set, behind linear.inl.hpp;
-// PAGODA_SIMD names the namespace.
+// linear_tall takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is widened once,
+// memory is read at an even rate, and the next panel arrives meanwhile. Included once per instruction set, behind
+// linear.inl.hpp; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 #include <cstring>

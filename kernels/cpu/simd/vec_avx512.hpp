@@ -1,7 +1,7 @@
 #pragma once
 
-/// Sixteen floats, AVX-512 F, BW, DQ and VL. Every vec_*.hpp offers the same names in a namespace of its own, so that
-/// no function compiled for one instruction set can be linked into code for another.
+/// Sixteen floats, AVX-512 F, BW, DQ and VL, and BF16 where the compiler has it. Every vec_*.hpp offers the same names
+/// in a namespace of its own, so that no function compiled for one instruction set can be linked into code for another.
 
 #include <cstdint>
 

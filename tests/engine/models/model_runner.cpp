@@ -59,7 +59,7 @@ ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& opt
   s.options = options;
   s.config = must(io::load_hf_config(folder));
   s.checkpoint = must(io::Checkpoint::open(folder));
-  s.device = must(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = ""}));
+  s.device = must(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = options.isa}));
   s.stream = must(s.device->create_stream("test"));
   s.model = must(models::create_model(
       s.config, *s.checkpoint, s.device,

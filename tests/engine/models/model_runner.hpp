@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/models/model.hpp"
 #include "kernels/device.hpp"
+#include "tests/support/instruction_sets.hpp"
 
 namespace pagoda::test {
 
@@ -18,6 +20,7 @@ class ModelRunner {
     std::int32_t block_size = 16;
     int num_threads = 1;
     DType kv_dtype = DType::f32;
+    std::string isa = exact_isa();
   };
   using Rows = std::vector<std::vector<float>>;  ///< logits, one row per token
 
