@@ -15,6 +15,7 @@
 
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/split_memory_device.hpp"
 
 namespace pagoda {
@@ -96,7 +97,8 @@ TEST(BeamSearchInTheEngine, GivesTheTokensAndScoresOfTransformers) {
   check("plain", false, [](EngineConfig&) {});
   const auto on_device = [](EngineConfig& c) { c.device = "cuda"; };
   check("on a device with memory of its own", false, on_device,
-        {.device = std::make_shared<test::SplitMemoryDevice>()});
+        {.device =
+             std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()})});
   check("small steps, no prefix cache", false, [](EngineConfig& c) {
     c.max_num_seqs = c.max_num_batched_tokens = 8;
     c.enable_prefix_caching = false;

@@ -124,7 +124,8 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     config.kv_cache_dtype = "float32";  // as the goldens were computed
     EngineSetup setup;
     if (where() == Where::split_memory) {
-      setup.device = std::make_shared<test::SplitMemoryDevice>();
+      setup.device =
+          std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()});
     } else if (where() == Where::emulated_cuda) {
       auto device = cuda_emulator::create_emulated_cuda_device();
       EXPECT_TRUE(device) << device.error().message;

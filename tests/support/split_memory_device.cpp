@@ -4,7 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "tests/support/instruction_sets.hpp"
 #include "tests/support/split_ops.hpp"
 #include "tests/support/split_stream.hpp"
 
@@ -75,7 +74,7 @@ void SplitStream::run_later(Op op) {
 }
 
 SplitMemoryDevice::SplitMemoryDevice(const Options& options)
-    : cpu_(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = exact_isa()}).value()),
+    : cpu_(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = options.isa}).value()),
       memory_(options.device_bytes),
       ops_(std::make_unique<SplitOps>(cpu_->ops(), memory_)),
       random_(options.seed) {}

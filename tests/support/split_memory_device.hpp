@@ -26,6 +26,7 @@ class SplitMemoryDevice final : public kernels::Device {
     int num_threads = 1;
     std::size_t device_bytes = std::size_t{4} << 30U;
     std::uint64_t seed = 1;  ///< of the delays
+    std::string isa = {};    ///< as CpuDeviceOptions::isa
   };
   explicit SplitMemoryDevice(const Options& options);
   SplitMemoryDevice() : SplitMemoryDevice(Options{}) {}
