@@ -30,9 +30,9 @@ struct Positions {
 struct PositionsOfTile {
   std::int64_t start = 0;     ///< the tile's first position
   std::int64_t tile = 0;      ///< its length
-  std::int64_t first = 0;     ///< seen are those in [first, end)
-  std::int64_t end = 0;       ///< of what is asked for now
-  std::int64_t end_seen = 0;  ///< of all: what lies behind `end` is prefetched
+  std::int64_t first = 0;     ///< [first, end), which may reach beyond the tile, are seen and wanted
+  std::int64_t end = 0;       ///< <= end_seen
+  std::int64_t end_seen = 0;  ///< positions from `end` up to here come later and are prefetched
 };
 
 /// table: the sequence's blocks. With int8, scales of the next tile are prefetched: they lie apart from the values.

@@ -23,16 +23,18 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kBit) != 0;
 }
 
-bool has_avx_vnni() {
-  constexpr unsigned kBit = 1U << 4;
+/// Of leaf 7, subleaf 1.
+bool has_feature_7_1(unsigned bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> bit & 1U) != 0;
+}
+
+bool has_avx_vnni() {
+  return has_feature_7_1(4);
 }
 
 bool has_avx512_bf16() {
-  constexpr unsigned kBit = 1U << 5;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kBit) != 0;
+  return has_feature_7_1(5);
 }
 #endif
 

@@ -12,8 +12,8 @@ namespace pagoda::kernels {
 /// CpuDeviceOptions::isa.
 std::string_view to_string(CpuIsa isa);
 
-/// The instruction sets that this build contains and this machine can run, scalar first; later ones
-/// are faster as a rule.
+/// The instruction sets that this build contains and this machine can run, scalar first; later ones are
+/// faster as a rule.
 std::vector<CpuIsa> available_isas();
 
 /// The named instruction set, or the fastest one for "". Errors (bad_config): an unknown name, or one that this machine

@@ -127,7 +127,7 @@ struct LinearStreamArgs {
 /// One block of columns of a panel, as it lies in memory, against more rows of x than linear_stream takes.
 struct LinearTallArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs; stays in the first-level cache
-  std::int64_t rows = 0;     ///< 5 .. tall_tile
+  std::int64_t rows = 0;     ///< up to tall_tile; more than stream_rows, with bf16_quad 8 more than 4
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
   /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
   LinearSums sums = {};

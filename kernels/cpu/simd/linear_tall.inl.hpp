@@ -11,7 +11,8 @@ namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
 constexpr int kSumsAtOnce = 4;
-constexpr int kFewestTallRows = 5;
+/// Where several tiles share the rows, which is with dots alone, the last may be as small as this.
+constexpr int kFewestDotRows = 5;
 
 template <DType dtype, int rows, int groups>
 inline void tall_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
@@ -175,7 +176,8 @@ void linear_tall_up_to(const LinearTallArgs& args) {
     if constexpr (is_dotted(dtype)) return linear_tall_dots<rows>(args);
     return linear_tall_of<dtype, rows>(args);
   }
-  if constexpr (rows > kFewestTallRows) linear_tall_up_to<dtype, rows - 1>(args);
+  constexpr int kFewestRows = is_dotted(dtype) ? kFewestDotRows : kStreamRows + 1;
+  if constexpr (rows > kFewestRows) linear_tall_up_to<dtype, rows - 1>(args);
 }
 
 template <int most_rows>
