@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kHeadDim = 128;
 constexpr std::int64_t kKvHeads = 8;
-constexpr std::int32_t kBlockSize = 16;
+constexpr std::int32_t kBlockSize = 32;
 
 /// `rows` new tokens of each sequence at the end of a context. The cache is larger than the CPU caches, as that of a
 /// model with many layers is: calls alternate between layers. Bytes are those of the keys and values, with their

@@ -34,10 +34,11 @@ std::int64_t round_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b * b;
 }
 
-/// The queries of one task: `count` consecutive query positions of one sequence, the heads of one KV head.
+/// The queries of one task: `count` consecutive query positions of one sequence, the heads of some KV heads.
 struct QueryTile {
   std::int64_t sequence = 0;
-  std::int64_t kv_head = 0;
+  std::int64_t first_kv_head = 0;
+  std::int64_t num_kv_heads = 0;
   std::int64_t first_row = 0;       ///< row of the query matrix
   std::int64_t first_position = 0;  ///< of that row
   std::int64_t count = 0;
@@ -58,15 +59,11 @@ class PagedAttention {
         heads_per_kv_(p.num_heads / p.cache.num_kv_heads),
         padded_dim_(round_up(p.cache.head_dim, kLinearPadding)),
         width_(round_up(p.cache.head_dim, kernels.panel)),
-        max_rows_(std::max(heads_per_kv_, kMostTaskRows / heads_per_kv_ * heads_per_kv_)) {
-    list_tiles();
-  }
+        max_rows_(std::max(heads_per_kv_, kMostTaskRows / heads_per_kv_ * heads_per_kv_)) {}
 
   Status run(ScratchPool& pool) {
-    // With few tiles (decode of a long context) the groups of a tile are tasks of their own.
-    constexpr std::size_t kTilesPerThread = 4;
-    const bool split = tiles_.size() < kTilesPerThread * static_cast<std::size_t>(threads_.num_threads());
-    const std::int64_t shared_floats = split ? list_partials() * sums_floats() : 0;
+    const bool split = list_tasks();
+    const std::int64_t shared_floats = static_cast<std::int64_t>(partial_tasks_.size()) * sums_floats();
     auto scratch = pool.borrow(shared_floats + threads_.num_threads() * workspace_floats(),
                                1 + kWorkspaceParts * threads_.num_threads());
     if (!scratch) return fail(std::move(scratch.error()));
@@ -93,15 +90,19 @@ class PagedAttention {
         attend_group(tile, partial.group, work, sums_at(partials_ + i * sums_floats()));
       }
     });
-    std::int64_t next_partial = 0;
-    for (const QueryTile& tile : tiles_) {
-      const Sums total = sums_at(partials_ + next_partial * sums_floats());
-      for (std::int64_t group = tile.first_group(); group < tile.end_group(); ++group, ++next_partial) {
-        if (group == tile.first_group()) continue;
-        merge(tile, total, sums_at(partials_ + next_partial * sums_floats()));
+    threads_.parallel_for(static_cast<std::int64_t>(merges_.size()), [&](std::int64_t task) {
+      const Merge& merge = merges_[static_cast<std::size_t>(task)];
+      const QueryTile& tile = tiles_[merge.tile];
+      const auto sums_of = [&](std::int64_t group) {
+        const std::int64_t partial = merge.first_partial + group - tile.first_group();
+        return of_head(tile, merge.head, sums_at(partials_ + partial * sums_floats()));
+      };
+      const Sums total = sums_of(tile.first_group());
+      for (std::int64_t group = tile.first_group() + 1; group < tile.end_group(); ++group) {
+        add_sums(rows_of(tile), total, sums_of(group));
       }
-      write_out(tile, total);
-    }
+      write_out(tile, merge.head, total);
+    });
     return {};
   }
 
@@ -111,20 +112,35 @@ class PagedAttention {
     std::int64_t group = 0;
   };
 
+  /// One head of a tile whose groups are tasks of their own.
+  struct Merge {
+    std::size_t tile = 0;
+    std::int64_t head = 0;           ///< of the tile's KV heads
+    std::int64_t first_partial = 0;  ///< of the tile
+  };
+
   /// Softmax sums of all rows of a tile (AttentionSums, row by row).
   struct Sums {
-    float* highest = nullptr;  ///< [max_rows]
-    float* total = nullptr;    ///< [max_rows]
-    float* sums = nullptr;     ///< [max_rows, width]
+    float* highest = nullptr;  ///< [tile rows]
+    float* total = nullptr;    ///< [tile rows]
+    float* sums = nullptr;     ///< [tile rows, width]
+  };
+
+  /// One head's part of the work on a tile of positions.
+  struct HeadTile {
+    const QueryTile& query;
+    std::int64_t head;  ///< of the tile's KV heads
+    const Positions& positions;
+    const Positions& next;  ///< is prefetched meanwhile
   };
 
   struct Workspace {
-    float* queries = nullptr;        ///< register tile t at first_row(t) * padded_dim: [steps, rows, 4]
+    float* queries = nullptr;        ///< head by head, register tile t at first_row(t) * padded_dim: [steps, rows, 4]
     float* keys = nullptr;           ///< [steps, 4 * linear_panel]
     float* values = nullptr;         ///< [score_tile, width], or pairs of values
-    float* scores = nullptr;         ///< [max_rows, score_tile]
+    float* scores = nullptr;         ///< [max_rows, score_tile], of one head
     float* probabilities = nullptr;  ///< [score_tile, lanes], or pairs of them
-    float* slopes = nullptr;         ///< [max_rows]
+    float* slopes = nullptr;         ///< [tile rows]
     float* group_sums = nullptr;
     float* total_sums = nullptr;
   };
@@ -132,34 +148,68 @@ class PagedAttention {
 
   std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
-  /// Of the next tile's values, the first are prefetched while the softmax computes, the others with the sums of
-  /// values.
-  std::int64_t next_by_softmax() const { return tile() * 3 / 8; }
-  std::int64_t padded_rows() const { return round_up(max_rows_, kMostLanes); }
+  /// Most rows of a task, those of all its heads together.
+  std::int64_t tile_rows() const { return std::max(max_rows_, cache_.num_kv_heads * kernels_.stream_rows); }
+  std::int64_t padded_rows() const { return round_up(tile_rows(), kMostLanes); }
   std::int64_t sums_floats() const { return padded_rows() * (width_ + 2); }
   Sums sums_at(float* p) const { return {p, p + padded_rows(), p + 2 * padded_rows()}; }
 
+  Sums of_head(const QueryTile& tile, std::int64_t head, const Sums& sums) const {
+    const std::int64_t row = head * rows_of(tile);
+    return {sums.highest + row, sums.total + row, sums.sums + row * width_};
+  }
+
   std::int64_t workspace_floats() const {
-    return max_rows_ * padded_dim_ + padded_dim_ * kernels_.linear_panel + tile() * width_ + max_rows_ * tile() +
-           tile() * lanes() + max_rows_ + 2 * sums_floats();
+    return tile_rows() * padded_dim_ + padded_dim_ * kernels_.linear_panel + tile() * width_ + max_rows_ * tile() +
+           tile() * lanes() + tile_rows() + 2 * sums_floats();
   }
 
   Workspace make_workspace(ScratchPool::Lease& scratch) const {
     Workspace work;
-    work.queries = scratch.floats(max_rows_ * padded_dim_);
+    work.queries = scratch.floats(tile_rows() * padded_dim_);
     work.keys = scratch.floats(padded_dim_ * kernels_.linear_panel);
     work.values = scratch.floats(tile() * width_);
     std::fill_n(work.values, tile() * width_, 0.0F);  // the columns behind head_dim are never written
     work.scores = scratch.floats(max_rows_ * tile());
     work.probabilities = scratch.floats(tile() * lanes());
-    work.slopes = scratch.floats(max_rows_);
+    work.slopes = scratch.floats(tile_rows());
     work.group_sums = scratch.floats(sums_floats());
     work.total_sums = scratch.floats(sums_floats());
     return work;
   }
 
+  /// Returns whether the groups of a tile are tasks of their own, as when a long context is decoded.
+  bool list_tasks() {
+    // Few rows take all KV heads together, whose keys and values lie side by side: longer stretches of memory. That
+    // makes fewer tasks, which must still be enough to keep the threads busy to the end.
+    constexpr std::int64_t kTilesPerThread = 4;
+    constexpr std::int64_t kLeastShares = 2;  // that the work of a thread consists of
+    const std::int64_t num_threads = threads_.num_threads();
+    list_tiles(true);
+    std::int64_t total = 0;
+    std::int64_t largest = 0;
+    for (const QueryTile& tile : tiles_) {
+      const std::int64_t work = tile.num_kv_heads * rows_of(tile) * (tile.end_seen() - tile.first_seen);
+      total += work;
+      largest = std::max(largest, work);
+    }
+    const auto enough_tiles = [&] {
+      return static_cast<std::int64_t>(tiles_.size()) >= kTilesPerThread * num_threads;
+    };
+    if (enough_tiles() && largest * kLeastShares * num_threads <= total) return false;
+    list_partials();
+    if (static_cast<std::int64_t>(partial_tasks_.size()) >= kTilesPerThread * num_threads) return true;
+    list_tiles(false);
+    partial_tasks_.clear();
+    merges_.clear();
+    if (enough_tiles()) return false;
+    list_partials();
+    return true;
+  }
+
   /// Long rows first, so that no thread is left with one at the end.
-  void list_tiles() {
+  void list_tiles(bool heads_together) {
+    tiles_.clear();
     const std::int64_t positions_per_tile = max_rows_ / heads_per_kv_;
     for (std::int64_t s = 0; s < p_.num_sequences; ++s) {
       const std::int64_t rows = p_.query_start[s + 1] - p_.query_start[s];
@@ -167,22 +217,33 @@ class PagedAttention {
       for (std::int64_t end = rows; end > 0; end -= positions_per_tile) {
         const std::int64_t first = std::max<std::int64_t>(0, end - positions_per_tile);
         const std::int64_t position = first_position + first;
-        const std::int64_t first_seen = p_.window > 0 ? std::max<std::int64_t>(0, position - p_.window + 1) : 0;
-        for (std::int64_t kv_head = 0; kv_head < cache_.num_kv_heads; ++kv_head) {
-          tiles_.push_back({s, kv_head, p_.query_start[s] + first, position, end - first, first_seen});
+        QueryTile tile{.sequence = s,
+                       .first_kv_head = 0,
+                       .num_kv_heads = cache_.num_kv_heads,
+                       .first_row = p_.query_start[s] + first,
+                       .first_position = position,
+                       .count = end - first,
+                       .first_seen = p_.window > 0 ? std::max<std::int64_t>(0, position - p_.window + 1) : 0};
+        if (heads_together && streams(tile)) {
+          tiles_.push_back(tile);
+          continue;
         }
+        tile.num_kv_heads = 1;
+        for (; tile.first_kv_head < cache_.num_kv_heads; ++tile.first_kv_head) tiles_.push_back(tile);
       }
     }
   }
 
-  /// Returns how many there are.
-  std::int64_t list_partials() {
+  void list_partials() {
     for (std::size_t tile = 0; tile < tiles_.size(); ++tile) {
+      const auto first_partial = static_cast<std::int64_t>(partial_tasks_.size());
+      for (std::int64_t head = 0; head < tiles_[tile].num_kv_heads; ++head) {
+        merges_.push_back({tile, head, first_partial});
+      }
       for (std::int64_t group = tiles_[tile].first_group(); group < tiles_[tile].end_group(); ++group) {
         partial_tasks_.push_back({tile, group});
       }
     }
-    return static_cast<std::int64_t>(partial_tasks_.size());
   }
 
   void attend_all_groups(const QueryTile& tile, const Workspace& work) const {
@@ -192,17 +253,21 @@ class PagedAttention {
     for (std::int64_t group = tile.first_group() + 1; group < tile.end_group(); ++group) {
       const Sums sums = sums_at(work.group_sums);
       attend_group(tile, group, work, sums);
-      merge(tile, total, sums);
+      add_sums(tile.num_kv_heads * rows_of(tile), total, sums);
     }
-    write_out(tile, total);
+    for (std::int64_t head = 0; head < tile.num_kv_heads; ++head) write_out(tile, head, of_head(tile, head, total));
   }
 
+  /// Of one KV head.
   std::int64_t rows_of(const QueryTile& tile) const { return tile.count * heads_per_kv_; }
 
-  /// Row r of a tile is position r / heads_per_kv, head r % heads_per_kv.
-  const float* query_row(const QueryTile& tile, std::int64_t r) const {
-    const std::int64_t head = tile.kv_head * heads_per_kv_ + r % heads_per_kv_;
-    return p_.query + (tile.first_row + r / heads_per_kv_) * p_.query_stride + head * cache_.head_dim;
+  /// Row r of a head is position r / heads_per_kv, query head r % heads_per_kv.
+  std::int64_t query_head(const QueryTile& tile, std::int64_t head, std::int64_t r) const {
+    return (tile.first_kv_head + head) * heads_per_kv_ + r % heads_per_kv_;
+  }
+  const float* query_row(const QueryTile& tile, std::int64_t head, std::int64_t r) const {
+    return p_.query + (tile.first_row + r / heads_per_kv_) * p_.query_stride +
+           query_head(tile, head, r) * cache_.head_dim;
   }
 
   /// Few rows read keys and values straight from memory; for more, these are widened once for all rows.
@@ -213,10 +278,15 @@ class PagedAttention {
   }
 
   void pack_queries(const QueryTile& query, const Workspace& work) const {
+    for (std::int64_t head = 0; head < query.num_kv_heads; ++head) pack_queries_of_head(query, head, work);
+  }
+
+  void pack_queries_of_head(const QueryTile& query, std::int64_t head, const Workspace& work) const {
     // The rows of a position lie side by side, those of different positions do not: gather them first.
     const std::int64_t dim = cache_.head_dim;
+    const std::int64_t first_row = head * rows_of(query);
     float* gathered = work.group_sums;  // not in use yet
-    for (std::int64_t r = 0; r < rows_of(query); ++r) std::copy_n(query_row(query, r), dim, gathered + r * dim);
+    for (std::int64_t r = 0; r < rows_of(query); ++r) std::copy_n(query_row(query, head, r), dim, gathered + r * dim);
     const RowTiles tiles = score_tiles(query);
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       kernels_.pack_rows({.x = gathered + tiles.first_row(t) * dim,
@@ -224,33 +294,67 @@ class PagedAttention {
                           .k = dim,
                           .x_pitch = dim,
                           .paired = cache_.dtype == DType::bf16,
-                          .dst = work.queries + tiles.first_row(t) * padded_dim_});
+                          .dst = work.queries + (first_row + tiles.first_row(t)) * padded_dim_});
     }
     if (p_.alibi_slopes == nullptr) return;
     for (std::int64_t r = 0; r < rows_of(query); ++r) {
-      work.slopes[r] = p_.alibi_slopes[query.kv_head * heads_per_kv_ + r % heads_per_kv_];
+      work.slopes[first_row + r] = p_.alibi_slopes[query_head(query, head, r)];
     }
   }
 
   void attend_group(const QueryTile& query, std::int64_t group, const Workspace& work, const Sums& sums) const {
-    const std::int64_t rows = rows_of(query);
+    const std::int64_t rows = query.num_kv_heads * rows_of(query);
     std::fill_n(sums.highest, rows, kNothingSeen);
     std::fill_n(sums.total, rows, 0.0F);
     std::fill_n(sums.sums, rows * width_, 0.0F);
-    const std::int64_t first = std::max(query.first_seen, group * kGroup);
+    std::int64_t start = std::max(query.first_seen, group * kGroup) / tile() * tile();
     const std::int64_t end = std::min(query.end_seen(), (group + 1) * kGroup);
-    for (std::int64_t start = first / tile() * tile(); start < end; start += tile()) {
-      const Positions positions = positions_at(cache_, p_.block_tables + query.sequence * p_.max_blocks, query.kv_head,
-                                               {start, tile(), first, end, query.end_seen()});
-      if (streams(query)) {
-        score_from_memory(query, positions, work);
-        soften(query, positions, work, sums);
-        add_values_from_memory(query, positions, work, sums);
-      } else {
-        score_packed(query, positions, work);
-        soften(query, positions, work, sums);
-        add_widened_values(query, positions, work, sums);
-      }
+    std::array<Positions, 2> positions;
+    std::size_t now = 0;
+    positions[now] = positions_of(query, start, 0);
+    for (std::int64_t head = 0; start < end;) {
+      const std::int64_t next_head = head + 1 < query.num_kv_heads ? head + 1 : 0;
+      const std::int64_t next_start = next_head == 0 ? start + tile() : start;
+      // What follows in the next group is prefetched, too.
+      const bool ends = next_start >= query.end_seen();
+      if (!ends) positions[1 - now] = positions_of(query, next_start, next_head);
+      attend_tile({query, head, positions[now], positions[ends ? now : 1 - now]}, work, of_head(query, head, sums));
+      now = 1 - now;
+      head = next_head;
+      start = next_start;
+    }
+  }
+
+  Positions positions_of(const QueryTile& query, std::int64_t start, std::int64_t head) const {
+    return positions_at(cache_, table_of(query),
+                        {query.first_kv_head + head, start, tile(), query.first_seen, query.end_seen()});
+  }
+
+  /// Of the next keys and values, those that a step of the work on a tile prefetches: a share about as large as that of
+  /// the time that it takes, in 128ths from `from` to `to`.
+  NextRows next_rows(const HeadTile& part, std::int64_t from, std::int64_t to) const {
+    constexpr std::int64_t kWhole = 128;
+    const std::int64_t first = 2 * tile() * from / kWhole;
+    return {part.next.rows.data() + first, 2 * tile() * to / kWhole - first,
+            cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype))};
+  }
+  NextRows next_of_scores(const HeadTile& part) const { return next_rows(part, 0, 56); }
+  NextRows next_of_softmax(const HeadTile& part) const { return next_rows(part, 56, 74); }
+  NextRows next_of_values(const HeadTile& part) const { return next_rows(part, 74, 128); }
+
+  const std::int32_t* table_of(const QueryTile& query) const {
+    return p_.block_tables + query.sequence * p_.max_blocks;
+  }
+
+  void attend_tile(const HeadTile& part, const Workspace& work, const Sums& sums) const {
+    if (streams(part.query)) {
+      score_from_memory(part, work);
+      soften(part, work, sums);
+      add_values_from_memory(part, work, sums);
+    } else {
+      score_packed(part, work);
+      soften(part, work, sums);
+      add_widened_values(part, work, sums);
     }
   }
 
@@ -274,37 +378,33 @@ class PagedAttention {
             .row_bytes = 0,
             .first = 0,
             .count = cache_.head_dim,
-            .row_pointers = positions.keys.data() + at};
+            .row_pointers = positions.keys() + at};
   }
 
   static bool is_seen(const Positions& positions, std::int64_t at, std::int64_t count) {
     return positions.start + at < positions.end && positions.start + at + count > positions.first;
   }
 
-  void score_from_memory(const QueryTile& query, const Positions& positions, const Workspace& work) const {
-    const std::int64_t rows = rows_of(query);
-    const std::int64_t keys = rows <= kernels_.wide_stream_rows ? kernels_.linear_panel : kernels_.stream_panel;
-    std::array<float, kMostStreamSums> sums;
-    for (std::int64_t at = 0; at < tile(); at += keys) {
-      if (!is_seen(positions, at, keys)) continue;
-      kernels_.linear_stream({.x = work.queries,
-                              .rows = rows,
-                              .piece = keys_at(positions, at, keys),
-                              .sums = {.sums = sums.data(),
-                                       .first = true,
-                                       .last = true,
-                                       .out = {.out = work.scores + at, .stride = tile(), .columns = keys}},
-                              .next_rows = positions.keys.data() + at + kLookahead});
-    }
+  void score_from_memory(const HeadTile& part, const Workspace& work) const {
+    const Positions& positions = part.positions;
+    kernels_.scores_stream({.queries = work.queries + part.head * rows_of(part.query) * padded_dim_,
+                            .rows = rows_of(part.query),
+                            .keys = positions.keys(),
+                            .dtype = cache_.dtype,
+                            .head_dim = cache_.head_dim,
+                            .first = positions.first - positions.start,
+                            .end = positions.end - positions.start,
+                            .scores = work.scores,
+                            .next = next_of_scores(part)});
   }
 
-  void score_packed(const QueryTile& query, const Positions& positions, const Workspace& work) const {
-    const RowTiles tiles = score_tiles(query);
+  void score_packed(const HeadTile& part, const Workspace& work) const {
+    const RowTiles tiles = score_tiles(part.query);
     const std::int64_t keys = kernels_.linear_panel;
     for (std::int64_t at = 0; at < tile(); at += keys) {
-      if (!is_seen(positions, at, keys)) continue;
+      if (!is_seen(part.positions, at, keys)) continue;
       for (std::int64_t k = 0; k < cache_.head_dim; k += kLinearBlock) {
-        WeightPiece block = keys_at(positions, at, keys);
+        WeightPiece block = keys_at(part.positions, at, keys);
         block.first = k;
         block.count = std::min(kLinearBlock, cache_.head_dim - k);
         kernels_.pack_weights(block, work.keys + 4 * steps_of(kernels_, cache_.dtype, k) * keys);
@@ -333,53 +433,52 @@ class PagedAttention {
     }
   }
 
-  void soften(const QueryTile& query, const Positions& positions, const Workspace& work, const Sums& sums) const {
+  void soften(const HeadTile& part, const Workspace& work, const Sums& sums) const {
+    const QueryTile& query = part.query;
+    Scales scales;
+    if (scaled()) scales = scales_at(cache_, table_of(query), query.first_kv_head + part.head, part.positions);
     for (std::int64_t i = 0; i < query.count; ++i) {
       const std::int64_t row = i * heads_per_kv_;
+      const float* slopes = work.slopes + part.head * rows_of(query) + row;
       kernels_.softmax_tile({.scores = work.scores + row * tile(),
                              .rows = heads_per_kv_,
-                             .first_position = positions.start,
+                             .first_position = part.positions.start,
                              .position = query.first_position + i,
                              .window = p_.window,
                              .scale = p_.scale * unit(),
                              .softcap = p_.softcap,
-                             .slopes = p_.alibi_slopes == nullptr ? nullptr : work.slopes + row,
-                             .key_scales = scaled() ? positions.key_scales.data() : nullptr,
-                             .value_scales = scaled() ? positions.value_scales.data() : nullptr,
+                             .slopes = p_.alibi_slopes == nullptr ? nullptr : slopes,
+                             .key_scales = scaled() ? scales.keys.data() : nullptr,
+                             .value_scales = scaled() ? scales.values.data() : nullptr,
                              .highest = sums.highest + row,
                              .total = sums.total + row,
                              .sums = sums.sums + row * width_,
                              .width = width_,
-                             .next_rows = positions.values.data() + kLookahead,
-                             .num_next_rows = i == 0 && streams(query) ? next_by_softmax() : 0,
-                             .next_row_bytes = cache_.head_dim * static_cast<std::int64_t>(size_of(cache_.dtype))});
+                             .next = i == 0 && streams(query) ? next_of_softmax(part) : NextRows{}});
     }
   }
 
   /// sums[row, :] += sum over the seen positions of probability[row, position] * value[position, :].
-  void add_values_from_memory(const QueryTile& query, const Positions& positions, const Workspace& work,
-                              const Sums& sums) const {
-    if (cache_.head_dim % lanes() != 0) return add_widened_values(query, positions, work, sums);
-    const auto [first, end] = places_of(positions);
-    kernels_.values_stream({.values = positions.values.data() + first,
-                            .next_rows = positions.values.data() + first + kLookahead,
-                            .first_next_row = std::max<std::int64_t>(0, next_by_softmax() - first),
+  void add_values_from_memory(const HeadTile& part, const Workspace& work, const Sums& sums) const {
+    if (cache_.head_dim % lanes() != 0) return add_widened_values(part, work, sums);
+    const auto [first, end] = places_of(part.positions);
+    kernels_.values_stream({.values = part.positions.values() + first,
                             .dtype = cache_.dtype,
                             .count = end - first,
                             .p = work.scores + first,
                             .p_pitch = tile(),
-                            .rows = rows_of(query),
+                            .rows = rows_of(part.query),
                             .sums = sums.sums,
                             .width = width_,
-                            .columns = cache_.head_dim});
+                            .columns = cache_.head_dim,
+                            .next = next_of_values(part)});
   }
 
-  void add_widened_values(const QueryTile& query, const Positions& positions, const Workspace& work,
-                          const Sums& sums) const {
-    const auto [first, end] = places_of(positions);
+  void add_widened_values(const HeadTile& part, const Workspace& work, const Sums& sums) const {
+    const auto [first, end] = places_of(part.positions);
     const std::int64_t at_once = paired() ? 2 : 1;
     for (std::int64_t i = first; i < end; i += at_once) {
-      const void* const* values = &positions.values[static_cast<std::size_t>(i)];
+      const void* const* values = part.positions.values() + i;
       float* widened = work.values + i / at_once * width_;
       if (paired()) {
         kernels_.pair_bf16(values[0], values[1], cache_.head_dim, widened);
@@ -387,7 +486,7 @@ class PagedAttention {
         kernels_.widen(values[0], cache_.dtype, cache_.head_dim, widened);
       }
     }
-    const RowTiles tiles(rows_of(query), kernels_.max_rows);
+    const RowTiles tiles(rows_of(part.query), kernels_.max_rows);
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       pack_probabilities(tiles.first_row(t), tiles.rows(t), work);
       for (std::int64_t column = 0; column < width_; column += kernels_.panel) {
@@ -414,17 +513,17 @@ class PagedAttention {
     kernels_.pack({.rows = score_rows.data(), .count = tile(), .paired = paired(), .dst = work.probabilities});
   }
 
-  void merge(const QueryTile& tile, const Sums& into, const Sums& later) const {
-    for (std::int64_t r = 0; r < rows_of(tile); ++r) {
+  void add_sums(std::int64_t rows, const Sums& into, const Sums& later) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
       kernels_.merge_sums({into.highest + r, into.total + r, into.sums + r * width_},
                           {later.highest + r, later.total + r, later.sums + r * width_}, width_);
     }
   }
 
-  void write_out(const QueryTile& tile, const Sums& sums) const {
+  void write_out(const QueryTile& tile, std::int64_t head, const Sums& sums) const {
     for (std::int64_t r = 0; r < rows_of(tile); ++r) {
-      const std::int64_t head = tile.kv_head * heads_per_kv_ + r % heads_per_kv_;
-      float* out = p_.out + ((tile.first_row + r / heads_per_kv_) * p_.num_heads + head) * cache_.head_dim;
+      const std::int64_t row = tile.first_row + r / heads_per_kv_;
+      float* out = p_.out + (row * p_.num_heads + query_head(tile, head, r)) * cache_.head_dim;
       kernels_.scale(sums.sums + r * width_, unit() / sums.total[r], cache_.head_dim, out);
     }
   }
@@ -439,6 +538,7 @@ class PagedAttention {
   std::int64_t max_rows_;
   std::vector<QueryTile> tiles_;
   std::vector<Partial> partial_tasks_;
+  std::vector<Merge> merges_;
   float* partials_ = nullptr;
 };
 

@@ -93,6 +93,13 @@ struct LinearSums {
   LinearOut out = {};
 };
 
+/// Rows that are prefetched in the course of a kernel, so that memory is read at an even rate.
+struct NextRows {
+  const void* const* rows = nullptr;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;  ///< of a row
+};
+
 /// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_tall in strides of its
 /// own.
 constexpr std::int64_t kPrefetchStride = 8;
@@ -117,7 +124,7 @@ struct LinearStreamArgs {
   LinearSums sums = {};
   /// Prefetches what lies so far ahead in the same rows, and behind their end in the next.
   std::int64_t ahead_bytes = 0;
-  const void* const* next_rows = nullptr;  ///< instead: prefetches these rows of a whole panel; null = none
+  NextRows next = {};  ///< instead: prefetches these
   /// Also packs the weights into here, as pack_weights does; null = not. Only of at most one block of columns, and with
   /// at most packing_rows rows.
   float* packed = nullptr;
@@ -165,18 +172,26 @@ struct SoftmaxTileArgs {
   float* total = nullptr;    ///< [rows] l
   float* sums = nullptr;     ///< [rows, width]
   std::int64_t width = 0;    ///< a multiple of lanes
-  /// Prefetched meanwhile, so that memory is read at an even rate.
-  const void* const* next_rows = nullptr;  ///< [num_next_rows]
-  std::int64_t num_next_rows = 0;
-  std::int64_t next_row_bytes = 0;
+  NextRows next = {};
+};
+
+/// scores[r, place] = the product of query r and the key of each place of a tile, in the chains of linear.
+struct ScoresStreamArgs {
+  const float* queries = nullptr;     ///< [steps, rows, 4], from PackRowsArgs
+  std::int64_t rows = 0;              ///< 1 .. stream_rows
+  const void* const* keys = nullptr;  ///< [score_tile] rows of dtype
+  DType dtype = DType::f32;
+  std::int64_t head_dim = 0;
+  std::int64_t first = 0;  ///< places [first, end), at least one, are wanted; others may be computed as well
+  std::int64_t end = 0;
+  float* scores = nullptr;  ///< [rows, score_tile]
+  NextRows next = {};
 };
 
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
 /// read once, straight from memory. bfloat16 values are taken in pairs where bf16_quad is 8, with p rounded likewise.
 struct ValuesStreamArgs {
   const void* const* values = nullptr;     ///< [count] rows of dtype
-  const void* const* next_rows = nullptr;  ///< [count] rows, of which those from first_next_row on are prefetched
-  std::int64_t first_next_row = 0;
   DType dtype = DType::f32;
   std::int64_t count = 0;    ///< at most score_tile; even, where values are taken in pairs
   const float* p = nullptr;  ///< [rows, p_pitch]
@@ -185,6 +200,7 @@ struct ValuesStreamArgs {
   float* sums = nullptr;  ///< [rows, width]
   std::int64_t width = 0;
   std::int64_t columns = 0;  ///< a multiple of lanes
+  NextRows next = {};
 };
 
 /// Softmax sums over one range of positions: the highest score, the sum of weights, and the weighted sum of values.
@@ -220,6 +236,7 @@ struct CpuKernels {
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);
+  void (*scores_stream)(const ScoresStreamArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
   void (*values_stream)(const ValuesStreamArgs& args);
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.

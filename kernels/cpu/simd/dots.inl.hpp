@@ -11,8 +11,11 @@ Vec dot_bf16(Vec pairs, Vec other_pairs, Vec sum);
 Vec bf16_pairs(Vec low, Vec high);
 Vec load_some(const float* p, int count);
 Vec transpose_square(Vec x);
+Vec quad_sums(const Vec (&x)[4]);
 void store_eight_bf16(void* p, const float* x);
-void load_pairs_bf16(const void* first, const void* second, Vec& low, Vec& high);
+void load_pairs_bf16(const void* first, const void* second, Vec& first_fours, Vec& last_fours);
+void load_fours(const float* p, Vec& first_fours, Vec& last_fours);
+void store_fours(float* p, Vec first_fours, Vec last_fours);
 Vec load_pairs_bf16(const void* first, const void* second);
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/simd/dots.inl.hpp"
+#include "kernels/cpu/simd/prefetch.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 
@@ -326,7 +327,7 @@ void linear_stream_of(const LinearStreamArgs& args) {
   constexpr std::int64_t kLine = 64;
   const WeightPiece& piece = args.piece;
   const PanelRows<kRows> w(piece, kSize);
-  const std::int64_t row_bytes = piece.count * kSize;
+  RowPrefetcher prefetcher(args.next, piece.count);
   const std::int64_t bytes_to_row_end = piece.row_bytes - piece.first * kSize;
   for (std::int64_t block = 0; block < piece.count; block += kLinearBlock) {
     Vec chains[rows][kVectors];
@@ -338,16 +339,8 @@ void linear_stream_of(const LinearStreamArgs& args) {
     const std::int64_t end = block + kLinearBlock < piece.count ? block + kLinearBlock : piece.count;
     const std::int64_t whole_end = block + (end - block) / kLinearPadding * kLinearPadding;
     for (std::int64_t k = block; k < whole_end; k += kChunk) {
-      // Written out here: GCC takes a function that only prefetches for one without effect, and drops its calls.
-      if (k * kSize % kLine == 0 && args.next_rows != nullptr) {
-        // Row after row, each of them whole: the hardware sees consecutive lines and joins in.
-        const std::int64_t k_end = k + kLine / kSize < piece.count ? k + kLine / kSize : piece.count;
-        const std::int64_t rows_end = k_end * kRows / piece.count;
-        for (std::int64_t r = k * kRows / piece.count; r < rows_end; ++r) {
-          for (std::int64_t at = 0; at < row_bytes; at += kLine) {
-            __builtin_prefetch(static_cast<const char*>(args.next_rows[r]) + at, 0, 2);
-          }
-        }
+      if (args.next.count > 0) {
+        prefetcher.take(kChunk);
       } else if (k * kSize % kLine == 0 && args.ahead_bytes != 0) {
         std::int64_t ahead = k * kSize + args.ahead_bytes;
         if (ahead >= bytes_to_row_end) ahead += (kRows - 1) * piece.row_bytes;

@@ -79,7 +79,7 @@ void linear_tall_of(const LinearTallArgs& args) {
   if (args.sums.last) write_tall<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
-/// Sums of linear_tall_dots: chains of `vectors` times four rows of x and of some rows of weights.
+/// Sums of linear_tall_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of weights.
 template <int vectors, int weight_rows>
 struct DotChains {
   DotChains() {
@@ -100,7 +100,7 @@ struct DotChains {
       for (int v = 0; v < vectors; ++v) {
         quads[v] = load_some(x + step * rows * kQuad + v * kLanes, rows * kQuad - v * kLanes);
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int n = 0; n < weight_rows; ++n) {
         const Vec weights = broadcast_quad(reinterpret_cast<const float*>(w[n] + at_bytes) + step * kQuad);
 #pragma GCC unroll 4

@@ -1,16 +1,14 @@
-// The online softmax of attention and its sums of values. Included once per instruction set; PAGODA_SIMD names the
-// namespace.
+// The online softmax of attention and its sums of values. Included once per instruction set, behind scores.inl.hpp;
+// PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/simd/dots.inl.hpp"
+#include "kernels/cpu/simd/prefetch.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
-
-constexpr int kScoreVectors = 4;
-constexpr int kScoreTile = kScoreVectors * kLanes;
 
 inline void scale_in_place(float* x, float factor, std::int64_t width) {
   const Vec factors = set1(factor);
@@ -22,12 +20,9 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   const auto first_distance = static_cast<float>(args.first_position - args.position);
   const float nearest_unseen = args.window > 0 ? -static_cast<float>(args.window) : -kInfinity;
   const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
-  constexpr std::int64_t kLine = 64;
+  RowPrefetcher prefetcher(args.next, args.rows);
   for (std::int64_t r = 0; r < args.rows; ++r) {
-    for (std::int64_t i = r * args.num_next_rows / args.rows; i < (r + 1) * args.num_next_rows / args.rows; ++i) {
-      const char* next = static_cast<const char*>(args.next_rows[i]);
-      for (std::int64_t at = 0; at < args.next_row_bytes; at += kLine) __builtin_prefetch(next + at, 0, 2);
-    }
+    prefetcher.take(1);
     float* scores = args.scores + r * kScoreTile;
     Vec x[kScoreVectors];
 #pragma GCC unroll 4
@@ -92,28 +87,41 @@ inline void load_values(const void* const* values, std::int64_t at_bytes, Vec (&
   }
 }
 
+/// Some columns of a row's sums, in the order that load_values has.
+template <DType dtype, int vectors>
+inline void load_sums(const float* p, Vec (&sums)[vectors]) {
+  if constexpr (is_dotted(dtype) && vectors > 1) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v += 2) load_fours(p + v * kLanes, sums[v], sums[v + 1]);
+  } else {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) sums[v] = load(p + v * kLanes);
+  }
+}
+
+template <DType dtype, int vectors>
+inline void store_sums(float* p, const Vec (&sums)[vectors]) {
+  if constexpr (is_dotted(dtype) && vectors > 1) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v += 2) store_fours(p + v * kLanes, sums[v], sums[v + 1]);
+  } else {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) store(p + v * kLanes, sums[v]);
+  }
+}
+
 template <DType dtype, int rows, int vectors>
 inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
-  constexpr std::int64_t kLine = 64;
   constexpr int kAtOnce = vectors_at_once(dtype, vectors);
-  // Each call prefetches its share of the rows, whole, so that memory is read at an even rate.
-  const std::int64_t calls = (args.columns + vectors * kLanes - 1) / (vectors * kLanes);
-  std::int64_t until_prefetch = args.first_next_row + column / (vectors * kLanes);
+  // Each call prefetches its share of the rows.
+  RowPrefetcher prefetcher(share_of(args.next, column, column + vectors * kLanes, args.columns), args.count);
   Vec sums[rows][vectors];
 #pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) sums[r][v] = load(args.sums + r * args.width + column + v * kLanes);
-  }
+  for (int r = 0; r < rows; ++r) load_sums<dtype>(args.sums + r * args.width + column, sums[r]);
   constexpr std::int64_t kPlaces = is_dotted(dtype) ? 2 : 1;
   for (std::int64_t j = 0; j < args.count; j += kPlaces) {
-    for (std::int64_t place = j; place < j + kPlaces; ++place) {
-      if (until_prefetch-- != 0) continue;
-      const char* next = static_cast<const char*>(args.next_rows[place]);
-      for (std::int64_t at = 0; at < args.columns * kSize; at += kLine) __builtin_prefetch(next + at, 0, 2);
-      until_prefetch = calls - 1;
-    }
+    prefetcher.take(kPlaces);
     Vec p[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j / kPlaces]);
@@ -131,15 +139,14 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) store(args.sums + r * args.width + column + v * kLanes, sums[r][v]);
-  }
+  for (int r = 0; r < rows; ++r) store_sums<dtype>(args.sums + r * args.width + column, sums[r]);
 }
 
-/// The widest piece of a row whose sums for all rows stay in registers.
+constexpr int kMostValueVectors = 8;
+
+/// The widest piece of a value whose sums for all rows stay in registers.
 constexpr int value_vectors(int rows) {
-  int vectors = 8;
+  int vectors = kMostValueVectors;
   while (vectors > 1 && rows * vectors > kMostSums) vectors /= 2;
   return vectors;
 }
@@ -156,6 +163,24 @@ void values_stream_columns(const ValuesStreamArgs& args) {
   }
 }
 
+/// Whole values for a few rows at a time: they are read in the order of memory once, and then come from the first-level
+/// cache.
+template <DType dtype, int rows>
+void values_stream_rows(const ValuesStreamArgs& args) {
+  constexpr int kAtOnce = kMostSums / kMostValueVectors;
+  const auto some_rows = [&](int first, int count) {
+    ValuesStreamArgs some = args;
+    some.p = args.p + first * args.p_pitch;
+    some.sums = args.sums + first * args.width;
+    some.next = share_of(args.next, first, first + count, rows);
+    return some;
+  };
+  int first = 0;
+  for (; first + kAtOnce <= rows; first += kAtOnce) values_stream_columns<dtype, kAtOnce>(some_rows(first, kAtOnce));
+  constexpr int kRest = rows % kAtOnce;
+  if constexpr (kRest > 0) values_stream_columns<dtype, kRest>(some_rows(first, kRest));
+}
+
 template <DType dtype, int rows>
 void values_stream_of(const ValuesStreamArgs& args) {
   if constexpr (is_dotted(dtype)) {
@@ -170,7 +195,7 @@ void values_stream_of(const ValuesStreamArgs& args) {
     ValuesStreamArgs paired = args;
     paired.p = pairs[0];
     paired.p_pitch = kScoreTile / 2;
-    values_stream_columns<dtype, rows>(paired);
+    values_stream_rows<dtype, rows>(paired);
   } else {
     values_stream_columns<dtype, rows>(args);
   }

@@ -27,6 +27,7 @@ constexpr CpuKernels kTable{
     .linear_tall = linear_tall,
     .pack = pack,
     .gemm_tile = gemm_tile,
+    .scores_stream = scores_stream,
     .softmax_tile = softmax_tile,
     .values_stream = values_stream,
     .merge_sums = merge_sums,

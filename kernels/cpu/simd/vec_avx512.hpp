@@ -234,15 +234,26 @@ inline Vec bf16_pairs(Vec low, Vec high) {
   __builtin_memcpy(&pairs, &rounded, sizeof(pairs));
   return pairs;
 }
-/// Lanes: the i-th bfloat16 of the first row and of the second; of 32 columns, and of 16.
-inline void load_pairs_bf16(const void* first, const void* second, Vec& low, Vec& high) {
+/// Lanes: the i-th bfloat16 of the first row and of the second; of 32 columns, the first and the last four of each
+/// eight, and of 16.
+inline void load_pairs_bf16(const void* first, const void* second, Vec& first_fours, Vec& last_fours) {
   const __m512i a = _mm512_loadu_si512(first);
   const __m512i b = _mm512_loadu_si512(second);
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i of_low = _mm512_or_si512(lanes, _mm512_slli_epi32(_mm512_add_epi32(lanes, _mm512_set1_epi32(32)), 16));
-  const __m512i of_high = _mm512_add_epi32(of_low, _mm512_set1_epi32(0x00100010));
-  low.v = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, of_low, b));
-  high.v = _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, of_high, b));
+  first_fours.v = _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, b));
+  last_fours.v = _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, b));
+}
+/// Two vectors of 32 columns in that order, and back.
+inline void load_fours(const float* p, Vec& first_fours, Vec& last_fours) {
+  const __m512 low = _mm512_loadu_ps(p);
+  const __m512 high = _mm512_loadu_ps(p + kLanes);
+  first_fours.v = _mm512_shuffle_f32x4(low, high, 0x88);
+  last_fours.v = _mm512_shuffle_f32x4(low, high, 0xDD);
+}
+inline void store_fours(float* p, Vec first_fours, Vec last_fours) {
+  const __m512i of_low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i of_high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+  _mm512_storeu_ps(p, _mm512_permutex2var_ps(first_fours.v, of_low, last_fours.v));
+  _mm512_storeu_ps(p + kLanes, _mm512_permutex2var_ps(first_fours.v, of_high, last_fours.v));
 }
 inline Vec load_pairs_bf16(const void* first, const void* second) {
   const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(first)));
@@ -275,15 +286,17 @@ inline void transpose_quads(Vec (&r)[kLanes / 4]) {
   r[2].v = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
   r[3].v = _mm512_shuffle_f32x4(high_01, high_23, 0xDD);
 }
-/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], as (0 + 2) + (1 + 3); = when `first`.
-inline void add_quad_sums(const Vec (&x)[4], bool first, float* sums) {
+/// Seen as a square of floats, a row in each 128-bit lane: row i, column v = the sum of 128-bit lane i of x[v], as
+/// (0 + 2) + (1 + 3).
+inline Vec quad_sums(const Vec (&x)[4]) {
   const __m512 half_01 = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));
   const __m512 half_23 = _mm512_add_ps(_mm512_unpacklo_ps(x[2].v, x[3].v), _mm512_unpackhi_ps(x[2].v, x[3].v));
-  const __m512 even = _mm512_shuffle_ps(half_01, half_23, 0x44);
-  const __m512 odd = _mm512_shuffle_ps(half_01, half_23, 0xEE);
-  const __m512i by_vector = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512 block = _mm512_permutexvar_ps(by_vector, _mm512_add_ps(even, odd));
-  _mm512_storeu_ps(sums, first ? block : _mm512_add_ps(_mm512_loadu_ps(sums), block));
+  return {_mm512_add_ps(_mm512_shuffle_ps(half_01, half_23, 0x44), _mm512_shuffle_ps(half_01, half_23, 0xEE))};
+}
+/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], as (0 + 2) + (1 + 3); = when `first`.
+inline void add_quad_sums(const Vec (&x)[4], bool first, float* sums) {
+  const Vec block = transpose_square(quad_sums(x));
+  store(sums, first ? block : load(sums) + block);
 }
 inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
   const __m512 half = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));

@@ -1,0 +1,50 @@
+#pragma once
+
+// Prefetches of rows. PAGODA_SIMD names the namespace.
+
+#include <cstdint>
+
+#include "kernels/cpu/kernel_table.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+namespace {
+
+/// The part of `next` that falls to steps [from, to) of `steps`.
+inline NextRows share_of(const NextRows& next, std::int64_t from, std::int64_t to, std::int64_t steps) {
+  const std::int64_t first = next.count * from / steps;
+  return {next.rows + first, next.count * to / steps - first, next.bytes};
+}
+
+/// Prefetches rows into the second-level cache in the course of a loop. Row after row, each of them whole: the hardware
+/// sees consecutive lines and joins in.
+class RowPrefetcher {
+ public:
+  RowPrefetcher(const NextRows& next, std::int64_t loop_steps) : next_(next), loop_steps_(loop_steps) {}
+
+  /// Of the loop's steps, some more are done.
+  [[gnu::always_inline]] inline void take(std::int64_t steps) {
+    for (due_ += steps * next_.count; due_ >= loop_steps_; due_ -= loop_steps_) prefetch(*next_.rows++);
+  }
+
+ private:
+  /// Up to 256 bytes without a loop, the end of which would be mispredicted.
+  [[gnu::always_inline]] inline void prefetch(const void* row) const {
+    constexpr std::int64_t kLine = 64;
+    const char* at = static_cast<const char*>(row);
+    __builtin_prefetch(at, 0, 2);
+    if (next_.bytes > kLine) __builtin_prefetch(at + kLine, 0, 2);
+    if (next_.bytes > 2 * kLine) {
+      __builtin_prefetch(at + 2 * kLine, 0, 2);
+      __builtin_prefetch(at + 3 * kLine, 0, 2);
+    }
+    for (std::int64_t i = 4 * kLine; i < next_.bytes; i += kLine) __builtin_prefetch(at + i, 0, 2);
+    asm volatile("");  // else GCC takes this for a function without effect and drops its calls
+  }
+
+  NextRows next_;
+  std::int64_t loop_steps_;
+  std::int64_t due_ = 0;  ///< rows * loop_steps
+};
+
+}  // namespace
+}  // namespace pagoda::kernels::PAGODA_SIMD
