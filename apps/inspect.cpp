@@ -48,6 +48,7 @@ ordered_json model_facts(const models::ModelConfig& model) {
 ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, const kernels::Device& device) {
   const auto& plan = engine.memory;
   const std::int64_t num_blocks = engine.num_device_blocks;
+  const std::int64_t kv_tokens = num_blocks * config.slots_per_block();
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
@@ -61,13 +62,13 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
                             {"batch_bytes", plan.batch_bytes},
                             {"kv_bytes_per_token", plan.kv_bytes_per_token},
                             {"kv_bytes_per_block", plan.kv_bytes_per_block},
-                            {"block_size", config.block_size},
+                            {"block_size", config.slots_per_block()},
                             {"num_device_blocks", num_blocks},
                             {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
-                            {"kv_tokens", num_blocks * config.block_size},
+                            {"kv_tokens", kv_tokens},
                             {"kv_cache_dtype", to_string(engine.kv_dtype)},
                             {"num_host_blocks", engine.num_host_blocks},
-                            {"longest_context", std::min(engine.limits.max_model_len, num_blocks * config.block_size)},
+                            {"longest_context", std::min(engine.limits.max_model_len, kv_tokens)},
                             {"host_pool_bytes", std::int64_t{engine.num_host_blocks} * plan.kv_bytes_per_block}});
   return facts;
 }

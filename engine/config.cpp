@@ -94,6 +94,19 @@ std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
   return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, kMostTokensPerStep));
 }
 
+std::int32_t EngineConfig::chunk_ms() const {
+  constexpr std::int32_t kCpuMs = 100;
+  if (max_chunk_ms >= 0) return max_chunk_ms;
+  return device == "cpu" ? kCpuMs : 0;
+}
+
+std::int32_t EngineConfig::slots_per_block() const {
+  constexpr std::int32_t kCpuSlots = 32;
+  constexpr std::int32_t kGpuSlots = 16;
+  if (block_size > 0) return block_size;
+  return device == "cpu" ? kCpuSlots : kGpuSlots;
+}
+
 std::vector<Error> EngineConfig::validate() const {
   const EngineConfig defaults;
   Checker check;
@@ -112,7 +125,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("cpu_isa", cpu_isa,
                {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon", "neon_dotprod"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
-  check.in_range("block_size", block_size, 1, kMaxBlockSize);
+  check.in_range("block_size", block_size, 0, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);
   check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
   check.number("swap_space", swap_space, 0, true, kMaxGib);
@@ -138,6 +151,7 @@ std::vector<Error> EngineConfig::validate() const {
                                                ") without chunked prefill, not " +
                                                std::to_string(max_num_batched_tokens));
   }
+  check.in_range("max_chunk_ms", max_chunk_ms, -1, 3'600'000);
   check.number("priority_aging_s", priority_aging_s, 0, true, scheduling::kMostAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);

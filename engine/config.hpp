@@ -25,7 +25,7 @@ struct EngineConfig {
   std::string generation_config = "auto";   ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";               ///< cpu | cuda | cuda:N
   std::int64_t max_model_len = 0;           ///< tokens; 0 = the model's own
-  std::int32_t block_size = 16;             ///< token slots per KV block
+  std::int32_t block_size = 0;              ///< token slots per KV block; 0 = as slots_per_block() says
   std::int32_t num_device_blocks = 0;       ///< 0 = from the memory budget
   std::int32_t num_host_blocks = -1;        ///< -1 = from swap_space
   double swap_space = 0.0;                  ///< GiB of host memory for swapped blocks
@@ -35,6 +35,7 @@ struct EngineConfig {
   bool enforce_eager = false;               ///< a GPU's decode steps are not recorded and replayed
   std::int32_t max_num_seqs = 256;          ///< batch rows
   std::int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = as tokens_per_step() says
+  std::int32_t max_chunk_ms = -1;  ///< that prompts add to a step in which others decode; -1 = as chunk_ms() says
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;
@@ -62,6 +63,13 @@ struct EngineConfig {
   /// max_num_batched_tokens, or what is right for the device: on a CPU a step with many prompt tokens takes as long as
   /// they do, and everybody who decodes waits for it, so it gets few. Without chunked prefill the longest prompt fits.
   std::int32_t tokens_per_step(std::int64_t longest_prompt) const;
+
+  /// max_chunk_ms, or what is right for the device: a GPU is through with a step of prompts before anybody notices. 0 =
+  /// no limit.
+  std::int32_t chunk_ms() const;
+
+  /// block_size, or what is right for the device: a CPU reads twice as long stretches of memory in less time.
+  std::int32_t slots_per_block() const;
 
   /// Every problem at once; empty when there is none. `param` names the key.
   std::vector<Error> validate() const;

@@ -47,7 +47,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
   visit("device", config.device, "cpu, cuda, or cuda:N for the GPU of that number");
   visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");
-  visit("block_size", config.block_size, "Token slots per KV block");
+  visit("block_size", config.block_size, "Token slots per KV block; 0: 16 on a GPU, 32 on a CPU");
   visit("num_device_blocks", config.num_device_blocks, "KV blocks on the device; 0: from the memory budget");
   visit("num_host_blocks", config.num_host_blocks, "KV blocks in host memory; -1: from swap_space");
   visit("swap_space", config.swap_space, "GiB of host memory for swapped KV blocks");
@@ -58,6 +58,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
   visit("max_num_batched_tokens", config.max_num_batched_tokens,
         "Most tokens in one step; 0: 2048 on a GPU, on a CPU max_num_seqs and at least 128");
+  visit("max_chunk_ms", config.max_chunk_ms,
+        "About how long, in ms, prompts may make a step in which others decode; 0: no limit, -1: 100 on a CPU, none on "
+        "a GPU");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");

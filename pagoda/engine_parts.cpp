@@ -38,7 +38,7 @@ std::string model_name(const EngineConfig& config) {
 /// no later token sees, so that its length does not matter.
 std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len,
                             std::int32_t device_blocks) {
-  const std::int64_t slots = std::int64_t{device_blocks} * config.block_size;
+  const std::int64_t slots = std::int64_t{device_blocks} * config.slots_per_block();
   const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
   return leaves_behind ? std::max(slots, max_model_len) : slots;
 }
@@ -50,7 +50,7 @@ void warn_of_small_pool(const EngineConfig& config, std::int32_t device_blocks, 
   spdlog::warn(
       "the KV cache holds {} tokens ({} blocks of {}), fewer than max_model_len {}: longer prompts are refused and "
       "outputs that outgrow it end with finish_reason length; raise num_device_blocks or lower max_model_len",
-      longest, device_blocks, config.block_size, max_model_len);
+      longest, device_blocks, config.slots_per_block(), max_model_len);
 }
 
 }  // namespace
@@ -109,10 +109,11 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   };
   parts.scheduler.max_num_seqs = config.max_num_seqs;
   parts.scheduler.max_num_batched_tokens = max_tokens;
+  parts.scheduler.max_chunk_us = TimeUs{1000} * config.chunk_ms();
   parts.scheduler.pipeline_depth = config.pipeline_depth;
   parts.scheduler.enable_chunked_prefill = config.enable_chunked_prefill;
   parts.scheduler.can_swap = host_blocks > 0;
-  parts.scheduler.block_size = config.block_size;
+  parts.scheduler.block_size = config.slots_per_block();
   parts.scheduler.block_bytes = block_bytes;
   parts.scheduler.num_device_blocks = device_blocks;
   parts.scheduler.num_host_blocks = host_blocks;
@@ -121,8 +122,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.scheduler.delay_factor = config.scheduler_delay_factor;
   parts.scheduler.preemption = config.preemption_mode;
   parts.scheduler.eos_token_ids = model.eos_token_ids;
-  parts.blocks = {config.block_size,   device_blocks, host_blocks, config.watermark, config.enable_prefix_caching,
-                  model.sliding_window};
+  parts.blocks = {config.slots_per_block(),     device_blocks,       host_blocks, config.watermark,
+                  config.enable_prefix_caching, model.sliding_window};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.max_model_len = max_model_len;
   parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
@@ -142,7 +143,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                 (*device)->description(),
                 model.vocab_size,
                 max_model_len,
-                config.block_size,
+                config.slots_per_block(),
                 device_blocks,
                 host_blocks,
                 config.max_num_seqs,

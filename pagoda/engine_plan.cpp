@@ -49,8 +49,8 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 /// Tokens whose KV one sequence of max_model_len holds at most: all, or with a sliding window those in it and a chunk.
 std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
   if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
-  return std::min(max_model_len,
-                  std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) + config.block_size);
+  return std::min(max_model_len, std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) +
+                                     config.slots_per_block());
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -82,14 +82,15 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
   constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();
   const std::int64_t max_model_len = plan.limits.max_model_len;
-  const std::int64_t blocks_per_context = (max_model_len + config.block_size - 1) / config.block_size;
+  const std::int64_t block_size = config.slots_per_block();
+  const std::int64_t blocks_per_context = (max_model_len + block_size - 1) / block_size;
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
-  if (num_blocks * config.block_size < tokens_held(config, plan.model, max_model_len)) {
+  if (num_blocks * block_size < tokens_held(config, plan.model, max_model_len)) {
     const bool was_told = config.kv_cache_memory > 0;  // else the device is too small
     const std::string key = !was_told && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
     return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
-                "the KV cache would hold " + std::to_string(num_blocks * config.block_size) +
+                "the KV cache would hold " + std::to_string(num_blocks * block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len",
                 key);
@@ -138,10 +139,15 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
   plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
-  const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits),
-                                                                       config.block_size, !device.shares_host_memory());
-  models::MemoryRequest request{
-      weight_bytes, batch_bytes, plan.kv_dtype, config.block_size, plan.limits, 0, device.ops().takes_narrow_rows()};
+  const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(
+      runner_config(config, plan.model, plan.limits), config.slots_per_block(), !device.shares_host_memory());
+  models::MemoryRequest request{weight_bytes,
+                                batch_bytes,
+                                plan.kv_dtype,
+                                config.slots_per_block(),
+                                plan.limits,
+                                0,
+                                device.ops().takes_narrow_rows()};
   const std::int64_t fixed_bytes = models::plan_memory(plan.model, request).fixed_bytes();
   request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
   plan.memory = models::plan_memory(plan.model, request);

@@ -10,7 +10,7 @@ namespace pagoda {
 ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
                          StartProgress progress)
     : plan_(plan),
-      block_size_(config.block_size),
+      block_size_(config.slots_per_block()),
       runner_(runner_config(config, plan.model, plan.limits)),
       device_(std::move(device)),
       progress_(std::move(progress)) {

@@ -49,7 +49,7 @@ def decode(args, quantize, streams):
     """Tokens a second of all streams together, from the median time between tokens; and the median TTFT in ms."""
     result = run(args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
                  "--num-prompts", str(streams), "--input-len", str(args.context), "--output-len", str(args.tokens),
-                 "--no-enable-prefix-caching", "--kv-cache-memory", args.kv_gib, "--quantize", quantize)
+                 "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", args.kv_gib, "--quantize", quantize)
     return streams * 1000 / result["itl_ms"]["p50"], result["ttft_ms"]["p50"]
 
 

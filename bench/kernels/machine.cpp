@@ -185,7 +185,8 @@ class ReadLoop {
     at_ = (at_ + kSliceBytes) % kBytes;
     const double seconds = seconds_of([&] {
       threads().parallel_for(kSliceBytes / kTaskBytes, [&](std::int64_t task) {
-        const auto* words = reinterpret_cast<const std::uint64_t*>(slice) + task * static_cast<std::int64_t>(kTaskBytes / 8);
+        const auto* words =
+            reinterpret_cast<const std::uint64_t*>(slice) + task * static_cast<std::int64_t>(kTaskBytes / 8);
         kReads[way](words, kTaskBytes / 8 / static_cast<std::size_t>(kStreams[way]));
       });
     });

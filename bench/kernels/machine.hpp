@@ -16,7 +16,8 @@ namespace pagoda::kernels::bench {
 /// Bytes per second that all threads together read from a buffer much larger than the caches, in its best moment.
 double peak_read_bytes_per_second();
 
-/// The same at this moment: other machines on a host share its memory, and what they leave changes from second to second.
+/// The same at this moment: other machines on a host share its memory, and what they leave changes from second to
+/// second.
 double read_bytes_per_second_now();
 
 /// Floating-point operations per second of all threads: float32 multiply-adds on registers alone.

@@ -144,7 +144,7 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   PlanStep plan;
   plan.step = next_step_;
   plan.last_completed_step = last_completed_step_;
-  plan.token_budget = config_.max_num_batched_tokens;
+  plan.token_budget = step_budget();
   std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool may_admit = admission_wanted(now);
@@ -193,15 +193,31 @@ void SchedulerCore::report_progress(PlanStep& plan) {
   plan.releases = std::exchange(releases_, {});
 }
 
-std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan) {
-  // Decodes come before prompt chunks: rows <= budget, so every decode and at least one chunk token fit.
-  std::int32_t num_decodes = 0;
+std::int32_t SchedulerCore::num_running(std::int32_t least_tokens, std::int32_t most_tokens) const {
+  std::int32_t count = 0;
   for (const SequenceGroup* group : running_) {
     for (const Sequence& s : group->sequences) {
-      num_decodes += s.state == SequenceState::running && group->runnable_tokens(s) == 1 ? 1 : 0;
+      if (s.state != SequenceState::running) continue;
+      const std::int32_t tokens = group->runnable_tokens(s);
+      count += tokens >= least_tokens && tokens <= most_tokens ? 1 : 0;
     }
   }
-  std::int32_t chunk_budget = plan.token_budget - num_decodes;
+  return count;
+}
+
+std::int32_t SchedulerCore::step_budget() const {
+  const std::int32_t decoding = num_running(0, 1);  // some may wait for a result
+  if (decoding == 0 || config_.max_chunk_us == 0 || !config_.enable_chunked_prefill) {
+    return config_.max_num_batched_tokens;
+  }
+  const double in_time = static_cast<double>(config_.max_chunk_us) / cost_.us_per_token();
+  const double wanted = std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, in_time));
+  return static_cast<std::int32_t>(std::min<double>(config_.max_num_batched_tokens, wanted));
+}
+
+std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan) {
+  // Decodes come before prompt chunks: rows <= budget, so every decode and at least one chunk token fit.
+  std::int32_t chunk_budget = plan.token_budget - num_running(1, 1);
   std::int32_t used = 0;
   for (const SequenceGroup* group : running_) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());

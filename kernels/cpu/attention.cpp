@@ -193,9 +193,7 @@ class PagedAttention {
       total += work;
       largest = std::max(largest, work);
     }
-    const auto enough_tiles = [&] {
-      return static_cast<std::int64_t>(tiles_.size()) >= kTilesPerThread * num_threads;
-    };
+    const auto enough_tiles = [&] { return static_cast<std::int64_t>(tiles_.size()) >= kTilesPerThread * num_threads; };
     if (enough_tiles() && largest * kLeastShares * num_threads <= total) return false;
     list_partials();
     if (static_cast<std::int64_t>(partial_tasks_.size()) >= kTilesPerThread * num_threads) return true;

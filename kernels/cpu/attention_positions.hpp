@@ -40,7 +40,6 @@ struct Scales {
   std::array<float, kMostScoreTile> values;
 };
 
-Scales scales_at(const KvCacheView& cache, const std::int32_t* table, std::int64_t kv_head,
-                 const Positions& positions);
+Scales scales_at(const KvCacheView& cache, const std::int32_t* table, std::int64_t kv_head, const Positions& positions);
 
 }  // namespace pagoda::kernels

@@ -191,7 +191,7 @@ struct ScoresStreamArgs {
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
 /// read once, straight from memory. bfloat16 values are taken in pairs where bf16_quad is 8, with p rounded likewise.
 struct ValuesStreamArgs {
-  const void* const* values = nullptr;     ///< [count] rows of dtype
+  const void* const* values = nullptr;  ///< [count] rows of dtype
   DType dtype = DType::f32;
   std::int64_t count = 0;    ///< at most score_tile; even, where values are taken in pairs
   const float* p = nullptr;  ///< [rows, p_pitch]

@@ -47,8 +47,9 @@ TEST(EngineConfig, each_wrong_value_is_named) {
        }},
       {"cpu_isa", [](EngineConfig& c) { c.cpu_isa = "mmx"; }},
       {"max_model_len", [](EngineConfig& c) { c.max_model_len = -1; }},
-      {"block_size", [](EngineConfig& c) { c.block_size = 0; }},
+      {"block_size", [](EngineConfig& c) { c.block_size = -1; }},
       {"num_device_blocks", [](EngineConfig& c) { c.num_device_blocks = -1; }},
+      {"max_chunk_ms", [](EngineConfig& c) { c.max_chunk_ms = -2; }},
       {"num_host_blocks", [](EngineConfig& c) { c.num_host_blocks = -2; }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = -0.5; }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = std::numeric_limits<double>::infinity(); }},
@@ -121,6 +122,24 @@ TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
   EXPECT_EQ(config.tokens_per_step(8192), 8192);
   config.max_num_batched_tokens = 9000;
   EXPECT_EQ(config.tokens_per_step(8192), 9000);
+}
+
+TEST(EngineConfig, prompts_take_a_limited_time_beside_decodes_on_a_cpu_unless_told) {
+  auto config = good();
+  EXPECT_EQ(config.chunk_ms(), 100);
+  config.device = "cuda";
+  EXPECT_EQ(config.chunk_ms(), 0);
+  config.max_chunk_ms = 20;
+  EXPECT_EQ(config.chunk_ms(), 20);
+}
+
+TEST(EngineConfig, a_block_has_as_many_slots_as_suit_the_device_unless_told) {
+  auto config = good();
+  EXPECT_EQ(config.slots_per_block(), 32);
+  config.device = "cuda";
+  EXPECT_EQ(config.slots_per_block(), 16);
+  config.block_size = 8;
+  EXPECT_EQ(config.slots_per_block(), 8);
 }
 
 }  // namespace

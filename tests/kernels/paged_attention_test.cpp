@@ -155,6 +155,30 @@ TEST_P(PagedAttentionTest, GivesARowTheSameBitsWhateverElseIsInTheBatch) {
   }
 }
 
+TEST_P(PagedAttentionTest, GivesADecodedRowTheSameBitsWhateverElseIsDecoded) {
+  // One long sequence, some of much the same length, a long one among short ones: threads share each in another way.
+  const std::vector<std::vector<std::int64_t>> contexts = {
+      {1100}, {70, 66, 64, 71, 65, 67, 72, 68, 63, 69}, {1100, 3, 64, 65, 33, 1}};
+  for (const std::int64_t heads_per_kv : {1, 3, 4, 8, 9}) {
+    for (const std::vector<std::int64_t>& lengths : contexts) {
+      SCOPED_TRACE(testing::Message() << heads_per_kv << " heads per KV head, " << lengths.size() << " sequences");
+      const AttentionCase c =
+          filled({.num_heads = 3 * heads_per_kv, .num_kv_heads = 3, .head_dim = 64, .lengths = lengths});
+      std::vector<AttentionCase::Rows> batch;
+      std::vector<float> expected;
+      for (std::size_t s = 0; s < lengths.size(); ++s) {
+        batch.push_back({s, lengths[s] - 1, lengths[s]});
+        const std::vector<float> chunk =
+            run_on(runner_, c, {{s, std::max<std::int64_t>(0, lengths[s] - 7), lengths[s]}});
+        expected.insert(expected.end(), chunk.end() - c.query_width(), chunk.end());
+      }
+      for (const int num_threads : {1, 2, 5}) {
+        EXPECT_EQ(run_on(OpRunner(backend(), num_threads), c, batch), expected) << num_threads << " threads";
+      }
+    }
+  }
+}
+
 TEST_P(PagedAttentionTest, DoesNothingForAnEmptyBatchAndForSequencesWithoutRows) {
   const AttentionCase c = filled({.lengths = {20, 30}});
   EXPECT_TRUE(run_on(runner_, c, {}).empty());

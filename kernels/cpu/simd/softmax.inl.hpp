@@ -142,32 +142,31 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   for (int r = 0; r < rows; ++r) store_sums<dtype>(args.sums + r * args.width + column, sums[r]);
 }
 
-constexpr int kMostValueVectors = 8;
-
 /// The widest piece of a value whose sums for all rows stay in registers.
 constexpr int value_vectors(int rows) {
-  int vectors = kMostValueVectors;
+  int vectors = 8;
   while (vectors > 1 && rows * vectors > kMostSums) vectors /= 2;
   return vectors;
 }
 
-template <DType dtype, int rows>
+template <DType dtype, int rows, int vectors>
 void values_stream_columns(const ValuesStreamArgs& args) {
-  constexpr int kVectors = value_vectors(rows);
   std::int64_t column = 0;
-  for (; column + kVectors * kLanes <= args.columns; column += kVectors * kLanes) {
-    add_values<dtype, rows, kVectors>(args, column);
+  for (; column + vectors * kLanes <= args.columns; column += vectors * kLanes) {
+    add_values<dtype, rows, vectors>(args, column);
   }
   for (; column < args.columns; column += kLanes) {
     add_values<dtype, rows, 1>(args, column);
   }
 }
 
-/// Whole values for a few rows at a time: they are read in the order of memory once, and then come from the first-level
-/// cache.
-template <DType dtype, int rows>
+/// Wide pieces for as many rows at a time as they allow: values are read in the order of memory once, and then come
+/// from the first-level cache.
+template <DType dtype, int rows, int vectors>
 void values_stream_rows(const ValuesStreamArgs& args) {
-  constexpr int kAtOnce = kMostSums / kMostValueVectors;
+  constexpr int kPasses = (rows * vectors + kMostSums - 1) / kMostSums;
+  constexpr int kAtOnce = (rows + kPasses - 1) / kPasses;
+  static_assert(kAtOnce * vectors <= kMostSums);
   const auto some_rows = [&](int first, int count) {
     ValuesStreamArgs some = args;
     some.p = args.p + first * args.p_pitch;
@@ -176,9 +175,11 @@ void values_stream_rows(const ValuesStreamArgs& args) {
     return some;
   };
   int first = 0;
-  for (; first + kAtOnce <= rows; first += kAtOnce) values_stream_columns<dtype, kAtOnce>(some_rows(first, kAtOnce));
+  for (; first + kAtOnce <= rows; first += kAtOnce) {
+    values_stream_columns<dtype, kAtOnce, vectors>(some_rows(first, kAtOnce));
+  }
   constexpr int kRest = rows % kAtOnce;
-  if constexpr (kRest > 0) values_stream_columns<dtype, kRest>(some_rows(first, kRest));
+  if constexpr (kRest > 0) values_stream_columns<dtype, kRest, vectors>(some_rows(first, kRest));
 }
 
 template <DType dtype, int rows>
@@ -195,9 +196,11 @@ void values_stream_of(const ValuesStreamArgs& args) {
     ValuesStreamArgs paired = args;
     paired.p = pairs[0];
     paired.p_pitch = kScoreTile / 2;
-    values_stream_rows<dtype, rows>(paired);
+    constexpr int kWide = 8;
+    if (args.columns >= kWide * kLanes) return values_stream_rows<dtype, rows, kWide>(paired);
+    values_stream_rows<dtype, rows, kWide / 2>(paired);
   } else {
-    values_stream_columns<dtype, rows>(args);
+    values_stream_columns<dtype, rows, value_vectors(rows)>(args);
   }
 }
 

@@ -26,7 +26,8 @@ std::vector<RequestId> order(const WaitingQueue& queue) {
   return ids;
 }
 
-/// Scheduler and block manager over a device whose steps take `step_us` and sample one token after the other.
+/// Scheduler and block manager over a device whose steps take `step_us`, and `token_us` for each of their tokens, and
+/// sample one token after the other.
 class Service {
  public:
   explicit Service(SchedulerConfig config,
@@ -55,7 +56,9 @@ class Service {
     StepResult result;
     result.step = execute->step;
     result.started_us = now;
-    result.finished_us = now += step_us;
+    tokens_of_steps.push_back(0);
+    for (const RowWork& work : execute->work) tokens_of_steps.back() += work.num_tokens;
+    result.finished_us = now += step_us + tokens_of_steps.back() * token_us;
     for (const RowWork& work : execute->work) {
       for (std::int32_t k = 0; k < work.num_samples; ++k) result.samples.push_back({work.sequence, k, 5, 0, 0, {}});
     }
@@ -96,6 +99,8 @@ class Service {
 
   TimeUs now = 1000;
   TimeUs step_us = 1000;
+  TimeUs token_us = 0;
+  std::vector<std::int64_t> tokens_of_steps;
   std::vector<RequestId> started;
   std::vector<RequestId> finished;
   std::vector<RequestId> failed;
@@ -237,6 +242,32 @@ TEST(Scheduling, a_delayed_prompt_starts_when_nothing_runs_any_more) {
   service.add(2, 8, 3);
   service.run();
   EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
+}
+
+/// Tokens of the step that begins a prompt of 500 while others decode, when a token takes a millisecond.
+std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
+  config.max_chunk_us = max_chunk_us;
+  config.max_num_batched_tokens = 600;
+  config.enable_chunked_prefill = chunked;
+  Service service(config);
+  service.step_us = 0;
+  service.token_us = 1000;
+  for (RequestId id = 1; id <= static_cast<RequestId>(num_decoding); ++id) service.add(id, 8, 100);
+  service.step();
+  EXPECT_EQ(service.tokens_of_steps.back(), 8 * num_decoding) << "nobody waits yet";
+  service.add(1000, 500, 1);
+  service.step();
+  return service.tokens_of_steps.back();
+}
+
+TEST(Scheduling, prompts_take_a_limited_time_of_a_step_in_which_others_decode) {
+  EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
+  EXPECT_EQ(tokens_of_a_mixed_step(100'000, 20), 120);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20), 20 + kLeastChunk);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kLeastBatch);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000'000, 20), 520) << "all in time";
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20, false), 500) << "without chunks prompts run whole, in steps of their own";
 }
 
 TEST(Scheduling, automatic_preemption_takes_what_was_measured_to_cost_less) {

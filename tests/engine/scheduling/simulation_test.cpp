@@ -36,6 +36,7 @@ SimulationConfig random_config(std::uint64_t seed) {
   config.scheduler.block_bytes = pick(1, 100'000);
   config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
   config.scheduler.delay_factor = pick(0, 0, 2);
+  config.scheduler.max_chunk_us = pick(0, 1, 10'000);
   return config;
 }
 
