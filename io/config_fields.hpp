@@ -59,8 +59,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_num_batched_tokens", config.max_num_batched_tokens,
         "Most tokens in one step; 0: 2048 on a GPU, on a CPU max_num_seqs and at least 128");
   visit("max_chunk_ms", config.max_chunk_ms,
-        "About how long, in ms, prompts may make a step in which others decode; 0: no limit, -1: 100 on a CPU, none on "
-        "a GPU");
+        "About how many ms prompts add to a step in which others decode; 0: no limit, -1: 100 on a CPU, none on a GPU");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");

@@ -5,9 +5,10 @@
     python3 tools/bench_streams.py --model build/models/llama-1.1b --kernels kernels.json
 
 A step reads every weight once and multiplies it with the row of each stream, so streams / step is limited by the read
-bandwidth over the bytes of the weights, and by the arithmetic over two operations for each weight. The peaks are those of
-the kernels' benchmarks (pagoda_kernels_bench), measured in the same session; the KV cache's bytes are left out, which is
-fair for short contexts only. --llama-cpp takes the output of compare_llama_cpp.py --json and sets it beside. scripts/bench
+bandwidth over the bytes of the weights, and by the arithmetic over two operations for each weight. The arithmetic peaks are
+those of the kernels' benchmarks (pagoda_kernels_bench), measured in the same session. What memory gives is measured
+before and behind every run, since other machines on a host take some of it now and then; the limit is made of the
+median. The KV cache's bytes are left out, which is fair for short contexts only. --llama-cpp takes the output of compare_llama_cpp.py --json and sets it beside. scripts/bench
 runs it all. Standard library only; run it on a quiet machine.
 """
 import argparse
@@ -15,6 +16,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 
 # Our name of the weights, the arithmetic peaks that count for it, and what compare_llama_cpp.py calls it.
 KINDS = {"none": (("bf16_GFLOP/s", "f32_GFLOP/s"), "BF16"), "int8": (("int8_GOP/s",), "int8 / Q8_0"),
@@ -37,6 +39,17 @@ def read_peaks(path):
     sys.exit(f"{path} holds no benchmark \"peaks\": run pagoda_kernels_bench with it")
 
 
+def read_now(args):
+    """Bytes a second that all threads read together at this moment."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        done = subprocess.run([args.kernels_bench, "--benchmark_filter=^read/", f"--benchmark_out={out.name}",
+                               "--benchmark_out_format=json"], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{args.kernels_bench}: exit {done.returncode}\n{done.stderr[-2000:]}")
+        with open(out.name, encoding="utf-8") as file:
+            return json.load(file)["benchmarks"][0]["read_GB/s"] * 1e9
+
+
 def weights_of_a_step(args, quantize):
     """(bytes, count) of the weights that a step reads: all but the embeddings, of which it takes a row for each stream."""
     facts = run(args.pagoda, "inspect", args.model, "--json", "--quantize", quantize, "--kv-cache-memory", args.kv_gib)
@@ -46,16 +59,20 @@ def weights_of_a_step(args, quantize):
 
 
 def decode(args, quantize, streams):
-    """Tokens a second of all streams together, from the median time between tokens; and the median TTFT in ms."""
+    """Tokens a second of all streams together, from the median time between tokens; the median TTFT in ms; and what
+    memory gave before and behind."""
+    before = read_now(args)
     result = run(args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
                  "--num-prompts", str(streams), "--input-len", str(args.context), "--output-len", str(args.tokens),
-                 "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", args.kv_gib, "--quantize", quantize)
-    return streams * 1000 / result["itl_ms"]["p50"], result["ttft_ms"]["p50"]
+                 "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", args.kv_gib,
+                 "--quantize", quantize)
+    return streams * 1000 / result["itl_ms"]["p50"], result["ttft_ms"]["p50"], (before + read_now(args)) / 2
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pagoda", default="build/release/bin/pagoda")
+    parser.add_argument("--kernels-bench", default="build/release/bin/pagoda_kernels_bench")
     parser.add_argument("--model", required=True)
     parser.add_argument("--kernels", required=True, help="JSON of pagoda_kernels_bench with at least \"peaks\"")
     parser.add_argument("--llama-cpp", help="JSON of compare_llama_cpp.py")
@@ -84,18 +101,18 @@ def main():
 
     print(f"peaks of this run: {peaks['read_GB/s']:.1f} GB/s read, {peaks['f32_GFLOP/s']:.0f} GFLOP/s in float32, "
           f"{peaks['bf16_GFLOP/s']:.0f} in bfloat16, {peaks['int8_GOP/s']:.0f} GOP/s in int8\n")
-    columns = ["weights", "streams", "tokens/s", "limit", "% of it", "set by", "TTFT ms"]
+    columns = ["weights", "streams", "tokens/s", "limit", "% of it", "set by", "read GB/s", "TTFT ms"]
     columns += ["llama.cpp", "ratio"] if peers else []
     print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
     for kind, streams in cases:
         arithmetic, peer_kind = KINDS[kind]
         weight_bytes, count = weights_of_a_step(args, kind)
-        by_memory = streams * peaks["read_GB/s"] * 1e9 / weight_bytes
+        rate, ttft, read = (statistics.median(values) for values in zip(*measured[kind, streams]))
+        by_memory = streams * read / weight_bytes
         by_arithmetic = max(peaks[name] for name in arithmetic) * 1e9 / (2 * count) or float("inf")  # 0: not known
         limit = min(by_memory, by_arithmetic)
-        rate, ttft = (statistics.median(values) for values in zip(*measured[kind, streams]))
         row = ["as stored" if kind == "none" else kind, streams, f"{rate:.1f}", f"{limit:.1f}", f"{100 * rate / limit:.0f}",
-               "memory" if limit == by_memory else "arithmetic", f"{ttft:.1f}"]
+               "memory" if limit == by_memory else "arithmetic", f"{read / 1e9:.1f}", f"{ttft:.1f}"]
         peer = peers.get((peer_kind, f"decode {streams} streams"))
         if peers:
             row += [peer["llama_cpp"], peer["ratio"]] if peer else ["", ""]

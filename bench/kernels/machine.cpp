@@ -214,6 +214,18 @@ void report_peaks(benchmark::State& state) {
 }
 BENCHMARK(report_peaks)->Name("peaks")->Iterations(1);
 
+/// What memory gives at this moment: the median of slices that take about half a second.
+void report_read(benchmark::State& state) {
+  constexpr int kSlices = 500;
+  std::vector<double> rates;
+  for (auto _ : state) {
+    for (int i = 0; i < kSlices; ++i) rates.push_back(read_loop().now());
+  }
+  std::sort(rates.begin(), rates.end());
+  state.counters["read_GB/s"] = rates[rates.size() / 2] / 1e9;
+}
+BENCHMARK(report_read)->Name("read")->Iterations(1);
+
 }  // namespace
 
 double peak_read_bytes_per_second() {
@@ -221,9 +233,11 @@ double peak_read_bytes_per_second() {
 }
 
 double read_bytes_per_second_now() {
-  const double rate = read_loop().now();
-  // The threads of the loop look for more work for a while, and the op that comes next shares their cores.
+  // The op and the loop have threads of their own, which share the cores and look for more work for a while
+  // (ThreadPool).
   constexpr auto kUntilTheyPark = std::chrono::microseconds(400);
+  std::this_thread::sleep_for(kUntilTheyPark);
+  const double rate = read_loop().now();
   std::this_thread::sleep_for(kUntilTheyPark);
   return rate;
 }

@@ -144,15 +144,19 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   PlanStep plan;
   plan.step = next_step_;
   plan.last_completed_step = last_completed_step_;
-  plan.token_budget = step_budget();
+  const std::int32_t decoding = num_decoding();
+  plan.token_budget = step_budget(decoding);
   std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool may_admit = admission_wanted(now);
   const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && may_admit;
-  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan);
+  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding);
   rows -= add_swapped_candidates(plan, rows);
+  // What comes back is not a prompt: it fits whatever prompts there are.
+  for (const SwapInCandidate& group : plan.swapped) plan.token_budget += group.sequences.count;
+  plan.token_budget = std::min(plan.token_budget, config_.max_num_batched_tokens);
   if (may_admit) add_waiting_candidates(plan, plan.token_budget - used, rows);
-  if (prompts_only && plan.waiting.empty()) used = add_running_candidates(plan);
+  if (prompts_only && plan.waiting.empty()) used = add_running_candidates(plan, decoding);
 
   if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
     changed_ = false;
@@ -193,31 +197,29 @@ void SchedulerCore::report_progress(PlanStep& plan) {
   plan.releases = std::exchange(releases_, {});
 }
 
-std::int32_t SchedulerCore::num_running(std::int32_t least_tokens, std::int32_t most_tokens) const {
+std::int32_t SchedulerCore::num_decoding() const {
   std::int32_t count = 0;
   for (const SequenceGroup* group : running_) {
     for (const Sequence& s : group->sequences) {
-      if (s.state != SequenceState::running) continue;
-      const std::int32_t tokens = group->runnable_tokens(s);
-      count += tokens >= least_tokens && tokens <= most_tokens ? 1 : 0;
+      count += s.state == SequenceState::running && group->runnable_tokens(s) <= 1 ? 1 : 0;
     }
   }
   return count;
 }
 
-std::int32_t SchedulerCore::step_budget() const {
-  const std::int32_t decoding = num_running(0, 1);  // some may wait for a result
+std::int32_t SchedulerCore::step_budget(std::int32_t decoding) const {
   if (decoding == 0 || config_.max_chunk_us == 0 || !config_.enable_chunked_prefill) {
     return config_.max_num_batched_tokens;
   }
-  const double in_time = static_cast<double>(config_.max_chunk_us) / cost_.us_per_token();
-  const double wanted = std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, in_time));
+  const double token_us = step_times_.us_per_token();
+  const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
+  const double wanted = std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk));
   return static_cast<std::int32_t>(std::min<double>(config_.max_num_batched_tokens, wanted));
 }
 
-std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan) {
+std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t decoding) {
   // Decodes come before prompt chunks: rows <= budget, so every decode and at least one chunk token fit.
-  std::int32_t chunk_budget = plan.token_budget - num_running(1, 1);
+  std::int32_t chunk_budget = plan.token_budget - decoding;
   std::int32_t used = 0;
   for (const SequenceGroup* group : running_) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());

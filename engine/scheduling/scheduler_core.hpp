@@ -14,6 +14,7 @@
 #include "engine/scheduling/plan.hpp"
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/sequence_group.hpp"
+#include "engine/scheduling/step_times.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/stats.hpp"
 #include "engine/types.hpp"
@@ -32,15 +33,15 @@ struct SchedulerConfig {
   std::int32_t num_host_blocks = 0;    ///< likewise
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
-  TimeUs max_chunk_us = 0;  ///< prompts add so much to a step in which others decode, or kLeastChunk tokens; 0 = all
-  double delay_factor = 0;  ///< prompts wait so many times the last prompt step's time while others run
+  TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
+  double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
 };
 
-/// Tokens of prompts that a step has room for, however long they take: fewer would not make use of the weights.
+/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us is: fewer
+/// would not make use of the weights.
 inline constexpr std::int32_t kLeastChunk = 16;
-/// The same of prompts and decodes together.
 inline constexpr std::int32_t kLeastBatch = 32;
 
 /// A group that was running when so many workers died fails: it may be what kills them.
@@ -126,11 +127,11 @@ class SchedulerCore {
   bool admission_wanted(TimeUs now) const;
   bool delay_has_passed(TimeUs now) const;
   void report_progress(PlanStep& plan);
-  /// Running sequences that could run so many tokens.
-  std::int32_t num_running(std::int32_t least_tokens, std::int32_t most_tokens) const;
+  /// Running sequences that are through with their prompts.
+  std::int32_t num_decoding() const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time.
-  std::int32_t step_budget() const;
-  std::int32_t add_running_candidates(PlanStep& plan);
+  std::int32_t step_budget(std::int32_t decoding) const;
+  std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding);
   std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
   void add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows);
   PreemptionMode preemption_of(const SequenceGroup& group) const;
@@ -201,6 +202,7 @@ class SchedulerCore {
   bool admission_blocked_ = false;  ///< the head of the queue did not fit and nothing has been freed since
 
   PreemptionCost cost_;
+  StepTimes step_times_;
   TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
 
   StepOutputs outputs_;

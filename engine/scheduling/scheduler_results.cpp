@@ -25,6 +25,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   last_completed_step_ = result.step;
   ++stats_.steps_total;
   if (step.num_prompt_tokens > 0) last_prompt_step_us_ = result.finished_us - result.started_us;
+  step_times_.step_measured(step.num_tokens, result.finished_us - result.started_us);
   cost_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;

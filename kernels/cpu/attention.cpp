@@ -9,45 +9,30 @@
 #include <vector>
 
 #include "kernels/cpu/attention_positions.hpp"
+#include "kernels/cpu/attention_tasks.hpp"
 #include "kernels/cpu/linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
 namespace {
 
-/// Positions are taken in tiles of `score_tile` and in groups of kGroup, both counted from position 0. Within a group a
-/// row's softmax goes tile by tile; the groups' sums are then merged in ascending order. Since tiles and groups do not
-/// depend on chunks, block size or batch, a row's result has the same bits whether it is computed in a prefill, a chunk
-/// or a decode, and by one thread or by several that share its groups.
-constexpr std::int64_t kGroup = 512;
+/// Positions are taken in tiles of `score_tile`, counted from position 0. Within a group (kAttentionGroup) a row's
+/// softmax goes tile by tile. Since tiles and groups do not depend on chunks, block size or batch, a row's result has
+/// the same bits whether it is computed in a prefill, a chunk or a decode, and by one thread or by several that share
+/// its groups.
 
-/// Query rows that one task takes: all heads that share a KV head, for as many positions as fit. Each key and value is
-/// then widened once for all of them.
+/// Query rows of one KV head that a task takes: all its heads, for as many positions as fit. Each key and value is then
+/// widened once for all of them.
 constexpr std::int64_t kMostTaskRows = 56;
 
 /// The most sums of a register tile of scores, of any instruction set.
-constexpr std::int64_t kMostStreamSums = 128;
+constexpr std::int64_t kMostTileSums = 128;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
 std::int64_t round_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b * b;
 }
-
-/// The queries of one task: `count` consecutive query positions of one sequence, the heads of some KV heads.
-struct QueryTile {
-  std::int64_t sequence = 0;
-  std::int64_t first_kv_head = 0;
-  std::int64_t num_kv_heads = 0;
-  std::int64_t first_row = 0;       ///< row of the query matrix
-  std::int64_t first_position = 0;  ///< of that row
-  std::int64_t count = 0;
-  std::int64_t first_seen = 0;  ///< the lowest position that any row sees
-
-  std::int64_t end_seen() const { return first_position + count; }
-  std::int64_t first_group() const { return first_seen / kGroup; }
-  std::int64_t end_group() const { return (end_seen() + kGroup - 1) / kGroup; }
-};
 
 class PagedAttention {
  public:
@@ -62,44 +47,42 @@ class PagedAttention {
         max_rows_(std::max(heads_per_kv_, kMostTaskRows / heads_per_kv_ * heads_per_kv_)) {}
 
   Status run(ScratchPool& pool) {
-    const bool split = list_tasks();
-    const std::int64_t shared_floats = static_cast<std::int64_t>(partial_tasks_.size()) * sums_floats();
+    const AttentionTasks tasks = attention_tasks(p_, {max_rows_, kernels_.stream_rows}, threads_.num_threads());
+    for (const QueryTile& tile : tasks.tiles) tile_rows_ = std::max(tile_rows_, tile.num_kv_heads * rows_of(tile));
+    const auto num_groups = static_cast<std::int64_t>(tasks.groups.size());
+    const std::int64_t shared_floats = num_groups * sums_floats();
     auto scratch = pool.borrow(shared_floats + threads_.num_threads() * workspace_floats(),
                                1 + kWorkspaceParts * threads_.num_threads());
     if (!scratch) return fail(std::move(scratch.error()));
-    partials_ = split ? scratch->floats(shared_floats) : nullptr;
+    float* const shared = scratch->floats(shared_floats);
+    const auto sums_of_group = [&](std::int64_t i) { return sums_at(shared + i * sums_floats()); };
     std::vector<Workspace> workspaces;
     for (int thread = 0; thread < threads_.num_threads(); ++thread) workspaces.push_back(make_workspace(*scratch));
 
-    if (!split) {
-      threads_.parallel_for(static_cast<std::int64_t>(tiles_.size()), [&](std::int64_t task, int thread) {
-        attend_all_groups(tiles_[static_cast<std::size_t>(task)], workspaces[static_cast<std::size_t>(thread)]);
+    if (num_groups == 0) {
+      threads_.parallel_for(static_cast<std::int64_t>(tasks.tiles.size()), [&](std::int64_t task, int thread) {
+        attend_all_groups(tasks.tiles[static_cast<std::size_t>(task)], workspaces[static_cast<std::size_t>(thread)]);
       });
       return {};
     }
     // A task takes some groups in a row, each of which prefetches the beginning of the next.
     constexpr std::int64_t kTasksPerThread = 8;
-    const auto num_partials = static_cast<std::int64_t>(partial_tasks_.size());
-    const std::int64_t per_task = std::max<std::int64_t>(1, num_partials / (kTasksPerThread * threads_.num_threads()));
-    threads_.parallel_for((num_partials + per_task - 1) / per_task, [&](std::int64_t task, int thread) {
+    const std::int64_t per_task = std::max<std::int64_t>(1, num_groups / (kTasksPerThread * threads_.num_threads()));
+    threads_.parallel_for((num_groups + per_task - 1) / per_task, [&](std::int64_t task, int thread) {
       const Workspace& work = workspaces[static_cast<std::size_t>(thread)];
-      for (std::int64_t i = task * per_task; i < std::min(num_partials, (task + 1) * per_task); ++i) {
-        const Partial& partial = partial_tasks_[static_cast<std::size_t>(i)];
-        const QueryTile& tile = tiles_[partial.tile];
+      for (std::int64_t i = task * per_task; i < std::min(num_groups, (task + 1) * per_task); ++i) {
+        const TileGroup& group = tasks.groups[static_cast<std::size_t>(i)];
+        const QueryTile& tile = tasks.tiles[group.tile];
         pack_queries(tile, work);
-        attend_group(tile, partial.group, work, sums_at(partials_ + i * sums_floats()));
+        attend_group(tile, group.group, work, sums_of_group(i));
       }
     });
-    threads_.parallel_for(static_cast<std::int64_t>(merges_.size()), [&](std::int64_t task) {
-      const Merge& merge = merges_[static_cast<std::size_t>(task)];
-      const QueryTile& tile = tiles_[merge.tile];
-      const auto sums_of = [&](std::int64_t group) {
-        const std::int64_t partial = merge.first_partial + group - tile.first_group();
-        return of_head(tile, merge.head, sums_at(partials_ + partial * sums_floats()));
-      };
-      const Sums total = sums_of(tile.first_group());
-      for (std::int64_t group = tile.first_group() + 1; group < tile.end_group(); ++group) {
-        add_sums(rows_of(tile), total, sums_of(group));
+    threads_.parallel_for(static_cast<std::int64_t>(tasks.merges.size()), [&](std::int64_t task) {
+      const TileMerge& merge = tasks.merges[static_cast<std::size_t>(task)];
+      const QueryTile& tile = tasks.tiles[merge.tile];
+      const Sums total = of_head(tile, merge.head, sums_of_group(merge.first_group));
+      for (std::int64_t i = 1; i < tile.end_group() - tile.first_group(); ++i) {
+        add_sums(rows_of(tile), total, of_head(tile, merge.head, sums_of_group(merge.first_group + i)));
       }
       write_out(tile, merge.head, total);
     });
@@ -107,18 +90,6 @@ class PagedAttention {
   }
 
  private:
-  struct Partial {
-    std::size_t tile = 0;
-    std::int64_t group = 0;
-  };
-
-  /// One head of a tile whose groups are tasks of their own.
-  struct Merge {
-    std::size_t tile = 0;
-    std::int64_t head = 0;           ///< of the tile's KV heads
-    std::int64_t first_partial = 0;  ///< of the tile
-  };
-
   /// Softmax sums of all rows of a tile (AttentionSums, row by row).
   struct Sums {
     float* highest = nullptr;  ///< [tile rows]
@@ -148,9 +119,7 @@ class PagedAttention {
 
   std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
-  /// Most rows of a task, those of all its heads together.
-  std::int64_t tile_rows() const { return std::max(max_rows_, cache_.num_kv_heads * kernels_.stream_rows); }
-  std::int64_t padded_rows() const { return round_up(tile_rows(), kMostLanes); }
+  std::int64_t padded_rows() const { return round_up(tile_rows_, kMostLanes); }
   std::int64_t sums_floats() const { return padded_rows() * (width_ + 2); }
   Sums sums_at(float* p) const { return {p, p + padded_rows(), p + 2 * padded_rows()}; }
 
@@ -160,88 +129,22 @@ class PagedAttention {
   }
 
   std::int64_t workspace_floats() const {
-    return tile_rows() * padded_dim_ + padded_dim_ * kernels_.linear_panel + tile() * width_ + max_rows_ * tile() +
-           tile() * lanes() + tile_rows() + 2 * sums_floats();
+    return tile_rows_ * padded_dim_ + padded_dim_ * kernels_.linear_panel + tile() * width_ + max_rows_ * tile() +
+           tile() * lanes() + tile_rows_ + 2 * sums_floats();
   }
 
   Workspace make_workspace(ScratchPool::Lease& scratch) const {
     Workspace work;
-    work.queries = scratch.floats(tile_rows() * padded_dim_);
+    work.queries = scratch.floats(tile_rows_ * padded_dim_);
     work.keys = scratch.floats(padded_dim_ * kernels_.linear_panel);
     work.values = scratch.floats(tile() * width_);
     std::fill_n(work.values, tile() * width_, 0.0F);  // the columns behind head_dim are never written
     work.scores = scratch.floats(max_rows_ * tile());
     work.probabilities = scratch.floats(tile() * lanes());
-    work.slopes = scratch.floats(tile_rows());
+    work.slopes = scratch.floats(tile_rows_);
     work.group_sums = scratch.floats(sums_floats());
     work.total_sums = scratch.floats(sums_floats());
     return work;
-  }
-
-  /// Returns whether the groups of a tile are tasks of their own, as when a long context is decoded.
-  bool list_tasks() {
-    // Few rows take all KV heads together, whose keys and values lie side by side: longer stretches of memory. That
-    // makes fewer tasks, which must still be enough to keep the threads busy to the end.
-    constexpr std::int64_t kTilesPerThread = 4;
-    constexpr std::int64_t kLeastShares = 2;  // that the work of a thread consists of
-    const std::int64_t num_threads = threads_.num_threads();
-    list_tiles(true);
-    std::int64_t total = 0;
-    std::int64_t largest = 0;
-    for (const QueryTile& tile : tiles_) {
-      const std::int64_t work = tile.num_kv_heads * rows_of(tile) * (tile.end_seen() - tile.first_seen);
-      total += work;
-      largest = std::max(largest, work);
-    }
-    const auto enough_tiles = [&] { return static_cast<std::int64_t>(tiles_.size()) >= kTilesPerThread * num_threads; };
-    if (enough_tiles() && largest * kLeastShares * num_threads <= total) return false;
-    list_partials();
-    if (static_cast<std::int64_t>(partial_tasks_.size()) >= kTilesPerThread * num_threads) return true;
-    list_tiles(false);
-    partial_tasks_.clear();
-    merges_.clear();
-    if (enough_tiles()) return false;
-    list_partials();
-    return true;
-  }
-
-  /// Long rows first, so that no thread is left with one at the end.
-  void list_tiles(bool heads_together) {
-    tiles_.clear();
-    const std::int64_t positions_per_tile = max_rows_ / heads_per_kv_;
-    for (std::int64_t s = 0; s < p_.num_sequences; ++s) {
-      const std::int64_t rows = p_.query_start[s + 1] - p_.query_start[s];
-      const std::int64_t first_position = p_.context_len[s] - rows;
-      for (std::int64_t end = rows; end > 0; end -= positions_per_tile) {
-        const std::int64_t first = std::max<std::int64_t>(0, end - positions_per_tile);
-        const std::int64_t position = first_position + first;
-        QueryTile tile{.sequence = s,
-                       .first_kv_head = 0,
-                       .num_kv_heads = cache_.num_kv_heads,
-                       .first_row = p_.query_start[s] + first,
-                       .first_position = position,
-                       .count = end - first,
-                       .first_seen = p_.window > 0 ? std::max<std::int64_t>(0, position - p_.window + 1) : 0};
-        if (heads_together && streams(tile)) {
-          tiles_.push_back(tile);
-          continue;
-        }
-        tile.num_kv_heads = 1;
-        for (; tile.first_kv_head < cache_.num_kv_heads; ++tile.first_kv_head) tiles_.push_back(tile);
-      }
-    }
-  }
-
-  void list_partials() {
-    for (std::size_t tile = 0; tile < tiles_.size(); ++tile) {
-      const auto first_partial = static_cast<std::int64_t>(partial_tasks_.size());
-      for (std::int64_t head = 0; head < tiles_[tile].num_kv_heads; ++head) {
-        merges_.push_back({tile, head, first_partial});
-      }
-      for (std::int64_t group = tiles_[tile].first_group(); group < tiles_[tile].end_group(); ++group) {
-        partial_tasks_.push_back({tile, group});
-      }
-    }
   }
 
   void attend_all_groups(const QueryTile& tile, const Workspace& work) const {
@@ -305,8 +208,8 @@ class PagedAttention {
     std::fill_n(sums.highest, rows, kNothingSeen);
     std::fill_n(sums.total, rows, 0.0F);
     std::fill_n(sums.sums, rows * width_, 0.0F);
-    std::int64_t start = std::max(query.first_seen, group * kGroup) / tile() * tile();
-    const std::int64_t end = std::min(query.end_seen(), (group + 1) * kGroup);
+    std::int64_t start = std::max(query.first_seen, group * kAttentionGroup) / tile() * tile();
+    const std::int64_t end = std::min(query.end_seen(), (group + 1) * kAttentionGroup);
     std::array<Positions, 2> positions;
     std::size_t now = 0;
     positions[now] = positions_of(query, start, 0);
@@ -328,8 +231,8 @@ class PagedAttention {
                         {query.first_kv_head + head, start, tile(), query.first_seen, query.end_seen()});
   }
 
-  /// Of the next keys and values, those that a step of the work on a tile prefetches: a share about as large as that of
-  /// the time that it takes, in 128ths from `from` to `to`.
+  /// Of the next keys and values, those that a step of the work on a tile prefetches, in 128ths from `from` to `to`: a
+  /// share about as large as that of the time that it takes, with 8 heads on a Zen 4.
   NextRows next_rows(const HeadTile& part, std::int64_t from, std::int64_t to) const {
     constexpr std::int64_t kWhole = 128;
     const std::int64_t first = 2 * tile() * from / kWhole;
@@ -414,7 +317,7 @@ class PagedAttention {
   /// One register tile of queries against a panel of packed keys.
   void score_tile(const Workspace& work, const RowTiles& tiles, std::int64_t t, std::int64_t at) const {
     const std::int64_t keys = kernels_.linear_panel;
-    std::array<float, kMostStreamSums> sums;
+    std::array<float, kMostTileSums> sums;
     for (std::int64_t k = 0; k < padded_dim_; k += kLinearBlock) {
       kernels_.linear_tile(
           {.x = work.queries + tiles.first_row(t) * padded_dim_ +
@@ -532,12 +435,9 @@ class PagedAttention {
   const KvCacheView& cache_;
   std::int64_t heads_per_kv_;
   std::int64_t padded_dim_;
-  std::int64_t width_;  ///< head_dim, rounded up to whole panels
-  std::int64_t max_rows_;
-  std::vector<QueryTile> tiles_;
-  std::vector<Partial> partial_tasks_;
-  std::vector<Merge> merges_;
-  float* partials_ = nullptr;
+  std::int64_t width_;          ///< head_dim, rounded up to whole panels
+  std::int64_t max_rows_;       ///< of one head in a tile
+  std::int64_t tile_rows_ = 0;  ///< most rows of a tile, those of all its heads together
 };
 
 }  // namespace

@@ -97,7 +97,7 @@ struct LinearSums {
 struct NextRows {
   const void* const* rows = nullptr;
   std::int64_t count = 0;
-  std::int64_t bytes = 0;  ///< of a row
+  std::int64_t row_bytes = 0;
 };
 
 /// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_tall in strides of its

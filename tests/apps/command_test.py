@@ -127,7 +127,7 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("enforce_eager is for --device cuda", "inspect", MODEL, "--enforce-eager")
 
     def test_every_problem_is_told(self):
-        err = self.assert_bad_usage("block_size", "serve", "--block-size", "0", "--pipeline-depth", "5")
+        err = self.assert_bad_usage("block_size", "serve", "--block-size", "-1", "--pipeline-depth", "5")
         for name in ("model", "block_size", "pipeline_depth"):
             self.assertIn(name, err)
 

@@ -158,18 +158,29 @@ TEST_P(PagedAttentionTest, GivesARowTheSameBitsWhateverElseIsInTheBatch) {
 TEST_P(PagedAttentionTest, GivesADecodedRowTheSameBitsWhateverElseIsDecoded) {
   // One long sequence, some of much the same length, a long one among short ones: threads share each in another way.
   const std::vector<std::vector<std::int64_t>> contexts = {
-      {1100}, {70, 66, 64, 71, 65, 67, 72, 68, 63, 69}, {1100, 3, 64, 65, 33, 1}};
-  for (const std::int64_t heads_per_kv : {1, 3, 4, 8, 9}) {
+      {700}, {70, 66, 64, 71, 65, 67, 72, 68, 63, 69}, {700, 3, 64, 65, 33, 1}};
+  struct Shape {
+    std::int64_t heads_per_kv, head_dim;
+    std::int32_t window;
+    bool alibi;
+  };
+  for (const Shape& shape : {Shape{1, 128, 0, false}, Shape{3, 64, 0, true}, Shape{4, 80, 0, false},
+                             Shape{8, 144, 600, false}, Shape{9, 64, 0, false}}) {
     for (const std::vector<std::int64_t>& lengths : contexts) {
-      SCOPED_TRACE(testing::Message() << heads_per_kv << " heads per KV head, " << lengths.size() << " sequences");
-      const AttentionCase c =
-          filled({.num_heads = 3 * heads_per_kv, .num_kv_heads = 3, .head_dim = 64, .lengths = lengths});
+      SCOPED_TRACE(testing::Message() << shape.heads_per_kv << " heads per KV head, " << lengths.size()
+                                      << " sequences");
+      const AttentionCase c = filled({.num_heads = 3 * shape.heads_per_kv,
+                                      .num_kv_heads = 3,
+                                      .head_dim = shape.head_dim,
+                                      .lengths = lengths,
+                                      .window = shape.window,
+                                      .alibi = shape.alibi});
       std::vector<AttentionCase::Rows> batch;
       std::vector<float> expected;
       for (std::size_t s = 0; s < lengths.size(); ++s) {
         batch.push_back({s, lengths[s] - 1, lengths[s]});
         const std::vector<float> chunk =
-            run_on(runner_, c, {{s, std::max<std::int64_t>(0, lengths[s] - 7), lengths[s]}});
+            run_on(runner_, c, {{s, std::max<std::int64_t>(0, lengths[s] - 9), lengths[s]}});
         expected.insert(expected.end(), chunk.end() - c.query_width(), chunk.end());
       }
       for (const int num_threads : {1, 2, 5}) {

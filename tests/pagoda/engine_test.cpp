@@ -173,7 +173,7 @@ TEST(Engine, GivesTheSameTokensUnderEverySchedule) {
   same("together, depth 2", [](EngineConfig&) {});
   same("one thread", [](EngineConfig& c) { c.threads = 1; });
   same("blocks of 1", [](EngineConfig& c) { c.block_size = 1; });
-  same("blocks of 32", [](EngineConfig& c) { c.block_size = 32; });
+  same("blocks of 16", [](EngineConfig& c) { c.block_size = 16; });
   same("no prefix cache", [](EngineConfig& c) { c.enable_prefix_caching = false; });
   same("small steps", [](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = 8; });
   same("whole prompts", [](EngineConfig& c) {

@@ -12,7 +12,7 @@ namespace {
 /// The part of `next` that falls to steps [from, to) of `steps`.
 inline NextRows share_of(const NextRows& next, std::int64_t from, std::int64_t to, std::int64_t steps) {
   const std::int64_t first = next.count * from / steps;
-  return {next.rows + first, next.count * to / steps - first, next.bytes};
+  return {next.rows + first, next.count * to / steps - first, next.row_bytes};
 }
 
 /// Prefetches rows into the second-level cache in the course of a loop. Row after row, each of them whole: the hardware
@@ -32,12 +32,12 @@ class RowPrefetcher {
     constexpr std::int64_t kLine = 64;
     const char* at = static_cast<const char*>(row);
     __builtin_prefetch(at, 0, 2);
-    if (next_.bytes > kLine) __builtin_prefetch(at + kLine, 0, 2);
-    if (next_.bytes > 2 * kLine) {
+    if (next_.row_bytes > kLine) __builtin_prefetch(at + kLine, 0, 2);
+    if (next_.row_bytes > 2 * kLine) {
       __builtin_prefetch(at + 2 * kLine, 0, 2);
       __builtin_prefetch(at + 3 * kLine, 0, 2);
     }
-    for (std::int64_t i = 4 * kLine; i < next_.bytes; i += kLine) __builtin_prefetch(at + i, 0, 2);
+    for (std::int64_t i = 4 * kLine; i < next_.row_bytes; i += kLine) __builtin_prefetch(at + i, 0, 2);
     asm volatile("");  // else GCC takes this for a function without effect and drops its calls
   }
 

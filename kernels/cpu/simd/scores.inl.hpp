@@ -37,7 +37,7 @@ void scores_dots(const ScoresStreamArgs& args) {
   constexpr std::int64_t kSize = 2;
   constexpr int kVectors = (rows + kQuad - 1) / kQuad;
   constexpr int kKeys = kLanes / kVectors;
-  static_assert(kScoreTile % kLanes == 0 && rows <= kLanes);
+  static_assert(kScoreTile % kLanes == 0 && kVectors <= 2);
   const std::int64_t first = args.first / kLanes * kLanes;
   RowPrefetcher prefetcher(args.next, (args.end - first + kLanes - 1) / kLanes * kVectors * args.head_dim);
   for (std::int64_t at = first; at < args.end; at += kLanes) {

@@ -35,12 +35,13 @@ class Service {
       : scheduler_(std::move(config)), blocks_(blocks) {}
 
   void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
-           std::string user = {}) {
+           std::string user = {}, std::int32_t n = 1) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = id;
     spec->prompt =
         std::make_shared<const TokenIds>(static_cast<std::size_t>(num_prompt_tokens), static_cast<TokenId>(id));
     spec->sampling.max_tokens = max_tokens;
+    spec->sampling.n = n;
     spec->priority = priority;
     spec->user = std::move(user);
     spec->arrival_us = now;
@@ -244,18 +245,22 @@ TEST(Scheduling, a_delayed_prompt_starts_when_nothing_runs_any_more) {
   EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
 }
 
-/// Tokens of the step that begins a prompt of 500 while others decode, when a token takes a millisecond.
+/// Tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a millisecond for
+/// each of its tokens.
 std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
   config.max_chunk_us = max_chunk_us;
   config.max_num_batched_tokens = 600;
   config.enable_chunked_prefill = chunked;
   Service service(config);
-  service.step_us = 0;
+  service.step_us = 100'000;
   service.token_us = 1000;
-  for (RequestId id = 1; id <= static_cast<RequestId>(num_decoding); ++id) service.add(id, 8, 100);
+  service.add(2000, 600, 1);
   service.step();
-  EXPECT_EQ(service.tokens_of_steps.back(), 8 * num_decoding) << "nobody waits yet";
+  EXPECT_EQ(service.tokens_of_steps.back(), 600) << "nobody decodes";
+  for (RequestId id = 1; id <= static_cast<RequestId>(num_decoding); ++id) service.add(id, 8, 100);
+  for (int i = 0; i < 10; ++i) service.step();
+  EXPECT_EQ(service.tokens_of_steps.back(), num_decoding);
   service.add(1000, 500, 1);
   service.step();
   return service.tokens_of_steps.back();
@@ -263,11 +268,43 @@ std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool 
 
 TEST(Scheduling, prompts_take_a_limited_time_of_a_step_in_which_others_decode) {
   EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
-  EXPECT_EQ(tokens_of_a_mixed_step(100'000, 20), 120);
+  EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(100'000, 20)), 120, 10)
+      << "what every step takes does not count";
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20), 20 + kLeastChunk);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kLeastBatch);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000'000, 20), 520) << "all in time";
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20, false), 500) << "without chunks prompts run whole, in steps of their own";
+}
+
+TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_prompts_get) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
+  config.max_chunk_us = 1;
+  config.can_swap = true;
+  config.preemption = PreemptionPolicy::swap;
+  // 18 short decodes, 2 long ones and 40 sequences of one request outgrow the pool together; without the short, they
+  // fit.
+  Service service(config, {.block_size = 4, .num_device_blocks = 200, .num_host_blocks = 400});
+  for (RequestId id = 1; id <= 20; ++id) service.add(id, 4, id <= 18 ? 16 : 200);
+  service.add(21, 4, 12, 0, {}, 40);
+  while (service.stats().preemptions_swap_total == 0) ASSERT_TRUE(service.step());
+  while (service.place_of(21) == service.finished.size()) ASSERT_TRUE(service.step());
+  EXPECT_EQ(service.place_of(19), service.finished.size()) << "it did not wait for the end of the long decodes";
+}
+
+TEST(StepTimes, tell_what_one_more_token_costs_from_steps_of_different_sizes) {
+  StepTimes times;
+  EXPECT_EQ(times.us_per_token(), 0);
+  times.step_measured(10, 2000);
+  EXPECT_NEAR(times.us_per_token(), 200, 1e-9) << "one size tells the average";
+  for (int i = 0; i < 50; ++i) times.step_measured(i % 2 == 0 ? 16 : 128, 1000 + 5 * (i % 2 == 0 ? 16 : 128));
+  EXPECT_NEAR(times.us_per_token(), 5, 1);
+  for (int i = 0; i < 200; ++i) times.step_measured(16, 1080);
+  EXPECT_NEAR(times.us_per_token(), 1080.0 / 16, 4) << "what is long ago fades";
+  for (int i = 0; i < 50; ++i) times.step_measured(i % 2 == 0 ? 16 : 128, 1000);
+  EXPECT_GT(times.us_per_token(), 0) << "no token is free";
+  times.step_measured(0, 5);
+  times.step_measured(5, 0);
+  EXPECT_GT(times.us_per_token(), 0);
 }
 
 TEST(Scheduling, automatic_preemption_takes_what_was_measured_to_cost_less) {
