@@ -8,8 +8,8 @@
 namespace pagoda::scheduling {
 
 /// What one more token costs a step: the slope of a line through the times of steps over their tokens, in which older
-/// steps fade. The line's offset is what a step takes however few its tokens are, such as reading the weights. While the
-/// steps have much the same size they tell no slope, and it is that of a line through the origin.
+/// steps fade. The line's offset is what a step takes however few its tokens are, such as reading the weights. While
+/// the steps have much the same size they tell no slope, and it is that of a line through the origin.
 class StepTimes {
  public:
   void step_measured(std::int64_t num_tokens, TimeUs duration_us) {

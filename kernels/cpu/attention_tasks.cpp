@@ -41,7 +41,8 @@ std::vector<QueryTile> tiles_of(const PagedAttentionParams& p, const TileLimits&
       for (; tile.first_kv_head < p.cache.num_kv_heads; ++tile.first_kv_head) tiles.push_back(tile);
     }
   }
-  std::ranges::stable_sort(tiles, [&](const QueryTile& a, const QueryTile& b) { return work_of(p, a) > work_of(p, b); });
+  std::ranges::stable_sort(tiles,
+                           [&](const QueryTile& a, const QueryTile& b) { return work_of(p, a) > work_of(p, b); });
   return tiles;
 }
 

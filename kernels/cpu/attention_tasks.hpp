@@ -8,7 +8,8 @@
 
 namespace pagoda::kernels {
 
-/// Positions of a sequence are taken in groups, counted from position 0. The groups' sums are merged in ascending order.
+/// Positions of a sequence are taken in groups, counted from position 0. The groups' sums are merged in ascending
+/// order.
 constexpr std::int64_t kAttentionGroup = 512;
 
 /// The queries of one task: `count` consecutive query positions of one sequence, the heads of some KV heads.
