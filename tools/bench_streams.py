@@ -5,11 +5,12 @@
     python3 tools/bench_streams.py --model build/models/llama-1.1b --kernels kernels.json
 
 A step reads every weight once and multiplies it with the row of each stream, so streams / step is limited by the read
-bandwidth over the bytes of the weights, and by the arithmetic over two operations for each weight. The arithmetic peaks are
-those of the kernels' benchmarks (pagoda_kernels_bench), measured in the same session. What memory gives is measured
+bandwidth over the bytes of the weights, and by the arithmetic over two operations for each weight. The arithmetic peaks
+are those of the kernels' benchmarks (pagoda_kernels_bench), measured in the same session. What memory gives is measured
 before and behind every run, since other machines on a host take some of it now and then; the limit is made of the
-median. The KV cache's bytes are left out, which is fair for short contexts only. --llama-cpp takes the output of compare_llama_cpp.py --json and sets it beside. scripts/bench
-runs it all. Standard library only; run it on a quiet machine.
+median. The KV cache's bytes are left out, which is fair for short contexts only. --llama-cpp takes the output of
+compare_llama_cpp.py --json and sets it beside. scripts/bench runs it all. Standard library only; run it on a quiet
+machine.
 """
 import argparse
 import json

@@ -30,7 +30,8 @@ def run(command):
 def pagoda(args, kind, streams, input_len, output_len):
     out = run([args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
                "--num-prompts", str(streams), "--input-len", str(input_len), "--output-len", str(output_len),
-               "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", "2", "--quantize", kind.quantize])
+               "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", "2",
+               "--quantize", kind.quantize])
     return json.loads(out)
 
 
