@@ -35,6 +35,7 @@ PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
   result.cache_plan.step = request.step;
 
   store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
+  store.forget_steps_from(request.first_failed_step);
   for (const Fork& fork : request.forks) store.fork(fork);
   for (const SampledToken& sampled : request.sampled) store.append(sampled);
   for (const SequenceProgress& progress : request.progress) store.confirm(progress);

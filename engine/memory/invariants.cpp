@@ -16,7 +16,8 @@ Counts count_owners(const SequenceStore& store, bool on_host) {
   Counts owners(static_cast<std::size_t>(on_host ? store.host().size() : store.device().size()), 0);
   for (const auto& [id, sequence] : store.sequences()) {
     if (sequence.on_host != on_host) continue;
-    for (const BlockId block : sequence.table.owned()) ++owners[static_cast<std::size_t>(block)];
+    for (const BlockId block : sequence.table.owned())
+      if (block != kNoBlock) ++owners[static_cast<std::size_t>(block)];
   }
   return owners;
 }
@@ -78,8 +79,8 @@ Broken check_cache(const SequenceStore& store) {
 Broken check_chain(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
   if (!store.config().enable_prefix_caching) return std::nullopt;
   const std::int32_t size = store.layout().block_size;
-  if (sequence.num_hashed_blocks * size > std::min(sequence.num_computed_tokens, sequence.num_known_tokens()))
-    return name + " has shared a block that is not computed";
+  if (sequence.num_hashed_blocks * size > std::min(sequence.num_scheduled_tokens, sequence.num_known_tokens()))
+    return name + " has shared a block that no step computes";
   BlockHash parent = sequence.root;
   for (std::int32_t i = 0; i < sequence.num_hashed_blocks; ++i) {
     TokenIds tokens;
@@ -95,6 +96,17 @@ Broken check_chain(const SequenceStore& store, const Sequence& sequence, const s
   return std::nullopt;
 }
 
+/// What a sequence on the host has left on the device is known by its hash.
+Broken check_left_behind(const Sequence& sequence, const std::string& name) {
+  for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
+    if (sequence.table[i] != kNoBlock) continue;
+    if (!sequence.on_host) return name + " has no block at " + std::to_string(i);
+    if (std::ranges::find(sequence.keys, i, &BlockKey::index) == sequence.keys.end())
+      return name + " cannot find what it has left at " + std::to_string(i);
+  }
+  return std::nullopt;
+}
+
 Broken check_sequences(const SequenceStore& store) {
   std::int32_t num_reserved = 0;
   for (const auto& [id, sequence] : store.sequences()) {
@@ -106,7 +118,10 @@ Broken check_sequences(const SequenceStore& store) {
     if (sequence.table.size() < store.layout().blocks_for(sequence.num_scheduled_tokens))
       return name + " has tokens without a block";
     const std::set<BlockId> distinct(sequence.table.owned().begin(), sequence.table.owned().end());
-    if (std::ssize(distinct) != sequence.table.num_owned()) return name + " holds a block twice";
+    const auto left_behind = std::ranges::count(sequence.table.owned(), kNoBlock);
+    if (std::ssize(distinct) != sequence.table.num_owned() - std::max<std::ptrdiff_t>(0, left_behind - 1))
+      return name + " holds a block twice";
+    if (Broken broken = check_left_behind(sequence, name)) return broken;
     if (Broken broken = check_chain(store, sequence, name)) return broken;
   }
   if (num_reserved != store.num_reserved()) return "the reserved blocks are miscounted";
@@ -126,6 +141,7 @@ Broken check_groups(const SequenceStore& store) {
       if (sequence->on_host != group.sequences.front()->on_host) return name + " is half swapped out";
       if (sequence->on_host) own.insert(sequence->table.owned().begin(), sequence->table.owned().end());
     }
+    own.erase(kNoBlock);
     if (std::ssize(own) != group.num_host_blocks) return name + " miscounts its host blocks";
     for (const BlockId block : own)
       if (!host_blocks.insert(block).second) return name + " shares a host block with another group";

@@ -31,11 +31,11 @@ BlockId PrefixCache::find(const BlockHash& hash, const BlockHash& parent, std::s
 }
 
 bool PrefixCache::insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
-                         std::int32_t prefix_blocks) {
+                         std::int32_t prefix_blocks, StepId computed_by) {
   PAGODA_ASSERT(!contains(block) && prefix_blocks > 0, "a block has one place in the prefix cache");
   PAGODA_ASSERT(std::ssize(tokens) == block_size_, "only full blocks are shared");
   if (find_hash(hash) != kNoBlock) return false;
-  at(block) = Entry{hash, parent, prefix_blocks, buckets_[bucket(hash)]};
+  at(block) = Entry{hash, parent, prefix_blocks, buckets_[bucket(hash)], computed_by};
   buckets_[bucket(hash)] = block;
   std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block) * block_size_);
   ++size_;

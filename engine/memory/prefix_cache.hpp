@@ -10,7 +10,7 @@
 
 namespace pagoda::memory {
 
-/// Finds full, computed blocks by the hash of their prefix. Knows nothing of owners. O(1) operations; all memory is
+/// Finds full blocks by the hash of their prefix, from the step on that is to compute them. Knows nothing of owners. O(1) operations; all memory is
 /// taken at construction (a block has at most one entry, a hash at most one block).
 class PrefixCache {
  public:
@@ -20,13 +20,15 @@ class PrefixCache {
   BlockId find(const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens) const;
 
   /// Makes a block findable. False, and nothing happens, when the hash is taken already: the first block of equal
-  /// content stays the one that is shared. `prefix_blocks`: blocks up to and with this one.
+  /// content stays the one that is shared. `prefix_blocks`: blocks up to and with this one. `computed_by`: the step
+  /// that fills it.
   bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
-              std::int32_t prefix_blocks);
+              std::int32_t prefix_blocks, StepId computed_by);
   void erase(BlockId block);
 
   bool contains(BlockId block) const { return at(block).prefix_blocks > 0; }
   std::int32_t prefix_blocks(BlockId block) const { return at(block).prefix_blocks; }
+  StepId computed_by(BlockId block) const { return at(block).computed_by; }
   const BlockHash& hash(BlockId block) const { return at(block).hash; }
   const BlockHash& parent(BlockId block) const { return at(block).parent; }
   std::span<const TokenId> tokens(BlockId block) const;
@@ -38,6 +40,7 @@ class PrefixCache {
     BlockHash parent;
     std::int32_t prefix_blocks = 0;  ///< 0 = the block is not in the cache
     BlockId next = kNoBlock;         ///< in its bucket
+    StepId computed_by = 0;
   };
 
   Entry& at(BlockId block) { return entries_[static_cast<std::size_t>(block)]; }

@@ -67,6 +67,18 @@ Group& SequenceStore::group(RequestId id) {
   return found->second;
 }
 
+bool SequenceStore::is_on_host(RequestId id) const {
+  const auto found = groups_.find(id);
+  return found != groups_.end() && found->second.sequences.front()->on_host;
+}
+
+void SequenceStore::forget_steps_from(StepId first) {
+  if (first == 0) return;
+  for (BlockId block = 0; block < device_.size(); ++block) {
+    if (device_.cache().contains(block) && device_.cache().computed_by(block) >= first) device_.hide(block);
+  }
+}
+
 void SequenceStore::fork(const Fork& fork) {
   const Sequence* parent = find(fork.parent);
   if (parent == nullptr) return;
@@ -80,7 +92,7 @@ void SequenceStore::fork(const Fork& fork) {
   child.num_computed_tokens = std::min(child.num_computed_tokens, child.num_known_tokens());
   for (const BlockId block : child.table.owned()) {
     if (child.on_host) {
-      host_.share(block);
+      if (block != kNoBlock) host_.share(block);
     } else {
       device_.share(block);
     }
@@ -99,7 +111,10 @@ void SequenceStore::confirm(const SequenceProgress& progress) {
   PAGODA_ASSERT(progress.num_computed_tokens <= sequence->num_scheduled_tokens,
                 "progress reports tokens that no step was planned for");
   sequence->num_computed_tokens = std::max(sequence->num_computed_tokens, progress.num_computed_tokens);
-  offer_full_blocks(*sequence);
+  if (!caches_ || sequence->on_host) return;
+  const std::int32_t num_known = std::min(sequence->num_computed_tokens, sequence->num_known_tokens());
+  offer_blocks(*sequence, num_known / config_.block_size, 0);
+  merge_duplicates(*sequence);
 }
 
 std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, std::int32_t index) {
@@ -112,33 +127,58 @@ std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, s
   return scratch_tokens_;
 }
 
-void SequenceStore::offer_full_blocks(Sequence& sequence) {
-  if (!caches_ || sequence.on_host) return;
-  const std::int32_t num_full =
-      std::min(sequence.num_computed_tokens, sequence.num_known_tokens()) / config_.block_size;
+void SequenceStore::offer_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by) {
   for (std::int32_t i = sequence.num_hashed_blocks; i < num_full; ++i) {
     const std::span<const TokenId> tokens = block_tokens(sequence, i);
     const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
-    if (i >= sequence.table.first_owned()) device_.make_findable(sequence.table[i], hash, sequence.hash, tokens, i + 1);
+    if (i >= sequence.table.first_owned()) {
+      const BlockId block = sequence.table[i];
+      if (!device_.cache().contains(block) &&
+          !device_.make_findable(block, hash, sequence.hash, tokens, i + 1, computed_by))
+        sequence.duplicates.push_back(BlockKey{i, hash, sequence.hash});
+    }
     sequence.hash = hash;
     sequence.num_hashed_blocks = i + 1;
   }
 }
 
-void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) const {
+void SequenceStore::merge_duplicates(Sequence& sequence) {
+  std::erase_if(sequence.duplicates, [&](const BlockKey& key) {
+    if (key.index < sequence.table.first_owned()) return true;
+    if ((key.index + 1) * config_.block_size > sequence.num_computed_tokens) return false;
+    const BlockId own = sequence.table[key.index];
+    if (device_.cache().contains(own)) return true;
+    const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
+    const BlockId other = device_.cache().find(key.hash, key.parent, tokens);
+    if (other == kNoBlock) {
+      device_.make_findable(own, key.hash, key.parent, tokens, key.index + 1, 0);
+      return true;
+    }
+    if (!is_computed(other)) return false;
+    device_.share(other);
+    sequence.table.replace(key.index, other);
+    release_device(own, sequence.last_run);
+    return true;
+  });
+}
+
+void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) {
   hit.blocks.clear();
   hit.root = caches_ ? root_hash(config_.prefix_hash_key, candidate.cache_salt, candidate.adapter) : BlockHash{};
   hit.hash = hit.root;
+  hit.awaits_step = 0;
   if (!caches_ || !candidate.use_prefix_cache) return;
+  if (asked_.tokens != candidate.tokens || asked_.root != hit.root) asked_ = {candidate.tokens, hit.root, {}};
   const std::span<const TokenId> tokens(*candidate.tokens);
   const auto size = static_cast<std::size_t>(config_.block_size);
-  for (std::size_t end = size; end < tokens.size(); end += size) {
-    const std::span<const TokenId> block = tokens.subspan(end - size, size);
-    const BlockHash hash = chain_hash(config_.prefix_hash_key, hit.hash, block);
-    const BlockId found = device_.cache().find(hash, hit.hash, block);
+  for (std::size_t i = 0; (i + 1) * size < tokens.size(); ++i) {
+    const std::span<const TokenId> block = tokens.subspan(i * size, size);
+    if (i == asked_.hashes.size()) asked_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
+    const BlockId found = device_.cache().find(asked_.hashes[i], hit.hash, block);
     if (found == kNoBlock) return;
     hit.blocks.push_back(found);
-    hit.hash = hash;
+    hit.hash = asked_.hashes[i];
+    if (!is_computed(found)) hit.awaits_step = std::max(hit.awaits_step, device_.cache().computed_by(found));
   }
 }
 
@@ -179,6 +219,8 @@ void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
                 "a row starts behind the tokens that were planned");
   PAGODA_ASSERT(need.num_computed_tokens >= sequence.num_computed_tokens,
                 "a row goes back behind tokens that are computed for sure");
+  PAGODA_ASSERT(need.num_computed_tokens >= sequence.num_hashed_blocks * config_.block_size,
+                "a row goes back into a block that others may share");
   BlockTable& table = sequence.table;
   // A fork may start before the end of its parent; then all behind is the parent's. Else it is lookahead slots.
   const bool goes_back = need.num_computed_tokens < sequence.num_scheduled_tokens;
@@ -254,6 +296,11 @@ void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
   fill(sequence, first);
   set_reserved(sequence, std::max(0, sequence.reserved_blocks - num_fetched));
   sequence.last_run = step_;
+  // Whoever runs in this step or a later one may read what it writes: in each layer, all KV of a step is stored before
+  // attention reads any. Generated tokens are not known yet.
+  const auto num_prompt_tokens = static_cast<std::int32_t>(sequence.prompt->size());
+  if (caches_)
+    offer_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / config_.block_size, step_);
 }
 
 void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {
@@ -262,7 +309,7 @@ void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {
 }
 
 void SequenceStore::release_host(Group& group, BlockId block) {
-  if (!host_.release(block)) return;
+  if (block == kNoBlock || !host_.release(block)) return;
   host_.put_free(block);
   --group.num_host_blocks;
 }
@@ -295,16 +342,6 @@ void SequenceStore::release(SequenceId id) {
 
 void SequenceStore::forget(Group& group) {
   for (std::size_t left = group.sequences.size(); left > 0; --left) remove(*group.sequences[left - 1]);
-}
-
-std::int32_t SequenceStore::count_owned(const Group& group) {
-  std::int32_t count = 0;
-  for (const Sequence* sequence : group.sequences)
-    for (const BlockId block : sequence->table.owned())
-      count += leaving_device_[static_cast<std::size_t>(block)]++ == 0;
-  for (const Sequence* sequence : group.sequences)
-    for (const BlockId block : sequence->table.owned()) leaving_device_[static_cast<std::size_t>(block)] = 0;
-  return count;
 }
 
 }  // namespace pagoda::memory

@@ -15,6 +15,14 @@
 
 namespace pagoda::memory {
 
+/// What the prefix cache knows, or knew, the block at `index` of a sequence's table by.
+struct BlockKey {
+  std::int32_t index = 0;
+  BlockHash hash;
+  BlockHash parent;
+  BlockId found = kNoBlock;  ///< during a swap-in: the device block of this content
+};
+
 /// A sequence that holds blocks, on the device or (swapped out) on the host.
 struct Sequence {
   SequenceId id = 0;
@@ -31,6 +39,11 @@ struct Sequence {
   std::int32_t num_hashed_blocks = 0;  ///< full blocks that were offered to the prefix cache
   BlockHash hash;                      ///< of the last of them; of the root when there is none
   BlockHash root;                      ///< the parent of its first block
+  /// Blocks whose content another block had first when they were offered: one of the two can go once both are computed.
+  std::vector<BlockKey> duplicates;
+  /// While it is on the host: its blocks that could be found when it went, in the order of the table. Those that others
+  /// held as well were left with them; their entries of the table are kNoBlock.
+  std::vector<BlockKey> keys;
 
   std::int32_t reserved_blocks = 0;  ///< blocks that its prompt will still need and that no admission may take
 
@@ -51,6 +64,23 @@ struct PrefixHit {
   std::vector<BlockId> blocks;
   BlockHash root;
   BlockHash hash;
+  StepId awaits_step = 0;  ///< see AdmissionOutcome
+};
+
+/// What the return of a swapped-out group takes.
+struct SwapInNeed {
+  std::int32_t num_copied = 0;   ///< blocks to fetch for content that only the host has
+  std::int32_t num_found = 0;    ///< device blocks that hold its content already
+  std::int32_t num_revived = 0;  ///< of them, those that nobody owns
+  bool lost = false;             ///< a block that it left with others is not there any more
+  bool waits = false;            ///< such a block will be there when a step in flight has passed
+};
+
+/// What bringing a group back would take, were it preempted now. Blocks that others hold too cost nothing either way.
+/// What the prefix cache alone would keep is not counted on: it gives way first.
+struct RecoveryNeed {
+  std::int64_t num_tokens = 0;  ///< to compute again
+  std::int32_t num_blocks = 0;  ///< to move to the host and back
 };
 
 /// One row of a group that wants to run.
@@ -85,8 +115,11 @@ class SequenceStore {
   Sequence* find(SequenceId id);
   Sequence& get(SequenceId id);  ///< must be there
   Group& group(RequestId id);    ///< must be there
+  bool is_on_host(RequestId group) const;
 
   // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
+  /// Blocks that the steps from here on were to compute hold nothing: they are not found any more.
+  void forget_steps_from(StepId first);
   void fork(const Fork& fork);
   void append(const SampledToken& sampled);
   void confirm(const SequenceProgress& progress);
@@ -94,7 +127,7 @@ class SequenceStore {
 
   // --- admission
   /// Looks up all full blocks before the last token, which is always computed.
-  void find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) const;
+  void find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit);
   Sequence& admit(const AdmissionCandidate& candidate, const PrefixHit& hit);
 
   // --- growth in a step
@@ -116,9 +149,13 @@ class SequenceStore {
 
   // --- preemption
   std::int32_t count_owned(const Group& group);
+  RecoveryNeed count_recovery(const Group& group);
   void forget(Group& group);
   /// False when the host pool is too full; then the group stays as it is, but for its lookahead slots.
   bool swap_out(Group& group);
+  /// Looks up which blocks of a group on the host the device has already.
+  SwapInNeed find_swapped(Group& group);
+  /// Takes what find_swapped() has found in this step, and fetches the rest.
   void swap_in(Group& group);
 
  private:
@@ -130,7 +167,17 @@ class SequenceStore {
   void release_table(Sequence& sequence);
   void copy_on_write(Sequence& sequence, std::int32_t index);
   void remove(Sequence& sequence);
-  void offer_full_blocks(Sequence& sequence);
+  /// Makes the full blocks up to `num_full` findable, which `computed_by` fills.
+  void offer_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
+  void merge_duplicates(Sequence& sequence);
+  bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }
+  /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
+  template <class Visit>
+  void visit_owned(const Group& group, Visit visit);
+  /// Sets moved_to_ of the blocks that a swap-out would leave with others. How many it would move.
+  std::int32_t mark_left_behind(const Group& group);
+  void move_out(Group& group, Sequence& sequence);
+  void move_in(Group& group, Sequence& sequence);
   bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;
   std::span<const TokenId> block_tokens(const Sequence& sequence, std::int32_t index);
   void fill(const Sequence& sequence, std::int32_t first_block);
@@ -150,6 +197,14 @@ class SequenceStore {
   /// Cached blocks that lost their owner while they are the source of a copy in this step: kept until its plan is done,
   /// for a swap-in into them would run before the copy.
   std::vector<std::pair<BlockId, StepId>> copy_sources_;
+
+  /// The hashes of the prompt that was looked up last: the head of the queue is asked for in plan after plan.
+  struct AskedPrompt {
+    SharedTokens tokens;
+    BlockHash root;
+    std::vector<BlockHash> hashes;
+  };
+  AskedPrompt asked_;
 
   TokenIds scratch_tokens_;
   std::vector<std::int32_t> leaving_device_;  ///< count_missing: owners that will copy away; zero between calls

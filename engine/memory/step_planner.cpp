@@ -102,9 +102,17 @@ bool StepPlanner::make_room(std::size_t index, std::int32_t num_blocks) {
 RunningOutcome StepPlanner::preempt(const RunningCandidate& victim) {
   preempted_any_ = true;
   Group& group = store_.group(victim.group);
-  if (victim.preemption == PreemptionMode::swap && store_.swap_out(group)) return RunningOutcome::preempted_swap;
+  const bool swaps = victim.preemption == PreemptionMode::swap ||
+                     (victim.preemption == PreemptionMode::cheaper && swap_is_cheaper(group));
+  if (swaps && store_.swap_out(group)) return RunningOutcome::preempted_swap;
   store_.forget(group);
   return RunningOutcome::preempted_recompute;
+}
+
+bool StepPlanner::swap_is_cheaper(const Group& group) {
+  const RecoveryNeed need = store_.count_recovery(group);
+  return static_cast<double>(need.num_blocks) * request_.costs.swap_us_per_block <
+         static_cast<double>(need.num_tokens) * request_.costs.recompute_us_per_token;
 }
 
 std::int32_t StepPlanner::room_for_newcomers() const {
@@ -125,10 +133,11 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   collect_rows(candidate.sequences);
   PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
-  const std::int32_t num_blocks = group.num_host_blocks + store_.count_missing(rows_);
-  if (num_blocks > store_.device().size()) return AllocStatus::never;
-  if (num_new_tokens(rows_) > tokens_left_) return AllocStatus::later;
-  if (num_blocks > room_for_newcomers()) return AllocStatus::later;
+  const SwapInNeed need = store_.find_swapped(group);
+  const std::int32_t num_fetched = need.num_copied + store_.count_missing(rows_);
+  if (need.lost || need.num_found + num_fetched > store_.device().size()) return AllocStatus::never;
+  if (need.waits || num_new_tokens(rows_) > tokens_left_) return AllocStatus::later;
+  if (need.num_revived + num_fetched > room_for_newcomers()) return AllocStatus::later;
   store_.swap_in(group);
   run_rows();
   return AllocStatus::ok;
@@ -164,14 +173,14 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
   const std::int32_t least = layout.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
-  if (least > device.size()) return {AllocStatus::never, 0, 0};
-  if (tokens_left_ <= 0) return {AllocStatus::later, 0, 0};
+  if (least > device.size()) return {AllocStatus::never, 0, 0, 0};
+  if (tokens_left_ <= 0 || store_.is_on_host(candidate.group)) return {};
 
   store_.find_prefix(candidate, hit_);
   const auto num_hits = static_cast<std::int32_t>(hit_.blocks.size());
   const std::int32_t num_cached = num_hits * layout.block_size;
   const std::int32_t chunk = first_chunk(candidate, num_tokens - num_cached);
-  if (chunk == 0) return {AllocStatus::later, 0, 0};
+  if (chunk == 0) return {};
 
   const std::int32_t first_visible = layout.first_visible_block(num_cached);
   std::int32_t num_revived = 0;
@@ -179,7 +188,7 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
     num_revived += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
   const std::int32_t now = layout.blocks_for(num_cached + chunk) - num_hits;
   const std::int32_t whole_prompt = layout.peak_blocks(num_tokens, chunk) - (num_hits - first_visible);
-  if (num_revived + std::max(now, whole_prompt) > room_for_newcomers()) return {AllocStatus::later, 0, 0};
+  if (num_revived + std::max(now, whole_prompt) > room_for_newcomers()) return {};
 
   Sequence& sequence = store_.admit(candidate, hit_);
   store_.set_reserved(sequence, std::max(now, whole_prompt));
@@ -191,7 +200,7 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
     prefix_tokens_asked_ += num_tokens;
     prefix_tokens_found_ += num_cached;
   }
-  return {AllocStatus::ok, num_cached, chunk};
+  return {AllocStatus::ok, num_cached, chunk, hit_.awaits_step};
 }
 
 }  // namespace pagoda::memory

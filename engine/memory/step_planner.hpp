@@ -37,6 +37,7 @@ class StepPlanner {
   /// Preempts groups behind `index`, from the back, until `num_blocks` are available. False when that is not enough.
   bool make_room(std::size_t index, std::int32_t num_blocks);
   RunningOutcome preempt(const RunningCandidate& victim);
+  bool swap_is_cheaper(const Group& group);
 
   void serve_swapped();
   AllocStatus swap_in(const SwapInCandidate& candidate);

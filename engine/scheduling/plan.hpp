@@ -18,7 +18,17 @@ struct Range {
   std::int32_t count = 0;
 };
 
-enum class PreemptionMode : std::uint8_t { recompute, swap };
+enum class PreemptionMode : std::uint8_t {
+  recompute,
+  swap,
+  cheaper,  ///< whichever PlanStep::costs says takes less time for this group, now that it is known who holds its blocks
+};
+
+/// What bringing a preempted group back takes.
+struct PreemptionCosts {
+  double recompute_us_per_token = 0;
+  double swap_us_per_block = 0;  ///< out and in again
+};
 
 /// What a sequence needs in the step: its KV must cover `num_computed_tokens + num_new_tokens + num_lookahead_slots`
 /// tokens afterwards.
@@ -70,7 +80,8 @@ struct SampledToken {
 };
 
 /// The KV of the first `num_computed_tokens` tokens of the sequence has really been computed: every step that wrote it
-/// has succeeded. Full blocks below become shareable, and blocks that have left the sliding window are given back.
+/// has succeeded. Full blocks of generated tokens below become shareable (those of its prompt are since they were
+/// scheduled), blocks of equal content become one, and blocks that have left the sliding window are given back.
 struct SequenceProgress {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
@@ -82,11 +93,17 @@ struct SequenceProgress {
 /// or released. All results of a sequence are reported before it is admitted again, or in the same plan.
 ///
 /// Sequences that hold blocks and are in none of the lists keep them. Batch rows are the scheduler's own to count.
-/// Only as many waiting groups should be offered as could start: the answer has an entry for each.
+/// Of the waiting only as many should be offered as could start, were their prompts cached: the answer has an entry for
+/// each. A waiting sequence of a group that is swapped out, and stays so in this step, is answered `later`.
 struct PlanStep {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
-  std::int32_t token_budget = 0;   ///< tokens that the step may run in all
+  /// The steps from here on that were planned before did not compute what they were to (they failed, their worker died,
+  /// or rows of theirs were left out); 0 = none. Blocks that only they compute are not found any more. Whoever was
+  /// admitted with such blocks (AdmissionOutcome::awaits_step) is in `releases`.
+  StepId first_failed_step = 0;
+  std::int32_t token_budget = 0;  ///< tokens that the step may run in all
+  PreemptionCosts costs;
 
   std::vector<Fork> forks;
   std::vector<SampledToken> sampled;
@@ -99,8 +116,9 @@ struct PlanStep {
 };
 
 /// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
-/// swapped-out group that is answered NEVER keeps its host blocks until it is released; a group that was recomputed and
-/// has outgrown the pool meanwhile is answered NEVER too.
+/// swapped-out group that is answered NEVER keeps its host blocks until it is released: it has outgrown the pool, or
+/// blocks that it had left on the device with others are not there any more, so that it must be recomputed. A group
+/// that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
 
 enum class RunningOutcome : std::uint8_t {
@@ -115,6 +133,9 @@ struct AdmissionOutcome {
   AllocStatus status = AllocStatus::later;
   std::int32_t num_cached_tokens = 0;  ///< tokens served by the prefix cache; computing starts behind them
   std::int32_t num_new_tokens = 0;     ///< tokens to run in this step
+  /// The last step that computes any of the cached tokens and has not passed yet, possibly the planned one; 0 = all are
+  /// computed. If it, or a step before it that is still in flight, fails, they are not there.
+  StepId awaits_step = 0;
 };
 
 /// A part of a sequence's block table that changed: blocks [first_block, first_block + blocks.count).

@@ -48,7 +48,6 @@ void SchedulerCore::add_group(SharedSpec spec) {
   const bool fresh = groups_.emplace(added.entry.id, std::move(group)).second;
   PAGODA_ASSERT(fresh, "request ids are unique");
   place(added);
-  admission_blocked_ = false;
   changed_ = true;
 }
 
@@ -81,19 +80,17 @@ void SchedulerCore::workers_replaced() {
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) in_last_steps.push_back(work.group);
   }
+  if (!in_flight_.empty()) steps_failed(in_flight_.front().step);
+  if (pending_) {
+    pending_->discarded = true;
+    steps_failed(pending_->step);
+  }
   in_flight_.clear();
-  rows_gone_.clear();
   last_completed_step_ = next_step_ - 1;
-  if (pending_) pending_->discarded = true;
   std::vector<SequenceGroup*> affected = running_;
   affected.insert(affected.end(), swapped_.begin(), swapped_.end());
   for (const auto& [id, group] : groups_) group->num_in_flight = 0;
-  for (SequenceGroup* group : affected) {
-    for (const Sequence& s : group->sequences) {
-      if (s.state == SequenceState::running || s.state == SequenceState::swapped) releases_.push_back(s.id);
-    }
-    preempt(*group, SequenceState::waiting);
-  }
+  for (SequenceGroup* group : affected) recompute(*group);
   for (const auto& [id, group] : groups_) {
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
     for (Sequence& s : group->sequences) s.num_placeholders = 0;
@@ -102,6 +99,33 @@ void SchedulerCore::workers_replaced() {
   ++stats_.worker_restarts_total;
   fail_killers_of_workers(in_last_steps);
   something_was_freed();
+}
+
+/// What these steps were to compute is not there; with the next plan the block manager is told.
+void SchedulerCore::steps_failed(StepId first) {
+  first_failed_step_ = first_failed_step_ == 0 ? first : std::min(first_failed_step_, first);
+}
+
+/// Groups that were admitted with blocks that only the failed steps computed, and were not in these steps themselves,
+/// start anew: they have told nothing that came of it.
+void SchedulerCore::recompute_readers(StepId first_failed) {
+  std::vector<SequenceGroup*> readers;
+  for (const auto* groups : {&running_, &swapped_}) {
+    for (SequenceGroup* group : *groups) {
+      const bool reads = std::ranges::any_of(group->sequences, [&](const Sequence& s) {
+        return s.state != SequenceState::finished && s.awaits_step >= first_failed;
+      });
+      if (reads && std::ranges::find(readers, group) == readers.end()) readers.push_back(group);
+    }
+  }
+  for (SequenceGroup* group : readers) {
+    for (InFlightStep& step : in_flight_) {
+      for (WorkRef& work : step.work) work.dropped |= work.group == group->entry.id;
+    }
+    group->next_prompt_logprob = group->first_unknown_prompt_logprob;
+    for (Sequence& s : group->sequences) s.num_placeholders = 0;
+    recompute(*group);
+  }
 }
 
 /// What was running when one worker after the other died is not run again and again: one of them may be why.
@@ -136,12 +160,13 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
 
   // A plan that runs nothing need not be made again, unless it asked for prompts alone or something happens meanwhile.
-  changed_ |= pending.running.empty() && !running_.empty();
+  changed_ |= pending.prompts_only && !running_.empty();
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) releases_.push_back(ref.sequence);
     changed_ = true;
     if (!plan.has_cache_plan) return std::nullopt;
   }
+  if (!pending.discarded && leaves_out_what_others_may_share(pending, plan)) steps_failed(plan.step);
   ExecuteStep step;
   step.step = plan.step;
   step.wait_for_cache = plan.has_cache_plan;
@@ -160,12 +185,47 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
     apply_waiting(pending, plan, step, now);
     copy_table_deltas(plan, step);
   }
+  // Where prompts have steps of their own, they take turns with what runs when nothing came of them.
+  decodes_first_ = pending.prompts_only && !anything_scheduled;
   // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
   if (!anything_scheduled) return std::nullopt;
   changed_ = true;
   step.rows_gone = std::exchange(rows_gone_, {});
   in_flight_.push_back(std::move(building_));
   return step;
+}
+
+/// True when a row that was planned will not run, because its sequence has ended meanwhile, and others may count on
+/// what it was to compute.
+bool SchedulerCore::leaves_out_what_others_may_share(const PendingPlan& pending, const StepPlan& plan) {
+  const auto runs = [&](RequestId group, SequenceId id, SequenceState state) {
+    const Sequence* s = find(find(group), id);
+    return s != nullptr && s->state == state;
+  };
+  const auto leaves_out = [&](RequestId group, Range range, SequenceState state) {
+    for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      if (pending.shares[index] && !runs(group, pending.needs[index].sequence, state)) return true;
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < plan.running.size(); ++i) {
+    const RunningCandidate& candidate = pending.running[i];
+    if (plan.running[i] == RunningOutcome::scheduled &&
+        leaves_out(candidate.group, candidate.sequences, SequenceState::running))
+      return true;
+  }
+  for (std::size_t i = 0; i < plan.swapped.size(); ++i) {
+    const SwapInCandidate& candidate = pending.swapped[i];
+    if (plan.swapped[i] == AllocStatus::ok && leaves_out(candidate.group, candidate.sequences, SequenceState::swapped))
+      return true;
+  }
+  for (std::size_t i = 0; i < plan.waiting.size(); ++i) {
+    const WaitingRef& ref = pending.waiting[i];
+    if (plan.waiting[i].status == AllocStatus::ok && !runs(ref.group, ref.sequence, SequenceState::waiting))
+      return true;
+  }
+  return false;
 }
 
 void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step) {
@@ -206,10 +266,7 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
     SequenceGroup* group = find(candidate.group);
     if (group == nullptr || plan.swapped[i] == AllocStatus::later) continue;
     if (plan.swapped[i] == AllocStatus::never) {
-      for (const Sequence& s : group->sequences) {
-        if (s.state == SequenceState::swapped) releases_.push_back(s.id);
-      }
-      preempt(*group, SequenceState::waiting);
+      recompute(*group);
       continue;
     }
     for (Sequence& s : group->sequences) {
@@ -229,11 +286,10 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
 }
 
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now) {
-  // The head waits for memory, unless something else of this very plan made it wait.
-  bool may_block = pending.swapped.empty();
-  for (const RunningOutcome outcome : plan.running) {
-    may_block &= outcome == RunningOutcome::scheduled || outcome == RunningOutcome::skipped;
-  }
+  const auto admitted = static_cast<std::size_t>(
+      std::ranges::count(plan.waiting, AllocStatus::ok, &AdmissionOutcome::status));
+  const bool all_started = std::ranges::find(plan.waiting, AllocStatus::later, &AdmissionOutcome::status) == plan.waiting.end();
+  most_offers_ = all_started ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];
     const AdmissionOutcome& outcome = plan.waiting[i];
@@ -243,8 +299,11 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
       if (outcome.status == AllocStatus::ok) releases_.push_back(ref.sequence);
       continue;
     }
-    if (outcome.status == AllocStatus::later) {
-      if (i == 0 && may_block) admission_blocked_ = releases_.empty();
+    if (outcome.status == AllocStatus::later) continue;
+    const bool awaits_failed_step = first_failed_step_ > 0 && outcome.awaits_step >= first_failed_step_;
+    if (outcome.status == AllocStatus::ok && awaits_failed_step) {
+      releases_.push_back(ref.sequence);
+      steps_failed(plan.step);  // it does not run, and others may count on what it was to compute
       continue;
     }
     if (outcome.status == AllocStatus::never) {
@@ -267,6 +326,8 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     s->state = SequenceState::running;
     s->num_computed = s->num_confirmed = s->num_reported = outcome.num_cached_tokens;
     s->num_reported_tokens = s->output.size();
+    s->num_admitted_tokens = group->prompt_len() + static_cast<std::int32_t>(s->output.size());
+    s->awaits_step = outcome.awaits_step;
     s->recompute_tokens.reset();
     reserve_rows(*group);
     place(*group);
@@ -335,6 +396,14 @@ void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
   if (group.beams && to == SequenceState::waiting) collapse_beams(group);
   place(group);
   something_was_freed();
+}
+
+/// All KV of the group is forgotten, wherever it is.
+void SchedulerCore::recompute(SequenceGroup& group) {
+  for (const Sequence& s : group.sequences) {
+    if (s.state == SequenceState::running || s.state == SequenceState::swapped) releases_.push_back(s.id);
+  }
+  preempt(group, SequenceState::waiting);
 }
 
 void SchedulerCore::reserve_rows(SequenceGroup& group) {

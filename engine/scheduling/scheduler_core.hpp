@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,9 @@ struct SchedulerConfig {
 /// would not make use of the weights.
 inline constexpr std::int32_t kLeastChunk = 16;
 inline constexpr std::int32_t kLeastBatch = 32;
+
+/// Of max_num_batched_tokens, for prompts, however many decode.
+inline constexpr std::int32_t kPromptShare = 8;  // an eighth
 
 /// A group that was running when so many workers died fails: it may be what kills them.
 inline constexpr std::int32_t kMaxWorkersLost = 3;
@@ -86,6 +90,9 @@ class SchedulerCore {
   EngineStats stats() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
   std::size_t num_groups() const { return groups_.size(); }
+  /// The group that is served first of those that wait.
+  std::optional<RequestId> head_of_queue() const;
+  std::int32_t num_free_rows() const { return config_.max_num_seqs - rows_reserved_; }
   bool plan_outstanding() const { return pending_.has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const { return groups_.empty() && releases_.empty() && !pending_ && in_flight_.empty(); }
@@ -94,6 +101,8 @@ class SchedulerCore {
   std::optional<std::string> check_invariants() const;
 
  private:
+  static constexpr std::size_t kAllOffers = std::numeric_limits<std::size_t>::max();
+
   struct WaitingRef {
     RequestId group = 0;
     SequenceId sequence = 0;
@@ -105,7 +114,9 @@ class SchedulerCore {
     std::vector<SwapInCandidate> swapped;
     std::vector<WaitingRef> waiting;
     std::vector<SequenceNeed> needs;
-    bool discarded = false;  ///< the workers were replaced meanwhile
+    std::vector<bool> shares;   ///< by need: others may share what it computes
+    bool prompts_only = false;  ///< nothing that runs was asked for
+    bool discarded = false;     ///< the workers were replaced meanwhile
   };
   /// One sequence's part in a step in flight.
   struct WorkRef {
@@ -115,6 +126,7 @@ class SchedulerCore {
     std::int32_t end_position = 0;  ///< tokens computed when the step has passed
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
+    bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
   };
   struct InFlightStep {
     StepId step = 0;
@@ -131,18 +143,25 @@ class SchedulerCore {
   std::int32_t num_decoding() const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time.
   std::int32_t step_budget(std::int32_t decoding) const;
-  std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding);
+  std::size_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
+  std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
+  void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
+  void expect_answer(const PlanStep& plan, bool prompts_only);
   std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
   void add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows);
   PreemptionMode preemption_of(const SequenceGroup& group) const;
 
   // answers
+  bool leaves_out_what_others_may_share(const PendingPlan& pending, const StepPlan& plan);
   void apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now);
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step);
   void copy_table_deltas(const StepPlan& plan, ExecuteStep& step);
   void preempt(SequenceGroup& group, SequenceState to);
+  void recompute(SequenceGroup& group);
+  void recompute_readers(StepId first_failed);
+  void steps_failed(StepId first);
   void drop_kv(Sequence& sequence);
   void reserve_rows(SequenceGroup& group);
   void give_row_back(Sequence& sequence);
@@ -191,15 +210,21 @@ class SchedulerCore {
   std::vector<SequenceProgress> progress_;
   std::vector<Fork> forks_;
   std::vector<SequenceId> releases_;
+  StepId first_failed_step_ = 0;
 
+  std::vector<bool> shares_;  ///< of the plan that is made: see PendingPlan
   std::optional<PendingPlan> pending_;
   std::deque<InFlightStep> in_flight_;
   InFlightStep building_;
   StepId next_step_ = 1;
   StepId last_completed_step_ = 0;
   SequenceId next_sequence_ = 1;
-  bool changed_ = true;             ///< something happened since a plan that ran nothing
-  bool admission_blocked_ = false;  ///< the head of the queue did not fit and nothing has been freed since
+  bool changed_ = true;         ///< something happened since a plan that ran nothing
+  bool decodes_first_ = false;  ///< a step of prompts alone came to nothing: what runs has its turn
+  /// Waiting groups to offer at most. How many would start is not known before the prefix cache was asked; what was
+  /// offered in vain costs time.
+  std::size_t most_offers_ = kAllOffers;
+  std::size_t next_to_pause_ = 0;  ///< among the running groups
 
   PreemptionCost cost_;
   StepTimes step_times_;

@@ -7,20 +7,40 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 namespace pagoda::scheduling {
+namespace {
+
+/// Running sequences that are through with their prompts.
+std::int32_t num_decoding(const SequenceGroup& group) {
+  std::int32_t count = 0;
+  for (const Sequence& s : group.sequences)
+    count += s.state == SequenceState::running && group.runnable_tokens(s) <= 1 ? 1 : 0;
+  return count;
+}
+
+bool runs_prompt(const SequenceGroup& group) {
+  return std::ranges::any_of(group.sequences, [&](const Sequence& s) {
+    return s.state == SequenceState::running && group.runnable_tokens(s) > 1;
+  });
+}
+
+}  // namespace
 
 bool SchedulerCore::admission_wanted(TimeUs now) const {
-  const bool engine_is_empty = running_.empty() && swapped_.empty() && in_flight_.empty();
-  return waiting_->size() > 0 && (!admission_blocked_ || engine_is_empty) && rows_reserved_ < config_.max_num_seqs &&
-         delay_has_passed(now);
+  return waiting_->size() > 0 && rows_reserved_ < config_.max_num_seqs && delay_has_passed(now);
+}
+
+std::optional<RequestId> SchedulerCore::head_of_queue() const {
+  std::optional<RequestId> head;
+  waiting_->visit_in_order([&](RequestId id) {
+    head = id;
+    return false;
+  });
+  return head;
 }
 
 bool SchedulerCore::delay_has_passed(TimeUs now) const {
   if (config_.delay_factor == 0 || (running_.empty() && in_flight_.empty())) return true;
-  TimeUs arrival = now;
-  waiting_->visit_in_order([&](RequestId id) {
-    arrival = groups_.at(id)->entry.arrival_us;
-    return false;
-  });
+  const TimeUs arrival = groups_.at(*head_of_queue())->entry.arrival_us;
   return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
 }
 
@@ -29,21 +49,27 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   if (!changed_ && releases_.empty()) return std::nullopt;
 
   PlanStep plan;
+  shares_.clear();
   plan.step = next_step_;
   plan.last_completed_step = last_completed_step_;
+  plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
   std::int32_t rows = config_.max_num_seqs - rows_reserved_;
   // Without chunked prefill whole prompts go first, in steps of their own.
-  const bool may_admit = admission_wanted(now);
-  const bool prompts_only = !config_.enable_chunked_prefill && swapped_.empty() && may_admit;
-  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding);
+  const bool in_own_steps = !config_.enable_chunked_prefill && swapped_.empty();
+  const bool may_admit = admission_wanted(now) && !(in_own_steps && decodes_first_ && !running_.empty());
+  bool prompts_only = in_own_steps && may_admit;
+  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   rows -= add_swapped_candidates(plan, rows);
   // What comes back is not a prompt: it fits whatever prompts there are.
   for (const SwapInCandidate& group : plan.swapped) plan.token_budget += group.sequences.count;
   plan.token_budget = std::min(plan.token_budget, config_.max_num_batched_tokens);
   if (may_admit) add_waiting_candidates(plan, plan.token_budget - used, rows);
-  if (prompts_only && plan.waiting.empty()) used = add_running_candidates(plan, decoding);
+  if (prompts_only && plan.waiting.empty()) {
+    prompts_only = false;
+    used = add_running_candidates(plan, decoding, may_admit);
+  }
 
   if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
     changed_ = false;
@@ -52,15 +78,20 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   report_progress(plan);
   ++next_step_;
   changed_ = false;
+  expect_answer(plan, prompts_only);
+  return plan;
+}
 
+void SchedulerCore::expect_answer(const PlanStep& plan, bool prompts_only) {
   PendingPlan pending;
   pending.step = plan.step;
   pending.running = plan.running;
   pending.swapped = plan.swapped;
   pending.needs = plan.needs;
+  pending.prompts_only = prompts_only;
+  pending.shares = std::exchange(shares_, {});
   for (const AdmissionCandidate& c : plan.waiting) pending.waiting.push_back({c.group, c.sequence});
   pending_ = std::move(pending);
-  return plan;
 }
 
 void SchedulerCore::report_progress(PlanStep& plan) {
@@ -82,15 +113,12 @@ void SchedulerCore::report_progress(PlanStep& plan) {
   plan.progress = std::exchange(progress_, {});
   plan.forks = std::exchange(forks_, {});
   plan.releases = std::exchange(releases_, {});
+  plan.first_failed_step = std::exchange(first_failed_step_, 0);
 }
 
 std::int32_t SchedulerCore::num_decoding() const {
   std::int32_t count = 0;
-  for (const SequenceGroup* group : running_) {
-    for (const Sequence& s : group->sequences) {
-      count += s.state == SequenceState::running && group->runnable_tokens(s) <= 1 ? 1 : 0;
-    }
-  }
+  for (const SequenceGroup* group : running_) count += scheduling::num_decoding(*group);
   return count;
 }
 
@@ -104,11 +132,36 @@ std::int32_t SchedulerCore::step_budget(std::int32_t decoding) const {
   return static_cast<std::int32_t>(std::min<double>(config_.max_num_batched_tokens, wanted));
 }
 
-std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t decoding) {
-  // Decodes come before prompt chunks: rows <= budget, so every decode and at least one chunk token fit.
+void SchedulerCore::add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens) {
+  plan.needs.push_back({sequence.id, sequence.num_computed, num_tokens, 0});
+  shares_.push_back(num_tokens > 0 && sequence.num_computed < sequence.num_admitted_tokens);
+}
+
+/// The running groups whose decodes make room for prompts in this step: so many, from next_to_pause_ on.
+std::size_t SchedulerCore::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
+  const std::int32_t share = std::max(1, config_.max_num_batched_tokens / kPromptShare);
+  std::int32_t too_many = decoding - (token_budget - share);
+  if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
+  if (!may_admit && std::ranges::none_of(running_, [](const SequenceGroup* group) { return runs_prompt(*group); }))
+    return 0;
+  std::size_t count = 0;
+  for (; too_many > 0 && count < running_.size(); ++count)
+    too_many -= scheduling::num_decoding(*running_[(next_to_pause_ + count) % running_.size()]);
+  return count;
+}
+
+std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
+  // Decodes come before prompt chunks, but for those whose turn it is to pause: at least one chunk token fits.
+  const std::size_t pausing = num_pausing(plan.token_budget, decoding, may_admit);
+  const std::size_t first_pausing = running_.empty() ? 0 : next_to_pause_ % running_.size();
+  next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - decoding;
+  for (std::size_t i = 0; i < pausing; ++i)
+    chunk_budget += scheduling::num_decoding(*running_[(first_pausing + i) % running_.size()]);
   std::int32_t used = 0;
-  for (const SequenceGroup* group : running_) {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    const SequenceGroup* group = running_[i];
+    const bool pauses = (i + running_.size() - first_pausing) % running_.size() < pausing;
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     std::int32_t granted = 0;
     for (const Sequence& s : group->sequences) {
@@ -117,15 +170,18 @@ std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t 
       if (tokens > 1) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
+      } else if (pauses) {
+        tokens = 0;
       }
       granted += tokens;
-      plan.needs.push_back({s.id, s.num_computed, tokens, 0});
+      add_need(plan, s, tokens);
     }
     if (granted == 0) {
       plan.needs.resize(static_cast<std::size_t>(first));
-      // It waits for its result, but those served before it may take its memory: else two such groups could preempt
-      // themselves for each other's sake forever.
-      if (group->num_in_flight == 0 || !group->depends_on_results()) continue;
+      shares_.resize(static_cast<std::size_t>(first));
+      // It pauses or waits for its result, but those served before it may take its memory: else two such groups could
+      // preempt themselves for each other's sake forever.
+      if (!pauses && (group->num_in_flight == 0 || !group->depends_on_results())) continue;
     }
     used += granted;
     const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
@@ -145,7 +201,7 @@ std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t 
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::swapped) continue;
       // A chunk continues in the next step; what comes back now runs one token at most.
-      plan.needs.push_back({s.id, s.num_computed, std::min(group->runnable_tokens(s), 1), 0});
+      add_need(plan, s, std::min(group->runnable_tokens(s), 1));
     }
     plan.swapped.push_back({group->entry.id, {first, static_cast<std::int32_t>(plan.needs.size()) - first}});
   }
@@ -153,14 +209,20 @@ std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t 
 }
 
 void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
-  std::int64_t tokens = 0;
+  std::int32_t tokens = 0;
   waiting_->visit_in_order([&](RequestId id) {
     SequenceGroup& group = *groups_.at(id);
-    if (group.num_in_flight > 0) return false;  // preempted with results still to come: nobody may overtake it
+    // Preempted with results still to come: nobody may overtake it.
+    if (group.num_in_flight > 0 && (group.depends_on_results() || group.sequences.size() == 1)) return false;
+    // Some of its sequences wait, others are on the host: these come first.
+    if (group.in_swapped && std::ranges::find(plan.swapped, id, &SwapInCandidate::group) == plan.swapped.end())
+      return false;
     std::int32_t rows_wanted = group.rows_reserved > 0 ? 0 : group.num_unfinished();
     for (Sequence& s : group.sequences) {
       if (s.state != SequenceState::waiting) continue;
-      if (tokens >= token_budget || rows < rows_wanted) return false;
+      if (s.num_placeholders > 0) return false;
+      // Each computes a token at least: its last, whatever is cached.
+      if (tokens >= token_budget || rows < rows_wanted || plan.waiting.size() >= most_offers_) return false;
       if (!s.output.empty() && !s.recompute_tokens) {
         auto all = std::make_shared<TokenIds>(*group.spec->prompt);
         all->insert(all->end(), s.output.begin(), s.output.end());
@@ -173,7 +235,7 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
       candidate.cache_salt = group.spec->cache_salt;
       candidate.may_chunk = config_.enable_chunked_prefill;
       candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
-      tokens += static_cast<std::int64_t>(candidate.tokens->size());
+      ++tokens;
       rows -= std::exchange(rows_wanted, 0);
       plan.waiting.push_back(std::move(candidate));
     }
@@ -183,12 +245,8 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
 
 PreemptionMode SchedulerCore::preemption_of(const SequenceGroup& group) const {
   if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
-  if (config_.preemption == PreemptionPolicy::swap) return PreemptionMode::swap;
-  if (group.sequences.size() > 1) return PreemptionMode::swap;
-  const std::int64_t num_tokens = group.sequences.front().num_computed;
-  const std::int64_t num_blocks = (num_tokens + config_.block_size - 1) / config_.block_size;
-  const bool swap = cost_.swap_us(num_blocks * config_.block_bytes) < cost_.recompute_us(num_tokens);
-  return swap ? PreemptionMode::swap : PreemptionMode::recompute;
+  if (config_.preemption == PreemptionPolicy::swap || group.sequences.size() > 1) return PreemptionMode::swap;
+  return PreemptionMode::cheaper;
 }
 
 }  // namespace pagoda::scheduling

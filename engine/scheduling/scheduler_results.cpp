@@ -38,6 +38,10 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     samples += work.num_samples;
     prompt_logprobs += work.num_prompt_logprobs;
   }
+  if (result.error) {
+    steps_failed(result.step);
+    recompute_readers(result.step);
+  }
 }
 
 void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
@@ -45,6 +49,11 @@ void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, con
   SequenceGroup* group = find(work.group);
   if (group == nullptr) return;  // it has ended meanwhile
   --group->num_in_flight;
+  if (work.dropped) {
+    changed_ = true;
+    if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
+    return;
+  }
   if (error) {
     ++stats_.requests_failed_total;
     end_group(*group, *error);
@@ -230,7 +239,8 @@ void SchedulerCore::place(SequenceGroup& group) {
 }
 
 void SchedulerCore::something_was_freed() {
-  admission_blocked_ = false;
+  most_offers_ = kAllOffers;
+  decodes_first_ = false;
   changed_ = true;
 }
 

@@ -55,7 +55,7 @@ class FairQueue final : public WaitingQueue {
     if (tenants_.size() >= prune_at_) prune();
     Tenant& tenant = tenants_[entry.user];
     if (tenant.waiting.empty()) {
-      if (!order_.empty()) tenant.served = std::max(tenant.served, order_.begin()->first);
+      tenant.served = std::max(tenant.served, served_by_now());
       order_.insert({tenant.served, entry.user});
     }
     tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
@@ -71,7 +71,9 @@ class FairQueue final : public WaitingQueue {
     if (waiting == tenant.waiting.end()) return;
     tenant.waiting.erase(waiting);
     --size_;
-    if (tenant.waiting.empty()) order_.erase({tenant.served, entry.user});
+    if (!tenant.waiting.empty()) return;
+    order_.erase({tenant.served, entry.user});
+    last_to_leave_ = &tenant;
   }
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
@@ -131,12 +133,22 @@ class FairQueue final : public WaitingQueue {
     unsettled_.clear();
   }
 
+  /// What a tenant that was away, or is new, is taken to have been served: as much as the least served of those that
+  /// wait; when none does, as much as the one that waited last.
+  std::int64_t served_by_now() const {
+    if (!order_.empty()) return order_.begin()->first;
+    return last_to_leave_ == nullptr ? 0 : last_to_leave_->served;
+  }
+
+  /// Not remembered any longer: it is away, and comes back as a new tenant.
+  bool may_forget(const Tenant& tenant, std::int64_t most_served) const {
+    return tenant.waiting.empty() && tenant.served <= most_served && &tenant != last_to_leave_;
+  }
+
   /// Tenants that are away and would be lifted on their return anyway need not be remembered.
   void prune() {
-    if (!order_.empty()) {
-      const std::int64_t least = order_.begin()->first;
-      std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= least; });
-    }
+    const std::int64_t lift = served_by_now();
+    std::erase_if(tenants_, [&](const auto& t) { return may_forget(t.second, lift); });
     if (tenants_.size() >= kMostTenants) forget_less_served_half();
     prune_at_ = std::max(kFewTenants, tenants_.size() + std::min(tenants_.size(), kMostTenants / 2));
   }
@@ -150,7 +162,7 @@ class FairQueue final : public WaitingQueue {
     if (served.empty()) return;
     const auto middle = served.begin() + static_cast<std::ptrdiff_t>(served.size() / 2);
     std::ranges::nth_element(served, middle);
-    std::erase_if(tenants_, [&](const auto& t) { return t.second.waiting.empty() && t.second.served <= *middle; });
+    std::erase_if(tenants_, [&](const auto& t) { return may_forget(t.second, *middle); });
   }
 
   static constexpr std::size_t kFewTenants = 1024;
@@ -158,6 +170,7 @@ class FairQueue final : public WaitingQueue {
   mutable Tenants tenants_;
   mutable std::vector<Tenants::value_type*> unsettled_;
   mutable std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  const Tenant* last_to_leave_ = nullptr;  ///< the one whose last waiting request was served or taken back last
   std::size_t prune_at_ = kFewTenants;
   std::size_t size_ = 0;
 };

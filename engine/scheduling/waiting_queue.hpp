@@ -42,8 +42,9 @@ inline constexpr double kMostAgingSeconds = 86400;
 /// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has
 /// waited long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that
 /// was served the fewest tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024,
-/// "Fairness in Serving Large Language Models"); a tenant that was away is lifted to the least counter of those
-/// present, so absence earns nothing.
+/// "Fairness in Serving Large Language Models"); a tenant that was away, or is new, is lifted to the least
+/// counter of those whose requests wait, or when none waits to that of the tenant that waited last: absence earns
+/// nothing, nor does another name.
 std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s = 0);
 
 }  // namespace pagoda::scheduling

@@ -108,30 +108,49 @@ Mark& FakeDevice::slot(const Row& row, std::int32_t position) {
   return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % config_.block_size)];
 }
 
-void FakeDevice::write(const Row& row) {
-  if (row.wanted.fails) failed_.insert(row.wanted.sequence);
+void FakeDevice::write(const Row& row, StepId step) {
+  if (row.wanted.fresh) failed_.erase(row.wanted.sequence);
+  if (row.wanted.fails) failed_.emplace(row.wanted.sequence, step);
   const bool is_garbage = failed_.contains(row.wanted.sequence);
   for (auto i = row.wanted.num_computed_tokens; i < std::ssize(row.wanted.marks); ++i)
     slot(row, i) = is_garbage ? kGarbage : row.wanted.marks[static_cast<std::size_t>(i)];
 }
 
-void FakeDevice::verify(const Row& row, StepId step) {
-  if (failed_.contains(row.wanted.sequence)) return;
+bool FakeDevice::verify(const Row& row, StepId step) {
+  if (failed_.contains(row.wanted.sequence)) return false;
   std::int32_t first = 0;
   if (config_.sliding_window > 0) first = std::max(0, row.wanted.num_computed_tokens - config_.sliding_window + 1);
   for (std::int32_t i = first; i < std::ssize(row.wanted.marks); ++i) {
-    if (slot(row, i) == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
-    return fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +
-                " does not see its own token at position " + std::to_string(i) + " in block " +
-                std::to_string(row.table[static_cast<std::size_t>(i / config_.block_size)]));
+    const Mark seen = slot(row, i);
+    if (seen == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
+    if (seen == kGarbage && row.wanted.awaits) {
+      failed_.emplace(row.wanted.sequence, step);
+      return true;
+    }
+    fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +
+         " does not see its own token at position " + std::to_string(i) + " in block " +
+         std::to_string(row.table[static_cast<std::size_t>(i / config_.block_size)]));
+    return false;
   }
+  return false;
 }
 
 void FakeDevice::run_step() {
-  const Step step = std::move(steps_.front());
+  Step step = std::move(steps_.front());
   steps_.pop_front();
-  for (const Row& row : step.rows) write(row);
-  for (const Row& row : step.rows) verify(row, step.step);
+  for (Row& row : step.rows) {
+    write(row, step.step);
+    row.wanted.fresh = false;
+  }
+  // Whoever has read garbage has written some, which others may have read.
+  for (bool again = true; again;) {
+    again = false;
+    for (const Row& row : step.rows) {
+      if (!verify(row, step.step)) continue;
+      write(row, step.step);
+      again = true;
+    }
+  }
   last_run_ = step.step;
 }
 

@@ -28,7 +28,9 @@ struct FakeRow {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
   std::vector<Mark> marks;
-  bool fails = false;  ///< the step computes garbage for it
+  bool fails = false;   ///< the step computes garbage for it
+  bool awaits = false;  ///< it counts on what steps before it compute: should one fail, it reads garbage, and is told so
+  bool fresh = false;   ///< it starts anew: that it failed before is over
 };
 
 /// When the device runs what it is allowed to run.
@@ -52,6 +54,11 @@ class FakeDevice {
   void drop(SequenceId sequence) { tables_.erase(sequence); }
   /// What has failed will be computed anew, by a worker without rows.
   void forget_failures() { failed_.clear(); }
+  /// What the sequence computed in the step is garbage, as the step failed or it read what a failed one has left.
+  bool has_failed(SequenceId sequence, StepId step) const {
+    const auto found = failed_.find(sequence);
+    return found != failed_.end() && found->second <= step;
+  }
   /// Lets time pass: runs some of what may run.
   void advance();
   /// Runs everything up to the end of `step`.
@@ -84,8 +91,9 @@ class FakeDevice {
   bool may_run_step() const;
   void run_operation();
   void run_step();
-  void write(const Row& row);
-  void verify(const Row& row, StepId step);
+  void write(const Row& row, StepId step);
+  /// True when the row turns out to have read garbage that it must expect.
+  bool verify(const Row& row, StepId step);
   Mark& slot(const Row& row, std::int32_t position);
 
   memory::BlockSpaceConfig config_;
@@ -94,7 +102,8 @@ class FakeDevice {
   Pool device_;
   Pool host_;
   std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< as the workers' rows have them
-  std::set<SequenceId> failed_;  ///< wrote garbage; whatever else they do in flight is not looked at
+  /// The first step in which each wrote garbage; whatever else they do in flight is not looked at.
+  std::unordered_map<SequenceId, StepId> failed_;
   std::deque<Operation> operations_;
   std::deque<Step> steps_;
   StepId last_run_ = 0;

@@ -31,12 +31,15 @@ TEST(BlockSpaceModel, every_running_sequence_sees_exactly_its_own_tokens_whateve
     sum.nevers += seen.nevers;
     sum.failures += seen.failures;
     sum.stamps += seen.stamps;
+    sum.early_shares += seen.early_shares;
+    sum.misled_readers += seen.misled_readers;
   }
   RecordProperty("commands", std::to_string(num_commands));
   EXPECT_GE(num_commands, 100'000);
   // A model that never gets somewhere proves nothing about it.
   for (const std::int64_t count : {sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies,
-                                   sum.recomputes, sum.swap_outs, sum.swap_ins, sum.nevers, sum.failures, sum.stamps})
+                                   sum.recomputes, sum.swap_outs, sum.swap_ins, sum.nevers, sum.failures, sum.stamps,
+                                   sum.early_shares, sum.misled_readers})
     EXPECT_GE(count, 100);
 }
 

@@ -75,8 +75,11 @@ TEST_F(Preemption, spares_the_others_when_a_group_is_too_large_for_the_whole_poo
 }
 
 TEST_F(Preemption, skips_groups_beyond_the_token_budget_and_keeps_their_blocks) {
-  fill_pool();
-  Step step = planning_.step().run(1, {{1, 7, 1, 0}}).run(2, {{2, 4, 3, 0}}).run(3, {{3, 7, 1, 0}});
+  planning_.plan(planning_.step()
+                     .admit_group(1, count_from(0, 5))
+                     .admit_group(2, count_from(100, 5))
+                     .admit_group(3, count_from(200, 5)));
+  Step step = planning_.step().run(1, {{1, 5, 1, 0}}).run(2, {{2, 5, 3, 0}}).run(3, {{3, 5, 1, 0}});
   step.token_budget = 2;
   const auto planned = planning_.plan(step);
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);

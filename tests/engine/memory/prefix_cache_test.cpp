@@ -12,7 +12,7 @@ namespace {
 TEST(PrefixCache, finds_a_block_by_hash_parent_and_tokens) {
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
-  EXPECT_TRUE(cache.insert(3, {1, 2}, {9, 9}, tokens, 1));
+  EXPECT_TRUE(cache.insert(3, {1, 2}, {9, 9}, tokens, 1, 0));
   EXPECT_EQ(cache.find({1, 2}, {9, 9}, tokens), 3);
   EXPECT_EQ(cache.find({1, 3}, {9, 9}, tokens), kNoBlock);
 }
@@ -21,7 +21,7 @@ TEST(PrefixCache, does_not_believe_an_equal_hash_of_other_tokens_or_another_pare
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
   const TokenIds other = {5, 7};
-  cache.insert(3, {1, 2}, {9, 9}, tokens, 1);
+  cache.insert(3, {1, 2}, {9, 9}, tokens, 1, 0);
   EXPECT_EQ(cache.find({1, 2}, {9, 9}, other), kNoBlock);
   EXPECT_EQ(cache.find({1, 2}, {9, 8}, tokens), kNoBlock);
 }
@@ -29,8 +29,8 @@ TEST(PrefixCache, does_not_believe_an_equal_hash_of_other_tokens_or_another_pare
 TEST(PrefixCache, keeps_the_first_block_of_a_hash) {
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
-  EXPECT_TRUE(cache.insert(3, {1, 2}, {}, tokens, 1));
-  EXPECT_FALSE(cache.insert(2, {1, 2}, {}, tokens, 1));
+  EXPECT_TRUE(cache.insert(3, {1, 2}, {}, tokens, 1, 0));
+  EXPECT_FALSE(cache.insert(2, {1, 2}, {}, tokens, 1, 0));
   EXPECT_FALSE(cache.contains(2));
   EXPECT_EQ(cache.find({1, 2}, {}, tokens), 3);
 }
@@ -51,7 +51,7 @@ TEST(PrefixCache, agrees_with_a_map_when_many_hashes_share_a_bucket) {
         cache.erase(block);
         model.erase(block);
       } else {
-        RC_ASSERT(cache.insert(block, {low, 1}, {}, tokens, 1) == !is_taken);
+        RC_ASSERT(cache.insert(block, {low, 1}, {}, tokens, 1, 0) == !is_taken);
         if (!is_taken) model[block] = low;
       }
       RC_ASSERT(cache.size() == static_cast<std::int32_t>(model.size()));

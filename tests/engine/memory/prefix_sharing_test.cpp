@@ -43,18 +43,62 @@ TEST_F(PrefixSharing, shares_the_full_blocks_that_two_prompts_have_in_common) {
   EXPECT_EQ(planned.plan.memory.prefix_cache_queries, 20);
 }
 
-TEST_F(PrefixSharing, shares_nothing_before_the_step_that_computes_it_has_succeeded) {
-  planning_.plan(planning_.step().admit_group(1, count_from(0, 12)));
-  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 0);
-  planning_.plan(planning_.step().confirm(1, 7));
+TEST_F(PrefixSharing, shares_prompts_from_the_step_on_that_is_to_compute_them) {
+  const auto first = planning_.plan(planning_.step().admit_group(1, count_from(0, 10)).admit_group(2, count_from(0, 9)));
+  EXPECT_EQ(first.plan.waiting[1].num_cached_tokens, 8) << "in the same step";
+  EXPECT_EQ(first.plan.waiting[1].awaits_step, first.plan.step);
+  EXPECT_EQ(planning_.num_owned(), 4);
+  const auto second = planning_.plan(planning_.step().wait_for(0).admit_group(3, count_from(0, 9)));
+  EXPECT_EQ(second.plan.waiting[0].num_cached_tokens, 8) << "in a later step, while the first is in flight";
+  EXPECT_EQ(second.plan.waiting[0].awaits_step, first.plan.step);
+  const auto third = planning_.plan(planning_.step().admit_group(4, count_from(0, 9)));
+  EXPECT_EQ(third.plan.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(third.plan.waiting[0].awaits_step, 0) << "the step has passed";
+}
+
+TEST_F(PrefixSharing, shares_of_a_chunked_prompt_what_is_scheduled) {
+  Step step = planning_.step();
+  step.offer(1, count_from(0, 12)).may_chunk = true;
+  step.token_budget = 7;
+  planning_.plan(step);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 4);
 }
 
 TEST_F(PrefixSharing, never_shares_blocks_of_a_step_that_failed) {
-  planning_.plan(planning_.step().admit_group(1, count_from(0, 12)));
-  planning_.plan(planning_.step().release(1));
+  const auto failed = planning_.plan(planning_.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 6)));
+  Step step = planning_.step().release(1);
+  step.first_failed_step = failed.plan.step;
+  step.admit_group(3, count_from(0, 12));
+  EXPECT_EQ(planning_.plan(step).plan.waiting[0].num_cached_tokens, 0);
   EXPECT_EQ(planning_.stats().device_blocks_cached, 0);
-  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(50, 6))), 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 8) << "of the one that computes it anew";
+}
+
+TEST_F(PrefixSharing, keeps_what_was_computed_before_a_step_that_failed) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  const auto failed = planning_.plan(planning_.step().admit_group(2, count_from(0, 10)));
+  Step step = planning_.step().release(2);
+  step.first_failed_step = failed.plan.step;
+  planning_.plan(step);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 4);
+}
+
+TEST_F(PrefixSharing, merges_equal_blocks_once_both_are_computed) {
+  // Neither sees the other's prompt, as both must compute every token.
+  Step step = planning_.step();
+  step.offer(1, count_from(0, 9)).use_prefix_cache = false;
+  step.offer(2, count_from(0, 9)).use_prefix_cache = false;
+  planning_.plan(step);
+  EXPECT_EQ(planning_.num_owned(), 6);
+  planning_.plan(planning_.step().wait_for(0).confirm(2, 9));
+  EXPECT_EQ(planning_.num_owned(), 6) << "the one that would stay is not computed yet";
+  planning_.plan(planning_.step().sample(1, 7).sample(2, 8).confirm(1, 9).confirm(2, 9));
+  EXPECT_EQ(planning_.num_owned(), 4);
+  planning_.plan(planning_.step().run(1, {{1, 9, 1, 0}}).run(2, {{2, 9, 1, 0}}));
+  EXPECT_EQ(planning_.table(2)[0], planning_.table(1)[0]);
+  EXPECT_EQ(planning_.table(2)[1], planning_.table(1)[1]);
+  EXPECT_NE(planning_.table(2)[2], planning_.table(1)[2]);
 }
 
 TEST_F(PrefixSharing, always_leaves_the_last_token_to_compute) {

@@ -66,6 +66,7 @@ void RandomScheduler::complete_oldest(PlanStep& request) {
   device_->complete(step.step);
   last_completed_ = step.step;
   for (const Flight& row : step.rows) {
+    if (row.fails && request.first_failed_step == 0) request.first_failed_step = step.step;
     const auto found = sequences_.find(row.sequence);
     if (found == sequences_.end()) continue;
     Tokens& sequence = found->second;
@@ -80,6 +81,12 @@ void RandomScheduler::complete_oldest(PlanStep& request) {
       request.sampled.push_back({sequence.id, sequence.tokens[static_cast<std::size_t>(sequence.num_told - 1)]});
     }
     request.progress.push_back({sequence.id, row.num_planned});
+  }
+  if (request.first_failed_step == 0) return;
+  for (auto& [id, sequence] : sequences_) {
+    if (sequence.awaits_step < request.first_failed_step) continue;
+    doomed_.push_back(sequence.group);
+    ++coverage_.misled_readers;
   }
 }
 
@@ -198,7 +205,7 @@ void RandomScheduler::plan_step(bool drain) {
 
 void RandomScheduler::run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows) {
   const std::int32_t end = need.num_computed_tokens + need.num_new_tokens;
-  FakeRow row{sequence.id, need.num_computed_tokens, {}, sequence.is_doomed};
+  FakeRow row{sequence.id, need.num_computed_tokens, {}, sequence.is_doomed, sequence.awaits_step > 0, false};
   Mark mark = root_mark(sequence.salt, sequence.adapter);
   for (std::int32_t i = 0; i < end; ++i)
     row.marks.push_back(mark = next_mark(mark, sequence.tokens[static_cast<std::size_t>(i)]));
@@ -267,7 +274,8 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
     if (status == AllocStatus::never) continue;
     std::int32_t tokens = 0;
     for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
-    if (status == AllocStatus::later && tokens <= request.token_budget)
+    // It may wait for a step in flight that computes anew what it had left on the device.
+    if (status == AllocStatus::later && tokens <= request.token_budget && in_flight_.size() == 1)
       fail("a swapped group is kept out of an empty pool");
     return;
   }
@@ -338,7 +346,9 @@ void RandomScheduler::take_waiting(const PlanStep& request, const StepPlan& plan
       if (!candidate.may_chunk && end != length) fail("a prompt that may not be chunked was");
       if (outcome.num_cached_tokens % config_.block_size != 0) fail("a part of a block was shared");
       if (!candidate.use_prefix_cache && outcome.num_cached_tokens > 0) fail("the prefix cache was used unasked");
+      sequence.awaits_step = outcome.awaits_step;
       ++coverage_.admissions;
+      coverage_.early_shares += outcome.awaits_step > 0;
       coverage_.cached_admissions += outcome.num_cached_tokens > 0;
       coverage_.chunks += end < length;
       run_row(sequence, {sequence.id, outcome.num_cached_tokens, outcome.num_new_tokens, 0}, rows);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <tuple>
 
 #include "engine/sampling/beam_search.hpp"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr TokenId kVocab = 50;
 constexpr TokenId kEos = 0;
+constexpr TokenId kWrong = kVocab;  ///< never the right one
 
 std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
   h ^= x + 0x9E3779B97F4A7C15U + (h << 6) + (h >> 2);
@@ -24,6 +26,69 @@ scheduling::SchedulerConfig with_eos(scheduling::SchedulerConfig config) {
 }
 
 }  // namespace
+
+SimulationConfig random_simulation(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 1);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::int32_t> all{values...};
+    return all[random() % all.size()];
+  };
+  SimulationConfig config;
+  config.blocks.block_size = pick(1, 2, 4, 16);
+  const std::int32_t tokens_for_one = config.most_prompt_tokens + config.most_new_tokens;
+  config.blocks.num_device_blocks = (tokens_for_one * pick(1, 2, 4, 12)) / config.blocks.block_size + 1;
+  config.blocks.num_host_blocks = pick(0, 1, 2, 3) * config.blocks.num_device_blocks / 2;
+  config.blocks.enable_prefix_caching = pick(0, 1) == 1;
+  config.blocks.sliding_window = pick(0, 0, 8, 20);
+  config.scheduler.enable_chunked_prefill = pick(0, 1) == 1;
+  config.scheduler.max_num_seqs = pick(4, 8, 32);
+  config.scheduler.max_num_batched_tokens = config.scheduler.enable_chunked_prefill
+                                                ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64))
+                                                : tokens_for_one;
+  config.scheduler.pipeline_depth = pick(1, 2);
+  config.scheduler.can_swap = config.blocks.num_host_blocks > 0;
+  config.scheduler.preemption = static_cast<PreemptionPolicy>(pick(0, 1, 2));
+  config.scheduler.policy = static_cast<SchedulingPolicy>(pick(0, 1, 2));
+  config.num_requests = pick(3, 12, 30);
+  config.most_samples = pick(1, 3, 4);
+  config.abort_chance = pick(0, 0, 2, 10) / 100.0;
+  config.stop_chance = pick(0, 30, 100) / 100.0;
+  config.failure_chance = pick(0, 0, 0, 5) / 100.0;
+  config.crash_chance = pick(0, 0, 1, 4) / 100.0;
+  config.scheduler.block_size = config.blocks.block_size;
+  config.scheduler.block_bytes = pick(1, 100'000);
+  config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
+  config.scheduler.delay_factor = pick(0, 0, 2);
+  config.scheduler.max_chunk_us = pick(0, 1, 10'000);
+  return config;
+}
+
+std::string describe(const SimulationConfig& config) {
+  const auto& scheduler = config.scheduler;
+  const auto& blocks = config.blocks;
+  const std::pair<const char*, double> facts[] = {{"block_size", blocks.block_size},
+                                                  {"device_blocks", blocks.num_device_blocks},
+                                                  {"host_blocks", blocks.num_host_blocks},
+                                                  {"prefix_caching", blocks.enable_prefix_caching},
+                                                  {"window", blocks.sliding_window},
+                                                  {"chunked", scheduler.enable_chunked_prefill},
+                                                  {"seqs", scheduler.max_num_seqs},
+                                                  {"tokens", scheduler.max_num_batched_tokens},
+                                                  {"depth", scheduler.pipeline_depth},
+                                                  {"preemption", static_cast<double>(scheduler.preemption)},
+                                                  {"policy", static_cast<double>(scheduler.policy)},
+                                                  {"delay", scheduler.delay_factor},
+                                                  {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
+                                                  {"requests", config.num_requests},
+                                                  {"samples", config.most_samples},
+                                                  {"aborts", config.abort_chance},
+                                                  {"stops", config.stop_chance},
+                                                  {"failures", config.failure_chance},
+                                                  {"crashes", config.crash_chance}};
+  std::ostringstream text;
+  for (const auto& [name, value] : facts) text << (text.tellp() > 0 ? ", " : "") << name << ' ' << value;
+  return text.str();
+}
 
 Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
     : config_(config),
@@ -139,7 +204,26 @@ void Simulation::arrive() {
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.check_invariants()) fail("scheduler: " + *broken);
   listen(scheduler_.take_outputs());
-  if (auto plan = scheduler_.next_plan(now_)) to_block_manager_.push_back(std::move(*plan));
+  if (auto plan = scheduler_.next_plan(now_)) {
+    check_head_is_offered(*plan);
+    to_block_manager_.push_back(std::move(*plan));
+  }
+}
+
+/// Whether it fits is the block manager's to say, anew in each plan: memory may have appeared without anybody's end.
+void Simulation::check_head_is_offered(const PlanStep& plan) {
+  const auto head = scheduler_.head_of_queue();
+  std::int64_t used = 0;
+  for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
+  const bool has_reason = !head || !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
+                          config_.scheduler.delay_factor > 0 ||
+                          scheduler_.num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
+  plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
+  // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
+  if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
+  for (const SwapInCandidate& group : plan.swapped) {
+    num_half_swapped_ += std::ranges::find(plan.waiting, group.group, &AdmissionCandidate::group) != plan.waiting.end();
+  }
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
@@ -183,7 +267,7 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
   }
   for (const NewRow& fresh : step.new_rows) {
     if (rows_.count(fresh.row) > 0) return fail("a row comes that was there already");
-    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec->prompt, false};
+    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec->prompt};
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
@@ -213,10 +297,14 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     if (row.sequence != work.sequence) return fail("a row runs for another sequence");
     if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
     row.failed = row.failed || result.error || draws_failure();
-    FakeRow fake{work.sequence, work.first_position, {}, row.failed};
+    // A failed step has computed garbage, a failed row only sampled some.
+    FakeRow fake{work.sequence, work.first_position, {}, result.error.has_value(), awaiting_.contains(row.spec->id),
+                 std::exchange(row.fresh, false)};
+    Mark mark = root_mark(row.spec->cache_salt, 0);
+    for (std::int32_t i = 0; i < end; ++i)
+      fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
+    fake_rows.push_back(std::move(fake));
     if (row.failed) {
-      fake.marks.resize(static_cast<std::size_t>(end));
-      fake_rows.push_back(std::move(fake));
       if (work.num_samples > 0 && !row.spec->sampling.use_beam_search) row.tokens.push_back(0);
       if (result.error) continue;
       result.failures.push_back({work.sequence, {ErrorCode::internal, "the row has failed", {}, -1}});
@@ -224,10 +312,6 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
       result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
       continue;
     }
-    Mark mark = root_mark(row.spec->cache_salt, 0);
-    for (std::int32_t i = 0; i < end; ++i)
-      fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
-    fake_rows.push_back(std::move(fake));
     const TokenIds before = row.tokens;
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       const std::int32_t position = work.first_prompt_logprob + k;
@@ -292,8 +376,13 @@ bool Simulation::deliver_one() {
   switch (choices[random_() % choices.size()]) {
     case 0: {
       memory::PlannedStep planned = blocks_.plan(to_block_manager_.front());
-      to_block_manager_.pop_front();
       if (const auto broken = blocks_.check_invariants()) fail("block manager: " + *broken);
+      for (std::size_t i = 0; i < planned.plan.waiting.size(); ++i) {
+        if (planned.plan.waiting[i].awaits_step == 0) continue;
+        awaiting_.insert(to_block_manager_.front().waiting[i].group);
+        ++num_early_shares_;
+      }
+      to_block_manager_.pop_front();
       cache_plans_[planned.plan.step] = std::move(planned.cache_plan);
       to_scheduler_plans_.push_back(std::move(planned.plan));
       break;
@@ -313,6 +402,12 @@ bool Simulation::deliver_one() {
       break;
     case 3:
       device_.complete(to_scheduler_results_.front().step);
+      for (SampleResult& sample : to_scheduler_results_.front().samples) {
+        if (!device_.has_failed(sample.sequence, to_scheduler_results_.front().step)) continue;
+        sample.token = kWrong;
+        sample.top = {{kWrong, 0.0F}};
+        ++num_misled_readers_;
+      }
       scheduler_.on_step_result(to_scheduler_results_.front());
       to_scheduler_results_.pop_front();
       after_scheduler_event();

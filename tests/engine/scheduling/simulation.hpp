@@ -32,6 +32,10 @@ struct SimulationConfig {
   double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
 };
 
+/// A configuration drawn from the seed: every combination of features, with memory from ample to far too little.
+SimulationConfig random_simulation(std::uint64_t seed);
+std::string describe(const SimulationConfig& config);
+
 /// The whole message flow of the engine with a fake worker, delivered in a seeded adversarial order: any order that
 /// keeps the messages of each pair of actors in theirs. A token is a hash of all tokens before it, so every sequence
 /// has one right continuation whatever the schedule was; blocks hold marks, so a wrong table, copy, swap or reuse is
@@ -49,6 +53,9 @@ class Simulation {
   std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
+  std::int64_t early_shares() const { return num_early_shares_; }
+  std::int64_t misled_readers() const { return num_misled_readers_; }
+  std::int64_t half_swapped_groups() const { return num_half_swapped_; }
 
  private:
   struct Row {
@@ -56,7 +63,8 @@ class Simulation {
     std::int32_t index = 0;
     SharedSpec spec;
     TokenIds tokens;
-    bool failed = false;  ///< what it computes is garbage from now on
+    bool failed = false;  ///< what it samples means nothing from now on
+    bool fresh = true;    ///< it has not run yet
   };
   struct Told {  ///< what the output processor has heard of a request
     SharedSpec spec;
@@ -79,6 +87,7 @@ class Simulation {
   void arrive();
   bool deliver_one();
   void after_scheduler_event();
+  void check_head_is_offered(const PlanStep& plan);
   void worker(const ExecuteStep& step, const CachePlan& cache_plan);
   void measure(const CachePlan& cache_plan);
   void replace_worker();
@@ -104,6 +113,11 @@ class Simulation {
   std::unordered_map<RowId, Row> rows_;
   std::map<RequestId, Told> told_;
   std::int64_t beams_completed_ = 0;
+  std::set<RequestId> awaiting_;  ///< admitted with blocks that a step in flight was to compute
+  std::int64_t num_early_shares_ = 0;
+  std::int64_t num_misled_readers_ = 0;
+  std::int64_t num_half_swapped_ = 0;
+  int plans_without_head_ = 0;
   std::optional<std::string> error_;
 };
 
