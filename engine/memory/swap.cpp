@@ -105,30 +105,31 @@ void SequenceStore::move_out(Group& group, Sequence& sequence) {
 SwapInNeed SequenceStore::find_swapped(Group& group) {
   SwapInNeed need;
   std::vector<BlockId> found;
-  std::int32_t num_replaced = 0;  // host blocks whose content the device has
+  std::vector<BlockId> copied;
   for (Sequence* sequence : group.sequences) {
-    const BlockTable& table = sequence->table;
-    for (BlockKey& key : sequence->keys) {
-      key.found = kNoBlock;
-      if (key.index < table.first_owned()) continue;
-      const BlockId block = device_.cache().find(key.hash, key.parent, block_tokens(*sequence, key.index));
-      const BlockId on_host = table[key.index];
-      if (block != kNoBlock && is_computed(block)) {
-        key.found = block;
-        found.push_back(block);
-        if (on_host != kNoBlock) num_replaced += leaving_host_[static_cast<std::size_t>(on_host)]++ == 0;
-      } else if (on_host == kNoBlock) {
-        (block == kNoBlock ? need.lost : need.waits) = true;
+    for (BlockKey& key : sequence->keys) key.found = kNoBlock;
+    auto key = sequence->keys.begin();
+    for (std::int32_t i = sequence->table.first_owned(); i < sequence->table.size(); ++i) {
+      const BlockId on_host = sequence->table[i];
+      while (key != sequence->keys.end() && key->index < i) ++key;
+      if (key != sequence->keys.end() && key->index == i) {
+        const BlockId block = device_.cache().find(key->hash, key->parent, block_tokens(*sequence, i));
+        if (block != kNoBlock && is_computed(block)) {
+          found.push_back(key->found = block);
+          continue;
+        }
+        if (on_host == kNoBlock) (block == kNoBlock ? need.lost : need.waits) = true;
       }
+      if (on_host != kNoBlock) copied.push_back(on_host);
     }
   }
-  for (const Sequence* sequence : group.sequences)
-    for (const BlockId block : sequence->table.owned())
-      if (block != kNoBlock) leaving_host_[static_cast<std::size_t>(block)] = 0;
-  std::ranges::sort(found);
-  found.erase(std::ranges::unique(found).begin(), found.end());
-  need.num_copied = group.num_host_blocks - num_replaced;
-  need.num_found = static_cast<std::int32_t>(found.size());
+  const auto count_distinct = [](std::vector<BlockId>& blocks) {
+    std::ranges::sort(blocks);
+    blocks.erase(std::ranges::unique(blocks).begin(), blocks.end());
+    return static_cast<std::int32_t>(blocks.size());
+  };
+  need.num_copied = count_distinct(copied);
+  need.num_found = count_distinct(found);
   for (const BlockId block : found) need.num_revived += device_.is_evictable(block);
   return need;
 }

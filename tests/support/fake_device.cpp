@@ -125,6 +125,7 @@ bool FakeDevice::verify(const Row& row, StepId step) {
     if (seen == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
     if (seen == kGarbage && row.wanted.awaits) {
       failed_.emplace(row.wanted.sequence, step);
+      ++num_misled_;
       return true;
     }
     fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +

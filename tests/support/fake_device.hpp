@@ -64,6 +64,9 @@ class FakeDevice {
   /// Runs everything up to the end of `step`.
   void complete(StepId step);
 
+  /// Rows that read what a failed step had left, as they had to expect.
+  std::int64_t num_misled() const { return num_misled_; }
+
   /// The first thing that went wrong.
   const std::optional<std::string>& error() const { return error_; }
 
@@ -107,6 +110,7 @@ class FakeDevice {
   std::deque<Operation> operations_;
   std::deque<Step> steps_;
   StepId last_run_ = 0;
+  std::int64_t num_misled_ = 0;
   std::optional<std::string> error_;
 };
 

@@ -275,7 +275,7 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
     std::int32_t tokens = 0;
     for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
     // It may wait for a step in flight that computes anew what it had left on the device.
-    if (status == AllocStatus::later && tokens <= request.token_budget && in_flight_.size() == 1)
+    if (status == AllocStatus::later && tokens <= request.token_budget && in_flight_.empty())
       fail("a swapped group is kept out of an empty pool");
     return;
   }
@@ -351,6 +351,10 @@ void RandomScheduler::take_waiting(const PlanStep& request, const StepPlan& plan
       coverage_.early_shares += outcome.awaits_step > 0;
       coverage_.cached_admissions += outcome.num_cached_tokens > 0;
       coverage_.chunks += end < length;
+      if (chance(8)) {
+        sequence.is_doomed = true;
+        ++coverage_.failures;
+      }
       run_row(sequence, {sequence.id, outcome.num_cached_tokens, outcome.num_new_tokens, 0}, rows);
     }
   }

@@ -5,16 +5,23 @@
 namespace pagoda::memory {
 namespace {
 
+BlockSpaceConfig without_cache(BlockSpaceConfig config) {
+  config.enable_prefix_caching = false;
+  return config;
+}
+
 /// Group 9 runs before group 1 and wants the whole pool, so group 1 goes out.
 class Swap : public testing::Test {
  protected:
+  explicit Swap(const BlockSpaceConfig& config = without_cache(small_pool(8, 4))) : planning_(config) {}
+
   PlannedStep push_out(std::initializer_list<SequenceNeed> needs_of_group_1) {
     planning_.plan(planning_.step().admit_group(9, {900}));
     return planning_.plan(
         planning_.step().run(9, {{9, 1, 27, 0}}, PreemptionMode::swap).run(1, needs_of_group_1, PreemptionMode::swap));
   }
 
-  Planning planning_{small_pool(8, 4)};
+  Planning planning_;
 };
 
 TEST_F(Swap, brings_a_group_back_with_the_blocks_its_step_needs) {
@@ -89,14 +96,84 @@ TEST_F(Swap, forks_and_hears_of_tokens_while_a_group_is_out) {
   EXPECT_EQ(in.cache_plan.copies.size(), 1U);
 }
 
-TEST_F(Swap, makes_blocks_findable_again_after_they_came_back) {
+/// Likewise, with a prefix cache.
+class SwapAndCache : public Swap {
+ protected:
+  SwapAndCache() : Swap(small_pool(8, 6)) {}
+
+  /// Group 2 joins group 1 with the same 8 tokens and its own behind them; then group 1 goes out.
+  PlannedStep push_out_sharing() {
+    planning_.plan(planning_.step().admit_group(1, count_from(0, 10)));
+    planning_.plan(planning_.step().admit_group(2, count_from(0, 9)));
+    EXPECT_EQ(planning_.num_owned(), 4);
+    return planning_.plan(
+        planning_.step().run(2, {{2, 9, 21, 0}}, PreemptionMode::swap).run(1, {{1, 10, 1, 0}}, PreemptionMode::swap));
+  }
+};
+
+TEST_F(SwapAndCache, makes_blocks_findable_again_after_they_came_back) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   planning_.plan(planning_.step().confirm(1, 8));
   push_out({{1, 8, 1, 0}});
   planning_.plan(planning_.step().release(9).admit_group(5, count_from(500, 32)));  // evicts the old blocks
   planning_.plan(planning_.step().release(5).swap_in(1, {{1, 8, 1, 0}}));
-  planning_.plan(planning_.step().sample(1, 8).confirm(1, 9));
   EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 8);
+}
+
+TEST_F(SwapAndCache, finds_blocks_that_nobody_has_taken_since) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  const auto out = push_out({{1, 8, 1, 0}});
+  EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
+  // Group 9 has taken 7 of the 8 blocks; one is still what it was.
+  const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.cache_plan.swap_in.size(), 1U);
+  EXPECT_EQ(in.plan.memory.host_blocks_free, 6);
+  EXPECT_EQ(planning_.num_owned(), 3);
+}
+
+TEST_F(SwapAndCache, moves_only_what_nobody_else_holds) {
+  const auto out = push_out_sharing();
+  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  EXPECT_EQ(out.cache_plan.swap_out.size(), 1U);
+  EXPECT_EQ(out.plan.memory.host_blocks_free, 5);
+  planning_.plan(planning_.step().release(9).swap_in(1, {{1, 10, 1, 0}}));
+  const auto in = planning_.plan(planning_.step().release(2).swap_in(1, {{1, 10, 1, 0}}));
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok) << "the shared blocks are still in the cache";
+  EXPECT_EQ(in.cache_plan.swap_in.size(), 1U);
+  EXPECT_EQ(planning_.num_owned(), 3);
+}
+
+TEST_F(SwapAndCache, says_never_when_what_was_left_with_others_is_gone) {
+  push_out_sharing();
+  planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
+  const auto in = planning_.plan(planning_.step().release(5).swap_in(1, {{1, 10, 1, 0}}));
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::never);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 6);
+}
+
+TEST_F(SwapAndCache, waits_for_a_step_that_computes_anew_what_was_left_with_others) {
+  push_out_sharing();
+  planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
+  planning_.plan(planning_.step().release(5).admit_group(6, count_from(0, 9)));
+  const auto waits = planning_.plan(planning_.step().wait_for(0).swap_in(1, {{1, 10, 1, 0}}));
+  EXPECT_EQ(waits.plan.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planning_.plan(planning_.step().swap_in(1, {{1, 10, 1, 0}})).plan.swapped[0], AllocStatus::ok);
+}
+
+TEST_F(SwapAndCache, the_cheaper_preemption_counts_neither_tokens_nor_blocks_that_others_hold) {
+  const auto outcome = [](double recompute_us_per_token) {
+    Planning planning(small_pool(8, 6));
+    planning.plan(planning.step().admit_group(1, count_from(0, 10)));
+    planning.plan(planning.step().admit_group(2, count_from(0, 9)));
+    Step step = planning.step();
+    step.costs = {recompute_us_per_token, 10};
+    step.run(2, {{2, 9, 21, 0}}).run(1, {{1, 10, 1, 0}}, PreemptionMode::cheaper);
+    return planning.plan(step).plan.running[1];
+  };
+  // Of 10 tokens in 3 blocks, 2 tokens in 1 block are its own.
+  EXPECT_EQ(outcome(4.9), RunningOutcome::preempted_recompute);
+  EXPECT_EQ(outcome(5.1), RunningOutcome::preempted_swap);
 }
 
 }  // namespace

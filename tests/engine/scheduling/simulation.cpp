@@ -53,7 +53,9 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.most_samples = pick(1, 3, 4);
   config.abort_chance = pick(0, 0, 2, 10) / 100.0;
   config.stop_chance = pick(0, 30, 100) / 100.0;
-  config.failure_chance = pick(0, 0, 0, 5) / 100.0;
+  config.failure_chance = pick(0, 0, 5, 30) / 100.0;
+  config.alike = pick(0, 1) == 1;
+  config.burst = pick(1, 1, 6);
   config.crash_chance = pick(0, 0, 1, 4) / 100.0;
   config.scheduler.block_size = config.blocks.block_size;
   config.scheduler.block_bytes = pick(1, 100'000);
@@ -84,7 +86,9 @@ std::string describe(const SimulationConfig& config) {
                                                   {"aborts", config.abort_chance},
                                                   {"stops", config.stop_chance},
                                                   {"failures", config.failure_chance},
-                                                  {"crashes", config.crash_chance}};
+                                                  {"crashes", config.crash_chance},
+                                                  {"alike", config.alike},
+                                                  {"burst", config.burst}};
   std::ostringstream text;
   for (const auto& [name, value] : facts) text << (text.tellp() > 0 ? ", " : "") << name << ' ' << value;
   return text.str();
@@ -165,18 +169,23 @@ TokenIds Simulation::right_answer(const RequestSpec& spec, std::int32_t index) c
 }
 
 void Simulation::arrive() {
+  for (std::int32_t i = 0; i < config_.burst && arrived_ < config_.num_requests; ++i) add_request();
+  after_scheduler_event();
+}
+
+void Simulation::add_request() {
   auto spec = std::make_shared<RequestSpec>();
   spec->id = static_cast<RequestId>(++arrived_);
   spec->seed = random_();
   spec->arrival_us = now_;
   spec->priority = static_cast<std::int64_t>(random_() % 3);
   spec->user = "tenant" + std::to_string(random_() % 3);
-  spec->cache_salt = random_() % 4 == 0 ? "salt" : "";
+  spec->cache_salt = random_() % 4 == 0 && !config_.alike ? "salt" : "";
   const auto length = static_cast<std::size_t>(1 + random_() % static_cast<std::uint64_t>(config_.most_prompt_tokens));
   TokenIds prompt;
-  const std::uint64_t family = random_() % 2;  // prompts of a family share their beginning
+  const std::uint64_t family = config_.alike ? 0 : random_() % 2;  // prompts of a family share their beginning
   for (std::size_t i = 0; i < length; ++i) {
-    prompt.push_back(i < 24 ? static_cast<TokenId>(1 + (i * 7 + family) % (kVocab - 1))
+    prompt.push_back(i < 24 || config_.alike ? static_cast<TokenId>(1 + (i * 7 + family) % (kVocab - 1))
                             : static_cast<TokenId>(1 + random_() % (kVocab - 1)));
   }
   spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
@@ -198,7 +207,6 @@ void Simulation::arrive() {
   }
   told_[spec->id].spec = spec;
   scheduler_.add_group(spec);
-  after_scheduler_event();
 }
 
 void Simulation::after_scheduler_event() {
@@ -333,6 +341,7 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     }
   }
   device_.submit(planned, std::move(fake_rows));
+  num_misled_readers_ = device_.num_misled();
   measure(cache_plan);
   to_scheduler_results_.push_back(std::move(result));
 }
@@ -406,7 +415,6 @@ bool Simulation::deliver_one() {
         if (!device_.has_failed(sample.sequence, to_scheduler_results_.front().step)) continue;
         sample.token = kWrong;
         sample.top = {{kWrong, 0.0F}};
-        ++num_misled_readers_;
       }
       scheduler_.on_step_result(to_scheduler_results_.front());
       to_scheduler_results_.pop_front();

@@ -29,6 +29,8 @@ struct SimulationConfig {
   std::int32_t most_samples = 3;  ///< n and best_of
   double stop_chance = 0;         ///< that a request has a stop string; it ends a sequence after about a dozen tokens
   double failure_chance = 0;      ///< per step and per row: the worker reports an error
+  bool alike = false;             ///< every prompt begins like every other
+  std::int32_t burst = 1;         ///< requests that arrive together
   double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
 };
 
@@ -85,6 +87,7 @@ class Simulation {
   /// What is wrong with the outputs of an ended request.
   std::optional<std::string> judge(const Told& told) const;
   void arrive();
+  void add_request();
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const PlanStep& plan);

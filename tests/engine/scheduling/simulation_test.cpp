@@ -6,23 +6,29 @@ namespace pagoda::test {
 namespace {
 
 TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
-  constexpr std::uint64_t kSeeds = 3000;
+  constexpr std::uint64_t kSeeds = 10'000;
   std::int64_t preemptions = 0;
   std::int64_t prefix_hits = 0;
   std::int64_t failures = 0;
   std::int64_t crashes = 0;
   std::int64_t stop_hits = 0;
   std::int64_t beams = 0;
+  std::int64_t early_shares = 0;
+  std::int64_t misled_readers = 0;
+  std::int64_t half_swapped_groups = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_simulation(seed), seed);
     const auto error = simulation.run();
-    ASSERT_FALSE(error) << "seed " << seed << ": " << *error;
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(random_simulation(seed)) << ")";
     preemptions += simulation.preemptions();
     prefix_hits += simulation.prefix_hits();
     failures += simulation.failures();
     crashes += simulation.crashes();
     stop_hits += simulation.stop_hits();
     beams += simulation.beams_completed();
+    early_shares += simulation.early_shares();
+    misled_readers += simulation.misled_readers();
+    half_swapped_groups += simulation.half_swapped_groups();
   }
   EXPECT_GT(preemptions, 1000) << "the seeds must press memory";
   EXPECT_GT(prefix_hits, 1000) << "the seeds must share prefixes";
@@ -30,6 +36,9 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(crashes, 1000) << "workers must die";
   EXPECT_GT(stop_hits, 1000) << "stop strings must end sequences";
   EXPECT_GT(beams, 1000) << "the seeds must search beams";
+  EXPECT_GT(early_shares, 1000) << "prompts must share what no step has computed yet";
+  EXPECT_GT(misled_readers, 100) << "steps must fail that others count on";
+  EXPECT_GT(half_swapped_groups, 100) << "groups must be partly swapped out and partly recomputed";
 }
 
 }  // namespace
