@@ -10,8 +10,8 @@
 
 namespace pagoda::memory {
 
-/// Finds full blocks by the hash of their prefix, from the step on that is to compute them. Knows nothing of owners. O(1) operations; all memory is
-/// taken at construction (a block has at most one entry, a hash at most one block).
+/// Finds full blocks by the hash of their prefix, from the step on that is to compute them. Knows nothing of owners.
+/// O(1) operations; all memory is taken at construction (a block has at most one entry, a hash at most one block).
 class PrefixCache {
  public:
   PrefixCache(std::int32_t num_blocks, std::int32_t block_size);

@@ -21,7 +21,8 @@ struct Range {
 enum class PreemptionMode : std::uint8_t {
   recompute,
   swap,
-  cheaper,  ///< whichever PlanStep::costs says takes less time for this group, now that it is known who holds its blocks
+  cheaper,  ///< whichever PlanStep::costs says takes less time for this group, now that it is known who holds its
+            ///< blocks
 };
 
 /// What bringing a preempted group back takes.

@@ -286,9 +286,10 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
 }
 
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now) {
-  const auto admitted = static_cast<std::size_t>(
-      std::ranges::count(plan.waiting, AllocStatus::ok, &AdmissionOutcome::status));
-  const bool all_started = std::ranges::find(plan.waiting, AllocStatus::later, &AdmissionOutcome::status) == plan.waiting.end();
+  const auto admitted =
+      static_cast<std::size_t>(std::ranges::count(plan.waiting, AllocStatus::ok, &AdmissionOutcome::status));
+  const bool all_started =
+      std::ranges::find(plan.waiting, AllocStatus::later, &AdmissionOutcome::status) == plan.waiting.end();
   most_offers_ = all_started ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];

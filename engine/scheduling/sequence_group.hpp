@@ -29,8 +29,9 @@ struct Sequence {
   std::int32_t num_confirmed = 0;       ///< of them, by steps that have succeeded
   std::int32_t num_reported = 0;        ///< confirmed tokens that the block manager was told of
   std::size_t num_reported_tokens = 0;  ///< output tokens that the block manager knows
-  std::int32_t num_admitted_tokens = 0;  ///< of its last admission; others may share them as soon as a step is to compute them
-  StepId awaits_step = 0;                ///< see AdmissionOutcome: it must be recomputed should that step fail
+  std::int32_t num_admitted_tokens =
+      0;                   ///< of its last admission; others may share them as soon as a step is to compute them
+  StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
   RowId row = -1;
   SharedTokens recompute_tokens;  ///< prompt and output, made once per preemption; null = the prompt alone

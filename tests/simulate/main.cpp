@@ -1,6 +1,6 @@
-/// Runs simulations of scheduler and block manager (tests/engine/scheduling/simulation.hpp), seed after seed, in several
-/// processes: pagoda_simulate [FIRST_SEED [COUNT [JOBS]]]. A seed that fails is named with its configuration; to look
-/// into it run it alone. Exit code 1 when one has failed. With a terminal, progress on stderr.
+/// Runs simulations of scheduler and block manager (tests/engine/scheduling/simulation.hpp), seed after seed, in
+/// several processes: pagoda_simulate [FIRST_SEED [COUNT [JOBS]]]. A seed that fails is named with its configuration;
+/// to look into it run it alone. Exit code 1 when one has failed. With a terminal, progress on stderr.
 
 #include <cstdint>
 #include <cstdio>

@@ -28,9 +28,10 @@ struct FakeRow {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
   std::vector<Mark> marks;
-  bool fails = false;   ///< the step computes garbage for it
-  bool awaits = false;  ///< it counts on what steps before it compute: should one fail, it reads garbage, and is told so
-  bool fresh = false;   ///< it starts anew: that it failed before is over
+  bool fails = false;  ///< the step computes garbage for it
+  bool awaits =
+      false;           ///< it counts on what steps before it compute: should one fail, it reads garbage, and is told so
+  bool fresh = false;  ///< it starts anew: that it failed before is over
 };
 
 /// When the device runs what it is allowed to run.

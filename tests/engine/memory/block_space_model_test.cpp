@@ -37,9 +37,9 @@ TEST(BlockSpaceModel, every_running_sequence_sees_exactly_its_own_tokens_whateve
   RecordProperty("commands", std::to_string(num_commands));
   EXPECT_GE(num_commands, 100'000);
   // A model that never gets somewhere proves nothing about it.
-  for (const std::int64_t count : {sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies,
-                                   sum.recomputes, sum.swap_outs, sum.swap_ins, sum.nevers, sum.failures, sum.stamps,
-                                   sum.early_shares, sum.misled_readers})
+  for (const std::int64_t count :
+       {sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies, sum.recomputes, sum.swap_outs,
+        sum.swap_ins, sum.nevers, sum.failures, sum.stamps, sum.early_shares, sum.misled_readers})
     EXPECT_GE(count, 100);
 }
 

@@ -44,7 +44,8 @@ TEST_F(PrefixSharing, shares_the_full_blocks_that_two_prompts_have_in_common) {
 }
 
 TEST_F(PrefixSharing, shares_prompts_from_the_step_on_that_is_to_compute_them) {
-  const auto first = planning_.plan(planning_.step().admit_group(1, count_from(0, 10)).admit_group(2, count_from(0, 9)));
+  const auto first =
+      planning_.plan(planning_.step().admit_group(1, count_from(0, 10)).admit_group(2, count_from(0, 9)));
   EXPECT_EQ(first.plan.waiting[1].num_cached_tokens, 8) << "in the same step";
   EXPECT_EQ(first.plan.waiting[1].awaits_step, first.plan.step);
   EXPECT_EQ(planning_.num_owned(), 4);
@@ -65,7 +66,8 @@ TEST_F(PrefixSharing, shares_of_a_chunked_prompt_what_is_scheduled) {
 }
 
 TEST_F(PrefixSharing, never_shares_blocks_of_a_step_that_failed) {
-  const auto failed = planning_.plan(planning_.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 6)));
+  const auto failed =
+      planning_.plan(planning_.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 6)));
   Step step = planning_.step().release(1);
   step.first_failed_step = failed.plan.step;
   step.admit_group(3, count_from(0, 12));

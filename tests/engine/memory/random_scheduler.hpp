@@ -28,7 +28,8 @@ class RandomScheduler {
 
   struct Coverage {
     std::int64_t admissions = 0, cached_admissions = 0, chunks = 0, forks = 0, copies = 0, recomputes = 0,
-                 swap_outs = 0, swap_ins = 0, nevers = 0, failures = 0, stamps = 0, early_shares = 0, misled_readers = 0;
+                 swap_outs = 0, swap_ins = 0, nevers = 0, failures = 0, stamps = 0, early_shares = 0,
+                 misled_readers = 0;
   };
   const Coverage& coverage() const { return coverage_; }
 
@@ -46,8 +47,8 @@ class RandomScheduler {
     std::int32_t num_flights = 0;  ///< rows in flight
     std::string salt;
     std::uint64_t adapter = 0;
-    StepId awaits_step = 0;        ///< the last step that computes a block it was admitted with
-    bool is_doomed = false;        ///< its group ran in a step that will fail
+    StepId awaits_step = 0;  ///< the last step that computes a block it was admitted with
+    bool is_doomed = false;  ///< its group ran in a step that will fail
   };
 
   struct Flight {

@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/memory/block_space_manager.hpp"
-#include "engine/scheduling/scheduler_core.hpp"
+#include "tests/engine/scheduling/service.hpp"
 
 namespace pagoda::scheduling {
 namespace {
@@ -24,100 +23,6 @@ std::vector<RequestId> order(const WaitingQueue& queue) {
     return true;
   });
   return ids;
-}
-
-/// Scheduler and block manager over a device whose steps take `step_us`, and `token_us` for each of their tokens, and
-/// sample one token after the other.
-class Service {
- public:
-  explicit Service(SchedulerConfig config,
-                   memory::BlockSpaceConfig blocks = {.block_size = 4, .num_device_blocks = 1000})
-      : scheduler_(std::move(config)), blocks_(blocks) {}
-
-  void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
-           std::string user = {}, std::int32_t n = 1) {
-    auto spec = std::make_shared<RequestSpec>();
-    spec->id = id;
-    spec->prompt =
-        std::make_shared<const TokenIds>(static_cast<std::size_t>(num_prompt_tokens), static_cast<TokenId>(id));
-    spec->sampling.max_tokens = max_tokens;
-    spec->sampling.n = n;
-    spec->priority = priority;
-    spec->user = std::move(user);
-    spec->arrival_us = now;
-    scheduler_.add_group(std::move(spec));
-  }
-
-  /// Runs one step; false when there is nothing to run.
-  bool step() {
-    auto plan = scheduler_.next_plan(now);
-    if (!plan) return false;
-    auto execute = scheduler_.on_step_plan(blocks_.plan(*plan).plan, now);
-    if (!execute) return true;
-    StepResult result;
-    result.step = execute->step;
-    result.started_us = now;
-    tokens_of_steps.push_back(0);
-    for (const RowWork& work : execute->work) tokens_of_steps.back() += work.num_tokens;
-    result.finished_us = now += step_us + tokens_of_steps.back() * token_us;
-    for (const RowWork& work : execute->work) {
-      for (std::int32_t k = 0; k < work.num_samples; ++k) result.samples.push_back({work.sequence, k, 5, 0, 0, {}});
-    }
-    scheduler_.on_step_result(result);
-    const StepOutputs outputs = scheduler_.take_outputs();
-    for (const RequestStarted& one : outputs.started) started.push_back(one.request);
-    for (const SequenceOutput& one : outputs.outputs) {
-      if (one.finished) finished.push_back(one.request);
-    }
-    return true;
-  }
-
-  void run() {
-    while (step()) {
-    }
-  }
-
-  /// The worker dies with a step in flight.
-  void lose_worker() {
-    const auto plan = scheduler_.next_plan(now);
-    ASSERT_TRUE(plan);
-    ASSERT_TRUE(scheduler_.on_step_plan(blocks_.plan(*plan).plan, now));
-    scheduler_.workers_replaced();
-    EXPECT_EQ(scheduler_.check_invariants(), std::nullopt);
-    for (const RequestEnd& end : scheduler_.take_outputs().ends) {
-      ASSERT_TRUE(end.error);
-      EXPECT_EQ(end.error->code, ErrorCode::internal);
-      failed.push_back(end.request);
-    }
-  }
-
-  void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
-  EngineStats stats() const { return scheduler_.stats(); }
-
-  std::size_t place_of(RequestId id) const {
-    return static_cast<std::size_t>(std::find(finished.begin(), finished.end(), id) - finished.begin());
-  }
-
-  TimeUs now = 1000;
-  TimeUs step_us = 1000;
-  TimeUs token_us = 0;
-  std::vector<std::int64_t> tokens_of_steps;
-  std::vector<RequestId> started;
-  std::vector<RequestId> finished;
-  std::vector<RequestId> failed;
-
- private:
-  SchedulerCore scheduler_;
-  memory::BlockSpaceManager blocks_;
-};
-
-SchedulerConfig config_of(SchedulingPolicy policy, std::int32_t max_num_seqs = 4) {
-  SchedulerConfig config;
-  config.policy = policy;
-  config.max_num_seqs = max_num_seqs;
-  config.max_num_batched_tokens = 256;
-  config.pipeline_depth = 1;
-  return config;
 }
 
 TEST(WorkerDeaths, fail_a_request_that_runs_in_the_third_and_let_the_others_go_on) {
@@ -283,7 +188,8 @@ TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_p
   config.preemption = PreemptionPolicy::swap;
   // 18 short decodes, 2 long ones and 40 sequences of one request outgrow the pool together; without the short, they
   // fit.
-  Service service(config, {.block_size = 4, .num_device_blocks = 200, .num_host_blocks = 400, .enable_prefix_caching = false});
+  Service service(config,
+                  {.block_size = 4, .num_device_blocks = 200, .num_host_blocks = 400, .enable_prefix_caching = false});
   for (RequestId id = 1; id <= 20; ++id) service.add(id, 4, id <= 18 ? 16 : 200);
   service.add(21, 4, 12, 0, {}, 40);
   while (service.stats().preemptions_swap_total == 0) ASSERT_TRUE(service.step());

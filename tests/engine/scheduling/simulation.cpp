@@ -186,7 +186,7 @@ void Simulation::add_request() {
   const std::uint64_t family = config_.alike ? 0 : random_() % 2;  // prompts of a family share their beginning
   for (std::size_t i = 0; i < length; ++i) {
     prompt.push_back(i < 24 || config_.alike ? static_cast<TokenId>(1 + (i * 7 + family) % (kVocab - 1))
-                            : static_cast<TokenId>(1 + random_() % (kVocab - 1)));
+                                             : static_cast<TokenId>(1 + random_() % (kVocab - 1)));
   }
   spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
   spec->sampling.max_tokens =
@@ -306,7 +306,11 @@ void Simulation::worker(const ExecuteStep& step, const CachePlan& cache_plan) {
     if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
     row.failed = row.failed || result.error || draws_failure();
     // A failed step has computed garbage, a failed row only sampled some.
-    FakeRow fake{work.sequence, work.first_position, {}, result.error.has_value(), awaiting_.contains(row.spec->id),
+    FakeRow fake{work.sequence,
+                 work.first_position,
+                 {},
+                 result.error.has_value(),
+                 awaiting_.contains(row.spec->id),
                  std::exchange(row.fresh, false)};
     Mark mark = root_mark(row.spec->cache_salt, 0);
     for (std::int32_t i = 0; i < end; ++i)

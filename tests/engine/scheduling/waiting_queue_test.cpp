@@ -69,6 +69,20 @@ TEST(WaitingQueue, FairGivesAbsentTenantsNoCredit) {
   EXPECT_EQ(order(*queue).front(), 1U);
 }
 
+TEST(WaitingQueue, FairLiftsWhoComesWhileNobodyWaits) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  const auto of = [](RequestId id, const char* user) { return QueueEntry{id, 0, user, 100, 0}; };
+  // "busy" runs alone, and nothing of it waits, when another tenant comes, under a name never seen before.
+  queue->push(of(1, "busy"));
+  queue->erase(of(1, "busy"));
+  queue->charge(of(1, "busy"), 1'000'000);
+  for (RequestId id = 2; id < 5002; ++id) queue->push(of(id, "late"));
+  queue->push(of(5002, "busy"));
+  int before = 0;
+  queue->visit_in_order([&](RequestId id) { return id != 5002 && ++before > 0; });
+  EXPECT_LE(before, 1);
+}
+
 TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
   queue->charge(entry(0, 0, "heavy"), 1'000'000'000);

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+
+namespace pagoda::scheduling {
+
+/// Scheduler and block manager over a device whose steps take `step_us`, and `token_us` for each of their tokens, and
+/// sample one token after the other.
+class Service {
+ public:
+  explicit Service(SchedulerConfig config,
+                   memory::BlockSpaceConfig blocks = {.block_size = 4, .num_device_blocks = 1000})
+      : scheduler_(std::move(config)), blocks_(blocks) {}
+
+  void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
+           std::string user = {}, std::int32_t n = 1) {
+    add(id, TokenIds(static_cast<std::size_t>(num_prompt_tokens), static_cast<TokenId>(id)), max_tokens, priority,
+        std::move(user), n);
+  }
+
+  void add(RequestId id, TokenIds prompt, std::int64_t max_tokens, std::int64_t priority = 0, std::string user = {},
+           std::int32_t n = 1) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
+    spec->sampling.max_tokens = max_tokens;
+    spec->sampling.n = n;
+    spec->priority = priority;
+    spec->user = std::move(user);
+    spec->arrival_us = now;
+    scheduler_.add_group(std::move(spec));
+  }
+
+  void abort(RequestId id) {
+    scheduler_.abort_group(id);
+    take_outputs();
+  }
+
+  /// Fills the pipeline, then ends its oldest step. False when there is nothing to run.
+  bool step() {
+    bool planned = false;
+    while (plan()) planned = true;
+    if (in_flight_.empty()) return planned;
+    complete();
+    return true;
+  }
+
+  /// Plans a step. False when the pipeline is full or there is nothing to plan.
+  bool plan() {
+    const auto request = scheduler_.next_plan(now);
+    if (!request) return false;
+    answer(blocks_.plan(*request).plan);
+    return true;
+  }
+
+  /// The block manager's answer to the plan that is made now; for what happens before the scheduler hears of it.
+  StepPlan ask() { return blocks_.plan(*scheduler_.next_plan(now)).plan; }
+  void answer(const StepPlan& plan) {
+    auto execute = scheduler_.on_step_plan(plan, now);
+    if (execute) in_flight_.push_back(std::move(*execute));
+    check();
+  }
+
+  /// The oldest step in flight ends: well, or with an error.
+  void complete(bool fails = false) {
+    const ExecuteStep execute = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    ++num_steps;
+    StepResult result;
+    result.step = execute.step;
+    result.started_us = now;
+    tokens_of_steps.push_back(0);
+    for (const RowWork& work : execute.work) tokens_of_steps.back() += work.num_tokens;
+    result.finished_us = now += step_us + tokens_of_steps.back() * token_us;
+    if (fails) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
+    for (const RowWork& work : execute.work) {
+      for (std::int32_t k = 0; k < work.num_samples && !fails; ++k) {
+        result.samples.push_back({work.sequence, k, 5, 0, 0, {}});
+      }
+    }
+    scheduler_.on_step_result(result);
+    check();
+    take_outputs();
+  }
+
+  void run() {
+    while (step()) {
+    }
+  }
+
+  /// The worker dies with what is in flight, and a step more.
+  void lose_worker() {
+    ASSERT_TRUE(plan());
+    in_flight_.clear();
+    scheduler_.workers_replaced();
+    check();
+    take_outputs();
+  }
+
+  void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
+  EngineStats stats() const { return scheduler_.stats(); }
+  std::int32_t blocks_owned() const {
+    const MemoryStats memory = blocks_.stats();
+    return memory.device_blocks_total - memory.device_blocks_free - memory.device_blocks_cached;
+  }
+  const ExecuteStep& newest_step() const { return in_flight_.back(); }
+
+  std::size_t place_of(RequestId id) const {
+    return static_cast<std::size_t>(std::find(finished.begin(), finished.end(), id) - finished.begin());
+  }
+
+  TimeUs now = 1000;
+  TimeUs step_us = 1000;
+  TimeUs token_us = 0;
+  int num_steps = 0;  ///< completed
+  std::vector<std::int64_t> tokens_of_steps;
+  std::vector<RequestId> started;
+  std::vector<RequestId> finished;
+  std::vector<RequestId> failed;
+  std::map<RequestId, int> first_token_in;  ///< step
+  std::map<RequestId, int> num_tokens;
+
+ private:
+  void check() {
+    EXPECT_EQ(scheduler_.check_invariants(), std::nullopt);
+    EXPECT_EQ(blocks_.check_invariants(), std::nullopt);
+  }
+
+  void take_outputs() {
+    const StepOutputs outputs = scheduler_.take_outputs();
+    for (const RequestStarted& one : outputs.started) started.push_back(one.request);
+    for (const SequenceOutput& one : outputs.outputs) {
+      if (one.has_token) {
+        first_token_in.try_emplace(one.request, num_steps);
+        ++num_tokens[one.request];
+      }
+      if (one.finished) finished.push_back(one.request);
+    }
+    for (const RequestEnd& end : outputs.ends) {
+      if (end.error) failed.push_back(end.request);
+    }
+  }
+
+  SchedulerCore scheduler_;
+  memory::BlockSpaceManager blocks_;
+  std::deque<ExecuteStep> in_flight_;
+};
+
+inline SchedulerConfig config_of(SchedulingPolicy policy, std::int32_t max_num_seqs = 4) {
+  SchedulerConfig config;
+  config.policy = policy;
+  config.max_num_seqs = max_num_seqs;
+  config.max_num_batched_tokens = 256;
+  config.pipeline_depth = 1;
+  return config;
+}
+
+/// `length` tokens: first, first + 1, ...
+inline TokenIds count_from(TokenId first, std::int32_t length) {
+  TokenIds tokens;
+  for (std::int32_t i = 0; i < length; ++i) tokens.push_back(first + i);
+  return tokens;
+}
+
+}  // namespace pagoda::scheduling
