@@ -5,6 +5,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "kernels/cpu/cpu_memory.hpp"
+
 namespace pagoda::apps {
 namespace {
 
@@ -103,7 +105,11 @@ EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level)
 std::vector<Error> EngineFlags::finish() {
   if (auto status = flags.read_file(); !status) return {std::move(status.error())};
   if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
-  return config.validate();
+  if (auto problems = config.validate(); !problems.empty()) return problems;
+  // Without room for threads, starting the actor system ends the process, which says nothing.
+  if (kernels::available_cpu_memory() > 0) return {};
+  return {
+      {ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available(), {}, -1}};
 }
 
 }  // namespace pagoda::apps

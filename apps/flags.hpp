@@ -81,7 +81,8 @@ struct EngineFlags {
   std::string log_level;
   ConfigFlags flags;
 
-  /// After parsing: reads the config file, starts logging, validates. Returns every problem at once.
+  /// After parsing: reads the config file, starts logging, validates. Returns every problem at once. That the process
+  /// may take no memory at all is one as well.
   std::vector<Error> finish();
 };
 

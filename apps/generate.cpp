@@ -43,7 +43,7 @@ class BatchRun {
         source_(source),
         json_(options.output == "json"),
         streaming_(!json_ && options.prompt && options.request.sampling.n == 1 && ::isatty(STDOUT_FILENO) != 0),
-        window_(static_cast<std::size_t>(options.engine.config.max_num_seqs) * kWindowFactor),
+        window_(static_cast<std::size_t>(options.engine.config.num_rows()) * kWindowFactor),
         progress_(!options.prompt && ::isatty(STDERR_FILENO) != 0) {}
 
   int run() {

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
 #include "engine/models/model.hpp"
+#include "kernels/cpu/memory_limits.hpp"
 #include "pagoda/engine_plan.hpp"
 
 namespace pagoda::apps {
@@ -45,6 +47,12 @@ ordered_json model_facts(const models::ModelConfig& model) {
           {"checkpoint_dtype", to_string(model.checkpoint_dtype)}};
 }
 
+/// Where swapped KV blocks go.
+std::string swap_of(const EnginePlan& engine, const EngineConfig& config) {
+  if (engine.num_host_blocks == 0) return "none";
+  return config.swap_dir.empty() ? "host memory" : "file in " + config.swap_dir;
+}
+
 ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, const kernels::Device& device) {
   const auto& plan = engine.memory;
   const std::int64_t num_blocks = engine.num_device_blocks;
@@ -52,7 +60,12 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
-  if (device.shares_host_memory()) facts["weight_memory"] = engine.weights.copy_linear ? "copied" : "mapped";
+  if (!device.shares_host_memory()) facts["host_free_bytes"] = device.available_bytes(kernels::MemoryKind::host);
+  if (device.shares_host_memory()) {
+    facts["device_free_limit"] = kernels::available_memory().limit;
+    facts["needed_bytes"] = host_bytes_needed(config, engine);
+    facts["weight_memory"] = engine.weights.copy_linear ? "copied" : "mapped";
+  }
   facts.update(ordered_json{{"dtype", to_string(engine.dtype)},
                             {"quantize", config.quantize},
                             {"weight_bytes", plan.weight_bytes},
@@ -67,7 +80,10 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
                             {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
                             {"kv_tokens", kv_tokens},
                             {"kv_cache_dtype", to_string(engine.kv_dtype)},
+                            {"swap", swap_of(engine, config)},
                             {"num_host_blocks", engine.num_host_blocks},
+                            {"max_num_seqs", engine.limits.max_logit_rows},
+                            {"max_num_batched_tokens", engine.limits.max_tokens},
                             {"longest_context", std::min(engine.limits.max_model_len, kv_tokens)},
                             {"host_pool_bytes", std::int64_t{engine.num_host_blocks} * plan.kv_bytes_per_block}});
   return facts;

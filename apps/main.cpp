@@ -3,6 +3,11 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "io/version.hpp"
@@ -53,10 +58,20 @@ int run(int argc, char** argv) {
   return apps::kExitFailure;
 }
 
+/// Each thread's arena takes 64 MiB of address space, whatever lies in it. Where that is limited, threads share a few.
+void share_arenas_of_limited_address_space() {
+#if defined(__GLIBC__)
+  constexpr int kArenas = 2;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, kArenas);
+#endif
+}
+
 }  // namespace
 
 /// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
 int main(int argc, char** argv) {
+  share_arenas_of_limited_address_space();
   const int code = run(argc, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   apps::complain("cannot write to standard output");

@@ -85,11 +85,20 @@ int EngineConfig::cuda_index() const {
   return *index;
 }
 
+std::int32_t EngineConfig::num_rows() const {
+  constexpr std::int32_t kRows = 256;
+  if (max_num_seqs > 0) return max_num_seqs;
+  if (max_num_batched_tokens == 0 || max_num_batched_tokens >= kRows) return kRows;
+  return std::max(1, max_num_batched_tokens * 3 / 4);
+}
+
 std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
   if (max_num_batched_tokens > 0) return max_num_batched_tokens;
-  constexpr std::int64_t kCpuTokens = 128;
+  constexpr std::int64_t kCpuPromptTokens = 128;
+  constexpr std::int64_t kGpuPromptTokens = 512;
   constexpr std::int64_t kGpuTokens = 2048;
-  std::int64_t tokens = std::max<std::int64_t>(max_num_seqs, device == "cpu" ? kCpuTokens : kGpuTokens);
+  const std::int64_t rows = num_rows();
+  std::int64_t tokens = device == "cpu" ? rows + kCpuPromptTokens : std::max(kGpuTokens, rows + kGpuPromptTokens);
   if (!enable_chunked_prefill) tokens = std::max(tokens, longest_prompt);
   return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, kMostTokensPerStep));
 }
@@ -105,6 +114,13 @@ std::int32_t EngineConfig::slots_per_block() const {
   constexpr std::int32_t kGpuSlots = 16;
   if (block_size > 0) return block_size;
   return device == "cpu" ? kCpuSlots : kGpuSlots;
+}
+
+std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
+  constexpr double kBytesPerGib = 1 << 30;
+  constexpr std::int64_t kMostOfGpu = std::int64_t{4} << 30;
+  if (swap_space >= 0) return static_cast<std::int64_t>(swap_space * kBytesPerGib);
+  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMostOfGpu);
 }
 
 std::vector<Error> EngineConfig::validate() const {
@@ -128,8 +144,8 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("block_size", block_size, 0, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);
   check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
-  check.number("swap_space", swap_space, 0, true, kMaxGib);
-  if (!swap_dir.empty() && num_host_blocks <= 0 && (num_host_blocks == 0 || swap_space == 0)) {
+  if (swap_space != defaults.swap_space) check.number("swap_space", swap_space, 0, true, kMaxGib);
+  if (!swap_dir.empty() && num_host_blocks <= 0 && (num_host_blocks == 0 || swap_space <= 0)) {
     check.refuse("swap_dir", "needs swap_space or num_host_blocks, which say how much it may hold");
   }
   check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
@@ -140,7 +156,10 @@ std::vector<Error> EngineConfig::validate() const {
   }
   if (device == "cpu" && enforce_eager) check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step so");
   if (device != "cpu" && !swap_dir.empty()) check.refuse("swap_dir", "is for --device cpu; a GPU swaps to host memory");
-  check.in_range("max_num_seqs", max_num_seqs, 1, 1 << 16);
+  if (device != "cpu" && touch_memory != defaults.touch_memory) {
+    check.refuse("touch_memory", "is for --device cpu; a GPU's memory is taken when it is allocated");
+  }
+  check.in_range("max_num_seqs", max_num_seqs, 0, 1 << 16);
   check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMostTokensPerStep);
   if (max_num_batched_tokens > 0 && max_num_batched_tokens < max_num_seqs) {
     check.refuse("max_num_batched_tokens", "must be at least max_num_seqs (" + std::to_string(max_num_seqs) +

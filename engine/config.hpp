@@ -28,12 +28,13 @@ struct EngineConfig {
   std::int32_t block_size = 0;              ///< token slots per KV block; 0 = as slots_per_block() says
   std::int32_t num_device_blocks = 0;       ///< 0 = from the memory budget
   std::int32_t num_host_blocks = -1;        ///< -1 = from swap_space
-  double swap_space = 0.0;                  ///< GiB of host memory for swapped blocks
+  double swap_space = -1.0;                 ///< GiB of host memory for swapped blocks; -1 = as swap_bytes() says
   std::string swap_dir;                     ///< folder whose disk holds swapped blocks; empty = host memory
   double kv_cache_memory = 0.0;             ///< GiB for KV; 0 = on a CPU a share of the free memory
+  bool touch_memory = true;                 ///< a CPU's KV cache is taken from the system at start
   double gpu_memory_utilization = 0.9;      ///< share of a GPU's free memory to use in all
   bool enforce_eager = false;               ///< a GPU's decode steps are not recorded and replayed
-  std::int32_t max_num_seqs = 256;          ///< batch rows
+  std::int32_t max_num_seqs = 0;            ///< batch rows; 0 = as num_rows() says
   std::int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = as tokens_per_step() says
   std::int32_t max_chunk_ms = -1;  ///< that prompts add to a step in which others decode; -1 = as chunk_ms() says
   bool enable_prefix_caching = true;
@@ -60,8 +61,12 @@ struct EngineConfig {
   /// Which GPU `device` names, which must be cuda or cuda:N.
   int cuda_index() const;
 
+  /// max_num_seqs, or 256; of a max_num_batched_tokens below that three quarters, so that prompts have a share of it.
+  std::int32_t num_rows() const;
+
   /// max_num_batched_tokens, or what is right for the device: on a CPU a step with many prompt tokens takes as long as
-  /// they do, and everybody who decodes waits for it, so it gets few. Without chunked prefill the longest prompt fits.
+  /// they do, and everybody who decodes waits for it, so it gets few. However many rows decode, prompts have a share.
+  /// Without chunked prefill the longest prompt fits.
   std::int32_t tokens_per_step(std::int64_t longest_prompt) const;
 
   /// max_chunk_ms, or what is right for the device: a GPU is through with a step of prompts before anybody notices. 0 =
@@ -70,6 +75,11 @@ struct EngineConfig {
 
   /// block_size, or what is right for the device: a CPU reads twice as long stretches of memory in less time.
   std::int32_t slots_per_block() const;
+
+  /// swap_space in bytes, or what is right for the device: of a GPU's host a quarter of the free memory, at most 4 GiB.
+  /// On a CPU none: the KV cache lies in the host's memory, so a host pool only moves bytes about in what could be KV
+  /// blocks; who preempts there recomputes, or swaps to a disk.
+  std::int64_t swap_bytes(std::int64_t free_host_bytes) const;
 
   /// Every problem at once; empty when there is none. `param` names the key.
   std::vector<Error> validate() const;

@@ -36,11 +36,14 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("model", config.model, "Folder of the model, in Hugging Face format");
   visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
-  visit("quantize", config.quantize, "Weights of linear layers, quantised when loaded: none, int8, int4");
+  visit("quantize", config.quantize,
+        "Weights of linear layers, quantised when loaded: none, int8, int4. The likeliest token stays the same at 99 % "
+        "of positions of the demo model with int8, 96 % with int4; of SmolLM2-135M at about 92 % and 67 % (int4: "
+        "perplexity +28 %)");
   visit("weight_memory", config.weight_memory,
         "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
-        "(into "
-        "memory with huge pages: faster), auto (copied when they fit half of the free memory)");
+        "(into memory with huge pages: faster), auto (copied when they fit half of the free memory and beside the KV "
+        "cache)");
   visit("kv_cache_dtype", config.kv_cache_dtype,
         "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
   visit("generation_config", config.generation_config,
@@ -50,14 +53,19 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("block_size", config.block_size, "Token slots per KV block; 0: 16 on a GPU, 32 on a CPU");
   visit("num_device_blocks", config.num_device_blocks, "KV blocks on the device; 0: from the memory budget");
   visit("num_host_blocks", config.num_host_blocks, "KV blocks in host memory; -1: from swap_space");
-  visit("swap_space", config.swap_space, "GiB of host memory for swapped KV blocks");
+  visit("swap_space", config.swap_space,
+        "GiB of host memory for swapped KV blocks; 0: none, -1: on a GPU a quarter of the free host memory, at most 4; "
+        "on a CPU none");
   visit("swap_dir", config.swap_dir, "Folder on a disk for swapped KV blocks, instead of host memory");
-  visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache; 0: on a CPU a share of the free memory");
+  visit("kv_cache_memory", config.kv_cache_memory, "GiB for the KV cache; 0: on a CPU a quarter of the free memory");
+  visit("touch_memory", config.touch_memory,
+        "Take the KV cache's memory on a CPU at start, so that what does not fit fails then, and not when it is used");
   visit("gpu_memory_utilization", config.gpu_memory_utilization, "Share of a GPU's free memory to use in all");
   visit("enforce_eager", config.enforce_eager, "Do not record a GPU's decode steps to replay them");
-  visit("max_num_seqs", config.max_num_seqs, "Most sequences in one step");
+  visit("max_num_seqs", config.max_num_seqs,
+        "Most sequences in one step; 0: 256, or three quarters of a max_num_batched_tokens below that");
   visit("max_num_batched_tokens", config.max_num_batched_tokens,
-        "Most tokens in one step; 0: 2048 on a GPU, on a CPU max_num_seqs and at least 128");
+        "Most tokens in one step; 0: 128 more than max_num_seqs on a CPU, 512 more and at least 2048 on a GPU");
   visit("max_chunk_ms", config.max_chunk_ms,
         "About how many ms prompts add to a step in which others decode; 0: no limit, -1: 100 on a CPU, none on a GPU");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");

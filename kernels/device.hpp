@@ -106,6 +106,14 @@ class Device {
   /// For logs: for example "cpu avx512, 2 threads".
   virtual std::string description() const = 0;
   virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  /// Takes the physical memory of a buffer of this device now, where it would else be taken as it is first written;
+  /// what it holds stays. For buffers that no stream uses yet. `progress(done)` hears of the share that is done, 0
+  /// to 1. Errors: out_of_memory, with the numbers.
+  virtual Status touch(const Buffer& buffer, const std::function<void(double done)>& progress) {
+    static_cast<void>(buffer);  // a GPU takes memory when it is allocated
+    static_cast<void>(progress);
+    return {};
+  }
   virtual Result<std::unique_ptr<Stream>> create_stream(const std::string& name) = 0;
   virtual const Ops& ops() const = 0;
   /// Bytes that may still be allocated for the given kind (physical memory on the CPU).

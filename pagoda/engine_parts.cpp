@@ -1,10 +1,13 @@
 #include "pagoda/engine_parts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -41,6 +44,17 @@ std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfi
   const std::int64_t slots = std::int64_t{device_blocks} * config.slots_per_block();
   const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
   return leaves_behind ? std::max(slots, max_model_len) : slots;
+}
+
+/// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.
+Result<std::array<std::uint64_t, 2>> random_prefix_hash_key() {
+  try {
+    std::random_device random;
+    const auto word = [&] { return (std::uint64_t{random()} << 32U) | random(); };
+    return std::array{word(), word()};
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::io_failed, std::string("the system gives no random numbers: ") + error.what());
+  }
 }
 
 /// A pool that the user made small is allowed, but says what it means for long requests.
@@ -86,6 +100,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
     plan->num_device_blocks = *blocks;
   }
   const std::int32_t device_blocks = plan->num_device_blocks;
+  const bool takes_memory_now = (*device)->shares_host_memory() && config.touch_memory;
+  if (takes_memory_now) {
+    if (const Status fits = check_host_memory(config, *plan); !fits) return fail(fits.error());
+  }
   Result<kernels::Buffer> swap_file;
   if (!config.swap_dir.empty() && host_blocks > 0) {
     swap_file = io::map_swap_file(config.swap_dir, block_bytes * host_blocks);
@@ -93,11 +111,19 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!swap_file) return fail(swap_file.error());
   auto memory = execution::KvMemory::create(*device, block_bytes, device_blocks, host_blocks, std::move(*swap_file));
   if (!memory) return fail(memory.error());
+  if (takes_memory_now) {
+    const auto report = [&](double done) {
+      if (setup.progress) setup.progress("taking memory for the KV cache", done);
+    };
+    if (const Status touched = (*memory)->touch(report); !touched) return fail(touched.error());
+  }
   auto copy_stream = (*device)->create_stream("pagoda-copy");
   if (!copy_stream) return fail(copy_stream.error());
 
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
+  const auto prefix_hash_key = random_prefix_hash_key();
+  if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
   EngineParts parts;
   parts.trace = std::move(*trace);
@@ -107,7 +133,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.make_worker = [loader = *loader, kv_memory = *memory, device_blocks] {
     return loader->make_worker(kv_memory, device_blocks);
   };
-  parts.scheduler.max_num_seqs = config.max_num_seqs;
+  parts.scheduler.max_num_seqs = config.num_rows();
   parts.scheduler.max_num_batched_tokens = max_tokens;
   parts.scheduler.max_chunk_us = TimeUs{1000} * config.chunk_ms();
   parts.scheduler.pipeline_depth = config.pipeline_depth;
@@ -122,13 +148,18 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.scheduler.delay_factor = config.scheduler_delay_factor;
   parts.scheduler.preemption = config.preemption_mode;
   parts.scheduler.eos_token_ids = model.eos_token_ids;
-  parts.blocks = {config.slots_per_block(),     device_blocks,       host_blocks, config.watermark,
-                  config.enable_prefix_caching, model.sliding_window};
+  parts.blocks = {.block_size = config.slots_per_block(),
+                  .num_device_blocks = device_blocks,
+                  .num_host_blocks = host_blocks,
+                  .watermark = config.watermark,
+                  .enable_prefix_caching = config.enable_prefix_caching,
+                  .sliding_window = model.sliding_window,
+                  .prefix_hash_key = *prefix_hash_key};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.max_model_len = max_model_len;
   parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
   warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);
-  parts.limits.max_num_seqs = config.max_num_seqs;
+  parts.limits.max_num_seqs = config.num_rows();
   parts.limits.max_queued_requests = config.max_queued_requests;
   parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
   parts.limits.max_queued_prompt_bytes = config.max_queued_prompt_bytes;
@@ -136,19 +167,19 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.limits.sampling = config.limits;
   parts.limits.defaults = *defaults;
   parts.limits.seed = config.seed;
-  parts.info = {model_name(config),
-                model.architecture,
-                std::string(to_string(plan->dtype)),
-                std::string(to_string(plan->kv_dtype)),
-                (*device)->description(),
-                model.vocab_size,
-                max_model_len,
-                config.slots_per_block(),
-                device_blocks,
-                host_blocks,
-                config.max_num_seqs,
-                max_tokens,
-                config.pipeline_depth};
+  parts.info = {.name = model_name(config),
+                .architecture = model.architecture,
+                .dtype = std::string(to_string(plan->dtype)),
+                .kv_cache_dtype = std::string(to_string(plan->kv_dtype)),
+                .device = (*device)->description(),
+                .vocab_size = model.vocab_size,
+                .max_model_len = max_model_len,
+                .block_size = config.slots_per_block(),
+                .num_device_blocks = device_blocks,
+                .num_host_blocks = host_blocks,
+                .max_num_seqs = config.num_rows(),
+                .max_num_batched_tokens = max_tokens,
+                .pipeline_depth = config.pipeline_depth};
   return parts;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/model_files/hf_config.hpp"
+#include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_device.hpp"
 
 namespace pagoda {
@@ -15,6 +16,7 @@ namespace {
 constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
 constexpr double kDefaultKvShare = 0.25;
+constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();
 
 Result<DType> chosen_dtype(const std::string& name, DType checkpoint) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -61,11 +63,29 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
 
-/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file.
-bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes) {
+/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file. `needed`: what the
+/// engine takes without.
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes,
+                   std::int64_t needed) {
   if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
+  if (config.weight_memory == "copied") return true;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
-  return config.weight_memory == "copied" || weight_bytes <= free_bytes / 2;
+  return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
+}
+
+std::int64_t blocks_per_context(const EngineConfig& config, std::int64_t max_model_len) {
+  const std::int64_t block_size = config.slots_per_block();
+  return (max_model_len + block_size - 1) / block_size;
+}
+
+/// Of the pool for swapped blocks. One that follows from the device is no larger than the largest that KV blocks of the
+/// device may fill.
+std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
+  if (config.num_host_blocks >= 0) return config.num_host_blocks;
+  const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::host));
+  const std::int64_t num_blocks = config.swap_bytes(free_bytes) / plan.memory.kv_bytes_per_block;
+  const std::int64_t useful = blocks_per_context(config, plan.limits.max_model_len) * config.num_rows();
+  return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, config.swap_space < 0 ? useful : kMaxBlocks}));
 }
 
 }  // namespace
@@ -80,10 +100,8 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
 }
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
-  constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();
   const std::int64_t max_model_len = plan.limits.max_model_len;
   const std::int64_t block_size = config.slots_per_block();
-  const std::int64_t blocks_per_context = (max_model_len + block_size - 1) / block_size;
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
   if (num_blocks * block_size < tokens_held(config, plan.model, max_model_len)) {
@@ -92,15 +110,40 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
     return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
                 "the KV cache would hold " + std::to_string(num_blocks * block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
-                    key + " or lower max_model_len",
+                    key + " or lower max_model_len" +
+                    (was_told || config.device != "cpu" ? "" : "; " + kernels::memory_that_is_available()),
                 key);
   }
-  return static_cast<std::int32_t>(std::min(num_blocks, blocks_per_context * config.max_num_seqs));
+  return static_cast<std::int32_t>(std::min(num_blocks, blocks_per_context(config, max_model_len) * config.num_rows()));
+}
+
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan) {
+  const std::int64_t blocks =
+      std::int64_t{plan.num_device_blocks} + (config.swap_dir.empty() ? plan.num_host_blocks : 0);
+  return plan.memory.fixed_bytes() - plan.memory.weight_bytes + plan.copied_weight_bytes +
+         blocks * plan.memory.kv_bytes_per_block;
+}
+
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
+  const std::int64_t needed = host_bytes_needed(config, plan);
+  if (needed <= static_cast<std::int64_t>(kernels::available_cpu_memory())) return {};
+  const auto mib = [](std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
+  const std::int64_t block_bytes = plan.memory.kv_bytes_per_block;
+  std::string parts = "the KV cache takes " + mib(plan.num_device_blocks * block_bytes);
+  if (config.swap_dir.empty() && plan.num_host_blocks > 0) {
+    parts += ", the swap space " + mib(plan.num_host_blocks * block_bytes);
+  }
+  if (plan.copied_weight_bytes > 0) parts += ", copies of weights " + mib(plan.copied_weight_bytes);
+  parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes);
+  return fail(ErrorCode::out_of_memory,
+              "the engine needs " + kernels::beside_available_memory(static_cast<std::size_t>(needed)) + "; " + parts +
+                  "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs",
+              "kv_cache_memory");
 }
 
 execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
                                       const models::ModelLimits& limits) {
-  return {.max_num_seqs = config.max_num_seqs,
+  return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = limits.max_tokens,
           .max_model_len = limits.max_model_len,
           .vocab_size = model.vocab_size,
@@ -130,7 +173,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
                     std::to_string(*max_model_len) + "), not " + std::to_string(max_tokens),
                 "max_num_batched_tokens");
   }
-  plan.limits = {max_tokens, config.max_num_seqs, *max_model_len};
+  plan.limits = {max_tokens, config.num_rows(), *max_model_len};
 
   auto checkpoint = io::Checkpoint::open(folder);
   if (!checkpoint) return fail(checkpoint.error());
@@ -138,7 +181,6 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes);
   const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(
       runner_config(config, plan.model, plan.limits), config.slots_per_block(), !device.shares_host_memory());
   models::MemoryRequest request{weight_bytes,
@@ -158,10 +200,13 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
     plan.num_device_blocks = *device_blocks;
     plan.measures_kv_cache = config.kv_cache_memory == 0 && !device.shares_host_memory();
   }
-  plan.num_host_blocks = config.num_host_blocks >= 0
-                             ? config.num_host_blocks
-                             : static_cast<std::int32_t>(config.swap_space * kBytesPerGib /
-                                                         static_cast<double>(plan.memory.kv_bytes_per_block));
+  plan.num_host_blocks = host_blocks(config, plan, device);
+  const auto copied_bytes = [&] {
+    return models::copied_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+  };
+  plan.copied_weight_bytes = copied_bytes();
+  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes, host_bytes_needed(config, plan));
+  plan.copied_weight_bytes = copied_bytes();
   return plan;
 }
 

@@ -24,6 +24,7 @@ struct EnginePlan {
   DType kv_dtype = DType::f32;
   models::ModelLimits limits;
   models::MemoryPlan memory;
+  std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of the checkpoint's mapped file
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   /// num_device_blocks is an estimate: what is left of the device's memory beside a model shows when it has run.
@@ -36,6 +37,13 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
 /// Blocks of a device pool of up to `kv_bytes`, which is no more than max_num_seqs full contexts need. Errors: fewer
 /// than one context needs (bad_config or out_of_memory, names what to change).
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes);
+
+/// Memory that an engine on a CPU takes in all: copies of weights, the working memory of its largest step, the KV cache
+/// and the host pool, unless that is a file.
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan);
+
+/// Errors (out_of_memory): that is more than there is; the message has the numbers.
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan);
 
 /// How a runner of this engine is sized.
 execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,

@@ -33,12 +33,30 @@ Result<std::shared_ptr<KvMemory>> KvMemory::create(std::shared_ptr<kernels::Devi
         allocate_pool(*device, block_bytes * num_host_blocks, kernels::MemoryKind::host, "num_host_blocks");
     if (!allocated) return fail(allocated.error());
     host_pool = std::move(*allocated);
+    memory->allocated_host_pool_ = true;
   }
   memory->host_pool_ = std::move(host_pool);
   memory->device_ = std::move(device);
   memory->block_bytes_ = block_bytes;
   memory->device_pool_ = std::move(*device_pool);
   return memory;
+}
+
+Status KvMemory::touch(const std::function<void(double done)>& progress) const {
+  const auto device_bytes = static_cast<double>(device_pool_.bytes());
+  const auto host_bytes = allocated_host_pool_ ? static_cast<double>(host_pool_.bytes()) : 0.0;
+  const auto touch_pool = [&](const kernels::Buffer& pool, double bytes_before, const char* flag) -> Status {
+    const auto report = [&](double done) {
+      const double share = (bytes_before + done * static_cast<double>(pool.bytes())) / (device_bytes + host_bytes);
+      if (progress) progress(share);
+    };
+    const Status status = device_->touch(pool, report);
+    if (status) return {};
+    return fail(status.error().code, "the KV cache: " + status.error().message + "; lower " + flag, flag);
+  };
+  Status status = touch_pool(device_pool_, 0, "num_device_blocks");
+  if (status && allocated_host_pool_) status = touch_pool(host_pool_, device_bytes, "num_host_blocks");
+  return status;
 }
 
 Status KvMemory::move(kernels::Stream& stream, const std::vector<BlockMove>& moves, const kernels::Buffer& from,

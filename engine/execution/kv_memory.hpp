@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,6 +22,11 @@ class KvMemory {
                                                   std::int32_t num_device_blocks, std::int32_t num_host_blocks,
                                                   kernels::Buffer host_pool = {});
 
+  /// Takes the physical memory of the pools now rather than as blocks are first used, so that a pool that does not fit
+  /// is known at once. A host pool that was brought stays as it is. Call before anything uses the blocks.
+  /// `progress(done)`: the share of both pools. Errors: out_of_memory, names what to lower.
+  Status touch(const std::function<void(double done)>& progress) const;
+
   std::byte* device_base() const { return device_pool_.as<std::byte>(); }
   std::int64_t block_bytes() const { return block_bytes_; }
 
@@ -38,6 +44,7 @@ class KvMemory {
   std::int64_t block_bytes_ = 0;
   kernels::Buffer device_pool_;
   kernels::Buffer host_pool_;
+  bool allocated_host_pool_ = false;
 };
 
 }  // namespace pagoda::execution

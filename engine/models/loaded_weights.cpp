@@ -38,6 +38,10 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
+std::int64_t embedding_width(const ModelConfig& config) {
+  return config.embedding_size == 0 ? config.hidden_size : config.embedding_size;
+}
+
 /// A kind of linear layer, of which a model has some.
 struct LinearShape {
   std::int64_t rows = 0;
@@ -54,7 +58,7 @@ std::vector<LinearShape> linear_shapes(const ModelConfig& config) {
                                      {hidden, query_width, layers},
                                      {config.intermediate_size, hidden, config.gated_mlp ? 2 * layers : layers},
                                      {hidden, config.intermediate_size, layers}};
-  const std::int64_t embedding = config.embedding_size == 0 ? hidden : config.embedding_size;
+  const std::int64_t embedding = embedding_width(config);
   if (embedding != hidden) {
     shapes.push_back({hidden, embedding, 1});
     shapes.push_back({embedding, hidden, 1});
@@ -64,6 +68,35 @@ std::vector<LinearShape> linear_shapes(const ModelConfig& config) {
 
 std::int64_t quantized_bytes(std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format) {
   return kernels::QuantizedMatrix{nullptr, nullptr, rows, columns, format}.bytes();
+}
+
+/// What becomes of a checkpoint's elements.
+struct WeightShares {
+  std::int64_t quantized_bytes = 0;
+  std::int64_t plain_parameters = 0;  ///< that are not quantised
+};
+
+WeightShares weight_shares(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters) {
+  WeightShares shares{0, num_parameters};
+  if (!policy.quantize) return shares;
+  for (const auto& [rows, columns, count] : linear_shapes(config)) {
+    shares.plain_parameters -= rows * columns * count;
+    shares.quantized_bytes += quantized_bytes(rows, columns, *policy.format_of({})) * count;
+  }
+  const std::int64_t width = embedding_width(config);
+  if (!config.tie_word_embeddings) shares.plain_parameters -= config.vocab_size * width;
+  shares.quantized_bytes += quantized_bytes(config.vocab_size, width, *policy.format_of(kHead));
+  shares.plain_parameters = std::max<std::int64_t>(0, shares.plain_parameters);
+  return shares;
+}
+
+/// Of so many elements that are not quantised, in a checkpoint of num_parameters.
+std::int64_t plain_bytes(const WeightPolicy& policy, std::int64_t parameters, std::int64_t num_parameters,
+                         std::int64_t checkpoint_bytes) {
+  if (policy.dtype) return parameters * static_cast<std::int64_t>(size_of(*policy.dtype));
+  if (num_parameters == 0) return 0;
+  const double bytes_per_parameter = static_cast<double>(checkpoint_bytes) / static_cast<double>(num_parameters);
+  return static_cast<std::int64_t>(bytes_per_parameter * static_cast<double>(parameters));
 }
 
 }  // namespace
@@ -86,22 +119,24 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 
 std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
                                  std::int64_t checkpoint_bytes) {
-  std::int64_t plain_parameters = num_parameters;
-  std::int64_t bytes = 0;
-  if (policy.quantize) {
-    for (const auto& [rows, columns, count] : linear_shapes(config)) {
-      plain_parameters -= rows * columns * count;
-      bytes += quantized_bytes(rows, columns, *policy.format_of({})) * count;
-    }
-    const std::int64_t width = config.embedding_size == 0 ? config.hidden_size : config.embedding_size;
-    if (!config.tie_word_embeddings) plain_parameters -= config.vocab_size * width;
-    bytes += quantized_bytes(config.vocab_size, width, *policy.format_of(kHead));
+  const WeightShares shares = weight_shares(config, policy, num_parameters);
+  return shares.quantized_bytes + plain_bytes(policy, shares.plain_parameters, num_parameters, checkpoint_bytes);
+}
+
+std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
+                                 std::int64_t checkpoint_bytes) {
+  const WeightShares shares = weight_shares(config, policy, num_parameters);
+  const bool converts = policy.dtype && *policy.dtype != config.checkpoint_dtype;
+  std::int64_t parameters = 0;
+  if (converts) {
+    parameters = shares.plain_parameters;
+  } else if (policy.copy_linear && !policy.quantize) {
+    // An embedding is no linear layer, unless it is the head as well.
+    parameters =
+        shares.plain_parameters - (config.tie_word_embeddings ? 0 : config.vocab_size * embedding_width(config));
   }
-  plain_parameters = std::max<std::int64_t>(0, plain_parameters);
-  if (policy.dtype) return bytes + plain_parameters * static_cast<std::int64_t>(size_of(*policy.dtype));
-  if (num_parameters == 0) return bytes;
-  const double bytes_per_parameter = static_cast<double>(checkpoint_bytes) / static_cast<double>(num_parameters);
-  return bytes + static_cast<std::int64_t>(bytes_per_parameter * static_cast<double>(plain_parameters));
+  return shares.quantized_bytes +
+         plain_bytes(policy, std::max<std::int64_t>(0, parameters), num_parameters, checkpoint_bytes);
 }
 
 Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {

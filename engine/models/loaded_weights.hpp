@@ -36,6 +36,10 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
                                  std::int64_t checkpoint_bytes);
 
+/// Those of them that are copies in memory of their own, and not the pages of the mapped file.
+std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
+                                 std::int64_t checkpoint_bytes);
+
 /// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
 /// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -83,6 +84,35 @@ class CpuDevice final : public Device {
   Result<Buffer> allocate(std::size_t bytes, MemoryKind) override {
     if (!binding_.interleaves()) return allocate_cpu_memory(bytes);
     return allocate_cpu_memory(bytes, [this](void* data, std::size_t size) { binding_.interleave(data, size); });
+  }
+
+  /// In rounds, each of which starts only while there is memory for it, so that another process that takes memory
+  /// meanwhile is an error here and not a process that the system kills.
+  Status touch(const Buffer& buffer, const std::function<void(double done)>& progress) override {
+    constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  // some huge pages
+    constexpr std::size_t kPiecesPerThread = 8;
+    const std::size_t bytes = buffer.bytes();
+    const std::size_t round = kPieceBytes * kPiecesPerThread * static_cast<std::size_t>(threads_.num_threads());
+    for (std::size_t begin = 0; begin < bytes; begin += round) {
+      if (progress) progress(static_cast<double>(begin) / static_cast<double>(bytes));
+      const std::size_t end = std::min(bytes, begin + round);
+      if (end - begin > available_cpu_memory()) {
+        return fail(ErrorCode::out_of_memory, "cannot take " + beside_available_memory(bytes - begin) + ", after " +
+                                                  std::to_string(begin >> 20) + " MiB were taken");
+      }
+      std::mutex mutex;
+      Status status;
+      const auto num_pieces = static_cast<std::int64_t>((end - begin + kPieceBytes - 1) / kPieceBytes);
+      threads_.parallel_for(num_pieces, [&](std::int64_t piece) {
+        const std::size_t at = begin + static_cast<std::size_t>(piece) * kPieceBytes;
+        auto touched = touch_cpu_memory(buffer.as<std::byte>() + at, std::min(kPieceBytes, end - at));
+        const std::lock_guard lock(mutex);
+        if (!touched) status = std::move(touched);
+      });
+      if (!status) return status;
+    }
+    if (progress && bytes > 0) progress(1);
+    return {};
   }
 
   Result<std::unique_ptr<Stream>> create_stream(const std::string& name) override {

@@ -1,15 +1,16 @@
 #include "kernels/cpu/cpu_memory.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <string>
 
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "kernels/cpu/memory_limits.hpp"
 
 namespace pagoda::kernels {
 namespace {
@@ -18,18 +19,13 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-std::size_t physical_memory() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
 std::string in_mib(std::size_t bytes) {
   return std::to_string(bytes >> 20) + " MiB";
 }
 
 tl::unexpected<Error> does_not_fit(std::size_t bytes) {
-  return fail(ErrorCode::out_of_memory, "cannot allocate " + in_mib(bytes) + " of memory (" +
-                                            in_mib(available_cpu_memory()) +
-                                            " available); lower the KV cache size, the swap space or the batch size");
+  return fail(ErrorCode::out_of_memory, "cannot allocate " + beside_available_memory(bytes) +
+                                            "; lower the KV cache size, the swap space or the batch size");
 }
 
 Result<Buffer> allocate_small(std::size_t bytes) {
@@ -46,7 +42,7 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 /// A mapping that begins and ends at a huge page, so that all of it can lie on such.
 Result<Buffer> allocate_large(std::size_t bytes) {
-  if (bytes > physical_memory() || bytes > available_cpu_memory()) return does_not_fit(bytes);
+  if (bytes > available_cpu_memory()) return does_not_fit(bytes);
   const std::size_t whole = round_up(bytes, kHugePageBytes);
   const std::size_t mapped = whole + kHugePageBytes;
   void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,15 +68,35 @@ Result<Buffer> allocate_cpu_memory(std::size_t bytes, const std::function<void(v
   return buffer;
 }
 
-std::size_t available_cpu_memory() {
-  std::ifstream info("/proc/meminfo");
-  std::string key;
-  std::size_t kib = 0;
-  while (info >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    info.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+Status touch_cpu_memory(void* data, std::size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+  // Takes whole pages at once, and tells of a failure where a write would end the process.
+  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno == ENOMEM || errno == EFAULT) {
+    return fail(ErrorCode::out_of_memory,
+                "cannot take " + beside_available_memory(bytes) + ": " + std::strerror(errno));
   }
-  return physical_memory();
+#endif
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  auto* begin = static_cast<std::byte*>(data);
+  for (std::size_t at = 0; at < bytes; at += page) {
+    auto* byte = static_cast<volatile std::byte*>(begin + at);
+    *byte = *byte;
+  }
+  return {};
+}
+
+std::size_t available_cpu_memory() {
+  return available_memory().bytes;
+}
+
+std::string memory_that_is_available() {
+  const AvailableMemory available = available_memory();
+  return in_mib(available.bytes) + " are available (" + available.limit + ")";
+}
+
+std::string beside_available_memory(std::size_t bytes) {
+  return in_mib(bytes) + " of memory: " + memory_that_is_available();
 }
 
 }  // namespace pagoda::kernels

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
@@ -14,7 +15,15 @@ namespace pagoda::kernels {
 Result<Buffer> allocate_cpu_memory(std::size_t bytes,
                                    const std::function<void(void* data, std::size_t bytes)>& place = {});
 
-/// Physical memory that may still be taken without swapping.
+/// Writes to every page of memory from allocate_cpu_memory, so that the operating system gives it now; what it holds
+/// stays. On huge pages where `data` and `bytes` are whole ones. Errors (out_of_memory): the system has no more.
+Status touch_cpu_memory(void* data, std::size_t bytes);
+
+/// Memory that may still be taken without swapping: the bytes of available_memory (kernels/cpu/memory_limits.hpp).
 std::size_t available_cpu_memory();
+
+/// For messages: "3 MiB are available (...)", and the same after "5 MiB of memory: ".
+std::string memory_that_is_available();
+std::string beside_available_memory(std::size_t bytes);
 
 }  // namespace pagoda::kernels

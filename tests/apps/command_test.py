@@ -50,6 +50,8 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("pipeline_depth", "serve", "--model", MODEL, "--pipeline-depth", "3")
         self.assert_bad_usage("listen", "serve", "--model", MODEL, "--listen", "nowhere")
         self.assert_bad_usage("log_level", "serve", "--model", MODEL, "--log-level", "loud")
+        self.assert_bad_usage("max_num_batched_tokens must be at least max_num_seqs (65), not 64", "serve", "--model", MODEL,
+                              "--max-num-seqs", "65", "--max-num-batched-tokens", "64")
         self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
 
     def test_an_unknown_subcommand_is_named_beside_the_known(self):
@@ -321,6 +323,19 @@ class Others(unittest.TestCase):
         self.assertGreater(facts["memory"]["kv_bytes_per_token"], 0)
         self.assertGreater(facts["memory"]["num_device_blocks"], 0)
         self.assertEqual(run("inspect", MODEL)[0], 0)
+
+    def test_inspect_tells_what_defaults_come_to(self):
+        def planned(*flags):
+            code, out, err = run("inspect", MODEL, "--json", *flags)
+            self.assertEqual(code, 0, err)
+            memory = json.loads(out)["memory"]
+            return memory["max_num_seqs"], memory["max_num_batched_tokens"], memory["swap"]
+
+        self.assertEqual(planned(), (256, 384, "none"))
+        self.assertEqual(planned("--max-num-seqs", "16"), (16, 144, "none"))
+        self.assertEqual(planned("--max-num-batched-tokens", "64"), (48, 64, "none"))
+        self.assertEqual(planned("--swap-space", "0.01"), (256, 384, "host memory"))
+        self.assertEqual(planned("--swap-space", "0.01", "--swap-dir", "/tmp"), (256, 384, "file in /tmp"))
 
     def test_inspect_names_an_unknown_architecture_beside_the_known(self):
         with tempfile.TemporaryDirectory() as folder:

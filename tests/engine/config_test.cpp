@@ -52,13 +52,29 @@ TEST(EngineConfig, each_wrong_value_is_named) {
       {"max_chunk_ms", [](EngineConfig& c) { c.max_chunk_ms = -2; }},
       {"num_host_blocks", [](EngineConfig& c) { c.num_host_blocks = -2; }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = -0.5; }},
+      {"swap_space", [](EngineConfig& c) { c.swap_space = -2; }},
+      {"swap_space", [](EngineConfig& c) { c.swap_space = std::numeric_limits<double>::quiet_NaN(); }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = std::numeric_limits<double>::infinity(); }},
       {"kv_cache_memory", [](EngineConfig& c) { c.kv_cache_memory = std::numeric_limits<double>::quiet_NaN(); }},
       {"gpu_memory_utilization", [](EngineConfig& c) { c.gpu_memory_utilization = 0; }},
       {"gpu_memory_utilization", [](EngineConfig& c) { c.gpu_memory_utilization = 1.01; }},
-      {"max_num_seqs", [](EngineConfig& c) { c.max_num_seqs = 0; }},
-      {"max_num_batched_tokens", [](EngineConfig& c) { c.max_num_batched_tokens = 255; }},
+      {"max_num_seqs", [](EngineConfig& c) { c.max_num_seqs = -1; }},
+      {"max_num_batched_tokens",
+       [](EngineConfig& c) {
+         c.max_num_seqs = 256;
+         c.max_num_batched_tokens = 255;
+       }},
+      {"touch_memory",
+       [](EngineConfig& c) {
+         c.device = "cuda";
+         c.touch_memory = false;
+       }},
       {"swap_dir", [](EngineConfig& c) { c.swap_dir = "/tmp"; }},
+      {"swap_dir",
+       [](EngineConfig& c) {
+         c.swap_dir = "/tmp";
+         c.swap_space = 0;
+       }},
       {"priority_aging_s", [](EngineConfig& c) { c.priority_aging_s = -1; }},
       {"scheduler_delay_factor", [](EngineConfig& c) { c.scheduler_delay_factor = -0.5; }},
       {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},
@@ -113,15 +129,54 @@ TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) 
 
 TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
   auto config = good();
-  EXPECT_EQ(config.tokens_per_step(8192), 256);
-  config.max_num_seqs = 16;
-  EXPECT_EQ(config.tokens_per_step(8192), 128);
+  EXPECT_EQ(config.tokens_per_step(8192), 384);
   config.device = "cuda";
   EXPECT_EQ(config.tokens_per_step(8192), 2048);
   config.enable_chunked_prefill = false;
   EXPECT_EQ(config.tokens_per_step(8192), 8192);
   config.max_num_batched_tokens = 9000;
   EXPECT_EQ(config.tokens_per_step(8192), 9000);
+}
+
+TEST(EngineConfig, prompts_have_a_share_of_a_step_however_many_rows_decode) {
+  auto config = good();
+  for (const std::int32_t rows : {1, 16, 256, 1024, 5000}) {
+    config.max_num_seqs = rows;
+    config.device = "cpu";
+    EXPECT_EQ(config.tokens_per_step(8192), rows + 128);
+    config.device = "cuda";
+    EXPECT_EQ(config.tokens_per_step(8192), std::max(2048, rows + 512));
+  }
+}
+
+TEST(EngineConfig, a_small_step_that_is_all_a_user_says_lowers_the_rows) {
+  auto config = good();
+  EXPECT_EQ(config.num_rows(), 256);
+  for (const auto& [tokens, rows] : {std::pair(1, 1), {2, 1}, {8, 6}, {100, 75}, {255, 191}, {256, 256}, {4096, 256}}) {
+    config.max_num_batched_tokens = tokens;
+    EXPECT_EQ(config.num_rows(), rows) << tokens;
+    EXPECT_TRUE(wrong_keys(config).empty()) << tokens;
+  }
+  config.max_num_batched_tokens = 100;
+  config.max_num_seqs = 100;
+  EXPECT_EQ(config.num_rows(), 100);
+  EXPECT_TRUE(wrong_keys(config).empty());
+  config.max_num_seqs = 101;
+  EXPECT_EQ(wrong_keys(config), std::vector<std::string>{"max_num_batched_tokens"});
+}
+
+TEST(EngineConfig, swap_space_follows_from_the_device_unless_told) {
+  constexpr std::int64_t kGib = std::int64_t{1} << 30;
+  auto config = good();
+  EXPECT_EQ(config.swap_bytes(100 * kGib), 0);
+  config.device = "cuda";
+  EXPECT_EQ(config.swap_bytes(100 * kGib), 4 * kGib);
+  EXPECT_EQ(config.swap_bytes(6 * kGib), 6 * kGib / 4);
+  config.swap_space = 0;
+  EXPECT_EQ(config.swap_bytes(100 * kGib), 0);
+  EXPECT_TRUE(wrong_keys(config).empty());
+  config.swap_space = 1.5;
+  EXPECT_EQ(config.swap_bytes(0), 3 * kGib / 2);
 }
 
 TEST(EngineConfig, prompts_take_a_limited_time_beside_decodes_on_a_cpu_unless_told) {

@@ -148,6 +148,7 @@ TEST(LoadedWeights, TheirBytesAreKnownBeforeTheyAreLoaded) {
       } else {
         EXPECT_EQ(planned, facts.num_parameters * size);
       }
+      EXPECT_EQ(copied_weight_bytes(config, policy, facts.num_parameters, facts.weight_bytes), weights.copied_bytes());
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +16,8 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #endif
 
 #include <gmock/gmock.h>
@@ -22,11 +25,13 @@
 
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/machine_topology.hpp"
+#include "kernels/cpu/memory_limits.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::kernels {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 std::shared_ptr<Device> make_device(int num_threads = 2) {
@@ -147,6 +152,66 @@ TEST(CpuDeviceTest, PutsLargeBuffersOnHugePagesWhereTheSystemAllowsIt) {
   EXPECT_GT(huge_bytes_at(buffer.data()), 0U);  // all of it, unless the machine's memory is in small pieces
   RecordProperty("huge_bytes", std::to_string(huge_bytes_at(buffer.data())));
 }
+
+std::int64_t resident_pages(const void* data, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  EXPECT_EQ(mincore(const_cast<void*>(data), bytes, pages.data()), 0);
+  return std::ranges::count_if(pages, [](unsigned char state) { return (state & 1U) != 0; });
+}
+
+TEST(CpuDeviceTest, TakesTheMemoryOfABufferWhenToldAndKeepsWhatItHolds) {
+  constexpr std::size_t kBytes = (std::size_t{150} << 20) + 12345;  // more than a round of one thread, no whole pages
+  for (const int num_threads : {1, 3}) {
+    const auto device = make_device(num_threads);
+    const auto buffer = device->allocate(kBytes, MemoryKind::device).value();
+    const auto all_pages = static_cast<std::int64_t>((kBytes + 4095) / 4096);
+    auto* data = buffer.as<std::uint8_t>();
+    data[1000] = 7;
+    data[kBytes - 1] = 8;
+    EXPECT_LT(resident_pages(data, kBytes), all_pages / 2);
+    std::vector<double> told;
+    ASSERT_TRUE(device->touch(buffer, [&](double done) { told.push_back(done); }));
+    EXPECT_EQ(resident_pages(data, kBytes), all_pages);
+    EXPECT_EQ(data[1000], 7);
+    EXPECT_EQ(data[kBytes - 1], 8);
+    EXPECT_EQ(std::accumulate(data, data + kBytes, 0), 15);
+    EXPECT_TRUE(std::ranges::is_sorted(told));
+    EXPECT_EQ(told.back(), 1.0);
+  }
+}
+
+TEST(CpuDeviceTest, TakesTheMemoryOfSmallAndOfNoBuffers) {
+  const auto device = make_device();
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}, std::size_t{5000}}) {
+    const auto buffer = device->allocate(bytes, MemoryKind::host).value();
+    EXPECT_TRUE(device->touch(buffer, {}));
+  }
+}
+
+TEST(CpuDeviceTest, DoesNotTakeMemoryThatIsNotThere) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer ends the process when its own memory meets the limit";
+#endif
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  const auto device = make_device();
+  const auto buffer = device->allocate(kBytes, MemoryKind::device).value();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::size_t pages = 0;
+  ASSERT_TRUE(std::ifstream("/proc/self/statm") >> pages);
+  rlimit tight = before;
+  tight.rlim_cur =
+      pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + kAddressSpaceOfThreads + (std::size_t{8} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const auto touched = device->touch(buffer, {});
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_FALSE(touched);
+  EXPECT_EQ(touched.error().code, ErrorCode::out_of_memory);
+  EXPECT_THAT(touched.error().message, ContainsRegex("cannot take 64 MiB of memory: [78] MiB are available"));
+  EXPECT_THAT(touched.error().message, HasSubstr("RLIMIT_AS"));
+  EXPECT_EQ(resident_pages(buffer.data(), kBytes), 0);
+}
 #endif
 
 TEST(CpuDeviceTest, AllocatesZeroedAlignedMemoryOfAnySize) {
@@ -167,6 +232,7 @@ TEST(CpuDeviceTest, RefusesAnAllocationThatDoesNotFitAndSaysHowMuchWasAsked) {
   ASSERT_FALSE(buffer.has_value());
   EXPECT_EQ(buffer.error().code, ErrorCode::out_of_memory);
   EXPECT_THAT(buffer.error().message, HasSubstr("1073741824 MiB"));
+  EXPECT_THAT(buffer.error().message, ContainsRegex("[0-9]+ MiB are available \\(.+\\)"));
 }
 
 TEST(CpuDeviceTest, KnowsHowMuchMemoryIsAvailable) {

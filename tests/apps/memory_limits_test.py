@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Tests of the pagoda command in processes whose memory is limited: what does not fit is told at once with numbers, and
+defaults follow the limit. Limits are RLIMIT_AS and, where one can be made, a memory cgroup. Standard library only.
+
+usage: memory_limits_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+PAGODA, MODEL = sys.argv[1:3]
+MIB = 1 << 20
+COMMON = ["--model", MODEL, "--threads", "1"]
+
+
+class AddressSpace:
+    """RLIMIT_AS, in the child."""
+
+    words = "RLIMIT_AS"
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def enter(self):
+        resource.setrlimit(resource.RLIMIT_AS, (self.limit, self.limit))
+
+    def close(self):
+        pass
+
+    def kills(self):
+        return 0
+
+
+class Cgroup:
+    """A memory cgroup of version 1 or 2 below the one that this process is in, and the child in it."""
+
+    def __init__(self, limit):
+        self.limit = limit
+        parent, self.version = self.parent()
+        self.folder = os.path.join(parent, f"pagoda_test_{os.getpid()}_{time.monotonic_ns()}")
+        self.words = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+        try:
+            os.mkdir(self.folder)
+        except OSError as error:
+            raise unittest.SkipTest(f"no memory cgroup can be made here: {error}") from error
+        try:
+            self.write(self.words, str(limit))
+            if self.version == 2:
+                self.write("memory.swap.max", "0", optional=True)
+        except OSError as error:
+            os.rmdir(self.folder)
+            raise unittest.SkipTest(f"the cgroup that was made has no memory controller: {error}") from error
+
+    @staticmethod
+    def parent():
+        """The folder of this process's memory cgroup."""
+        paths = {}
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            for line in file:
+                _, controllers, path = line.rstrip("\n").split(":", 2)
+                if "memory" in controllers.split(","):
+                    paths[1] = path
+                elif controllers == "":
+                    paths[2] = path
+        version = 1 if 1 in paths else 2
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            for line in file:
+                fields, _, rest = line.partition(" - ")
+                kind, _, options = rest.split()
+                root, point = fields.split()[3:5]
+                if (kind == "cgroup2" and version == 2) or (kind == "cgroup" and version == 1 and "memory" in options.split(",")):
+                    below = os.path.relpath(paths.get(version, "/"), root)
+                    return os.path.normpath(os.path.join(point, below if not below.startswith("..") else ".")), version
+        raise unittest.SkipTest("no hierarchy of memory cgroups is mounted")
+
+    def write(self, name, text, optional=False):
+        path = os.path.join(self.folder, name)
+        if optional and not os.path.exists(path):
+            return
+        with open(path, "r+", encoding="utf-8") as file:
+            file.write(text)
+
+    def enter(self):
+        self.write("cgroup.procs", "0")
+
+    def kills(self):
+        """Processes that the system has killed for their memory in it."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+
+    def close(self):
+        for _ in range(100):
+            try:
+                os.rmdir(self.folder)
+                return
+            except OSError:  # its last process is still going
+                time.sleep(0.05)
+
+
+class Limits:
+    """Tests of one kind of limit, `limit_of`."""
+
+    def limited(self, mib):
+        limit = self.limit_of(mib * MIB)
+        self.addCleanup(limit.close)
+        return limit
+
+    def run_within(self, limit, command, *args):
+        """(exit code, stdout, stderr, seconds)"""
+        begin = time.monotonic()
+        done = subprocess.run([PAGODA, command, *COMMON, *args], capture_output=True, text=True, timeout=120,
+                              preexec_fn=limit.enter)
+        self.assertEqual(limit.kills(), 0)
+        return done.returncode, done.stdout, done.stderr, time.monotonic() - begin
+
+    def plan_within(self, limit, *args):
+        code, out, err, _ = self.run_within(limit, "inspect", "--json", *args)
+        self.assertEqual(code, 0, err)
+        return json.loads(out)["memory"]
+
+    def blocks_of(self, mib):
+        out = subprocess.run([PAGODA, "inspect", *COMMON, "--json"], capture_output=True, text=True, check=True).stdout
+        return str(mib * MIB // json.loads(out)["memory"]["kv_bytes_per_block"])
+
+    def assert_refused(self, limit, *args):
+        for command in (["generate", "--prompt", "Once"], ["serve", "--listen", "127.0.0.1:0"]):
+            code, out, err, seconds = self.run_within(limit, *command, *args)
+            self.assertIn(code, (1, 2), err)
+            self.assertEqual(out, "")
+            self.assertLess(seconds, 20)
+            self.assertEqual(err.count("\n"), 1, err)
+            self.assertRegex(err, r"\d+ MiB .*\d+ MiB are available \(" + limit.words)
+            self.assertIn(f"{limit.limit // MIB} MiB", err)
+
+    def test_a_kv_cache_above_the_limit_is_refused_at_once(self):
+        self.assert_refused(self.limited(1024), "--num-device-blocks", self.blocks_of(2048))
+
+    def test_pools_that_fit_alone_and_not_together_are_refused_at_once(self):
+        blocks = self.blocks_of(600)
+        self.assert_refused(self.limited(1024), "--num-device-blocks", blocks, "--num-host-blocks", blocks)
+
+    def test_by_default_the_kv_cache_is_a_quarter_of_what_is_left_and_its_memory_is_taken(self):
+        limit = self.limited(1024)
+        # So many contexts that a quarter is less than they need.
+        rows = ["--max-num-seqs", "4096", "--max-num-batched-tokens", "4096", "--kv-cache-dtype", "float32"]
+        plan = self.plan_within(limit, *rows)
+        self.assertLess(plan["device_free_bytes"], limit.limit)
+        self.assertGreater(plan["device_free_bytes"], limit.limit * 0.6)
+        self.assertIn(limit.words, plan["device_free_limit"])
+        self.assertAlmostEqual(plan["kv_bytes"] / plan["device_free_bytes"], 0.25, delta=0.02)
+        server = subprocess.Popen([PAGODA, "serve", *COMMON, *rows, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, preexec_fn=limit.enter)
+        try:
+            found = re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", server.stdout.readline())
+            self.assertTrue(found, "the server does not start within the limit")
+            with socket.create_connection(("127.0.0.1", int(found.group(1))), 30) as connection:
+                stream = connection.makefile("rw", encoding="utf-8")
+                stream.write(json.dumps({"op": "model"}) + "\n")
+                stream.flush()
+                blocks = json.loads(stream.readline())["num_device_blocks"]
+                stream.write(json.dumps({"id": "a", "prompt": "Once", "max_tokens": 20, "ignore_eos": True,
+                                         "stream": False}) + "\n")
+                stream.flush()
+                self.assertEqual(json.loads(stream.readline())["event"], "done")
+            kv_bytes = blocks * plan["kv_bytes_per_block"]
+            self.assertLess(kv_bytes / plan["kv_bytes"], 1.05)
+            self.assertGreater(kv_bytes / plan["kv_bytes"], self.least_of_planned)
+            with open(f"/proc/{server.pid}/status", encoding="utf-8") as status:
+                resident = int(re.search(r"RssAnon:\s+(\d+) kB", status.read()).group(1)) * 1024
+            self.assertGreater(resident, kv_bytes)
+            self.assertLess(resident, limit.limit)
+            server.send_signal(signal.SIGTERM)
+            self.assertEqual(server.wait(30), 0)
+            self.assertEqual(limit.kills(), 0)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+            server.stderr.close()
+
+    def test_the_smallest_limits_are_told_as_well(self):
+        """However little there is: never a signal."""
+        for mib in (16, 32, 48, 64, 96, 128, 192, 256, 384):
+            code, _, err, _ = self.run_within(self.limited(mib), "generate", "--prompt", "Once", "--max-tokens", "2")
+            with self.subTest(mib=mib):
+                self.assertIn(code, self.codes_of_small_limits, err)
+                self.assertTrue(code == 0 or err)
+
+
+class WithinAnAddressSpace(Limits, unittest.TestCase):
+    limit_of = AddressSpace
+    least_of_planned = 0.5  # a server's threads take address space before it looks
+    codes_of_small_limits = (0, 1, 2, 127)  # 127: the system's loader has no room for the program
+
+
+class WithinACgroup(Limits, unittest.TestCase):
+    limit_of = Cgroup
+    least_of_planned = 0.95
+    codes_of_small_limits = (0, 1, 2)
+
+    def test_without_touching_pools_may_be_promised_that_do_not_fit_together(self):
+        blocks = self.blocks_of(600)
+        code, _, err, _ = self.run_within(self.limited(1024), "generate", "--prompt", "Once", "--max-tokens", "2",
+                                          "--no-touch-memory", "--num-device-blocks", blocks, "--num-host-blocks", blocks)
+        self.assertEqual(code, 0, err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
