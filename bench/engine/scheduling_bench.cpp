@@ -21,13 +21,14 @@ struct Load {
   std::int32_t context = 512;  ///< tokens of each prompt
   std::int32_t num_waiting = 0;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
-  bool churn = false;  ///< in each step one request ends and the next of the queue takes its place
+  bool churn = false;    ///< in each step one request ends and the next of the queue takes its place
+  bool prompts = false;  ///< nobody decodes yet: a small budget goes to one prompt after the other
 };
 
 SchedulerConfig scheduler_config(const Load& load) {
   SchedulerConfig config;
   config.max_num_seqs = kNumRunning;
-  config.max_num_batched_tokens = 1 << 24;
+  config.max_num_batched_tokens = load.prompts ? kNumRunning : 1 << 24;
   config.pipeline_depth = 1;
   config.policy = load.policy;
   config.priority_aging_s = 60;
@@ -45,9 +46,11 @@ memory::BlockSpaceConfig block_config(const Load& load) {
 class Service {
  public:
   explicit Service(const Load& load) : load_(load), scheduler_(scheduler_config(load)), blocks_(block_config(load)) {
-    for (int i = 0; i < kNumRunning; ++i) add();
-    step();  // the prompts
-    step();  // their blocks become findable
+    if (!load.prompts) {
+      for (int i = 0; i < kNumRunning; ++i) add();
+      step();  // the prompts
+      step();  // their blocks are computed
+    }
     for (int i = 0; i < load.num_waiting; ++i) add();
   }
 
@@ -123,6 +126,15 @@ BENCHMARK_CAPTURE(plan_steps, churn_fcfs, Load{.policy = SchedulingPolicy::fcfs,
 BENCHMARK_CAPTURE(plan_steps, churn_priority, Load{.policy = SchedulingPolicy::priority, .churn = true})
     ->Apply(waiting_alone);
 BENCHMARK_CAPTURE(plan_steps, churn_fair, Load{.policy = SchedulingPolicy::fair, .churn = true})->Apply(waiting_alone);
+
+/// At the end of the steps every row has been taken.
+void prompts_of_many(benchmark::internal::Benchmark* bench) {
+  for (const int waiting : {1'000, 10'000}) bench->Args({512, waiting});
+  bench->ArgNames({"context", "waiting"})->UseManualTime()->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK_CAPTURE(plan_steps, prompts_fcfs, Load{.prompts = true})->Apply(prompts_of_many);
+BENCHMARK_CAPTURE(plan_steps, prompts_fair, Load{.policy = SchedulingPolicy::fair, .prompts = true})
+    ->Apply(prompts_of_many);
 
 }  // namespace
 }  // namespace pagoda::scheduling

@@ -183,6 +183,7 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
 }
 
 Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const PrefixHit& hit) {
+  if (asked_.tokens == candidate.tokens) asked_.tokens.reset();
   const auto [entry, is_new] = sequences_.try_emplace(candidate.sequence);
   PAGODA_ASSERT(is_new, "a waiting sequence holds memory already");
   Sequence& sequence = entry->second;

@@ -285,12 +285,31 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
   }
 }
 
+/// Where the memory had no room for more, offering many again costs time for nothing.
+void SchedulerCore::limit_offers(const PendingPlan& pending, const StepPlan& plan) {
+  std::int32_t used = 0;
+  const auto add = [&](Range range) {
+    for (std::int32_t i = 0; i < range.count; ++i)
+      used += pending.needs[static_cast<std::size_t>(range.first + i)].num_new_tokens;
+  };
+  for (std::size_t i = 0; i < plan.running.size(); ++i) {
+    if (plan.running[i] == RunningOutcome::scheduled) add(pending.running[i].sequences);
+  }
+  for (std::size_t i = 0; i < plan.swapped.size(); ++i) {
+    if (plan.swapped[i] == AllocStatus::ok) add(pending.swapped[i].sequences);
+  }
+  std::size_t admitted = 0;
+  bool all_answered = true;
+  for (const AdmissionOutcome& outcome : plan.waiting) {
+    used += outcome.num_new_tokens;
+    admitted += outcome.status == AllocStatus::ok ? 1 : 0;
+    all_answered &= outcome.status != AllocStatus::later;
+  }
+  most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+}
+
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now) {
-  const auto admitted =
-      static_cast<std::size_t>(std::ranges::count(plan.waiting, AllocStatus::ok, &AdmissionOutcome::status));
-  const bool all_started =
-      std::ranges::find(plan.waiting, AllocStatus::later, &AdmissionOutcome::status) == plan.waiting.end();
-  most_offers_ = all_started ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+  limit_offers(pending, plan);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];
     const AdmissionOutcome& outcome = plan.waiting[i];

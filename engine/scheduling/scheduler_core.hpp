@@ -110,6 +110,7 @@ class SchedulerCore {
   /// What the unanswered PlanStep asked for.
   struct PendingPlan {
     StepId step = 0;
+    std::int32_t token_budget = 0;
     std::vector<RunningCandidate> running;
     std::vector<SwapInCandidate> swapped;
     std::vector<WaitingRef> waiting;
@@ -153,6 +154,7 @@ class SchedulerCore {
 
   // answers
   bool leaves_out_what_others_may_share(const PendingPlan& pending, const StepPlan& plan);
+  void limit_offers(const PendingPlan& pending, const StepPlan& plan);
   void apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now);

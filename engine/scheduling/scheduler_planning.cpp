@@ -85,6 +85,7 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
 void SchedulerCore::expect_answer(const PlanStep& plan, bool prompts_only) {
   PendingPlan pending;
   pending.step = plan.step;
+  pending.token_budget = plan.token_budget;
   pending.running = plan.running;
   pending.swapped = plan.swapped;
   pending.needs = plan.needs;
