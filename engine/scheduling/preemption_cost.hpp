@@ -8,8 +8,7 @@ namespace pagoda::scheduling {
 
 /// What it costs to take a sequence's KV away and bring it back: computing its tokens again, or moving its blocks to
 /// the host pool and back. Averages over what was measured, in which each measurement weighs by its size and older ones
-/// fade; before the first, guesses for a small model on a CPU. What the prefix cache may save a recompute is not
-/// counted.
+/// fade; before the first, guesses for a small model on a CPU.
 class PreemptionCost {
  public:
   static constexpr double kGuessedUsPerToken = 100.0;
