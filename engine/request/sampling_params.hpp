@@ -46,6 +46,9 @@ struct SamplingParams {
   /// The engine chooses what it returns, so nothing can be told before the end.
   bool chooses_at_end() const { return use_beam_search || num_sequences() > n; }
 };
+  /// The outputs are returned best first, by the sum of the log-probabilities of their tokens.
+  bool ranks_outputs() const { return best_of.value_or(1) > 1 && !use_beam_search; }
+  bool tells_cumulative_logprob() const { return logprobs || use_beam_search || ranks_outputs(); }
 
 /// Upper limits of the fields above. A config can lower them.
 struct SamplingLimits {

@@ -155,7 +155,7 @@ RequestResult RouterCore::aborted_before_start(RequestId id, const GenerateReque
     SequenceResult& output = result.outputs.emplace_back();
     output.index = index;
     if (sampling.logprobs) output.logprobs.emplace();
-    if (sampling.logprobs || sampling.chooses_at_end()) output.cumulative_logprob = 0.0;
+    if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
   }
   if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
   result.timing.total_ms = static_cast<double>(now - arrival) / 1000.0;
