@@ -125,6 +125,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.blocks = {config.slots_per_block(),     device_blocks,       host_blocks, config.watermark,
                   config.enable_prefix_caching, model.sliding_window};
   parts.limits.vocab_size = model.vocab_size;
+  parts.limits.eos_token_ids = model.eos_token_ids;
   parts.limits.max_model_len = max_model_len;
   parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
   warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);

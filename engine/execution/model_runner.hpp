@@ -34,7 +34,8 @@ struct RunnerConfig {
 struct IssuedStep {
   struct Sample {
     SequenceId sequence = 0;
-    std::int32_t index = 0;  ///< 0 .. num_samples - 1 of its RowWork
+    std::int32_t index = 0;    ///< 0 .. num_samples - 1 of its RowWork
+    bool bans_tokens = false;  ///< the request's parameters leave out some tokens
   };
 
   StepId step = 0;

@@ -44,7 +44,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   const SamplingParams sampling = sampling_of(request);
-  if (Status valid = validate(sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
+  Status valid = validate(sampling, limits_.sampling, limits_.vocab_size, limits_.eos_token_ids);
+  if (!valid) return valid;
   if (sampling.num_sequences() > limits_.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,

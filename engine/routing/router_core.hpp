@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
@@ -15,6 +16,7 @@ namespace pagoda::routing {
 /// What the router must know of the engine to refuse a request before anything is allocated.
 struct AdmissionLimits {
   std::int64_t vocab_size = 0;
+  std::vector<TokenId> eos_token_ids;
   std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
   std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
   std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of

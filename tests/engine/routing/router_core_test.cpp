@@ -57,6 +57,18 @@ TEST(RouterCore, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) 
   EXPECT_EQ((*spec)->sampling.temperature, 0.9);
 }
 
+TEST(RouterCore, RefusesARequestWhoseBansLeaveNoToken) {
+  AdmissionLimits few = limits();
+  few.vocab_size = 3;
+  few.eos_token_ids = {2};
+  RouterCore core(few);
+  GenerateRequest request = text_request();
+  request.sampling.min_tokens = 1;
+  request.sampling.stop_token_ids = {0, 1};
+  EXPECT_EQ(core.submit(request).error().code, ErrorCode::invalid_request);
+  EXPECT_EQ(core.num_live(), 0U);
+}
+
 TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
   RouterCore core(limits());
   for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {
