@@ -32,7 +32,7 @@ using RequestRouterActor = Interface<
     caf::result<void>(SinkGone),
     // (private) the drain's time is over: live requests are aborted.
     caf::result<void>(DrainTimeout),
-    // (private) output processor -> router: the request has had its terminal output.
+    // (private) output processor -> router: the request has ended; its terminal output follows.
     caf::result<void>(RequestClosed)>;
 
 /// Runs the tokenizer on a thread of its own, so that a long prompt delays nobody's step.
@@ -92,7 +92,9 @@ using OutputProcessorActor = Interface<
     // Message 9; answered to the sinks with message 10 and to the scheduler with message 11.
     caf::result<void>(StepOutputs),
     // (private) supervisor, once: where StopHit and RequestClosed go.
-    caf::result<void>(ConnectOutputs)>;
+    caf::result<void>(ConnectOutputs),
+    // (private) router: answered behind the outputs of what was closed.
+    caf::result<OutputsFlushed>(FlushOutputs)>;
 
 struct ConnectWorker {
   WorkerActor worker;
@@ -151,6 +153,8 @@ CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::WorkerReplaced))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectOutputs))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectScheduler))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ChildGone))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::FlushOutputs))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::OutputsFlushed))
 CAF_END_TYPE_ID_BLOCK(pagoda)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::OutputBatch)
@@ -190,3 +194,5 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::WorkerReplaced)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectOutputs)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectScheduler)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ChildGone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::FlushOutputs)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::OutputsFlushed)

@@ -99,7 +99,8 @@ struct OpenOutput {
 struct AbortGroup {
   RequestId request = 0;
 };
-/// Output processor -> router: the terminal output of the request has been sent.
+/// Output processor -> router: the request has ended. Sent before its terminal output, so that whoever hears of the end
+/// finds the place free.
 struct RequestClosed {
   RequestId request = 0;
 };
@@ -123,9 +124,16 @@ struct StepEnqueued {
   std::shared_ptr<kernels::Event> event;
 };
 
+// -- failure and the end
+// --------------------------------------------------------------------------------------------
+
 /// Private, to the supervisor: one of its actors has ended.
 struct ChildGone {
   caf::actor_addr child;
 };
+
+/// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.
+struct FlushOutputs {};
+struct OutputsFlushed {};
 
 }  // namespace pagoda::actors

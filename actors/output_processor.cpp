@@ -54,9 +54,8 @@ void process(Self self, const StepOutputs& step) {
     }
     batches[place->second].second.outputs.push_back(std::move(output));
   }
-  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
-  // After the batches: who waits for a drain may then end the sinks.
   for (const RequestClosed& request : closed) send(self, state.peers.router, request);
+  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -71,6 +70,10 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
       },
       [self](const StepOutputs& step) { process(self, step); },
       [self](const ConnectOutputs& peers) { state_of(self).peers = peers; },
+      [self](const FlushOutputs&) {
+        state_of(self);
+        return reply(OutputsFlushed{});
+      },
   };
 }
 

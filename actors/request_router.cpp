@@ -61,10 +61,16 @@ void forget(RequestRouterState& state, RequestId id) {
   state.live.erase(found);
 }
 
-void answer_drains_when_empty(RequestRouterState& state) {
-  if (!state.live.empty()) return;
-  for (auto& promise : state.draining) deliver(promise, Drained{state.aborted_by_drain});
-  state.draining.clear();
+/// Behind the last outputs: who waits for a drain may then end the sinks.
+void answer_drains_when_empty(Self self) {
+  auto& state = state_of(self);
+  if (!state.live.empty() || state.draining.empty()) return;
+  auto answer = [self, promises = std::exchange(state.draining, {})]() mutable {
+    for (auto& promise : promises) deliver(promise, Drained{state_of(self).aborted_by_drain});
+  };
+  pagoda::actors::request(
+      self, state.outputs, FlushOutputs{}, [answer](const OutputsFlushed&) mutable { answer(); },
+      [answer](caf::error&) mutable { answer(); });
 }
 
 /// Gives the tokenizer what it may have now.
@@ -113,7 +119,7 @@ void abort(Self self, RequestId id) {
   forget(state, id);
   deliver(text.promise, SubmitReply{id});
   send(self, sink, std::move(batch));
-  answer_drains_when_empty(state);
+  answer_drains_when_empty(self);
 }
 
 /// The prompt's ids are known: the request enters the engine, or is refused after all.
@@ -124,7 +130,7 @@ SubmitReply enter_engine(Self self, RequestId id, const GenerateRequest& request
   auto spec = state.core->prompt_encoded(id, request, live.tag, std::move(prompt), live.arrival_us);
   if (!spec) {
     forget(state, id);
-    answer_drains_when_empty(state);
+    answer_drains_when_empty(self);
     return {fail(spec.error())};
   }
   span.end({arg("request", id), arg("prompt_tokens", (*spec)->prompt->size())});
@@ -277,7 +283,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto promise = self->make_response_promise<Drained>();
         state.core->start_draining();
         state.draining.push_back(promise);
-        answer_drains_when_empty(state);
+        answer_drains_when_empty(self);
         if (!state.live.empty()) {
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
@@ -290,7 +296,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto& state = state_of(self);
         state.core->closed(message.request);
         forget(state, message.request);
-        answer_drains_when_empty(state);
+        answer_drains_when_empty(self);
       },
   };
 }

@@ -32,6 +32,9 @@ class Engine {
   /// called.
   Result<RequestId> submit(GenerateRequest request, Callback callback);
 
+  /// As submit, but instead of the error queue_full it waits for a place in the queue. Not for callbacks.
+  Result<RequestId> submit_when_free(GenerateRequest request, Callback callback);
+
   /// Aborts a live request; false when there is none. Its callback still gets the terminal output.
   bool cancel(RequestId ticket);
 

@@ -393,19 +393,6 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
 }
 
-TEST(Engine, GeneratesMoreRequestsThanItQueues) {
-  const auto engine = engine_with(test::demo_model(), [](EngineConfig& c) { c.max_queued_requests = 3; });
-  ASSERT_TRUE(engine);
-  std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 20; ++i) requests.push_back(prompt("Once upon a time", 1 + i));
-  const auto results = engine->generate(requests);
-  ASSERT_EQ(results.size(), 20U);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    ASSERT_TRUE(results[i]) << results[i].error().message;
-    EXPECT_EQ(results[i]->usage.completion_tokens, static_cast<std::int64_t>(i) + 1);
-  }
-}
-
 TEST(Engine, ReportsAFolderThatIsNoModel) {
   EngineConfig config;
   config.model = "no/such/folder";
