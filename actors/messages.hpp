@@ -115,6 +115,7 @@ struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
   bool connects = false;
+  std::shared_ptr<const kernels::Stream> copy_stream = nullptr;  ///< with `connects`: its status tells of lost moves
 };
 
 /// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for
@@ -130,6 +131,19 @@ struct StepEnqueued {
 /// Private, to the supervisor: one of its actors has ended.
 struct ChildGone {
   caf::actor_addr child;
+};
+
+/// Private: a stream has failed for good (Stream::status). From its callbacks to the actor that owns it, which ends,
+/// and tells the supervisor before.
+struct DeviceFailed {
+  Error error;
+  bool in_vain = false;  ///< the worker had not ended a single step
+};
+
+/// Private, supervisor -> router -> output processor: the engine ends. Every live request gets `error`, and so does
+/// whoever asks for something later.
+struct EngineFailed {
+  Error error;
 };
 
 /// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.

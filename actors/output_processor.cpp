@@ -17,10 +17,15 @@ struct OutputProcessorState {
   OutputProcessorState() {}
   ~OutputProcessorState() {
     // The engine ends under live requests: each still gets its terminal output.
+    end_all(Error{ErrorCode::internal, "the engine has stopped", {}, -1});
+  }
+
+  void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
-      RequestOutput end{id, to.tag, {}, std::nullopt, Error{ErrorCode::internal, "the engine has stopped", {}, -1}};
-      send_anonymously(to.sink, OutputBatch{{std::move(end)}});
+      if (peers.router) send_anonymously(peers.router, RequestClosed{id});
+      send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
     }
+    sinks.clear();
   }
 
   std::unique_ptr<output::OutputCore> core;
@@ -73,6 +78,10 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
       [self](const FlushOutputs&) {
         state_of(self);
         return reply(OutputsFlushed{});
+      },
+      [self](const EngineFailed& failed) {
+        state_of(self).end_all(failed.error);
+        self->quit(caf::exit_reason::user_shutdown);
       },
   };
 }

@@ -157,7 +157,7 @@ Engine::~Engine() {
   // The shutdown ladder: live requests are aborted and told, then the actors end.
   state_->ask<actors::Drained>(actors::Drain{0});
   caf::scoped_actor self{state_->system};
-  caf::anon_send_exit(state_->handle.supervisor, caf::exit_reason::user_shutdown);
+  end_engine(state_->handle);
   self->wait_for(state_->handle.supervisor);
   caf::anon_send_exit(state_->sink, caf::exit_reason::user_shutdown);
 }
@@ -218,7 +218,9 @@ Result<RequestResult> Engine::generate(GenerateRequest request) {
 }
 
 EngineStats Engine::stats() {
-  return state_->ask<EngineStats>(actors::GetStats{}).value_or(EngineStats{});
+  EngineStats unknown;
+  unknown.health = "the engine has stopped";
+  return state_->ask<EngineStats>(actors::GetStats{}).value_or(unknown);
 }
 
 ModelInfo Engine::model_info() {

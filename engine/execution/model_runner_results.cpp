@@ -37,11 +37,10 @@ void note_problem(SequenceId sequence, const kernels::SampleOutput& output, bool
 
 }  // namespace
 
-StepResult ModelRunner::collect(IssuedStep issued, Status ran) {
+StepResult ModelRunner::collect(IssuedStep issued) {
   StepResult result;
   result.step = issued.step;
   result.error = std::move(issued.error);
-  if (!result.error && !ran) result.error = std::move(ran.error());
   if (!result.error && issued.memory != nullptr) read_results(issued, result);
   if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
   // Steps run one after the other, so this one began when it was issued or when the one before it had ended.

@@ -81,7 +81,7 @@ Status RouterCore::check_text(const std::string& prompt) const {
 }
 
 Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
-  if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (refusal_) return fail(*refusal_);
   if (Status checked = check(request); !checked) return fail(checked.error());
   const bool full = static_cast<std::int64_t>(live_.size()) >= limits_.max_queued_requests ||
                     live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
@@ -161,6 +161,10 @@ RequestResult RouterCore::aborted_before_start(RequestId id, const GenerateReque
   if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
   result.timing.total_ms = static_cast<double>(now - arrival) / 1000.0;
   return result;
+}
+
+void RouterCore::start_draining() {
+  if (!refusal_) refusal_ = Error{ErrorCode::shutting_down, "the server is shutting down", {}, -1};
 }
 
 void RouterCore::closed(RequestId id) {

@@ -93,5 +93,16 @@ TEST_F(OutputProcessor, ARequestsPlaceIsGivenBackBeforeItsEndIsTold) {
   EXPECT_TRUE(messages[1].starts_with("closed ")) << messages[1];
 }
 
+TEST_F(OutputProcessor, EveryLiveRequestEndsOnceWithTheReasonWhenTheEngineFails) {
+  open(1);
+  open(2);
+  send_anonymously(outputs_, EngineFailed{{ErrorCode::device_failed, "no device", {}, -1}});
+  caf::scoped_actor self{*system_};
+  self->wait_for(outputs_);
+  auto messages = received_->first(4);
+  std::sort(messages.begin(), messages.end());
+  EXPECT_EQ(messages, (std::vector<std::string>{"closed 1", "closed 2", "error 1", "error 2"}));
+}
+
 }  // namespace
 }  // namespace pagoda::actors

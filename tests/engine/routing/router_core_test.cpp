@@ -57,6 +57,16 @@ TEST(RouterCore, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) 
   EXPECT_EQ((*spec)->sampling.temperature, 0.9);
 }
 
+TEST(RouterCore, AFailedEngineRefusesWithItsReasonAlsoWhenItDrains) {
+  RouterCore core(limits());
+  core.start_draining();
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::shutting_down);
+  core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  core.start_draining();
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::device_failed);
+  EXPECT_EQ(core.submit(text_request()).error().message, "no device");
+}
+
 TEST(RouterCore, RefusesARequestWhoseBansLeaveNoToken) {
   AdmissionLimits few = limits();
   few.vocab_size = 3;
