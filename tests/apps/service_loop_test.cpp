@@ -3,9 +3,12 @@
 #include <chrono>
 #include <csignal>
 #include <future>
-#include <thread>
+#include <map>
+#include <memory>
+#include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/io/json_lines/test_client.hpp"
 #include "tests/pagoda/test_models.hpp"
