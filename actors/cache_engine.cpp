@@ -4,6 +4,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
 
@@ -11,7 +12,8 @@ namespace pagoda::actors {
 namespace {
 
 /// Issues cache plans on its own stream. A plan waits, in stream order, for the last step that touches its blocks, and
-/// for no other; the worker is told the event that ends the plan.
+/// for no other; the worker is told the event that ends the plan. When a move fails, blocks do not hold what the block
+/// manager believes, so no step may run: this actor ends, and the engine with it.
 struct CacheEngineState {
   CacheEngineState() {}
 
@@ -19,6 +21,7 @@ struct CacheEngineState {
   std::shared_ptr<kernels::Stream> stream;
   WorkerActor worker;
   SchedulerActor scheduler;
+  caf::actor_addr supervisor;
   trace::SharedTrace trace;
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   StepId last_enqueued = 0;  ///< every step up to here is enqueued on the compute stream
@@ -41,17 +44,20 @@ struct PlanRun {
   TimeUs started_us = 0;
   TimeUs swapped_us = 0;
   TimeUs finished_us = 0;
+  Error error;  ///< written before failed
   std::atomic<bool> failed = false;
   std::atomic<bool> was_told = false;  ///< the worker, that its steps may run
 };
 
-/// False when it is known to have failed.
-bool issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan) {
+/// Error: it is known to have failed.
+Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
+  auto& state = state_of(self);
   const auto run = std::make_shared<PlanRun>();
   const auto submit = [&](Status (execution::KvMemory::*part)(kernels::Stream&, const CachePlan&) const) {
     state.stream->submit([run, part, memory = state.memory, stream = state.stream.get(), plan] {
       const Status status = (*memory.*part)(*stream, *plan);
       if (status) return;
+      run->error = status.error();
       run->failed = true;
       spdlog::error("cache plan of step {}: {}", plan->step, status.error().message);
       PAGODA_ASSERT(!run->was_told, "a cache plan names blocks of the pools");
@@ -62,22 +68,29 @@ bool issue(CacheEngineState& state, const std::shared_ptr<const CachePlan>& plan
   submit(&execution::KvMemory::issue_swaps);
   state.stream->on_complete([run] { run->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
-  state.stream->on_complete(
-      [run, plan, scheduler = state.scheduler, trace = state.trace, block_bytes = state.memory->block_bytes()] {
-        run->finished_us = now_us();
-        const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
-        if (trace) {
-          trace->span(
-              trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
-              {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
-               arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
-        }
-        if (num_swaps > 0) {
-          send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
-        }
-      });
+  state.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
+                             block_bytes = state.memory->block_bytes(), stream = state.stream.get(),
+                             me = caf::actor_cast<caf::actor_addr>(self)] {
+    if (const Status status = stream->status(); !status) {
+      if (const auto mover = caf::actor_cast<CacheEngineActor>(me)) {
+        send_anonymously(mover, DeviceFailed{status.error()});
+      }
+      return;
+    }
+    run->finished_us = now_us();
+    const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
+    if (trace) {
+      trace->span(
+          trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
+          {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
+           arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
+    }
+    if (num_swaps > 0) {
+      send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
+    }
+  });
   run->was_told = true;
-  return !run->failed;
+  return run->failed ? Status(fail(run->error)) : Status();
 }
 
 void issue_ready_plans(Self self) {
@@ -91,12 +104,11 @@ void issue_ready_plans(Self self) {
     if (const auto event = state.step_events.find(wait_for); event != state.step_events.end()) {
       state.stream->wait(event->second);
     }
-    if (!issue(state, plan)) {
-      // Blocks do not hold what the block manager believes, so no step may run: the supervisor ends the engine.
-      self->quit(caf::exit_reason::user_shutdown);
+    if (const Status issued = issue(self, plan); !issued) {
+      end_with(self, state.supervisor, DeviceFailed{issued.error()});
       return;
     }
-    send(self, state.worker, CacheReady{plan->step, state.stream->record(), false});
+    send(self, state.worker, CacheReady{plan->step, state.stream->record()});
   }
 }
 
@@ -130,12 +142,14 @@ CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execut
         auto& state = state_of(self);
         state.worker = connect.worker;
         state.scheduler = connect.scheduler;
+        state.supervisor = connect.supervisor;
         state.step_events.clear();
         for (const CachePlan& plan : state.plans)
           state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
         issue_ready_plans(self);
-        send(self, state.worker, CacheReady{state.last_plan, state.stream->record(), true});
+        send(self, state.worker, CacheReady{state.last_plan, state.stream->record(), true, state.stream});
       },
+      [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };
 }
 

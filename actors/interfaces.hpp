@@ -12,6 +12,13 @@ struct WorkerReplaced;
 struct ConnectScheduler;
 struct ConnectOutputs;
 
+/// Keeps the others alive or ends them together.
+using SupervisorActor = Interface<
+    // (private) one of its actors has ended.
+    caf::result<void>(ChildGone),
+    // (private) worker, cache engine: why it is about to end.
+    caf::result<void>(DeviceFailed)>;
+
 /// Message 1 and its neighbours: the only actor that clients talk to.
 using RequestRouterActor = Interface<
     // Message 1: validates once, before anything is allocated; answers with a ticket or a typed error.
@@ -32,8 +39,10 @@ using RequestRouterActor = Interface<
     caf::result<void>(SinkGone),
     // (private) the drain's time is over: live requests are aborted.
     caf::result<void>(DrainTimeout),
-    // (private) output processor -> router: the request has had its terminal output.
-    caf::result<void>(RequestClosed)>;
+    // (private) output processor -> router: the request has ended; its terminal output follows.
+    caf::result<void>(RequestClosed),
+    // (private) supervisor: all other actors end; what is live or asked later gets the error.
+    caf::result<void>(EngineFailed)>;
 
 /// Runs the tokenizer on a thread of its own, so that a long prompt delays nobody's step.
 using TokenizerActor = Interface<
@@ -74,7 +83,9 @@ using CacheEngineActor = Interface<
     caf::result<void>(StepEnqueued),
     // (private) supervisor: the worker that waits for CacheReady, and where measurements go; steps enqueued before have
     // passed.
-    caf::result<void>(ConnectWorker)>;
+    caf::result<void>(ConnectWorker),
+    // (private) its own stream: it has failed.
+    caf::result<void>(DeviceFailed)>;
 
 /// Owns the compute stream, the weights and the batch rows of one device.
 using WorkerActor = Interface<
@@ -83,7 +94,9 @@ using WorkerActor = Interface<
     // Message 7: the plan of a step is enqueued; the compute stream waits for its event.
     caf::result<void>(CacheReady),
     // (private) supervisor, once: where results go.
-    caf::result<void>(ConnectScheduler)>;
+    caf::result<void>(ConnectScheduler),
+    // (private) its own stream: it has failed.
+    caf::result<void>(DeviceFailed)>;
 
 /// Owns incremental detokenizers, stop matchers and the way to each sink.
 using OutputProcessorActor = Interface<
@@ -92,17 +105,23 @@ using OutputProcessorActor = Interface<
     // Message 9; answered to the sinks with message 10 and to the scheduler with message 11.
     caf::result<void>(StepOutputs),
     // (private) supervisor, once: where StopHit and RequestClosed go.
-    caf::result<void>(ConnectOutputs)>;
+    caf::result<void>(ConnectOutputs),
+    // (private) router: answered behind the outputs of what was closed.
+    caf::result<OutputsFlushed>(FlushOutputs),
+    // (private) router: every live request ends with the error, then this actor.
+    caf::result<void>(EngineFailed)>;
 
 struct ConnectWorker {
   WorkerActor worker;
   SchedulerActor scheduler;
+  caf::actor_addr supervisor;
 };
 struct WorkerReplaced {
   WorkerActor worker;
 };
 struct ConnectScheduler {
   SchedulerActor scheduler;
+  caf::actor_addr supervisor;
 };
 struct ConnectOutputs {
   SchedulerActor scheduler;
@@ -151,6 +170,10 @@ CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::WorkerReplaced))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectOutputs))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectScheduler))
 CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ChildGone))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DeviceFailed))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::EngineFailed))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::FlushOutputs))
+CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::OutputsFlushed))
 CAF_END_TYPE_ID_BLOCK(pagoda)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::OutputBatch)
@@ -190,3 +213,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::WorkerReplaced)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectOutputs)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectScheduler)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ChildGone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DeviceFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::EngineFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::FlushOutputs)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::OutputsFlushed)

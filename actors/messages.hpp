@@ -99,7 +99,8 @@ struct OpenOutput {
 struct AbortGroup {
   RequestId request = 0;
 };
-/// Output processor -> router: the terminal output of the request has been sent.
+/// Output processor -> router: the request has ended. Sent before its terminal output, so that whoever hears of the end
+/// finds the place free.
 struct RequestClosed {
   RequestId request = 0;
 };
@@ -114,6 +115,7 @@ struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
   bool connects = false;
+  std::shared_ptr<const kernels::Stream> copy_stream = nullptr;  ///< with `connects`: its status tells of lost moves
 };
 
 /// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for
@@ -123,9 +125,29 @@ struct StepEnqueued {
   std::shared_ptr<kernels::Event> event;
 };
 
+// -- failure and the end
+// --------------------------------------------------------------------------------------------
+
 /// Private, to the supervisor: one of its actors has ended.
 struct ChildGone {
   caf::actor_addr child;
 };
+
+/// Private: a stream has failed for good (Stream::status). From its callbacks to the actor that owns it, which ends,
+/// and tells the supervisor before.
+struct DeviceFailed {
+  Error error;
+  bool in_vain = false;  ///< the worker had not ended a single step
+};
+
+/// Private, supervisor -> router -> output processor: the engine ends. Every live request gets `error`, and so does
+/// whoever asks for something later.
+struct EngineFailed {
+  Error error;
+};
+
+/// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.
+struct FlushOutputs {};
+struct OutputsFlushed {};
 
 }  // namespace pagoda::actors

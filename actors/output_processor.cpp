@@ -17,10 +17,15 @@ struct OutputProcessorState {
   OutputProcessorState() {}
   ~OutputProcessorState() {
     // The engine ends under live requests: each still gets its terminal output.
+    end_all(Error{ErrorCode::internal, "the engine has stopped", {}, -1});
+  }
+
+  void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
-      RequestOutput end{id, to.tag, {}, std::nullopt, Error{ErrorCode::internal, "the engine has stopped", {}, -1}};
-      send_anonymously(to.sink, OutputBatch{{std::move(end)}});
+      if (peers.router) send_anonymously(peers.router, RequestClosed{id});
+      send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
     }
+    sinks.clear();
   }
 
   std::unique_ptr<output::OutputCore> core;
@@ -54,9 +59,8 @@ void process(Self self, const StepOutputs& step) {
     }
     batches[place->second].second.outputs.push_back(std::move(output));
   }
-  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
-  // After the batches: who waits for a drain may then end the sinks.
   for (const RequestClosed& request : closed) send(self, state.peers.router, request);
+  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
@@ -71,6 +75,14 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
       },
       [self](const StepOutputs& step) { process(self, step); },
       [self](const ConnectOutputs& peers) { state_of(self).peers = peers; },
+      [self](const FlushOutputs&) {
+        state_of(self);
+        return reply(OutputsFlushed{});
+      },
+      [self](const EngineFailed& failed) {
+        state_of(self).end_all(failed.error);
+        self->quit(caf::exit_reason::user_shutdown);
+      },
   };
 }
 

@@ -44,6 +44,7 @@ struct RequestRouterState {
   std::vector<caf::typed_response_promise<Drained>> draining;
   std::int64_t aborted_by_drain = 0;
   std::int64_t aborted_before_start = 0;  ///< the engine's own counters do not know them
+  std::optional<Error> failure;           ///< why the engine has ended; from then on this actor only refuses
   trace::SharedTrace trace;
 };
 
@@ -61,23 +62,44 @@ void forget(RequestRouterState& state, RequestId id) {
   state.live.erase(found);
 }
 
-void answer_drains_when_empty(RequestRouterState& state) {
-  if (!state.live.empty()) return;
-  for (auto& promise : state.draining) deliver(promise, Drained{state.aborted_by_drain});
-  state.draining.clear();
+/// Behind the last outputs: who waits for a drain may then end the sinks. A drain that the engine did not outlive has
+/// failed.
+void answer_drains_when_empty(Self self) {
+  auto& state = state_of(self);
+  if (!state.live.empty() || state.draining.empty()) return;
+  auto answer = [self, promises = std::exchange(state.draining, {})]() mutable {
+    const auto& ended = state_of(self);
+    for (auto& promise : promises) {
+      if (ended.failure) {
+        deliver(promise, caf::make_error(caf::sec::runtime_error, ended.failure->message));
+      } else {
+        deliver(promise, Drained{ended.aborted_by_drain});
+      }
+    }
+  };
+  pagoda::actors::request(
+      self, state.outputs, FlushOutputs{}, [answer](const OutputsFlushed&) mutable { answer(); },
+      [answer](caf::error&) mutable { answer(); });
+}
+
+/// What an ask gets whose answer will not come.
+Error no_answer(const RequestRouterState& state) {
+  return state.failure.value_or(Error{ErrorCode::internal, "the tokenizer has ended", {}, -1});
 }
 
 /// Gives the tokenizer what it may have now.
 void feed_tokenizer(Self self) {
   auto& state = state_of(self);
+  if (state.failure) return;  // whose jobs have been given away
   while (const auto job = state.tokenizer_queue->next()) state.tokenizer_jobs.extract(*job).mapped()();
 }
 
-/// Sends `message` to the tokenizer when it is `client`'s turn. Error: queue_full.
+/// Sends `message` to the tokenizer when it is `client`'s turn. Errors: queue_full, or why the engine failed.
 template <class Answer, class Message>
 Result<routing::TokenizerQueue::JobId> ask_tokenizer(Self self, caf::actor_id client, std::size_t text_bytes,
                                                      Message message, std::function<void(const Answer&)> on_answer) {
   auto& state = state_of(self);
+  if (state.failure) return fail(*state.failure);
   const auto job = state.tokenizer_queue->add(client, static_cast<std::int64_t>(text_bytes));
   if (!job) return job;
   const auto start = [self, id = *job, message = std::move(message), on_answer = std::move(on_answer)] {
@@ -88,7 +110,7 @@ Result<routing::TokenizerQueue::JobId> ask_tokenizer(Self self, caf::actor_id cl
           feed_tokenizer(self);
           on_answer(answer);
         },
-        [self](caf::error& reason) { self->quit(std::move(reason)); });
+        [self, on_answer](caf::error&) { on_answer(Answer{fail(no_answer(state_of(self)))}); });
   };
   state.tokenizer_jobs.emplace(*job, start);
   feed_tokenizer(self);
@@ -113,7 +135,7 @@ void abort(Self self, RequestId id) {
   forget(state, id);
   deliver(text.promise, SubmitReply{id});
   send(self, sink, std::move(batch));
-  answer_drains_when_empty(state);
+  answer_drains_when_empty(self);
 }
 
 /// The prompt's ids are known: the request enters the engine, or is refused after all.
@@ -124,7 +146,7 @@ SubmitReply enter_engine(Self self, RequestId id, const GenerateRequest& request
   auto spec = state.core->prompt_encoded(id, request, live.tag, std::move(prompt), live.arrival_us);
   if (!spec) {
     forget(state, id);
-    answer_drains_when_empty(state);
+    answer_drains_when_empty(self);
     return {fail(spec.error())};
   }
   span.end({arg("request", id), arg("prompt_tokens", (*spec)->prompt->size())});
@@ -223,10 +245,58 @@ void on_client_gone(Self self, caf::actor_id client) {
 
 EngineStats with_routers_own(const RequestRouterState& state, EngineStats stats) {
   stats.uptime_s = static_cast<double>(now_us() - state.started_us) / 1e6;
+  if (state.failure) {
+    stats.health = state.failure->message;
+    return stats;
+  }
   stats.requests_aborted_total += state.aborted_before_start;
   stats.requests_waiting +=
       std::ranges::count_if(state.live, [](const auto& entry) { return entry.second.text.has_value(); });
   return stats;
+}
+
+caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats& message) {
+  auto& state = state_of(self);
+  auto promise = self->make_response_promise<EngineStats>();
+  if (state.failure) {
+    deliver(promise, with_routers_own(state, EngineStats{}));
+    return promise;
+  }
+  pagoda::actors::request(
+      self, state.scheduler, message,
+      [self, promise](const EngineStats& stats) mutable { deliver(promise, with_routers_own(state_of(self), stats)); },
+      [self, promise](caf::error& reason) mutable {
+        const auto& ended = state_of(self);
+        if (ended.failure) {
+          deliver(promise, with_routers_own(ended, EngineStats{}));
+        } else {
+          deliver(promise, std::move(reason));
+        }
+      });
+  return promise;
+}
+
+/// Requests whose prompts wait for the tokenizer end here, those in the engine by the output processor, which hears of
+/// it behind the last request that it was sent.
+void on_engine_failed(Self self, const EngineFailed& failed) {
+  auto& state = state_of(self);
+  state.failure = failed.error;
+  state.core->engine_failed(failed.error);
+  std::vector<RequestId> texts;
+  for (const auto& [id, request] : state.live) {
+    if (request.text) texts.push_back(id);
+  }
+  for (const RequestId id : texts) {
+    auto text = std::move(*state.live.at(id).text);
+    state.tokenizer_queue->take_back(text.job);
+    state.tokenizer_jobs.erase(text.job);
+    state.core->closed(id);
+    forget(state, id);
+    deliver(text.promise, SubmitReply{fail(failed.error)});
+  }
+  for (auto& [job, start] : std::exchange(state.tokenizer_jobs, {})) start();  // each is told that nobody answers
+  send(self, state.outputs, failed);
+  answer_drains_when_empty(self);
 }
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
@@ -255,16 +325,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         abort(self, id->second);
         return reply(CancelReply{true});
       },
-      [self](const GetStats& message) {
-        auto promise = self->make_response_promise<EngineStats>();
-        pagoda::actors::request(
-            self, state_of(self).scheduler, message,
-            [self, promise](const EngineStats& stats) mutable {
-              deliver(promise, with_routers_own(state_of(self), stats));
-            },
-            [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
-        return promise;
-      },
+      [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) {
         return answer_from_tokenizer<TokenizeReply>(self, message, message.text.size());
@@ -277,7 +338,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto promise = self->make_response_promise<Drained>();
         state.core->start_draining();
         state.draining.push_back(promise);
-        answer_drains_when_empty(state);
+        answer_drains_when_empty(self);
         if (!state.live.empty()) {
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
@@ -290,8 +351,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto& state = state_of(self);
         state.core->closed(message.request);
         forget(state, message.request);
-        answer_drains_when_empty(state);
+        answer_drains_when_empty(self);
       },
+      [self](const EngineFailed& failed) { on_engine_failed(self, failed); },
   };
 }
 

@@ -1,8 +1,10 @@
+#include <atomic>
 #include <deque>
 #include <map>
 #include <string>
 
 #include "actors/clock.hpp"
+#include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
 
@@ -11,6 +13,9 @@ namespace {
 
 /// Enqueues steps on the compute stream in their order. A step with a cache plan waits until the cache engine has told
 /// the plan's event; the compute stream then waits for that event.
+///
+/// When the stream itself has failed, no step behind the failure has a result, and the worker ends: the supervisor
+/// decides whether there can be another.
 struct WorkerState {
   WorkerState() {}
   ~WorkerState() {
@@ -20,11 +25,14 @@ struct WorkerState {
   WorkerParts parts;
   CacheEngineActor cache_engine;
   SchedulerActor scheduler;
+  caf::actor_addr supervisor;
   trace::SharedTrace trace;
   std::deque<std::shared_ptr<const ExecuteStep>> steps;  ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> cache_ready;
-  bool connected = false;      ///< to the cache engine
-  StepId plans_passed_to = 0;  ///< plans up to here are waited for already
+  bool connected = false;                              ///< to the cache engine
+  std::shared_ptr<const kernels::Stream> copy_stream;  ///< of the cache engine
+  StepId plans_passed_to = 0;                          ///< plans up to here are waited for already
+  std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
 };
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
@@ -52,12 +60,22 @@ void enqueue_ready_steps(Self self) {
     kernels::Stream* stream = state.parts.stream.get();
     stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
     // The state waits for the stream before it lets go of the runner.
-    stream->on_complete(
-        [runner = state.parts.runner.get(), stream, scheduler = state.scheduler, trace = state.trace, step, issued] {
-          StepResult result = runner->collect(std::move(*issued), stream->status());
-          if (trace) trace_step(*trace, *step, result);
-          send_anonymously(scheduler, std::move(result));
-        });
+    stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
+                         me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
+                         has_ended_a_step = state.has_ended_a_step, step, issued] {
+      Status status = stream->status();
+      if (status) status = copy_stream->status();  // else the step may have read blocks that were never moved
+      if (!status) {
+        if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
+          send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step});
+        }
+        return;
+      }
+      *has_ended_a_step = true;
+      StepResult result = runner->collect(std::move(*issued));
+      if (trace) trace_step(*trace, *step, result);
+      send_anonymously(scheduler, std::move(result));
+    });
     send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
   }
 }
@@ -77,6 +95,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
         if (ready.connects) {
           state.connected = true;
           state.plans_passed_to = ready.step;
+          state.copy_stream = ready.copy_stream;
           state.cache_ready.clear();
           state.parts.stream->wait(ready.event);
         } else {
@@ -84,7 +103,11 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
         }
         enqueue_ready_steps(self);
       },
-      [self](const ConnectScheduler& connect) { state_of(self).scheduler = connect.scheduler; },
+      [self](const ConnectScheduler& connect) {
+        state_of(self).scheduler = connect.scheduler;
+        state_of(self).supervisor = connect.supervisor;
+      },
+      [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };
 }
 

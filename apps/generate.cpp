@@ -78,25 +78,11 @@ class BatchRun {
     }
   }
 
-  /// When the engine's queue is full, waits for a place in it.
   void submit(const std::shared_ptr<Slot>& slot, GenerateRequest request) {
     request.stream = streaming_;
-    for (;;) {
-      {
-        const std::lock_guard lock(mutex_);
-        ++live_;
-      }
-      auto ticket = engine_.submit(request, [this, slot](const RequestOutput& output) { on_output(*slot, output); });
-      if (ticket) return;
-      std::unique_lock lock(mutex_);
-      --live_;
-      if (ticket.error().code != ErrorCode::queue_full || live_ == 0) {
-        slot->result = fail(std::move(ticket.error()));
-        return;
-      }
-      const auto ended = ended_;
-      changed_.wait(lock, [&] { return ended_ != ended; });
-    }
+    auto ticket = engine_.submit_when_free(std::move(request),
+                                           [this, slot](const RequestOutput& output) { on_output(*slot, output); });
+    if (!ticket) slot->result = fail(std::move(ticket.error()));
   }
 
   /// On an engine thread.
@@ -112,8 +98,6 @@ class BatchRun {
     } else {
       slot.result = fail(*output.error);
     }
-    --live_;
-    ++ended_;
     changed_.notify_all();
   }
 
@@ -174,8 +158,6 @@ class BatchRun {
 
   std::mutex mutex_;  ///< of the slots' results and what follows
   std::condition_variable changed_;
-  std::int64_t live_ = 0;
-  std::int64_t ended_ = 0;
 };
 
 int run_generate(GenerateOptions& options) {

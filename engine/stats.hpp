@@ -33,6 +33,7 @@ struct EngineStats {
   std::int64_t requests_failed_total = 0;
   std::int64_t worker_restarts_total = 0;
   double uptime_s = 0;
+  std::string health = "ok";  ///< or why the engine has stopped; then only uptime_s stands beside it
 };
 
 /// What a client may know of the served model (`model` event).

@@ -62,6 +62,6 @@ int main(int argc, char** argv) {
   std::printf("\n");
 
   // The engine ends with its supervisor; leaving main waits for every actor.
-  caf::anon_send_exit(engine->supervisor, caf::exit_reason::user_shutdown);
+  pagoda::end_engine(*engine);
   return 0;
 }

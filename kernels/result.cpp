@@ -39,6 +39,8 @@ std::string_view to_string(ErrorCode code) {
       return "out_of_memory";
     case ErrorCode::unsupported:
       return "unsupported";
+    case ErrorCode::device_failed:
+      return "device_failed";
   }
   return "internal";
 }

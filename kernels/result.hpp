@@ -10,7 +10,7 @@
 namespace pagoda {
 
 /// What kind of failure an Error is. The first block are the wire codes of the JSON-lines protocol; the second block
-/// are failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest).
+/// are failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest); the last ends an engine.
 enum class ErrorCode : std::uint8_t {
   invalid_json,
   invalid_request,
@@ -29,6 +29,8 @@ enum class ErrorCode : std::uint8_t {
   io_failed,      ///< the operating system refused (no such file, no permission, address in use)
   out_of_memory,  ///< an allocation did not fit; the message says how much was asked and what to lower
   unsupported,    ///< a valid wish that this build or this machine cannot fulfil
+
+  device_failed,  ///< the device failed while it ran and cannot be used again; the message says why
 };
 
 /// The code as it is written on the wire and in logs, for example "invalid_request".

@@ -51,8 +51,24 @@ class CallbackTable {
       if (found == live_.end()) return;
       callback = found->second.callback;
     }
-    if (output.done || output.error) remove(output.tag);
+    const bool is_end = output.done || output.error;
+    if (is_end) remove(output.tag);
     (*callback)(output);
+    if (!is_end) return;
+    const std::lock_guard lock(mutex_);
+    ++num_ended_;
+    one_ended_.notify_all();
+  }
+
+  std::uint64_t num_ended() {
+    const std::lock_guard lock(mutex_);
+    return num_ended_;
+  }
+
+  /// Until more than `known` requests have ended, but not longer than `patience`.
+  void wait_for_end(std::uint64_t known, std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    one_ended_.wait_for(lock, patience, [&] { return num_ended_ > known; });
   }
 
  private:
@@ -64,6 +80,8 @@ class CallbackTable {
   std::unordered_map<std::uint64_t, Live> live_;
   std::unordered_map<RequestId, std::uint64_t> tag_of_;
   std::uint64_t next_tag_ = 1;
+  std::uint64_t num_ended_ = 0;
+  std::condition_variable one_ended_;
 };
 
 actors::SinkActor::behavior_type callback_sink(actors::SinkActor::pointer,
@@ -107,6 +125,16 @@ struct Engine::State {
     return *reply->ticket;
   }
 
+  Result<RequestId> submit_when_free(const std::shared_ptr<const GenerateRequest>& request, const Callback& callback) {
+    for (;;) {
+      const std::uint64_t known = callbacks->num_ended();
+      auto ticket = submit(request, callback);
+      if (ticket || ticket.error().code != ErrorCode::queue_full) return ticket;
+      // A request's place is free before its end is told. Texts leave the tokenizer without a sign, hence the patience.
+      callbacks->wait_for_end(known, std::chrono::milliseconds(ticket.error().retry_after_ms));
+    }
+  }
+
   caf::actor_system_config config;
   caf::actor_system system;
   EngineHandle handle;
@@ -129,13 +157,17 @@ Engine::~Engine() {
   // The shutdown ladder: live requests are aborted and told, then the actors end.
   state_->ask<actors::Drained>(actors::Drain{0});
   caf::scoped_actor self{state_->system};
-  caf::anon_send_exit(state_->handle.supervisor, caf::exit_reason::user_shutdown);
+  end_engine(state_->handle);
   self->wait_for(state_->handle.supervisor);
   caf::anon_send_exit(state_->sink, caf::exit_reason::user_shutdown);
 }
 
 Result<RequestId> Engine::submit(GenerateRequest request, Callback callback) {
   return state_->submit(std::make_shared<const GenerateRequest>(std::move(request)), std::move(callback));
+}
+
+Result<RequestId> Engine::submit_when_free(GenerateRequest request, Callback callback) {
+  return state_->submit_when_free(std::make_shared<const GenerateRequest>(std::move(request)), callback);
 }
 
 bool Engine::cancel(RequestId ticket) {
@@ -160,11 +192,6 @@ std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest>
     --waiting->num_live;
     waiting->one_ended.notify_all();
   };
-  const auto wait_for_place = [&](std::chrono::milliseconds patience) {
-    std::unique_lock lock(waiting->mutex);
-    const std::size_t before = waiting->num_live;
-    waiting->one_ended.wait_for(lock, patience, [&] { return waiting->num_live < before; });
-  };
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stream = false;
     const auto request = std::make_shared<const GenerateRequest>(std::move(requests[i]));
@@ -176,12 +203,7 @@ std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest>
       const std::lock_guard lock(waiting->mutex);
       ++waiting->num_live;
     }
-    auto ticket = state_->submit(request, deliver);
-    while (!ticket && ticket.error().code == ErrorCode::queue_full) {
-      // A place comes free when one of these ends, or one of another caller.
-      wait_for_place(std::chrono::milliseconds(ticket.error().retry_after_ms));
-      ticket = state_->submit(request, deliver);
-    }
+    const auto ticket = state_->submit_when_free(request, deliver);
     if (!ticket) end(i, fail(ticket.error()));
   }
   std::unique_lock lock(waiting->mutex);
@@ -196,7 +218,9 @@ Result<RequestResult> Engine::generate(GenerateRequest request) {
 }
 
 EngineStats Engine::stats() {
-  return state_->ask<EngineStats>(actors::GetStats{}).value_or(EngineStats{});
+  EngineStats unknown;
+  unknown.health = "the engine has stopped";
+  return state_->ask<EngineStats>(actors::GetStats{}).value_or(unknown);
 }
 
 ModelInfo Engine::model_info() {

@@ -15,6 +15,10 @@
 namespace pagoda {
 
 /// A running engine for programs that do not use actors themselves. Owns an actor system. Thread-safe.
+///
+/// When the engine fails (its device cannot be used any more, for example), every live request ends with an error that
+/// says why, whose code is device_failed where the device is the cause. From then on submit refuses with the same error
+/// and stats().health tells it. The process goes on.
 class Engine {
  public:
   /// Loads the model and starts the actors. Errors: bad_config (flags, config.json, tokenizer), bad_file, io_failed,
@@ -31,6 +35,9 @@ class Engine {
   /// Starts a request. The ticket cancels it. Errors as the request router gives them; then the callback is never
   /// called.
   Result<RequestId> submit(GenerateRequest request, Callback callback);
+
+  /// As submit, but instead of the error queue_full it waits for a place in the queue. Not for callbacks.
+  Result<RequestId> submit_when_free(GenerateRequest request, Callback callback);
 
   /// Aborts a live request; false when there is none. Its callback still gets the terminal output.
   bool cancel(RequestId ticket);

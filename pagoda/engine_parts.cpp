@@ -156,6 +156,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                   .sliding_window = model.sliding_window,
                   .prefix_hash_key = *prefix_hash_key};
   parts.limits.vocab_size = model.vocab_size;
+  parts.limits.eos_token_ids = model.eos_token_ids;
   parts.limits.max_model_len = max_model_len;
   parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
   warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);

@@ -15,6 +15,12 @@ void init_actor_types() {
 #endif
 }
 
+void end_engine(const EngineHandle& engine) {
+  // The supervisor first: it would take the router's end for a failure.
+  caf::anon_send_exit(engine.supervisor, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(engine.router, caf::exit_reason::user_shutdown);
+}
+
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts) {
   auto worker_parts = parts.make_worker();
   if (!worker_parts) return fail(worker_parts.error());

@@ -7,12 +7,18 @@
 
 namespace pagoda {
 
-/// An engine inside the caller's actor system. When the last handle to `supervisor` is told to exit
-/// (`caf::anon_send_exit(handle.supervisor, caf::exit_reason::user_shutdown)`), every actor of the engine ends.
+/// An engine inside the caller's actor system. When `supervisor` is told to exit, every actor of the engine ends.
+///
+/// When the engine fails (its device cannot be used any more, for example), every live request ends with an error that
+/// says why, and then `supervisor` ends by itself. Only `router` is left: it refuses with that error and tells it as
+/// the `health` of the stats, until it is told to exit or the last handle to it is gone.
 struct EngineHandle {
   actors::RequestRouterActor router;
   caf::actor supervisor;
 };
+
+/// Ends the engine, failed or not. Returns at once.
+void end_engine(const EngineHandle& engine);
 
 /// Call once before the first caf::actor_system of the process (CAF 1.x registers message types globally).
 void init_actor_types();

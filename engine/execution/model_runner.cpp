@@ -33,21 +33,6 @@ std::int64_t most_scattered_entries(const RunnerConfig& config) {
   return std::int64_t{config.max_num_seqs} * kMostScatteredEntries;
 }
 
-std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& output, const std::int32_t* tokens,
-                                              const float* logprobs) {
-  std::vector<std::pair<TokenId, float>> top;
-  top.reserve(static_cast<std::size_t>(output.num_top));
-  for (std::int32_t i = 0; i < output.num_top; ++i) top.emplace_back(tokens[i], logprobs[i]);
-  return top;
-}
-
-/// Adds a failure of the sequence to the result when its row could not be sampled.
-void note_problem(SequenceId sequence, const kernels::SampleOutput& output, StepResult& result) {
-  if (output.problem == kernels::SampleProblem::none) return;
-  if (!result.failures.empty() && result.failures.back().sequence == sequence) return;
-  result.failures.push_back({sequence, {ErrorCode::internal, kernels::describe(output.problem), {}, -1}});
-}
-
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model,
@@ -273,7 +258,7 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
       // The first tokens of n sequences differ by the sequence index alone.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
         sample_rows_.push_back(sample_row);
-        issued.samples.push_back({work.sequence, k});
+        issued.samples.push_back({work.sequence, k, !sample_row.banned_tokens.empty()});
         ++sample_row.sequence_index;
       }
     }
@@ -474,41 +459,6 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& in
     if (!status) return status;
   }
   return {};
-}
-
-StepResult ModelRunner::collect(IssuedStep issued, Status ran) {
-  StepResult result;
-  result.step = issued.step;
-  result.error = std::move(issued.error);
-  if (!result.error && !ran) result.error = std::move(ran.error());
-  if (!result.error && issued.memory != nullptr) read_results(issued, result);
-  if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
-  // Steps run one after the other, so this one began when it was issued or when the one before it had ended.
-  result.started_us = std::max(issued.issued_us, last_finished_us_);
-  result.finished_us = last_finished_us_ = clock_();
-  return result;
-}
-
-void ModelRunner::read_results(const IssuedStep& issued, StepResult& result) const {
-  const ResultShape& shape = issued.shape;
-  const StepResults results(issued.memory->results(), shape);
-  result.samples.reserve(issued.samples.size());
-  for (std::size_t i = 0; i < issued.samples.size(); ++i) {
-    const kernels::SampleOutput& out = results.samples[i];
-    const auto [sequence, index] = issued.samples[i];
-    const auto top = static_cast<std::int64_t>(i) * shape.max_sample_top;
-    note_problem(sequence, out, result);
-    result.samples.push_back({sequence, index, out.token, out.logprob, out.rank,
-                              top_of(out, results.sample_top_tokens + top, results.sample_top_logprobs + top)});
-  }
-  result.prompt_logprobs.reserve(issued.reports.size());
-  for (std::size_t i = 0; i < issued.reports.size(); ++i) {
-    const kernels::SampleOutput& out = results.reports[i];
-    const auto top = static_cast<std::int64_t>(i) * shape.max_report_top;
-    note_problem(issued.reports[i], out, result);
-    result.prompt_logprobs.push_back({out.token, out.logprob, out.rank,
-                                      top_of(out, results.report_top_tokens + top, results.report_top_logprobs + top)});
-  }
 }
 
 }  // namespace pagoda::execution

@@ -34,7 +34,8 @@ struct RunnerConfig {
 struct IssuedStep {
   struct Sample {
     SequenceId sequence = 0;
-    std::int32_t index = 0;  ///< 0 .. num_samples - 1 of its RowWork
+    std::int32_t index = 0;    ///< 0 .. num_samples - 1 of its RowWork
+    bool bans_tokens = false;  ///< the request's parameters leave out some tokens
   };
 
   StepId step = 0;
@@ -64,9 +65,9 @@ class ModelRunner {
   /// Enqueues a step. Call inside Stream::submit, steps in their order. An op's error comes back with the result.
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step);
 
-  /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete: uses no device. May
-  /// run while another thread issues a later step. `ran`: the stream's status; results are only read when it is well.
-  StepResult collect(IssuedStep issued, Status ran);
+  /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete, while the stream's
+  /// status is well: uses no device. May run while another thread issues a later step.
+  StepResult collect(IssuedStep issued);
 
   /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
   /// Call before the first step, not inside submit; blocks.

@@ -7,10 +7,9 @@
 namespace pagoda::output {
 namespace {
 
-/// What best_of compares. A sequence without tokens is worse than any other.
-double mean_logprob(const SequenceResult& result) {
-  if (result.token_ids.empty()) return -std::numeric_limits<double>::infinity();
-  return *result.cumulative_logprob / static_cast<double>(result.token_ids.size());
+/// What best_of compares, as vLLM does. A sequence without tokens is worse than any other.
+double rank_of(const SequenceResult& result) {
+  return result.token_ids.empty() ? -std::numeric_limits<double>::infinity() : *result.cumulative_logprob;
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ void OutputCore::open(SharedSpec spec) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
     if (sampling.logprobs) sequence.result.logprobs.emplace();
-    if (sampling.logprobs || sampling.chooses_at_end()) sequence.result.cumulative_logprob = 0.0;
+    if (sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0.0;
     request.sequences.push_back(std::move(sequence));
   }
   if (sampling.prompt_logprobs) request.prompt_logprobs.emplace_back();
@@ -91,8 +90,10 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     request.touched = false;
     RequestOutput output{id, request.spec->tag, {}, std::nullopt, std::nullopt};
     const bool done = request.num_ended == request.sequences.size();
-    if (done) keep_best(request);
-    if (done || !request.spec->sampling.chooses_at_end()) take_deltas(request, output);
+    // Deltas come in the order of the sequences, also beside a result that has them best first.
+    const bool chooses_at_end = request.spec->sampling.chooses_at_end();
+    if (done && chooses_at_end) keep_best(request);
+    if (done || !chooses_at_end) take_deltas(request, output);
     if (done) finish(request, now, output);
     if (done || !output.deltas.empty()) effects.outputs.push_back(std::move(output));
     if (done) requests_.erase(found);
@@ -100,12 +101,17 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
   return effects;
 }
 
+void OutputCore::put_best_first(RequestState& request) {
+  if (!request.spec->sampling.ranks_outputs()) return;
+  std::ranges::stable_sort(request.sequences, std::ranges::greater{},
+                           [](const SequenceState& sequence) { return rank_of(sequence.result); });
+}
+
 void OutputCore::keep_best(RequestState& request) {
   auto& sequences = request.sequences;
   const auto n = static_cast<std::size_t>(request.spec->sampling.n);
   if (sequences.size() <= n) return;
-  std::ranges::stable_sort(sequences, std::ranges::greater{},
-                           [](const SequenceState& sequence) { return mean_logprob(sequence.result); });
+  put_best_first(request);
   sequences.erase(sequences.begin() + static_cast<std::ptrdiff_t>(n), sequences.end());
   for (std::size_t i = 0; i < n; ++i) {
     sequences[i].result.index = sequences[i].delta.index = static_cast<std::int32_t>(i);
@@ -181,6 +187,7 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
   const auto ms_since_arrival = [&](TimeUs us) {
     return us < 0 ? 0.0 : static_cast<double>(us - request.spec->arrival_us) / 1000.0;
   };
+  put_best_first(request);
   RequestResult result;
   result.usage.prompt_tokens = static_cast<std::int64_t>(request.spec->prompt->size());
   result.usage.cached_tokens = request.cached_tokens;

@@ -19,8 +19,10 @@ namespace pagoda::output {
 /// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one
 /// terminal output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
 ///
-/// best_of > n: the n sequences with the highest mean logprob per token are returned, best first, and numbered anew.
-/// Which they are is known at the end only, so all their text comes in the deltas beside the terminal output.
+/// best_of > 1: outputs are returned best first, by the sum of the logprobs of their tokens, as vLLM ranks them. With
+/// best_of == n deltas come as the tokens do, and an output's `index` stays that of its deltas. With best_of > n the n
+/// best are numbered anew from 0: which they are is known at the end only, so all their text comes in the deltas beside
+/// the terminal output. Without best_of outputs come by index.
 class OutputCore {
  public:
   explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
@@ -63,6 +65,7 @@ class OutputCore {
   void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
   template <class Reported>
   LogprobEntry logprob_entry(const Reported& reported) const;
+  static void put_best_first(RequestState& request);
   static void keep_best(RequestState& request);
   static void take_deltas(RequestState& request, RequestOutput& output);
   void finish(RequestState& request, TimeUs now, RequestOutput& output) const;

@@ -3,8 +3,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string_view>
+#include <unordered_set>
 
 namespace pagoda {
 namespace {
@@ -174,15 +176,33 @@ Status check_beam_search(const SamplingParams& params) {
   return {};
 }
 
+/// Until min_tokens tokens are generated, neither a stop id nor an end token of the model is sampled.
+Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
+                               std::span<const TokenId> eos_token_ids) {
+  const std::size_t most_banned = params.stop_token_ids.size() + eos_token_ids.size();
+  if (params.min_tokens == 0 || static_cast<std::int64_t>(most_banned) < vocab_size) return {};
+  std::unordered_set<std::int64_t> banned(params.stop_token_ids.begin(), params.stop_token_ids.end());
+  banned.insert(eos_token_ids.begin(), eos_token_ids.end());
+  if (std::ssize(banned) < vocab_size) return {};
+  return fail(
+      ErrorCode::invalid_request,
+      "min_tokens " + text_of(params.min_tokens) +
+          " bans stop_token_ids and the model's end tokens, which are the whole vocabulary: no token is left to "
+          "sample",
+      "min_tokens");
+}
+
 }  // namespace
 
-Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {
+Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size,
+                std::span<const TokenId> eos_token_ids) {
   if (Status s = check_lengths(params); !s) return s;
   if (Status s = check_warpers(params); !s) return s;
   if (Status s = check_counts(params, limits); !s) return s;
   if (Status s = check_penalties(params); !s) return s;
   if (Status s = check_stops(params, limits, vocab_size); !s) return s;
   if (Status s = check_logit_bias(params, limits, vocab_size); !s) return s;
+  if (Status s = check_something_is_left(params, vocab_size, eos_token_ids); !s) return s;
   if (Status s = check_logprobs(params, limits); !s) return s;
   return check_beam_search(params);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,9 @@ struct SamplingParams {
   std::int64_t num_sequences() const { return best_of.value_or(n); }
   /// The engine chooses what it returns, so nothing can be told before the end.
   bool chooses_at_end() const { return use_beam_search || num_sequences() > n; }
+  /// The outputs are returned best first, by the sum of the log-probabilities of their tokens.
+  bool ranks_outputs() const { return best_of.value_or(1) > 1 && !use_beam_search; }
+  bool tells_cumulative_logprob() const { return logprobs || use_beam_search || ranks_outputs(); }
 };
 
 /// Upper limits of the fields above. A config can lower them.
@@ -62,8 +66,10 @@ struct SamplingLimits {
 ///
 /// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
 /// that would shape a random draw, or with stop (the search compares token ids; stop_token_ids end a beam);
-/// length_penalty or early_stopping other than the default without use_beam_search.
+/// length_penalty or early_stopping other than the default without use_beam_search; min_tokens > 0 where
+/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary.
 /// n or best_of > 1 with temperature 0 is allowed and gives equal sequences.
-Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size);
+Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size,
+                std::span<const TokenId> eos_token_ids = {});
 
 }  // namespace pagoda

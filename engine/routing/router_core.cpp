@@ -44,7 +44,8 @@ Status RouterCore::check(const GenerateRequest& request) const {
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   const SamplingParams sampling = sampling_of(request);
-  if (Status valid = validate(sampling, limits_.sampling, limits_.vocab_size); !valid) return valid;
+  Status valid = validate(sampling, limits_.sampling, limits_.vocab_size, limits_.eos_token_ids);
+  if (!valid) return valid;
   if (sampling.num_sequences() > limits_.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
@@ -80,7 +81,7 @@ Status RouterCore::check_text(const std::string& prompt) const {
 }
 
 Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
-  if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (refusal_) return fail(*refusal_);
   if (Status checked = check(request); !checked) return fail(checked.error());
   const bool full = static_cast<std::int64_t>(live_.size()) >= limits_.max_queued_requests ||
                     live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
@@ -155,11 +156,15 @@ RequestResult RouterCore::aborted_before_start(RequestId id, const GenerateReque
     SequenceResult& output = result.outputs.emplace_back();
     output.index = index;
     if (sampling.logprobs) output.logprobs.emplace();
-    if (sampling.logprobs || sampling.chooses_at_end()) output.cumulative_logprob = 0.0;
+    if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
   }
   if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
   result.timing.total_ms = static_cast<double>(now - arrival) / 1000.0;
   return result;
+}
+
+void RouterCore::start_draining() {
+  if (!refusal_) refusal_ = Error{ErrorCode::shutting_down, "the server is shutting down", {}, -1};
 }
 
 void RouterCore::closed(RequestId id) {

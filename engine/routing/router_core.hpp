@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
@@ -15,6 +17,7 @@ namespace pagoda::routing {
 /// What the router must know of the engine to refuse a request before anything is allocated.
 struct AdmissionLimits {
   std::int64_t vocab_size = 0;
+  std::vector<TokenId> eos_token_ids;
   std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
   std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
   std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
@@ -33,7 +36,8 @@ class RouterCore {
   explicit RouterCore(AdmissionLimits limits) : limits_(limits) {}
 
   /// Checks everything that can be checked before the prompt is tokenized, and takes the request in.
-  /// Errors: invalid_request (param = the field), context_too_long, queue_full, shutting_down.
+  /// Errors: invalid_request (param = the field), context_too_long, queue_full, shutting_down, or why the engine
+  /// failed.
   Result<RequestId> submit(const GenerateRequest& request);
 
   /// The prompt's ids are known: the immutable spec for the engine. On error the request is forgotten.
@@ -48,7 +52,9 @@ class RouterCore {
   void closed(RequestId id);
 
   /// From now on submit refuses with shutting_down.
-  void start_draining() { draining_ = true; }
+  void start_draining();
+  /// From now on submit refuses with `error`.
+  void engine_failed(Error error) { refusal_ = std::move(error); }
 
   std::size_t num_live() const { return live_.size(); }
 
@@ -61,7 +67,7 @@ class RouterCore {
   std::unordered_map<RequestId, std::int64_t> live_;  ///< id -> prompt tokens counted for it
   std::int64_t live_prompt_tokens_ = 0;
   RequestId next_id_ = 1;
-  bool draining_ = false;
+  std::optional<Error> refusal_;  ///< of every request
 };
 
 }  // namespace pagoda::routing

@@ -19,8 +19,7 @@ std::int32_t num_logprobs(const SamplingParams& params, std::size_t num_eos) {
   const std::size_t num_ending_tokens = params.stop_token_ids.size() + (params.ignore_eos ? 0 : num_eos);
   std::int64_t count = params.logprobs.value_or(-1);
   if (params.use_beam_search) count = std::max(count, beam_candidates(params.num_sequences(), num_ending_tokens));
-  if (params.num_sequences() > params.n)
-    count = std::max<std::int64_t>(count, 0);  // the n best are chosen by mean logprob
+  if (params.ranks_outputs()) count = std::max<std::int64_t>(count, 0);
   return static_cast<std::int32_t>(count);
 }
 

@@ -133,6 +133,7 @@ ErrorCode wire_code(ErrorCode code) {
     case ErrorCode::bad_file:
     case ErrorCode::io_failed:
     case ErrorCode::out_of_memory:
+    case ErrorCode::device_failed:
       return ErrorCode::internal;
     default:
       return code;
@@ -263,6 +264,7 @@ void append_stats(std::string& out, const ClientId& id, const EngineStats& stats
   line.field("requests_failed_total", stats.requests_failed_total);
   line.field("worker_restarts_total", stats.worker_restarts_total);
   line.field("uptime_s", stats.uptime_s);
+  line.field("health", std::string_view(stats.health));
 }
 
 void append_pong(std::string& out, const ClientId& id, std::string_view version) {

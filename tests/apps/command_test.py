@@ -261,6 +261,13 @@ class Generate(unittest.TestCase):
             self.assertEqual(line["event"], "done")
             self.assertLessEqual(len(line["outputs"][0]["token_ids"]), 5)
 
+    def test_a_queue_of_one_place_serves_every_prompt(self):
+        prompts = "Once\n" * 300
+        code, out, err = self.generate("--prompts", "-", "--output", "json", "--max-tokens", "1",
+                                       "--max-queued-requests", "1", stdin=prompts)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([json.loads(line)["event"] for line in out.splitlines()], ["done"] * 300)
+
     def test_a_line_with_a_brace_is_a_generate_object_and_blank_lines_are_skipped(self):
         prompts = 'Once\n\n{"id": "mine", "prompt": "The", "max_tokens": 2, "ignore_eos": true}\n'
         code, out, err = self.generate("--prompts", "-", "--output", "json", stdin=prompts)

@@ -150,7 +150,7 @@ void expect_deltas_add_up(const Streamed& streamed) {
   }
 }
 
-TEST(BestOf, ReturnsTheSequencesWithTheHighestMeanLogprobBestFirst) {
+TEST(BestOf, ReturnsTheSequencesWithTheHighestSumOfLogprobsBestFirst) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);
   GenerateRequest request;
@@ -162,10 +162,8 @@ TEST(BestOf, ReturnsTheSequencesWithTheHighestMeanLogprobBestFirst) {
   request.sampling.logprobs = 0;
   auto all = engine->generate(request);
   ASSERT_TRUE(all);
-  const auto mean = [](const SequenceResult& output) {
-    return *output.cumulative_logprob / static_cast<double>(output.token_ids.size());
-  };
-  std::ranges::stable_sort(all->outputs, std::ranges::greater{}, mean);
+  const auto sum = [](const SequenceResult& output) { return *output.cumulative_logprob; };
+  std::ranges::stable_sort(all->outputs, std::ranges::greater{}, sum);
 
   request.sampling.n = 2;
   request.sampling.best_of = 6;
@@ -182,6 +180,17 @@ TEST(BestOf, ReturnsTheSequencesWithTheHighestMeanLogprobBestFirst) {
   EXPECT_EQ(streamed.result.usage.completion_tokens,
             std::ssize(streamed.result.outputs[0].token_ids) + std::ssize(streamed.result.outputs[1].token_ids));
   expect_deltas_add_up(streamed);
+
+  request.sampling.n = 6;  // all of them, as they come
+  const Streamed ranked = stream(*engine, request);
+  ASSERT_EQ(ranked.result.outputs.size(), 6U);
+  EXPECT_GT(ranked.num_messages, 1U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const SequenceResult& output = ranked.result.outputs[i];
+    EXPECT_EQ(output.index, all->outputs[i].index);
+    EXPECT_EQ(output.text, all->outputs[i].text);
+    EXPECT_EQ(ranked.text.at(output.index), output.text);
+  }
 }
 
 TEST(BeamSearchInTheEngine, TellsItsTextAtTheEndWithOneLogprobPerToken) {

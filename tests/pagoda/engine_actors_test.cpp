@@ -1,5 +1,6 @@
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -103,9 +104,12 @@ class EngineActors : public ::testing::Test {
 
   /// Gives the tokenizer work of its own, past the router, for a while.
   void keep_tokenizer_busy() {
-    std::string text;
-    while (text.size() < std::size_t{4} << 20) text += "a b ";
-    actors::send_anonymously(engine_.actors.tokenizer, actors::TokenizeRequest{std::move(text), false});
+    static const std::string text = [] {
+      std::string long_text;
+      while (long_text.size() < std::size_t{4} << 20) long_text += "a b ";
+      return long_text;
+    }();
+    actors::send_anonymously(engine_.actors.tokenizer, actors::TokenizeRequest{text, false});
   }
 
   /// Submits without waiting for the ticket.
@@ -248,6 +252,29 @@ TEST_F(EngineActors, ATagIsRefusedWhileItsRequestLives) {
   EXPECT_TRUE(ask<actors::CancelReply>(actors::CancelRequest{sink_, 1}).found);
   EXPECT_FALSE(ask<actors::CancelReply>(actors::CancelRequest{sink_, 99}).found);
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 1); }));
+}
+
+TEST_F(EngineActors, WhenAnActorDiesWhoeverWaitsIsToldAndTheRouterRefusesFromThenOn) {
+  for (std::uint64_t tag = 11; tag <= 14; ++tag) ASSERT_TRUE(submit(tag, 900, sink_));  // which take a while
+  for (int i = 0; i < 10; ++i) keep_tokenizer_busy();                                   // so does each of these
+  auto refused = std::async(std::launch::async, [&] { return submit(2, 8, sink_); });
+  auto tokens = std::async(std::launch::async, [&] {
+    return ask<actors::TokenizeReply>(actors::TokenizeRequest{"Once", false});
+  });
+  while (ask<EngineStats>(actors::GetStats{}).requests_waiting == 0) std::this_thread::sleep_for(1ms);
+  caf::anon_send_exit(engine_.actors.scheduler, caf::exit_reason::kill);
+  const std::string why = "an actor of the engine has ended";
+  const auto message_of = [](const auto& result) { return result ? "no error" : result.error().message; };
+  EXPECT_EQ(message_of(refused.get()), why);
+  caf::scoped_actor self{*system_};
+  self->wait_for(engine_.supervisor);
+  ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, 4); }));
+  EXPECT_EQ(received_->terminals(), 4U);
+  ASSERT_TRUE(received_->outputs.back().error);
+  EXPECT_EQ(received_->outputs.back().error->message, why);
+  EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).health, why);
+  EXPECT_EQ(message_of(submit(3, 8, sink_)), why);
+  EXPECT_EQ(message_of(tokens.get().token_ids), why);
 }
 
 TEST_F(EngineActors, EveryLiveRequestIsToldWhenTheEngineStops) {

@@ -315,33 +315,6 @@ TEST(Engine, StreamsDeltasThatAddUpToTheResult) {
   EXPECT_EQ(result.usage.completion_tokens, 80);
 }
 
-TEST(Engine, ARequestThatLeavesNoTokenToSampleFailsAlone) {
-  const auto engine = engine_with(test::demo_model());
-  ASSERT_TRUE(engine);
-  GenerateRequest hopeless = prompt("The little fox", 20);
-  hopeless.sampling.min_tokens = 3;
-  for (std::int64_t token = 0; token < engine->model_info().vocab_size; ++token) {
-    hopeless.sampling.stop_token_ids.push_back(token);
-  }
-  const auto alone = engine->generate(prompt("Once upon a time", 120));
-  ASSERT_TRUE(alone);
-  std::promise<RequestResult> done;
-  std::promise<void> first;
-  std::atomic<bool> seen = false;
-  ASSERT_TRUE(engine->submit(prompt("Once upon a time", 120), [&](const RequestOutput& output) {
-    if (!seen.exchange(true)) first.set_value();
-    EXPECT_FALSE(output.error) << output.error->message;
-    if (output.done) done.set_value(*output.done);
-  }));
-  first.get_future().wait();
-  for (int i = 0; i < 5; ++i) {
-    const auto refused = engine->generate(hopeless);
-    ASSERT_FALSE(refused);
-    EXPECT_NE(refused.error().message.find("no token is left"), std::string::npos) << refused.error().message;
-  }
-  EXPECT_EQ(done.get_future().get().outputs.at(0).token_ids, alone->outputs.at(0).token_ids);
-}
-
 TEST(Engine, CancelEndsARequestWithAbortAndFreesItsMemory) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);
@@ -418,19 +391,6 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
   });
   refused("n", [](GenerateRequest& r) { r.sampling.n = 65; });
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
-}
-
-TEST(Engine, GeneratesMoreRequestsThanItQueues) {
-  const auto engine = engine_with(test::demo_model(), [](EngineConfig& c) { c.max_queued_requests = 3; });
-  ASSERT_TRUE(engine);
-  std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 20; ++i) requests.push_back(prompt("Once upon a time", 1 + i));
-  const auto results = engine->generate(requests);
-  ASSERT_EQ(results.size(), 20U);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    ASSERT_TRUE(results[i]) << results[i].error().message;
-    EXPECT_EQ(results[i]->usage.completion_tokens, static_cast<std::int64_t>(i) + 1);
-  }
 }
 
 TEST(Engine, ReportsAFolderThatIsNoModel) {

@@ -48,6 +48,7 @@ void SplitStream::on_complete(std::function<void()> callback) {
 }
 
 Status SplitStream::status() const {
+  if (broken_) return fail(ErrorCode::internal, "the stream was told to break");
   const auto error = device_.late_error();
   return error ? Status(fail(ErrorCode::internal, *error)) : Status();
 }
@@ -69,6 +70,11 @@ Status SplitStream::enqueue(Op op, bool may_record) {
 void SplitStream::run_later(Op op) {
   queue_->submit([this, op = std::move(op)] {
     device_.delay_now_and_then();
+    if (!status()) return;
+    if (device_.takes_breakage(name_)) {
+      broken_ = true;
+      return;
+    }
     if (const Status status = op(*queue_); !status) device_.note_late_error(status.error().message);
   });
 }
@@ -82,13 +88,15 @@ SplitMemoryDevice::SplitMemoryDevice(const Options& options)
 SplitMemoryDevice::~SplitMemoryDevice() = default;
 
 Result<kernels::Buffer> SplitMemoryDevice::allocate(std::size_t bytes, kernels::MemoryKind kind) {
+  if (const auto error = late_error()) return fail(ErrorCode::internal, *error);
   return kind == kernels::MemoryKind::device ? memory_.allocate(bytes) : cpu_->allocate(bytes, kind);
 }
 
 Result<std::unique_ptr<kernels::Stream>> SplitMemoryDevice::create_stream(const std::string& name) {
+  if (const auto error = late_error()) return fail(ErrorCode::internal, *error);
   auto queue = cpu_->create_stream(name);
   if (!queue) return fail(std::move(queue.error()));
-  return std::make_unique<SplitStream>(*this, std::move(*queue));
+  return std::make_unique<SplitStream>(*this, name, std::move(*queue));
 }
 
 const kernels::Ops& SplitMemoryDevice::ops() const {
@@ -111,6 +119,26 @@ void SplitMemoryDevice::note_late_error(const std::string& message) {
 
 bool SplitMemoryDevice::takes_failure() {
   return ops_until_failure_ >= 0 && ops_until_failure_-- == 0;
+}
+
+void SplitMemoryDevice::break_after(std::string stream_name, int count, bool only_the_stream, int times) {
+  const std::lock_guard lock(mutex_);
+  breakage_ = {std::move(stream_name), count, count, only_the_stream, times};
+}
+
+int SplitMemoryDevice::num_streams_broken() const {
+  const std::lock_guard lock(mutex_);
+  return num_streams_broken_;
+}
+
+bool SplitMemoryDevice::takes_breakage(const std::string& stream_name) {
+  const std::lock_guard lock(mutex_);
+  if (breakage_.times == 0 || stream_name != breakage_.stream_name || breakage_.ops_left-- > 0) return false;
+  breakage_.ops_left = breakage_.count;
+  --breakage_.times;
+  ++num_streams_broken_;
+  if (!breakage_.only_the_stream && !late_error_) late_error_ = "the device was told to break";
+  return true;
 }
 
 void SplitMemoryDevice::delay_now_and_then() {

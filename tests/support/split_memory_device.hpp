@@ -19,7 +19,9 @@ class SplitOps;
 ///  - Stream::submit issues at once on the caller's thread, and the ops run later on a thread of the stream, after a
 ///    random delay now and then: who reads a result too early, or reuses memory too early, gets it wrong;
 ///  - Stream::replay runs what was recorded for the key, and does not look at the caller's function again;
-///  - on_complete callbacks that issue ops, and ops outside submit, end the process.
+///  - on_complete callbacks that issue ops, and ops outside submit, end the process;
+///  - after an op that failed while it ran nothing runs any more, and there is no new memory and no new stream. Told to
+///    break a stream, it fails that stream alone.
 class SplitMemoryDevice final : public kernels::Device {
  public:
   struct Options {
@@ -47,6 +49,10 @@ class SplitMemoryDevice final : public kernels::Device {
   int num_replays() const { return num_replays_; }
   /// The op that is issued after `count` more fails with an internal error.
   void fail_op_after(int count) { ops_until_failure_ = count; }
+  /// The op that runs after `count` more on streams of this name fails for good; with `only_the_stream` others of the
+  /// device go on. So often as `times` says, counting anew each time.
+  void break_after(std::string stream_name, int count, bool only_the_stream, int times = 1);
+  int num_streams_broken() const;
 
  private:
   friend class SplitOps;
@@ -54,6 +60,8 @@ class SplitMemoryDevice final : public kernels::Device {
   void note_late_error(const std::string& message);
   /// Whether this op is the one that is to fail.
   bool takes_failure();
+  /// Whether this op, which runs now, breaks its stream, and with it perhaps the device.
+  bool takes_breakage(const std::string& stream_name);
   void delay_now_and_then();
 
   std::shared_ptr<kernels::Device> cpu_;
@@ -65,6 +73,15 @@ class SplitMemoryDevice final : public kernels::Device {
   std::atomic<std::uint64_t> random_;
   mutable std::mutex mutex_;
   std::optional<std::string> late_error_;
+  struct Breakage {
+    std::string stream_name;
+    int count = 0;
+    int ops_left = 0;
+    bool only_the_stream = false;
+    int times = 0;
+  };
+  Breakage breakage_;
+  int num_streams_broken_ = 0;
 };
 
 }  // namespace pagoda::test

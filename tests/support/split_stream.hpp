@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,8 +17,8 @@ class SplitStream final : public kernels::Stream {
  public:
   using Op = std::function<Status(kernels::Stream&)>;
 
-  SplitStream(SplitMemoryDevice& device, std::unique_ptr<kernels::Stream> queue)
-      : device_(device), queue_(std::move(queue)) {}
+  SplitStream(SplitMemoryDevice& device, std::string name, std::unique_ptr<kernels::Stream> queue)
+      : device_(device), name_(std::move(name)), queue_(std::move(queue)) {}
 
   void submit(std::function<void()> issue) override;
   Status replay(std::uint64_t key, const std::function<Status()>& issue) override;
@@ -33,6 +35,8 @@ class SplitStream final : public kernels::Stream {
   void run_later(Op op);
 
   SplitMemoryDevice& device_;
+  std::string name_;
+  std::atomic<bool> broken_{false};
   std::unique_ptr<kernels::Stream> queue_;
   bool submitting_ = false;
   std::vector<Op>* recording_ = nullptr;

@@ -1,5 +1,7 @@
 #include "engine/output/output_core.hpp"
 
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "io/model_files/tokenizer_loader.hpp"
@@ -184,6 +186,65 @@ TEST_F(OutputCoreTest, AFailedRequestEndsWithItsError) {
   ASSERT_EQ(effects.outputs.size(), 1U);
   EXPECT_EQ(effects.outputs[0].error->message, "broken");
   EXPECT_FALSE(effects.outputs[0].done);
+}
+
+/// Three sequences: the first has the highest logprob per token, the second the highest sum, the third neither.
+std::vector<SequenceOutput> three_sequences(RequestId id, const std::function<SequenceOutput(std::int32_t)>& token) {
+  std::vector<SequenceOutput> all;
+  const auto add = [&](std::int32_t index, float logprob, bool ends) {
+    SequenceOutput output = token(index);
+    output.request = id;
+    output.logprob = logprob;
+    if (ends) output.finished = FinishReason::length;
+    all.push_back(std::move(output));
+  };
+  for (int i = 1; i <= 4; ++i) add(0, -0.5F, i == 4);
+  add(1, -1.0F, true);
+  for (int i = 1; i <= 3; ++i) add(2, -1.0F, i == 3);
+  return all;
+}
+
+std::vector<std::int32_t> indices_of(const RequestResult& result) {
+  std::vector<std::int32_t> indices;
+  for (const SequenceResult& output : result.outputs) indices.push_back(output.index);
+  return indices;
+}
+
+TEST_F(OutputCoreTest, BestOfKeepsTheHighestSumsOfLogprobsAndNumbersThemAnew) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 2, s.sampling.best_of = 3; });
+  const auto effects = step(three_sequences(1, [](std::int32_t index) { return token(1, 60 + index, index); }));
+  const RequestResult& result = effects.outputs.at(0).done.value();
+  EXPECT_EQ(indices_of(result), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(result.outputs[0].token_ids, TokenIds(1, 61)) << "as vLLM ranks: by the sum, not by the mean";
+  EXPECT_EQ(result.outputs[1].token_ids, TokenIds(4, 60));
+  EXPECT_DOUBLE_EQ(result.outputs[0].cumulative_logprob.value(), -1.0);
+}
+
+TEST_F(OutputCoreTest, BestOfNReturnsAllBestFirstUnderTheIndicesOfTheirDeltas) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 3, s.sampling.best_of = 3; });
+  const auto effects = step(three_sequences(1, [](std::int32_t index) { return token(1, 60 + index, index); }));
+  const RequestOutput& output = effects.outputs.at(0);
+  EXPECT_EQ(indices_of(output.done.value()), (std::vector<std::int32_t>{1, 0, 2}));
+  for (const SequenceResult& each : output.done->outputs) {
+    EXPECT_EQ(output.deltas.at(static_cast<std::size_t>(each.index)).index, each.index);
+    EXPECT_EQ(output.deltas.at(static_cast<std::size_t>(each.index)).token_ids, each.token_ids);
+    EXPECT_TRUE(each.cumulative_logprob);
+  }
+}
+
+TEST_F(OutputCoreTest, WithNAloneOutputsComeByIndexAndNoLogprobIsTold) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 3; });
+  const auto effects = step(three_sequences(1, [](std::int32_t index) { return token(1, 60 + index, index); }));
+  const RequestResult& result = effects.outputs.at(0).done.value();
+  EXPECT_EQ(indices_of(result), (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_FALSE(result.outputs[0].cumulative_logprob);
+}
+
+TEST_F(OutputCoreTest, ASequenceThatWasAbortedWithoutATokenIsTheWorst) {
+  open(1, [](RequestSpec& s) { s.sampling.n = 2, s.sampling.best_of = 2; });
+  step({token(1, 60, 1)});
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}});
+  EXPECT_EQ(indices_of(effects.outputs.at(0).done.value()), (std::vector<std::int32_t>{1, 0}));
 }
 
 TEST_F(OutputCoreTest, LogprobEntriesCarryTokenTextAndSumUp) {

@@ -155,6 +155,26 @@ TEST(ValidateSamplingParams, KeepsToLimitsThatAConfigLowers) {
   EXPECT_EQ(validate(params, limits, kVocab).error().param, "logprobs");
 }
 
+TEST(ValidateSamplingParams, MinTokensMustLeaveATokenToSample) {
+  constexpr std::int64_t kFewTokens = 4;
+  const std::vector<TokenId> eos = {1, 3};
+  SamplingParams params;
+  params.min_tokens = 2;
+  params.stop_token_ids = {0, 0, 0, 0};
+  EXPECT_TRUE(validate(params, SamplingLimits{}, kFewTokens, eos));
+  params.stop_token_ids = {0, 2};
+  EXPECT_TRUE(validate(params, SamplingLimits{}, kFewTokens));
+  const Status refused = validate(params, SamplingLimits{}, kFewTokens, eos);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
+  EXPECT_EQ(refused.error().param, "min_tokens");
+  EXPECT_NE(refused.error().message.find("no token is left"), std::string::npos) << refused.error().message;
+  params.ignore_eos = true;  // bans them all the same
+  EXPECT_FALSE(validate(params, SamplingLimits{}, kFewTokens, eos));
+  params.min_tokens = 0;
+  EXPECT_TRUE(validate(params, SamplingLimits{}, kFewTokens, eos));
+}
+
 TEST(ValidateSamplingParams, SaysTheValueAndTheRange) {
   SamplingParams params;
   params.presence_penalty = 2.5;

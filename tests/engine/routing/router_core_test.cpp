@@ -57,6 +57,28 @@ TEST(RouterCore, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) 
   EXPECT_EQ((*spec)->sampling.temperature, 0.9);
 }
 
+TEST(RouterCore, AFailedEngineRefusesWithItsReasonAlsoWhenItDrains) {
+  RouterCore core(limits());
+  core.start_draining();
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::shutting_down);
+  core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  core.start_draining();
+  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::device_failed);
+  EXPECT_EQ(core.submit(text_request()).error().message, "no device");
+}
+
+TEST(RouterCore, RefusesARequestWhoseBansLeaveNoToken) {
+  AdmissionLimits few = limits();
+  few.vocab_size = 3;
+  few.eos_token_ids = {2};
+  RouterCore core(few);
+  GenerateRequest request = text_request();
+  request.sampling.min_tokens = 1;
+  request.sampling.stop_token_ids = {0, 1};
+  EXPECT_EQ(core.submit(request).error().code, ErrorCode::invalid_request);
+  EXPECT_EQ(core.num_live(), 0U);
+}
+
 TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
   RouterCore core(limits());
   for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {

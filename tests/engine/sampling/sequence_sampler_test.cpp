@@ -90,7 +90,11 @@ TEST(SequenceSampler, ValuesTooSmallOrLargeForAFloatStayPositiveAndFinite) {
 TEST(SequenceSampler, AsksForTheLogprobsTheEngineNeeds) {
   SamplingParams params;
   EXPECT_EQ(row_of(params).num_logprobs, -1);
-  params.best_of = 2;
+  params.best_of = 1;
+  EXPECT_EQ(row_of(params).num_logprobs, -1) << "one output is not compared with anything";
+  params.n = params.best_of.emplace(2);
+  EXPECT_EQ(row_of(params).num_logprobs, 0) << "it is returned in its place";
+  params.n = 1;
   EXPECT_EQ(row_of(params).num_logprobs, 0) << "the best of several are chosen by logprob";
   params.use_beam_search = true;
   params.temperature = 0;

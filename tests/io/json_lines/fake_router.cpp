@@ -158,6 +158,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       },
       [](const DrainTimeout&) {},
       [self](const RequestClosed& message) { advance(self, message.request); },
+      [](const EngineFailed&) {},
   };
 }
 

@@ -350,8 +350,11 @@ TEST(Events, only_codes_of_the_protocol_go_out) {
   append_error(line, "x", {ErrorCode::unsupported, "no", "n", -1});
   EXPECT_EQ(written(line)["error"]["code"], "invalid_request");
   line.clear();
-  append_error(line, "x", {ErrorCode::out_of_memory, "no", {}, -1});
-  EXPECT_EQ(written(line)["error"]["code"], "internal");
+  for (const ErrorCode code : {ErrorCode::out_of_memory, ErrorCode::device_failed}) {
+    line.clear();
+    append_error(line, "x", {code, "no", {}, -1});
+    EXPECT_EQ(written(line)["error"]["code"], "internal");
+  }
 }
 
 TEST(Events, answers_echo_the_id_they_were_given) {
@@ -382,7 +385,7 @@ TEST(Events, model_and_stats_carry_the_names_of_the_protocol) {
        {"requests_waiting", "requests_running", "requests_swapped", "device_blocks_total", "device_blocks_free",
         "device_blocks_cached", "host_blocks_total", "host_blocks_free", "prompt_tokens_total",
         "generation_tokens_total", "steps_total", "preemptions_recompute_total", "preemptions_swap_total",
-        "prefix_cache_queries_total", "prefix_cache_hits_total", "uptime_s"}) {
+        "prefix_cache_queries_total", "prefix_cache_hits_total", "uptime_s", "health"}) {
     EXPECT_TRUE(written(line).contains(key)) << key;
   }
 }

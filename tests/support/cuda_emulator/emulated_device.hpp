@@ -11,6 +11,10 @@ namespace cuda_emulator {
 /// which is filled with 0xFF before the backend sees it.
 pagoda::Result<std::shared_ptr<pagoda::kernels::Device>> create_emulated_cuda_device();
 
+/// Makes every later call fail with an error that lasts, as a fault in a kernel does, until reset_emulated_device().
+void break_emulated_device();
+void reset_emulated_device();
+
 /// Of the order of blocks and threads from now on; 0 = ascending.
 void set_emulated_order(std::uint64_t seed);
 

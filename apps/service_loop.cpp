@@ -1,0 +1,91 @@
+#include "apps/service_loop.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <spdlog/spdlog.h>
+
+namespace pagoda::apps {
+namespace {
+
+constexpr auto kFlushGrace = std::chrono::seconds(2);         // clients may take their last lines
+constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);  // beyond the drain timeout, for the engine's answer
+
+/// nohup and some supervisors start a program with SIGHUP ignored; that wish holds.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine, json_lines::Server& server,
+                         double drain_timeout)
+    : system_(system),
+      engine_(engine),
+      server_(server),
+      drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {
+  if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
+}
+
+int ServiceLoop::run() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (!error) begin_drain(signal);
+  });
+  actors::when_ended(engine_.supervisor,
+                     [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  loop_->run();
+  return exit_code_;
+}
+
+void ServiceLoop::begin_drain(int signal) {
+  spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
+  asked_ = signal != SIGHUP;
+  await_impatience();
+  server_.stop_accepting();
+  const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
+                                caf::event_based_actor* self, const actors::RequestRouterActor& router) {
+    const auto report = [this, loop](std::int64_t aborted, int code) {
+      boost::asio::post(*loop, [this, aborted, code] {
+        if (aborted > 0) spdlog::warn("{} requests were aborted", aborted);
+        finish(code);
+      });
+    };
+    actors::request(
+        self, router, actors::Drain{timeout_ms},
+        [report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
+        [report](caf::error&) { report(0, kExitFailure); });
+  };
+  system_.spawn(ask_to_drain, engine_.router);
+  deadline_.expires_after(drain_timeout_ + kDrainAnswerGrace);
+  deadline_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    spdlog::error("the engine did not drain in time");
+    finish(kExitFailure);
+  });
+}
+
+void ServiceLoop::await_impatience() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (signal != SIGHUP && std::exchange(asked_, true)) std::_Exit(kExitFailure);
+    await_impatience();
+  });
+}
+
+void ServiceLoop::on_engine_down() {
+  if (finished_) return;
+  complain("the engine has stopped");
+  finish(kExitFailure);
+}
+
+void ServiceLoop::finish(int code) {
+  if (finished_) return;
+  finished_ = true;
+  exit_code_ = code;
+  server_.shutdown(kFlushGrace);
+  loop_->stop();
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "apps/command.hpp"
+#include "io/json_lines/server.hpp"
+#include "pagoda/spawn_engine.hpp"
+
+namespace pagoda::apps {
+
+/// Waits for a signal or for the engine's end, then takes the service down in order: refuse new requests, let live ones
+/// finish, flush the connections. Runs on the main thread; actors reach it by posting to the loop, which they share, so
+/// that one that reports late does no harm.
+class ServiceLoop {
+ public:
+  /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds.
+  ServiceLoop(caf::actor_system& system, const EngineHandle& engine, json_lines::Server& server, double drain_timeout);
+
+  /// The exit code: kExitOk after a signal; kExitFailure when the engine has ended by itself, in which case every live
+  /// request has been told, or does not answer.
+  int run();
+
+ private:
+  void begin_drain(int signal);
+  /// Asked twice: at once. A terminal or a service manager that goes away sends SIGHUP along, before or after SIGTERM,
+  /// which is no second wish.
+  void await_impatience();
+  void on_engine_down();
+  void finish(int code);
+
+  caf::actor_system& system_;
+  const EngineHandle& engine_;
+  json_lines::Server& server_;
+  std::chrono::milliseconds drain_timeout_;
+  std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
+  boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
+  boost::asio::steady_timer deadline_{*loop_};
+  bool asked_ = false;  ///< by SIGTERM or SIGINT
+  bool finished_ = false;
+  int exit_code_ = kExitOk;
+};
+
+}  // namespace pagoda::apps
