@@ -59,7 +59,9 @@ class Trace(unittest.TestCase):
         self.assertEqual(sum(s["args"]["tokens"] for s in spans["output processor", "outputs"]), 8 * 40)
         plans = [s["args"] for s in spans["cache engine", "cache plan"]]
         self.assertGreater(sum(p["swap_out"] for p in plans), 0)
-        self.assertEqual(sum(p["swap_out"] for p in plans), sum(p["swap_in"] for p in plans))
+        # What comes back may find blocks that are still in the prefix cache.
+        self.assertGreater(sum(p["swap_in"] for p in plans), 0)
+        self.assertLessEqual(sum(p["swap_in"] for p in plans), sum(p["swap_out"] for p in plans))
 
     def test_the_summary_reads_it_at_both_depths(self):
         for depth in (1, 2):
