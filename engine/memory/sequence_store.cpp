@@ -211,6 +211,7 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
 }
 
 bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const {
+  PAGODA_ASSERT(block != kNoBlock, "a row does not write what it has left with others");
   if (sequence.on_host) return host_.num_owners(block) - num_leaving == 1;
   return device_.pool().num_owners(block) - num_leaving == 1 && !device_.cache().contains(block);
 }

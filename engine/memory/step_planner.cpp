@@ -21,7 +21,8 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
 
 void StepPlanner::run() {
   serve_running();
-  if (preempted_any_) return;
+  // Nothing comes in while a group goes out, or has to end.
+  if (preempted_any_ || std::ranges::find(plan_.running, RunningOutcome::never) != plan_.running.end()) return;
   serve_swapped();
   if (std::ranges::find(plan_.swapped, AllocStatus::later) == plan_.swapped.end()) serve_waiting();
 }

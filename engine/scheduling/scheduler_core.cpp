@@ -166,7 +166,6 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
     changed_ = true;
     if (!plan.has_cache_plan) return std::nullopt;
   }
-  if (!pending.discarded && leaves_out_what_others_may_share(pending, plan)) steps_failed(plan.step);
   ExecuteStep step;
   step.step = plan.step;
   step.wait_for_cache = plan.has_cache_plan;
@@ -195,52 +194,33 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   return step;
 }
 
-/// True when a row that was planned will not run, because its sequence has ended meanwhile, and others may count on
-/// what it was to compute.
-bool SchedulerCore::leaves_out_what_others_may_share(const PendingPlan& pending, const StepPlan& plan) {
-  const auto runs = [&](RequestId group, SequenceId id, SequenceState state) {
-    const Sequence* s = find(find(group), id);
-    return s != nullptr && s->state == state;
-  };
-  const auto leaves_out = [&](RequestId group, Range range, SequenceState state) {
-    for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
-      const auto index = static_cast<std::size_t>(i);
-      if (pending.shares[index] && !runs(group, pending.needs[index].sequence, state)) return true;
+/// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out; if others may count on
+/// what it was to compute, they must not: readers come behind it in every plan.
+void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range rows, ExecuteStep& step) {
+  SequenceGroup* group = find(id);
+  for (std::int32_t i = rows.first; i < rows.first + rows.count; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const SequenceNeed& need = pending.needs[index];
+    Sequence* s = find(group, need.sequence);
+    if (s != nullptr && s->state == SequenceState::running) {
+      run(*group, *s, need.num_new_tokens, step);
+    } else if (pending.shares[index]) {
+      steps_failed(pending.step);
     }
-    return false;
-  };
-  for (std::size_t i = 0; i < plan.running.size(); ++i) {
-    const RunningCandidate& candidate = pending.running[i];
-    if (plan.running[i] == RunningOutcome::scheduled &&
-        leaves_out(candidate.group, candidate.sequences, SequenceState::running))
-      return true;
   }
-  for (std::size_t i = 0; i < plan.swapped.size(); ++i) {
-    const SwapInCandidate& candidate = pending.swapped[i];
-    if (plan.swapped[i] == AllocStatus::ok && leaves_out(candidate.group, candidate.sequences, SequenceState::swapped))
-      return true;
-  }
-  for (std::size_t i = 0; i < plan.waiting.size(); ++i) {
-    const WaitingRef& ref = pending.waiting[i];
-    if (plan.waiting[i].status == AllocStatus::ok && !runs(ref.group, ref.sequence, SequenceState::waiting))
-      return true;
-  }
-  return false;
 }
 
 void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step) {
   for (std::size_t i = 0; i < pending.running.size(); ++i) {
     const RunningCandidate& candidate = pending.running[i];
+    if (plan.running[i] == RunningOutcome::scheduled) {
+      run_rows(pending, candidate.group, candidate.sequences, step);
+      continue;
+    }
     SequenceGroup* group = find(candidate.group);
     if (group == nullptr) continue;
     switch (plan.running[i]) {
       case RunningOutcome::scheduled:
-        for (std::int32_t k = 0; k < candidate.sequences.count; ++k) {
-          const SequenceNeed& need = pending.needs[static_cast<std::size_t>(candidate.sequences.first + k)];
-          Sequence* s = find(group, need.sequence);
-          if (s != nullptr && s->state == SequenceState::running) run(*group, *s, need.num_new_tokens, step);
-        }
-        break;
       case RunningOutcome::skipped:
         break;
       case RunningOutcome::preempted_recompute:
@@ -253,35 +233,34 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
         break;
       case RunningOutcome::never:
         preempt(*group, SequenceState::waiting);
-        group->grew_too_large = true;
-        if (group->num_in_flight == 0) end_with_length(*group);
+        outgrew(*group);
         break;
     }
   }
+}
+
+/// It ends with what it has, once its results in flight are known.
+void SchedulerCore::outgrew(SequenceGroup& group) {
+  group.grew_too_large = true;
+  if (group.num_in_flight == 0) end_with_length(group);
 }
 
 void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step) {
   for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
     const SwapInCandidate& candidate = pending.swapped[i];
     SequenceGroup* group = find(candidate.group);
-    if (group == nullptr || plan.swapped[i] == AllocStatus::later) continue;
-    if (plan.swapped[i] == AllocStatus::never) {
-      recompute(*group);
-      continue;
-    }
-    for (Sequence& s : group->sequences) {
-      if (s.state == SequenceState::swapped) {
+    if (plan.swapped[i] == AllocStatus::never && group != nullptr) recompute(*group);
+    if (plan.swapped[i] != AllocStatus::ok) continue;
+    if (group != nullptr) {
+      for (Sequence& s : group->sequences) {
+        if (s.state != SequenceState::swapped) continue;
         s.state = SequenceState::running;
         to_report_.push_back(s.id);
       }
+      reserve_rows(*group);
+      place(*group);
     }
-    reserve_rows(*group);
-    place(*group);
-    for (std::int32_t k = 0; k < candidate.sequences.count; ++k) {
-      const SequenceNeed& need = pending.needs[static_cast<std::size_t>(candidate.sequences.first + k)];
-      Sequence* s = find(group, need.sequence);
-      if (s != nullptr && s->state == SequenceState::running) run(*group, *s, need.num_new_tokens, step);
-    }
+    run_rows(pending, candidate.group, candidate.sequences, step);
   }
 }
 
@@ -308,6 +287,12 @@ void SchedulerCore::limit_offers(const PendingPlan& pending, const StepPlan& pla
   most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
 }
 
+/// It was admitted, but does not run: nobody may count on what it was to compute.
+void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
+  releases_.push_back(admitted);
+  steps_failed(step);
+}
+
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now) {
   limit_offers(pending, plan);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
@@ -316,14 +301,13 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     SequenceGroup* group = find(ref.group);
     Sequence* s = find(group, ref.sequence);
     if (s == nullptr || s->state != SequenceState::waiting) {
-      if (outcome.status == AllocStatus::ok) releases_.push_back(ref.sequence);
+      if (outcome.status == AllocStatus::ok) leave_out(ref.sequence, plan.step);
       continue;
     }
     if (outcome.status == AllocStatus::later) continue;
     const bool awaits_failed_step = first_failed_step_ > 0 && outcome.awaits_step >= first_failed_step_;
     if (outcome.status == AllocStatus::ok && awaits_failed_step) {
-      releases_.push_back(ref.sequence);
-      steps_failed(plan.step);  // it does not run, and others may count on what it was to compute
+      leave_out(ref.sequence, plan.step);
       continue;
     }
     if (outcome.status == AllocStatus::never) {
@@ -334,7 +318,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
                                     " tokens does not fit into the KV cache",
                                 "prompt", -1});
       } else {
-        end_with_length(*group);
+        outgrew(*group);
       }
       continue;
     }
@@ -435,6 +419,7 @@ void SchedulerCore::reserve_rows(SequenceGroup& group) {
 void SchedulerCore::drop_kv(Sequence& sequence) {
   sequence.num_computed = sequence.num_confirmed = sequence.num_reported = 0;
   ++sequence.epoch;
+  sequence.awaits_step = 0;
   sequence.recompute_tokens.reset();
 }
 

@@ -45,8 +45,8 @@ struct SchedulerConfig {
 inline constexpr std::int32_t kLeastChunk = 16;
 inline constexpr std::int32_t kLeastBatch = 32;
 
-/// Of max_num_batched_tokens, for prompts, however many decode.
-inline constexpr std::int32_t kPromptShare = 8;  // an eighth
+/// Prompts have an eighth of a step, however many decode.
+inline constexpr std::int32_t kPromptShare = 8;
 
 /// A group that was running when so many workers died fails: it may be what kills them.
 inline constexpr std::int32_t kMaxWorkersLost = 3;
@@ -144,7 +144,7 @@ class SchedulerCore {
   std::int32_t num_decoding() const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time.
   std::int32_t step_budget(std::int32_t decoding) const;
-  std::size_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
+  std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
   std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
   void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
   void expect_answer(const PlanStep& plan, bool prompts_only);
@@ -153,7 +153,9 @@ class SchedulerCore {
   PreemptionMode preemption_of(const SequenceGroup& group) const;
 
   // answers
-  bool leaves_out_what_others_may_share(const PendingPlan& pending, const StepPlan& plan);
+  void run_rows(const PendingPlan& pending, RequestId group, Range rows, ExecuteStep& step);
+  void leave_out(SequenceId admitted, StepId step);
+  void outgrew(SequenceGroup& group);
   void limit_offers(const PendingPlan& pending, const StepPlan& plan);
   void apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
@@ -226,7 +228,7 @@ class SchedulerCore {
   /// Waiting groups to offer at most. How many would start is not known before the prefix cache was asked; what was
   /// offered in vain costs time.
   std::size_t most_offers_ = kAllOffers;
-  std::size_t next_to_pause_ = 0;  ///< among the running groups
+  std::int32_t next_to_pause_ = 0;  ///< among the sequences that decode
 
   PreemptionCost cost_;
   StepTimes step_times_;

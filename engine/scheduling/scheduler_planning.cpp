@@ -138,41 +138,37 @@ void SchedulerCore::add_need(PlanStep& plan, const Sequence& sequence, std::int3
   shares_.push_back(num_tokens > 0 && sequence.num_computed < sequence.num_admitted_tokens);
 }
 
-/// The running groups whose decodes make room for prompts in this step: so many, from next_to_pause_ on.
-std::size_t SchedulerCore::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
-  const std::int32_t share = std::max(1, config_.max_num_batched_tokens / kPromptShare);
-  std::int32_t too_many = decoding - (token_budget - share);
+/// Decodes that make room in this step for prompts that run, or may start.
+std::int32_t SchedulerCore::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
+  const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
-  if (!may_admit && std::ranges::none_of(running_, [](const SequenceGroup* group) { return runs_prompt(*group); }))
-    return 0;
-  std::size_t count = 0;
-  for (; too_many > 0 && count < running_.size(); ++count)
-    too_many -= scheduling::num_decoding(*running_[(next_to_pause_ + count) % running_.size()]);
-  return count;
+  const bool head_waits_for_memory = most_offers_ == 1;
+  const bool wanted = (may_admit && !head_waits_for_memory) ||
+                      std::ranges::any_of(running_, [](const SequenceGroup* group) { return runs_prompt(*group); });
+  return wanted ? too_many : 0;
 }
 
 std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
-  // Decodes come before prompt chunks, but for those whose turn it is to pause: at least one chunk token fits.
-  const std::size_t pausing = num_pausing(plan.token_budget, decoding, may_admit);
-  const std::size_t first_pausing = running_.empty() ? 0 : next_to_pause_ % running_.size();
-  next_to_pause_ = first_pausing + pausing;
-  std::int32_t chunk_budget = plan.token_budget - decoding;
-  for (std::size_t i = 0; i < pausing; ++i)
-    chunk_budget += scheduling::num_decoding(*running_[(first_pausing + i) % running_.size()]);
+  // Decodes come before prompt chunks, but for those whose turn it is to pause.
+  const std::int32_t pausing = num_pausing(plan.token_budget, decoding, may_admit);
+  const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
+  if (pausing > 0) next_to_pause_ = first_pausing + pausing;
+  std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
+  std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
-  for (std::size_t i = 0; i < running_.size(); ++i) {
-    const SequenceGroup* group = running_[i];
-    const bool pauses = (i + running_.size() - first_pausing) % running_.size() < pausing;
+  for (const SequenceGroup* group : running_) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     std::int32_t granted = 0;
+    bool pauses = false;
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::running) continue;
       std::int32_t tokens = group->grew_too_large ? 0 : group->runnable_tokens(s);
       if (tokens > 1) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
-      } else if (pauses) {
+      } else if (pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
         tokens = 0;
+        pauses = true;
       }
       granted += tokens;
       add_need(plan, s, tokens);

@@ -106,6 +106,7 @@ Sequence SchedulerCore::fork_of(const Sequence& parent, RequestId group) {
   Sequence child = parent;
   child.id = next_sequence_++;
   child.row = -1;
+  child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
   group_of_[child.id] = group;
   if (parent.state != SequenceState::waiting) forks_.push_back({parent.id, child.id});
   return child;

@@ -7,7 +7,7 @@
 namespace pagoda::test {
 namespace {
 
-constexpr std::uint64_t kNumSeeds = 600;
+constexpr std::uint64_t kNumSeeds = 800;
 constexpr int kStepsPerSeed = 80;
 
 /// To replay a failing seed, run this alone: RandomScheduler(seed).run(kStepsPerSeed).

@@ -65,13 +65,15 @@ void RandomScheduler::complete_oldest(PlanStep& request) {
   in_flight_.pop_front();
   device_->complete(step.step);
   last_completed_ = step.step;
+  const bool fails = std::ranges::any_of(step.rows, &Flight::fails);
+  if (fails && request.first_failed_step == 0) request.first_failed_step = step.step;
+  const StepId first_failed = request.first_failed_step;
   for (const Flight& row : step.rows) {
-    if (row.fails && request.first_failed_step == 0) request.first_failed_step = step.step;
     const auto found = sequences_.find(row.sequence);
     if (found == sequences_.end()) continue;
     Tokens& sequence = found->second;
     --sequence.num_flights;
-    if (row.fails) {
+    if (row.fails || (first_failed > 0 && sequence.awaits_step >= first_failed)) {
       doomed_.push_back(sequence.group);
       continue;
     }

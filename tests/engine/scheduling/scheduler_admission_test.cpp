@@ -141,6 +141,55 @@ TEST(SchedulerAdmission, prompts_keep_a_share_of_the_step_however_many_decode) {
   EXPECT_EQ(service.tokens_of_steps.back(), 250) << "without prompts nobody pauses";
 }
 
+/// Rows that decode in each step in which a prompt of 2,000 tokens runs beside `decoding` others, when a token takes 10
+/// ms and prompts may add 100 ms.
+std::vector<std::size_t> decodes_beside_a_prompt(std::int32_t decoding) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
+  config.max_num_batched_tokens = 384;
+  config.max_chunk_us = 100'000;
+  Service service(config, {.block_size = 32, .num_device_blocks = 10000});
+  service.token_us = 10'000;
+  for (RequestId id = 1; id <= static_cast<RequestId>(decoding); ++id) service.add(id, 8, 5000);
+  for (int i = 0; i < 80; ++i) service.step();
+  service.add(1000, count_from(5000, 2000), 4);
+  std::vector<std::size_t> decodes;
+  while (!service.first_token_in.contains(1000)) {
+    EXPECT_TRUE(service.plan());
+    decodes.push_back(service.newest_step().work.size() - 1);
+    service.complete();
+  }
+  return decodes;
+}
+
+TEST(SchedulerAdmission, decodes_pause_only_where_they_fill_the_step) {
+  for (const std::int32_t decoding : {1, 4, 30, 100}) {
+    const auto decodes = decodes_beside_a_prompt(decoding);
+    EXPECT_EQ(std::ranges::count(decodes, static_cast<std::size_t>(decoding)), std::ssize(decodes));
+  }
+}
+
+TEST_P(AtDepth, a_head_that_does_not_fit_stops_nobody) {
+  SchedulerConfig config = this->config(256);
+  config.max_num_batched_tokens = 384;
+  config.max_chunk_us = 100'000;
+  Service service(config, {.block_size = 32, .num_device_blocks = 64});
+  service.token_us = 10'000;
+  service.add(1, count_from(0, 1200), 50);
+  service.add(2, count_from(5000, 1200), 50);
+  service.run();
+  EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
+}
+
+TEST_P(AtDepth, a_group_that_fills_every_row_goes_on_beside_a_head_that_does_not_fit) {
+  SchedulerConfig config = this->config(256);
+  Service service(config, {.block_size = 4, .num_device_blocks = 1000});
+  service.add(1, count_from(0, 8), 40, 0, {}, 250);
+  service.add(2, count_from(5000, 3990), 4);
+  service.run();
+  EXPECT_EQ(service.num_tokens[1], 250 * 40);
+  EXPECT_EQ(service.num_tokens[2], 4);
+}
+
 /// Request 2 counts on what request 1 computes in a step that fails.
 TEST(EarlySharing, a_reader_of_a_failed_step_is_computed_anew) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);

@@ -70,6 +70,7 @@ class Service {
     auto execute = scheduler_.on_step_plan(plan, now);
     if (execute) in_flight_.push_back(std::move(*execute));
     check();
+    take_outputs();
   }
 
   /// The oldest step in flight ends: well, or with an error.

@@ -34,6 +34,8 @@ SimulationConfig random_simulation(std::uint64_t seed) {
     return all[random() % all.size()];
   };
   SimulationConfig config;
+  config.most_prompt_tokens = pick(40, 40, 40, 150);
+  config.most_new_tokens = pick(24, 24, 60);
   config.blocks.block_size = pick(1, 2, 4, 16);
   const std::int32_t tokens_for_one = config.most_prompt_tokens + config.most_new_tokens;
   config.blocks.num_device_blocks = (tokens_for_one * pick(1, 2, 4, 12)) / config.blocks.block_size + 1;
@@ -41,16 +43,16 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.blocks.enable_prefix_caching = pick(0, 1) == 1;
   config.blocks.sliding_window = pick(0, 0, 8, 20);
   config.scheduler.enable_chunked_prefill = pick(0, 1) == 1;
-  config.scheduler.max_num_seqs = pick(4, 8, 32);
+  config.scheduler.max_num_seqs = pick(4, 8, 32, 64);
   config.scheduler.max_num_batched_tokens = config.scheduler.enable_chunked_prefill
-                                                ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64))
+                                                ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64, 400))
                                                 : tokens_for_one;
   config.scheduler.pipeline_depth = pick(1, 2);
   config.scheduler.can_swap = config.blocks.num_host_blocks > 0;
   config.scheduler.preemption = static_cast<PreemptionPolicy>(pick(0, 1, 2));
   config.scheduler.policy = static_cast<SchedulingPolicy>(pick(0, 1, 2));
   config.num_requests = pick(3, 12, 30);
-  config.most_samples = pick(1, 3, 4);
+  config.most_samples = pick(1, 3, 4, 30);
   config.abort_chance = pick(0, 0, 2, 10) / 100.0;
   config.stop_chance = pick(0, 30, 100) / 100.0;
   config.failure_chance = pick(0, 0, 5, 30) / 100.0;
