@@ -10,6 +10,7 @@
 #include "apps/bench_load.hpp"
 #include "apps/bench_tokenizer.hpp"
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "pagoda/engine.hpp"

@@ -6,9 +6,11 @@
 #include <span>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "kernels/result.hpp"
+
+namespace CLI {
+class App;  // whoever includes its header compiles a good part of it
+}
 
 namespace pagoda::apps {
 
@@ -21,6 +23,9 @@ struct Command {
   CLI::App* app = nullptr;
   std::function<int()> run;
 };
+
+/// parent.add_subcommand(name, description).
+CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description);
 
 Command add_serve(CLI::App& pagoda);
 Command add_generate(CLI::App& pagoda);

@@ -1,10 +1,15 @@
 #include "apps/flags.hpp"
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
 
+#include <CLI/CLI.hpp>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 
 namespace pagoda::apps {
@@ -32,6 +37,33 @@ std::string ConfigFlags::with_dashes(std::string key) {
   return key;
 }
 
+template <class T>
+void ConfigFlags::add(const std::string& key, T& field, const std::string& help) {
+  CLI::Option* option = nullptr;
+  const auto flag = "--" + with_dashes(key);
+  if constexpr (std::is_same_v<T, bool>) {
+    option = add_switch(app_, with_dashes(key), field, help);
+  } else if constexpr (std::is_enum_v<T>) {
+    option = add_choice(app_, flag, field, help);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    option = add_number(app_, flag, field, help);
+  } else {
+    option = app_.add_option(flag, field, help)->capture_default_str();
+  }
+  bindings_.push_back({key, option, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
+}
+
+template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
+template void ConfigFlags::add(const std::string& key, double& field, const std::string& help);
+
+void ConfigFlags::add_all(EngineConfig& config) {
+  io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
+}
+
+void ConfigFlags::add_all(json_lines::ServerConfig& config) {
+  io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
+}
+
 Status ConfigFlags::read_file() {
   if (path_.empty()) return {};
   const auto file = io::ConfigFile::load(path_);
@@ -44,6 +76,18 @@ Status ConfigFlags::read_file() {
     if (auto status = binding.read(*file); !status) return status;
   }
   return {};
+}
+
+CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description) {
+  return parent.add_subcommand(name, description);
+}
+
+void add_text(CLI::App& app, const std::string& name, std::string& field, const std::string& help) {
+  app.add_option(name, field, help);
+}
+
+void add_flag(CLI::App& app, const std::string& name, bool& field, const std::string& help) {
+  app.add_flag(name, field, help);
 }
 
 void add_log_level(ConfigFlags& flags, std::string& level) {

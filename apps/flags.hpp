@@ -5,17 +5,19 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
-#include "apps/flag_values.hpp"
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
 #include "io/config_file.hpp"
+#include "io/json_lines/server_config.hpp"
 #include "kernels/result.hpp"
+
+namespace CLI {
+class App;  // whoever includes its header compiles a good part of it
+class Option;
+}  // namespace CLI
 
 namespace pagoda::apps {
 
@@ -25,27 +27,13 @@ class ConfigFlags {
   /// Adds --config to `app`.
   explicit ConfigFlags(CLI::App& app);
 
+  /// The fields are strings, booleans, integers, doubles and enums that have io::EnumWords.
   template <class T>
-  void add(const std::string& key, T& field, const std::string& help) {
-    CLI::Option* option = nullptr;
-    const auto flag = "--" + with_dashes(key);
-    if constexpr (std::is_same_v<T, bool>) {
-      option = add_switch(app_, with_dashes(key), field, help);
-    } else if constexpr (std::is_enum_v<T>) {
-      option = add_choice(app_, flag, field, help);
-    } else if constexpr (std::is_arithmetic_v<T>) {
-      option = add_number(app_, flag, field, help);
-    } else {
-      option = app_.add_option(flag, field, help)->capture_default_str();
-    }
-    bindings_.push_back({key, option, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
-  }
+  void add(const std::string& key, T& field, const std::string& help);
 
-  /// Every key of an EngineConfig or ServerConfig.
-  template <class Config>
-  void add_all(Config& config) {
-    io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
-  }
+  /// Every key of it.
+  void add_all(EngineConfig& config);
+  void add_all(json_lines::ServerConfig& config);
 
   /// Call once the command line is parsed: fills the fields that no flag has set from the config file, if there is one.
   /// Errors: as ConfigFile; bad_config for a key that nobody knows.
@@ -63,6 +51,10 @@ class ConfigFlags {
   std::string path_;
   std::vector<Binding> bindings_;
 };
+
+/// A flag or positional argument with a text, and a flag without a value.
+void add_text(CLI::App& app, const std::string& name, std::string& field, const std::string& help);
+void add_flag(CLI::App& app, const std::string& name, bool& field, const std::string& help);
 
 /// --log-level, bound to its key.
 void add_log_level(ConfigFlags& flags, std::string& level);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "apps/prompt_source.hpp"

@@ -20,9 +20,9 @@ constexpr double kBytesPerGib = 1 << 30;
 
 struct InspectOptions {
   explicit InspectOptions(CLI::App& app) : engine(app, "warn") {
-    app.add_option("DIR", engine.config.model, "Folder of the model");
-    app.add_flag("--json", json, "Print one JSON object");
-    app.add_flag("--architectures", architectures, "List the architectures that can be run, and nothing else");
+    add_text(app, "DIR", engine.config.model, "Folder of the model");
+    add_flag(app, "--json", json, "Print one JSON object");
+    add_flag(app, "--architectures", architectures, "List the architectures that can be run, and nothing else");
   }
 
   EngineFlags engine;
@@ -132,7 +132,7 @@ int run_inspect(InspectOptions& options) {
 }  // namespace
 
 Command add_inspect(CLI::App& pagoda) {
-  auto* app = pagoda.add_subcommand("inspect", "Facts about a model and a plan of its memory, without loading weights");
+  auto* app = add_subcommand(pagoda, "inspect", "Facts about a model and a plan of its memory, without loading weights");
   const auto options = std::make_shared<InspectOptions>(*app);
   return {app, [options] { return run_inspect(*options); }};
 }

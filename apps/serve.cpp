@@ -70,7 +70,7 @@ int run_serve(ServeOptions& options) {
 }  // namespace
 
 Command add_serve(CLI::App& pagoda) {
-  auto* app = pagoda.add_subcommand("serve", "Serve a model over TCP, one JSON object a line");
+  auto* app = add_subcommand(pagoda, "serve", "Serve a model over TCP, one JSON object a line");
   const auto options = std::make_shared<ServeOptions>(*app);
   return {app, [options] { return run_serve(*options); }};
 }

@@ -26,3 +26,7 @@ install(FILES ${PROJECT_BINARY_DIR}/pagodaConfig.cmake ${PROJECT_BINARY_DIR}/pag
 if(TARGET pagoda_command)
   install(TARGETS pagoda_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# A package is for machines that are not this one.
+if(PAGODA_HAS_CUDA AND PAGODA_CUDA_ARCHITECTURES MATCHES "^(AUTO|native)$")
+  install(CODE "message(STATUS \"CUDA code for ${PAGODA_CUDA_BUILT_FOR} alone: a package needs -DPAGODA_CUDA_ARCHITECTURES=all\")")
+endif()

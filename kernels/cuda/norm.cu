@@ -1,3 +1,4 @@
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/quads.cuh"
 #include "kernels/cuda/row_ops.hpp"
@@ -7,7 +8,7 @@ namespace {
 
 /// A row is read from memory once: each thread keeps its first quads in registers. What lies behind them, in rows of
 /// more than 16 * threads elements, is read again.
-constexpr int kKeptQuads = 4;
+constexpr int kKeptQuads = 4;  // or none, where a short program matters more than a second read
 constexpr int kNarrowThreads = 256;
 constexpr int kWideThreads = 1024;
 
@@ -16,13 +17,15 @@ struct NormArgs {
   float* residual;  ///< or null
   const void* weight;
   const void* bias;
+  DType weight_dtype;
+  DType bias_dtype;
   float eps;
   OutRows out;
   std::int64_t hidden;
 };
 
 /// The row of one block: x, or the residual after x was added to it.
-template <bool packed, int threads>
+template <bool packed, int threads, int kept = kKeptQuads>
 class Row {
  public:
   __device__ Row(const NormArgs& args) : hidden_(args.hidden), quads_(ceil_divide<std::int64_t>(hidden_, kQuad)) {
@@ -36,14 +39,14 @@ class Row {
         value = load_quad<packed>(residual, q, hidden_) + value;
         store_quad<packed>(residual, q, hidden_, value);
       }
-      if (i < kKeptQuads) kept_[i] = value;
+      if (i < kept) kept_[i] = value;
     });
   }
 
   /// f(quad index, its values; beyond the row's end they are what `beyond` says) for each quad of this thread.
   template <class F>
   __device__ void for_each(const F& f) const {
-    for_quads([&](int i, std::int64_t q) { f(q, i < kKeptQuads ? kept_[i] : load_quad<packed>(row_, q, hidden_)); });
+    for_quads([&](int i, std::int64_t q) { f(q, i < kept ? kept_[i] : load_quad<packed>(row_, q, hidden_)); });
   }
 
   /// How many of a quad's elements belong to the row.
@@ -56,16 +59,17 @@ class Row {
   __device__ void for_quads(const F& f) const {
     std::int64_t q = threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < kKeptQuads; ++i, q += threads) {
+    for (int i = 0; i < kept; ++i, q += threads) {
       if (q < quads_) f(i, q);
     }
-    for (; q < quads_; q += threads) f(kKeptQuads, q);
+#pragma unroll 1
+    for (; q < quads_; q += threads) f(kept, q);
   }
 
   std::int64_t hidden_;
   std::int64_t quads_;
   const float* row_;
-  float4 kept_[kKeptQuads];
+  float4 kept_[kept > 0 ? kept : 1];
 };
 
 template <bool packed, class T, int threads>
@@ -85,10 +89,25 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
   });
 }
 
-template <bool packed, class T, class B, int threads>
+/// Weights and biases of a type that is known when the kernel runs: what a model has where its weight and its bias differ
+/// in type. A kernel for each pair of types would take longer to compile than all the others of this file.
+struct AnyElement {};
+
+template <bool packed, class T>
+__device__ __forceinline__ float4 load_parameters(const void* row, DType dtype, std::int64_t quad, std::int64_t count) {
+  if constexpr (std::is_same_v<T, AnyElement>) {
+    const auto load = [&](std::int64_t i) { return i < count ? load_element(row, dtype, i) : 0.0F; };
+    const std::int64_t first = quad * kQuad;
+    return make_float4(load(first), load(first + 1), load(first + 2), load(first + 3));
+  } else {
+    return load_quad<packed>(static_cast<const T*>(row), quad, count);
+  }
+}
+
+template <bool packed, class T, int threads>
 __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
   wait_for_stream();
-  const Row<packed, threads> row(args);
+  const Row<packed, threads, std::is_same_v<T, AnyElement> ? 0 : kKeptQuads> row(args);
   const auto count = static_cast<float>(args.hidden);
   float sum = 0.0F;
   row.for_each([&](std::int64_t, float4 v) { sum += (v.x + v.y) + (v.z + v.w); });
@@ -100,16 +119,16 @@ __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
     squares += (d.x + (width > 1 ? d.y : 0.0F)) + ((width > 2 ? d.z : 0.0F) + (width > 3 ? d.w : 0.0F));
   });
   const float factor = 1.0F / sqrtf(block_sum<threads>(squares) / count + args.eps);
-  const T* weight = static_cast<const T*>(args.weight);
-  const B* bias = static_cast<const B*>(args.bias);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * args.hidden;
   row.for_each([&](std::int64_t q, float4 v) {
     float4 value = map_quad(v, [&](float e) { return (e - mean) * factor; });
-    if (weight != nullptr) {
-      const float4 w = load_quad<packed>(weight, q, args.hidden);
+    if (args.weight != nullptr) {
+      const float4 w = load_parameters<packed, T>(args.weight, args.weight_dtype, q, args.hidden);
       value = make_float4(value.x * w.x, value.y * w.y, value.z * w.z, value.w * w.w);
     }
-    if (bias != nullptr) value = value + load_quad<packed>(bias, q, args.hidden);
+    if (args.bias != nullptr) {
+      value = value + load_parameters<packed, T>(args.bias, args.bias_dtype, q, args.hidden);
+    }
     store_quad<packed>(args.out, first, q, args.hidden, value);
   });
 }
@@ -124,7 +143,8 @@ Status with_threads(std::int64_t hidden, const F& f) {
 }  // namespace
 
 Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
-  const NormArgs args{p.x, p.residual, p.weight, nullptr, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
+  const NormArgs args{p.x,   p.residual, p.weight, nullptr, p.weight_dtype, p.weight_dtype,
+                      p.eps, out_rows(p.out, p.narrow_out), p.hidden};
   return with_element(p.weight_dtype, [&](auto element) {
     return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, args.out.data), [&](auto packed) {
       return with_threads(p.hidden, [&](auto threads) {
@@ -136,17 +156,20 @@ Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
 }
 
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p) {
-  const NormArgs args{p.x, p.residual, p.weight, p.bias, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
-  return with_element(p.weight_dtype, [&](auto weight) {
-    return with_element(p.bias_dtype, [&](auto bias) {
-      return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.bias, args.out.data), [&](auto packed) {
-        return with_threads(p.hidden, [&](auto threads) {
-          return launch(Start::early, "layer_norm",
-                        layer_norm_kernel<packed.value, decltype(weight), decltype(bias), threads.value>,
-                        dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
-        });
-      });
+  const NormArgs args{p.x,   p.residual, p.weight, p.bias, p.weight_dtype, p.bias_dtype,
+                      p.eps, out_rows(p.out, p.narrow_out), p.hidden};
+  const auto with = [&](auto packed, auto element) {
+    return with_threads(p.hidden, [&](auto threads) {
+      return launch(Start::early, "layer_norm", layer_norm_kernel<packed.value, decltype(element), threads.value>,
+                    dim3(static_cast<unsigned>(p.num_tokens)), dim3(threads.value), 0, stream, args);
     });
+  };
+  if (p.weight != nullptr && p.bias != nullptr && p.weight_dtype != p.bias_dtype) {
+    return with(std::false_type{}, AnyElement{});
+  }
+  return with_element(p.weight != nullptr ? p.weight_dtype : p.bias_dtype, [&](auto element) {
+    return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, p.bias, args.out.data),
+                       [&](auto packed) { return with(packed, element); });
   });
 }
 

@@ -1,0 +1,23 @@
+#include "kernels/cuda/attention_fragments.cuh"
+
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::kernels::cuda {
+namespace {
+
+// What kernels for GPUs without the instruction compute, against the toolkit's own conversion.
+TEST(HalvesOfE4m3, every_pair_has_the_bits_of_the_conversion) {
+  constexpr std::uint32_t kNotANumber = 0x7FFF;
+  const auto expected = [](std::uint32_t code) -> std::uint32_t {
+    if ((code & 0x7FU) == 0x7FU) return kNotANumber;
+    return __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3).x;
+  };
+  for (std::uint32_t two = 0; two < 0x10000U; ++two) {
+    ASSERT_EQ(halves_of_e4m3(two), expected(two & 0xFFU) | expected(two >> 8) << 16) << two;
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::kernels::cuda
