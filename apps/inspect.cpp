@@ -132,7 +132,8 @@ int run_inspect(InspectOptions& options) {
 }  // namespace
 
 Command add_inspect(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "inspect", "Facts about a model and a plan of its memory, without loading weights");
+  auto* app =
+      add_subcommand(pagoda, "inspect", "Facts about a model and a plan of its memory, without loading weights");
   const auto options = std::make_shared<InspectOptions>(*app);
   return {app, [options] { return run_inspect(*options); }};
 }

@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
   });
 }
 
-/// Weights and biases of a type that is known when the kernel runs: what a model has where its weight and its bias differ
-/// in type. A kernel for each pair of types would take longer to compile than all the others of this file.
+/// Weights and biases of a type that is known when the kernel runs: what a model has where its weight and its bias
+/// differ in type. A kernel for each pair of types would take longer to compile than all the others of this file.
 struct AnyElement {};
 
 template <bool packed, class T>
@@ -143,8 +143,9 @@ Status with_threads(std::int64_t hidden, const F& f) {
 }  // namespace
 
 Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
-  const NormArgs args{p.x,   p.residual, p.weight, nullptr, p.weight_dtype, p.weight_dtype,
-                      p.eps, out_rows(p.out, p.narrow_out), p.hidden};
+  const NormArgs args{
+      p.x,     p.residual, p.weight, nullptr, p.weight_dtype, p.weight_dtype, p.eps, out_rows(p.out, p.narrow_out),
+      p.hidden};
   return with_element(p.weight_dtype, [&](auto element) {
     return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, args.out.data), [&](auto packed) {
       return with_threads(p.hidden, [&](auto threads) {
@@ -156,8 +157,8 @@ Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
 }
 
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p) {
-  const NormArgs args{p.x,   p.residual, p.weight, p.bias, p.weight_dtype, p.bias_dtype,
-                      p.eps, out_rows(p.out, p.narrow_out), p.hidden};
+  const NormArgs args{
+      p.x, p.residual, p.weight, p.bias, p.weight_dtype, p.bias_dtype, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
   const auto with = [&](auto packed, auto element) {
     return with_threads(p.hidden, [&](auto threads) {
       return launch(Start::early, "layer_norm", layer_norm_kernel<packed.value, decltype(element), threads.value>,

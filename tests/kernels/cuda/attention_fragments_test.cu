@@ -1,8 +1,8 @@
-#include "kernels/cuda/attention_fragments.cuh"
-
 #include <cstdint>
 
 #include <gtest/gtest.h>
+
+#include "kernels/cuda/attention_fragments.cuh"
 
 namespace pagoda::kernels::cuda {
 namespace {
