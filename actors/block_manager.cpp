@@ -4,12 +4,12 @@
 namespace pagoda::actors {
 namespace {
 
-/// Answers each PlanStep with a StepPlan; what must be moved goes straight to the cache engine.
+/// Answers each PlanStep with a StepPlan; what must be moved goes straight to the cache engine of every rank.
 struct BlockManagerState {
   BlockManagerState() {}
 
   std::unique_ptr<memory::BlockSpaceManager> blocks;
-  CacheEngineActor cache_engine;
+  std::vector<CacheEngineActor> cache_engines;  ///< by rank
   trace::SharedTrace trace;
 };
 
@@ -24,24 +24,28 @@ StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
             arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
             arg("blocks_changed", planned.plan.blocks.size())});
-  if (!planned.cache_plan.empty()) send(self, state.cache_engine, std::move(planned.cache_plan));
+  if (!planned.cache_plan.empty()) send_to_all(self, state.cache_engines, std::move(planned.cache_plan));
   return reply(std::move(planned.plan));
 }
 
 BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<BlockManagerState> self,
-                                          const memory::BlockSpaceConfig& config, const CacheEngineActor& cache_engine,
+                                          const memory::BlockSpaceConfig& config,
+                                          const std::vector<CacheEngineActor>& cache_engines,
                                           const trace::SharedTrace& trace) {
   state_of(self).blocks = std::make_unique<memory::BlockSpaceManager>(config);
-  state_of(self).cache_engine = cache_engine;
+  state_of(self).cache_engines = cache_engines;
   state_of(self).trace = trace;
-  return {[self](const PlanStep& message) { return plan(self, message); }};
+  return {
+      [self](const PlanStep& message) { return plan(self, message); },
+      [self](const CacheEnginesReplaced& message) { state_of(self).cache_engines = message.cache_engines; },
+  };
 }
 
 }  // namespace
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      CacheEngineActor cache_engine, trace::SharedTrace trace) {
-  return system.spawn(behavior, config, std::move(cache_engine), std::move(trace));
+                                      std::vector<CacheEngineActor> cache_engines, trace::SharedTrace trace) {
+  return system.spawn(behavior, std::move(config), std::move(cache_engines), std::move(trace));
 }
 
 }  // namespace pagoda::actors

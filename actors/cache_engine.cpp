@@ -1,5 +1,4 @@
 #include <atomic>
-#include <deque>
 #include <map>
 
 #include <spdlog/spdlog.h>
@@ -7,37 +6,32 @@
 #include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/execution/cache_order.hpp"
 
 namespace pagoda::actors {
 namespace {
 
-/// Issues cache plans on its own stream. A plan waits, in stream order, for the last step that touches its blocks, and
-/// for no other; the worker is told the event that ends the plan. When a move fails, blocks do not hold what the block
-/// manager believes, so no step may run: this actor ends, and the engine with it.
+/// Issues cache plans on its own stream when CacheOrder says so; the worker is told the event that ends each. When a move
+/// fails, blocks do not hold what the block manager believes, so no step may run: this actor ends, and whatever takes its
+/// place begins with empty pools.
 struct CacheEngineState {
   CacheEngineState() {}
+  ~CacheEngineState() {
+    if (parts.stream) parts.stream->synchronize();  // callbacks and moves use the memory
+  }
 
-  std::shared_ptr<execution::KvMemory> memory;
-  std::shared_ptr<kernels::Stream> stream;
+  CacheParts parts;
   WorkerActor worker;
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
+  execution::CacheOrder order;
+  std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
-  StepId last_enqueued = 0;  ///< every step up to here is enqueued on the compute stream
-  StepId last_plan = 0;
-  std::deque<CachePlan> plans;  ///< whose stamped steps the worker has not enqueued yet
+  std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
 };
 
 using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
-
-StepId last_touched_step(const CachePlan& plan) {
-  StepId last = 0;
-  for (const auto* moves : {&plan.swap_out, &plan.swap_in, &plan.copies}) {
-    for (const BlockMove& move : *moves) last = std::max(last, move.last_touched_step);
-  }
-  return last;
-}
 
 /// What becomes of a plan on the copy stream.
 struct PlanRun {
@@ -54,7 +48,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   auto& state = state_of(self);
   const auto run = std::make_shared<PlanRun>();
   const auto submit = [&](Status (execution::KvMemory::*part)(kernels::Stream&, const CachePlan&) const) {
-    state.stream->submit([run, part, memory = state.memory, stream = state.stream.get(), plan] {
+    state.parts.stream->submit([run, part, memory = state.parts.memory, stream = state.parts.stream.get(), plan] {
       const Status status = (*memory.*part)(*stream, *plan);
       if (status) return;
       run->error = status.error();
@@ -64,19 +58,21 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
     });
   };
   // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
-  state.stream->on_complete([run] { run->started_us = now_us(); });
+  state.parts.stream->on_complete([run] { run->started_us = now_us(); });
   submit(&execution::KvMemory::issue_swaps);
-  state.stream->on_complete([run] { run->swapped_us = now_us(); });
+  state.parts.stream->on_complete([run] { run->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
-  state.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
-                             block_bytes = state.memory->block_bytes(), stream = state.stream.get(),
+  state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
+                             block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
+                             has_ended_a_plan = state.has_ended_a_plan,
                              me = caf::actor_cast<caf::actor_addr>(self)] {
     if (const Status status = stream->status(); !status) {
       if (const auto mover = caf::actor_cast<CacheEngineActor>(me)) {
-        send_anonymously(mover, DeviceFailed{status.error()});
+        send_anonymously(mover, DeviceFailed{status.error(), !*has_ended_a_plan});
       }
       return;
     }
+    *has_ended_a_plan = true;
     run->finished_us = now_us();
     const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
     if (trace) {
@@ -95,20 +91,15 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
 
 void issue_ready_plans(Self self) {
   auto& state = state_of(self);
-  while (!state.plans.empty()) {
-    const StepId wait_for = last_touched_step(state.plans.front());
-    if (wait_for > state.last_enqueued) return;
-    const auto plan = std::make_shared<const CachePlan>(std::move(state.plans.front()));
-    state.plans.pop_front();
-    // Steps pass in order, so the last one that touches the blocks covers the others.
-    if (const auto event = state.step_events.find(wait_for); event != state.step_events.end()) {
-      state.stream->wait(event->second);
+  while (const auto ready = state.order.next()) {
+    if (const auto event = state.step_events.find(ready->after); event != state.step_events.end()) {
+      state.parts.stream->wait(event->second);
     }
-    if (const Status issued = issue(self, plan); !issued) {
-      end_with(self, state.supervisor, DeviceFailed{issued.error()});
+    if (const Status issued = issue(self, state.plans.extract(ready->plan).mapped()); !issued) {
+      end_with(self, state.supervisor, DeviceFailed{issued.error(), !*state.has_ended_a_plan});
       return;
     }
-    send(self, state.worker, CacheReady{plan->step, state.stream->record()});
+    send(self, state.worker, CacheReady{ready->plan, state.parts.stream->record()});
   }
 }
 
@@ -118,36 +109,35 @@ void forget_passed_steps(CacheEngineState& state) {
   }
 }
 
-CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execution::KvMemory>& memory,
-                                         const std::shared_ptr<kernels::Stream>& stream,
-                                         const trace::SharedTrace& trace) {
+CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, const trace::SharedTrace& trace) {
   state_of(self).trace = trace;
-  state_of(self).memory = memory;
-  state_of(self).stream = stream;
+  state_of(self).parts = parts;
   return {
-      [self](const CachePlan& plan) {
-        state_of(self).last_plan = plan.step;
-        state_of(self).plans.push_back(plan);
+      [self](CachePlan& plan) {
+        auto& state = state_of(self);
+        state.order.plan_arrived(plan);
+        state.plans.emplace(plan.step, std::make_shared<const CachePlan>(std::move(plan)));
         issue_ready_plans(self);
       },
       [self](const StepEnqueued& step) {
         auto& state = state_of(self);
         forget_passed_steps(state);
         state.step_events.emplace(step.step, step.event);
-        state.last_enqueued = step.step;
+        state.order.step_enqueued(step.step);
         issue_ready_plans(self);
       },
+      [self](const ConnectCache& connect) {
+        auto& state = state_of(self);
+        state.step_events.clear();
+        const StepId last_plan = state.order.connect(connect.first_step);
+        issue_ready_plans(self);
+        send(self, state.worker, CacheConnected{last_plan, state.parts.stream->record(), state.parts.stream});
+      },
       [self](const ConnectWorker& connect) {
-        // What the last worker had enqueued has passed, and what it had not never will.
         auto& state = state_of(self);
         state.worker = connect.worker;
         state.scheduler = connect.scheduler;
         state.supervisor = connect.supervisor;
-        state.step_events.clear();
-        for (const CachePlan& plan : state.plans)
-          state.last_enqueued = std::max(state.last_enqueued, last_touched_step(plan));
-        issue_ready_plans(self);
-        send(self, state.worker, CacheReady{state.last_plan, state.stream->record(), true, state.stream});
       },
       [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };
@@ -155,9 +145,8 @@ CacheEngineActor::behavior_type behavior(Self self, const std::shared_ptr<execut
 
 }  // namespace
 
-CacheEngineActor spawn_cache_engine(caf::actor_system& system, std::shared_ptr<execution::KvMemory> memory,
-                                    std::shared_ptr<kernels::Stream> stream, trace::SharedTrace trace) {
-  return system.spawn<caf::detached>(behavior, std::move(memory), std::move(stream), std::move(trace));
+CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, trace::SharedTrace trace) {
+  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(trace));
 }
 
 }  // namespace pagoda::actors

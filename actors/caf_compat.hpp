@@ -4,8 +4,10 @@
 /// CAF_VERSION is octal in 1.1, so the version is told by the presence of CAF_VERSION_MAJOR.
 
 #include <chrono>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
@@ -119,6 +121,13 @@ void send(Self* self, const Handle& receiver, Message&& message) {
 #else
   self->send(receiver, std::forward<Message>(message));
 #endif
+}
+
+/// To every rank.
+template <class Self, class Handle, class Message>
+void send_to_all(Self* self, const std::vector<Handle>& receivers, Message message) {
+  for (std::size_t rank = 1; rank < receivers.size(); ++rank) send(self, receivers[rank], message);
+  send(self, receivers.front(), std::move(message));
 }
 
 /// From outside of any actor: stream callbacks, sockets, destructors.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/interfaces.hpp"
 #include "engine/execution/kv_memory.hpp"
@@ -21,28 +22,39 @@ namespace pagoda::actors {
 
 /// Every spawn function of an actor that takes part in steps has a `trace`, which may be null.
 
-/// A worker's parts: made anew for each life of the worker.
+/// A worker's parts: made anew for each life of it.
 struct WorkerParts {
   std::shared_ptr<execution::ModelRunner> runner;
   std::shared_ptr<kernels::Stream> stream;
 };
-using WorkerFactory = std::function<Result<WorkerParts>()>;
 
+/// A cache engine's. The memory outlives it, the stream does not.
+struct CacheParts {
+  std::shared_ptr<execution::KvMemory> memory;
+  std::shared_ptr<kernels::Stream> stream;
+};
+
+/// Makes the parts of one device's actors, at the start and when one of them has ended. Called on any thread.
+struct DeviceFactory {
+  std::function<Result<WorkerParts>()> make_worker;
+  std::function<Result<CacheParts>()> make_cache_engine;
+};
+
+/// `schedulers`: by replica, as many as limits.num_replicas.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, SchedulerActor scheduler,
+                                        TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
                                         OutputProcessorActor outputs, trace::SharedTrace trace);
 
 TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer);
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
-                               BlockManagerActor block_manager, WorkerActor worker, OutputProcessorActor outputs,
-                               trace::SharedTrace trace);
+                               BlockManagerActor block_manager, std::vector<WorkerActor> workers,
+                               OutputProcessorActor outputs, trace::SharedTrace trace);
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      CacheEngineActor cache_engine, trace::SharedTrace trace);
+                                      std::vector<CacheEngineActor> cache_engines, trace::SharedTrace trace);
 
-CacheEngineActor spawn_cache_engine(caf::actor_system& system, std::shared_ptr<execution::KvMemory> memory,
-                                    std::shared_ptr<kernels::Stream> stream, trace::SharedTrace trace);
+CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, trace::SharedTrace trace);
 
 /// `results`: where StepResult goes; told later by ConnectScheduler because scheduler and worker know each other.
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
@@ -51,18 +63,20 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngi
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             trace::SharedTrace trace);
 
-/// Watches the others: a dead worker is replaced and its groups recomputed; when any other dies, or the supervisor is
-/// told to exit, all of them end.
-struct SupervisedActors {
+/// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
+/// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
+/// why, and this one ends, and with it the replica. `factories`: by rank.
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, Replica replica,
+                                                std::vector<DeviceFactory> factories, trace::SharedTrace trace);
+
+/// What all replicas share.
+struct SharedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;
-  SchedulerActor scheduler;
-  BlockManagerActor block_manager;
-  CacheEngineActor cache_engine;
-  WorkerActor worker;
   OutputProcessorActor outputs;
 };
-caf::actor spawn_supervisor(caf::actor_system& system, SupervisedActors actors, WorkerFactory make_worker,
-                            trace::SharedTrace trace);
+
+/// Watches the shared actors and the replica: when one of them dies, or the supervisor is told to exit, all end.
+caf::actor spawn_supervisor(caf::actor_system& system, SharedActors actors, ReplicaSupervisorActor replica);
 
 }  // namespace pagoda::actors

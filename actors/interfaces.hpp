@@ -3,21 +3,40 @@
 /// All typed actor interfaces, one line of contract per message. (private) marks messages between the engine's own
 /// actors; users send only the others, and only to the request router.
 
+#include <vector>
+
 #include "actors/messages.hpp"
+#include "actors/wire.hpp"
 
 namespace pagoda::actors {
 
 struct ConnectWorker;
-struct WorkerReplaced;
+struct DeviceReplaced;
+struct CacheEnginesReplaced;
 struct ConnectScheduler;
 struct ConnectOutputs;
+struct ConnectRoot;
+struct GetReplica;
+struct Replica;
+struct OpenOutput;
 
-/// Keeps the others alive or ends them together.
+/// Keeps the actors that all replicas share, and the replicas, or ends them together.
 using SupervisorActor = Interface<
     // (private) one of its actors has ended.
     caf::result<void>(ChildGone),
+    // (private) supervisor of a replica: why it is about to end.
+    caf::result<void>(ReplicaFailed)>;
+
+/// Keeps a replica: scheduler, block manager and a group of devices. On a thread of its own, since it loads models.
+using ReplicaSupervisorActor = Interface<
+    // (private) one of its actors has ended.
+    caf::result<void>(ChildGone),
     // (private) worker, cache engine: why it is about to end.
-    caf::result<void>(DeviceFailed)>;
+    caf::result<void>(DeviceFailed),
+    // (private) root supervisor, once: who is told when the replica cannot go on.
+    caf::result<void>(ConnectRoot),
+    // Its actors as they are now.
+    caf::result<Replica>(GetReplica)>;
 
 /// Message 1 and its neighbours: the only actor that clients talk to.
 using RequestRouterActor = Interface<
@@ -65,15 +84,18 @@ using SchedulerActor = Interface<
     caf::result<void>(StopHit),
     // (private) cache engine: what the swaps of one plan took.
     caf::result<void>(SwapMeasured),
-    // (private) supervisor: a worker without rows took the place of a dead one.
-    caf::result<void>(WorkerReplaced),
+    // (private) supervisor: workers without rows took the place of dead ones.
+    caf::result<void>(DeviceReplaced),
     // A snapshot of the counters.
     caf::result<EngineStats>(GetStats)>;
 
 /// Owns every block id, reference count, block table, prefix-cache entry and swap mapping.
 using BlockManagerActor = Interface<
     // Message 3, answered with message 5; message 4 goes to the cache engines before the answer.
-    caf::result<StepPlan>(PlanStep)>;
+    caf::result<StepPlan>(PlanStep),
+    // (private) supervisor: cache engines whose memory holds nothing took the place of dead ones. The scheduler is told
+    // behind it (DeviceReplaced), so the plan with device_memory_lost comes later.
+    caf::result<void>(CacheEnginesReplaced)>;
 
 /// Owns the KV memory of one device and moves blocks on its own stream.
 using CacheEngineActor = Interface<
@@ -81,8 +103,9 @@ using CacheEngineActor = Interface<
     caf::result<void>(CachePlan),
     // (private) worker: where a step ends on the compute stream.
     caf::result<void>(StepEnqueued),
-    // (private) supervisor: the worker that waits for CacheReady, and where measurements go; steps enqueued before have
-    // passed.
+    // (private) a worker, before its first step: it takes part from now on; answered with CacheConnected.
+    caf::result<void>(ConnectCache),
+    // (private) supervisor: the worker of the same device, and where measurements go.
     caf::result<void>(ConnectWorker),
     // (private) its own stream: it has failed.
     caf::result<void>(DeviceFailed)>;
@@ -93,6 +116,8 @@ using WorkerActor = Interface<
     caf::result<void>(ExecuteStep),
     // Message 7: the plan of a step is enqueued; the compute stream waits for its event.
     caf::result<void>(CacheReady),
+    // (private) cache engine: the answer to ConnectCache.
+    caf::result<void>(CacheConnected),
     // (private) supervisor, once: where results go.
     caf::result<void>(ConnectScheduler),
     // (private) its own stream: it has failed.
@@ -104,116 +129,109 @@ using OutputProcessorActor = Interface<
     caf::result<void>(OpenOutput),
     // Message 9; answered to the sinks with message 10 and to the scheduler with message 11.
     caf::result<void>(StepOutputs),
-    // (private) supervisor, once: where StopHit and RequestClosed go.
+    // (private) supervisor, once: where RequestClosed goes.
     caf::result<void>(ConnectOutputs),
     // (private) router: answered behind the outputs of what was closed.
     caf::result<OutputsFlushed>(FlushOutputs),
     // (private) router: every live request ends with the error, then this actor.
     caf::result<void>(EngineFailed)>;
 
+struct OpenOutput {
+  SharedSpec spec;
+  SinkActor sink;
+  SchedulerActor scheduler;  ///< that runs the request
+};
 struct ConnectWorker {
   WorkerActor worker;
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
 };
-struct WorkerReplaced {
-  WorkerActor worker;
+struct DeviceReplaced {
+  std::vector<WorkerActor> workers;  ///< by rank
+  bool memory_lost = false;          ///< the cache engines are new as well
+};
+struct CacheEnginesReplaced {
+  std::vector<CacheEngineActor> cache_engines;  ///< by rank
 };
 struct ConnectScheduler {
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
 };
 struct ConnectOutputs {
-  SchedulerActor scheduler;
   RequestRouterActor router;
 };
+struct ConnectRoot {
+  SupervisorActor root;
+};
+/// The actors of a group of devices, by rank. One rank today.
+struct DeviceGroup {
+  std::vector<WorkerActor> workers;
+  std::vector<CacheEngineActor> cache_engines;
+};
+/// What plans and runs steps: a scheduler, its block manager and its devices.
+struct Replica {
+  SchedulerActor scheduler;
+  BlockManagerActor block_manager;
+  DeviceGroup devices;
+};
+struct GetReplica {};
 
 }  // namespace pagoda::actors
 
-/// Every message type, registered once. They travel inside one process (pointers to immutable data), never over a
-/// network.
+/// Every message type, listed once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by their
+/// visit_fields (wire.hpp). PAGODA_LOCAL: stays in this process, because it holds what can never leave it: sinks, and
+/// requests and answers of clients (the router's), addresses, handles (supervisors'), events and streams (a device's).
+#define PAGODA_VALUE(type) CAF_ADD_TYPE_ID(pagoda, (type))
+#define PAGODA_LOCAL(type) CAF_ADD_TYPE_ID(pagoda, (type)) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)
-CAF_ADD_TYPE_ID(pagoda, (pagoda::OutputBatch))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::PlanStep))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepPlan))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::CachePlan))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::ExecuteStep))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepResult))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StepOutputs))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::StopHit))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::SwapMeasured))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::EngineStats))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::ModelInfo))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SubmitRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SubmitReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CancelRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CancelReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::GetStats))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::GetModelInfo))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::TokenizeRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::TokenizeReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DetokenizeRequest))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DetokenizeReply))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::Drain))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::Drained))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::EncodePrompt))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::SinkGone))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DrainTimeout))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::AddGroup))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::OpenOutput))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::AbortGroup))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::RequestClosed))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::CacheReady))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::StepEnqueued))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectWorker))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::WorkerReplaced))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectOutputs))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ConnectScheduler))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::ChildGone))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::DeviceFailed))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::EngineFailed))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::FlushOutputs))
-CAF_ADD_TYPE_ID(pagoda, (pagoda::actors::OutputsFlushed))
+PAGODA_VALUE(pagoda::PlanStep)
+PAGODA_VALUE(pagoda::StepPlan)
+PAGODA_VALUE(pagoda::CachePlan)
+PAGODA_VALUE(pagoda::ExecuteStep)
+PAGODA_VALUE(pagoda::StepResult)
+PAGODA_VALUE(pagoda::SwapMeasured)
+PAGODA_VALUE(pagoda::StepOutputs)
+PAGODA_VALUE(pagoda::StopHit)
+PAGODA_VALUE(pagoda::actors::AddGroup)
+PAGODA_VALUE(pagoda::actors::AbortGroup)
+PAGODA_VALUE(pagoda::actors::DeviceFailed)
+PAGODA_LOCAL(pagoda::OutputBatch)
+PAGODA_LOCAL(pagoda::EngineStats)
+PAGODA_LOCAL(pagoda::ModelInfo)
+PAGODA_LOCAL(pagoda::actors::SubmitRequest)
+PAGODA_LOCAL(pagoda::actors::SubmitReply)
+PAGODA_LOCAL(pagoda::actors::CancelRequest)
+PAGODA_LOCAL(pagoda::actors::CancelReply)
+PAGODA_LOCAL(pagoda::actors::GetStats)
+PAGODA_LOCAL(pagoda::actors::GetModelInfo)
+PAGODA_LOCAL(pagoda::actors::TokenizeRequest)
+PAGODA_LOCAL(pagoda::actors::TokenizeReply)
+PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
+PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
+PAGODA_LOCAL(pagoda::actors::Drain)
+PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::EncodePrompt)
+PAGODA_LOCAL(pagoda::actors::SinkGone)
+PAGODA_LOCAL(pagoda::actors::DrainTimeout)
+PAGODA_LOCAL(pagoda::actors::OpenOutput)
+PAGODA_LOCAL(pagoda::actors::RequestClosed)
+PAGODA_LOCAL(pagoda::actors::FlushOutputs)
+PAGODA_LOCAL(pagoda::actors::OutputsFlushed)
+PAGODA_LOCAL(pagoda::actors::ConnectOutputs)
+PAGODA_LOCAL(pagoda::actors::ConnectRoot)
+PAGODA_LOCAL(pagoda::actors::GetReplica)
+PAGODA_LOCAL(pagoda::actors::Replica)
+PAGODA_LOCAL(pagoda::actors::CacheReady)
+PAGODA_LOCAL(pagoda::actors::CacheConnected)
+PAGODA_LOCAL(pagoda::actors::ConnectCache)
+PAGODA_LOCAL(pagoda::actors::StepEnqueued)
+PAGODA_LOCAL(pagoda::actors::ConnectWorker)
+PAGODA_LOCAL(pagoda::actors::ConnectScheduler)
+PAGODA_LOCAL(pagoda::actors::DeviceReplaced)
+PAGODA_LOCAL(pagoda::actors::CacheEnginesReplaced)
+PAGODA_LOCAL(pagoda::actors::ChildGone)
+PAGODA_LOCAL(pagoda::actors::ReplicaFailed)
+PAGODA_LOCAL(pagoda::actors::EngineFailed)
 CAF_END_TYPE_ID_BLOCK(pagoda)
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::OutputBatch)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::PlanStep)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepPlan)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::CachePlan)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ExecuteStep)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepResult)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StepOutputs)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::StopHit)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::SwapMeasured)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::EngineStats)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::ModelInfo)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SubmitRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SubmitReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CancelRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CancelReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::GetStats)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::GetModelInfo)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::TokenizeRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::TokenizeReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DetokenizeRequest)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DetokenizeReply)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::Drain)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::Drained)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::EncodePrompt)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SinkGone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DrainTimeout)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::AddGroup)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::OpenOutput)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::AbortGroup)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::RequestClosed)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::CacheReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::StepEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectWorker)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::WorkerReplaced)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectOutputs)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ConnectScheduler)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ChildGone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::DeviceFailed)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::EngineFailed)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::FlushOutputs)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::OutputsFlushed)
+#undef PAGODA_VALUE
+#undef PAGODA_LOCAL

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Message types that name actors or cross the engine's border. The step messages themselves (PlanStep, StepPlan,
-/// CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit, OutputBatch) are plain structs of engine/.
+/// CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
 
 #include <cstdint>
 #include <memory>
@@ -11,9 +11,12 @@
 #include "actors/caf_compat.hpp"
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
-#include "engine/scheduling/execution.hpp"
-#include "engine/scheduling/plan.hpp"
+#include "engine/request/request_spec.hpp"
 #include "engine/stats.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/outputs.hpp"
+#include "engine/step/plan.hpp"
+#include "engine/step/result.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::actors {
@@ -90,14 +93,14 @@ struct DrainTimeout {};
 /// Message 2: an admitted request. Sent to the output processor with its sink first, then to the scheduler.
 struct AddGroup {
   SharedSpec spec;
-};
-struct OpenOutput {
-  SharedSpec spec;
-  SinkActor sink;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.spec); }
 };
 /// Legal in every state, idempotent.
 struct AbortGroup {
   RequestId request = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request); }
 };
 /// Output processor -> router: the request has ended. Sent before its terminal output, so that whoever hears of the end
 /// finds the place free.
@@ -109,13 +112,21 @@ struct RequestClosed {
 // --------------------------------------------------------------------------------------------
 
 /// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`.
-/// The first that counts for a worker `connects` it: all plans up to `step`, some made for a worker before it, end
-/// there, and it runs nothing earlier.
 struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
-  bool connects = false;
-  std::shared_ptr<const kernels::Stream> copy_stream = nullptr;  ///< with `connects`: its status tells of lost moves
+};
+
+/// The answer to ConnectCache: all plans up to `last_plan` end at `event`.
+struct CacheConnected {
+  StepId last_plan = 0;
+  std::shared_ptr<kernels::Event> event;
+  std::shared_ptr<const kernels::Stream> copy_stream;  ///< its status tells of lost moves
+};
+
+/// Worker -> cache engine: it is about to enqueue its first step. Those before it have passed, or never will.
+struct ConnectCache {
+  StepId first_step = 0;
 };
 
 /// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for
@@ -128,16 +139,23 @@ struct StepEnqueued {
 // -- failure and the end
 // --------------------------------------------------------------------------------------------
 
-/// Private, to the supervisor: one of its actors has ended.
+/// Private, to a supervisor: one of its actors has ended.
 struct ChildGone {
   caf::actor_addr child;
 };
 
 /// Private: a stream has failed for good (Stream::status). From its callbacks to the actor that owns it, which ends,
-/// and tells the supervisor before.
+/// and tells the supervisor of its replica before.
 struct DeviceFailed {
   Error error;
-  bool in_vain = false;  ///< the worker had not ended a single step
+  bool in_vain = false;  ///< the stream had not ended a single step or plan
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.error, self.in_vain); }
+};
+
+/// Private, supervisor of a replica -> supervisor: it cannot go on, and ends.
+struct ReplicaFailed {
+  Error error;
 };
 
 /// Private, supervisor -> router -> output processor: the engine ends. Every live request gets `error`, and so does

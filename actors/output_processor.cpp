@@ -12,6 +12,7 @@ struct OutputProcessorState {
   struct Destination {
     SinkActor sink;
     std::uint64_t tag = 0;
+    SchedulerActor scheduler;
   };
 
   OutputProcessorState() {}
@@ -22,7 +23,7 @@ struct OutputProcessorState {
 
   void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
-      if (peers.router) send_anonymously(peers.router, RequestClosed{id});
+      if (router) send_anonymously(router, RequestClosed{id});
       send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
     }
     sinks.clear();
@@ -30,7 +31,7 @@ struct OutputProcessorState {
 
   std::unique_ptr<output::OutputCore> core;
   std::unordered_map<RequestId, Destination> sinks;
-  ConnectOutputs peers;
+  RequestRouterActor router;
   trace::SharedTrace trace;
 };
 
@@ -42,7 +43,11 @@ void process(Self self, const StepOutputs& step) {
   output::OutputCore::Effects effects = state.core->process(step, now_us());
   span.end({arg("step", step.step), arg("tokens", step.outputs.size()), arg("requests", effects.outputs.size()),
             arg("stop_hits", effects.stop_hits.size())});
-  for (const StopHit& hit : effects.stop_hits) send(self, state.peers.scheduler, hit);
+  for (const StopHit& hit : effects.stop_hits) {
+    if (const auto found = state.sinks.find(hit.request); found != state.sinks.end()) {
+      send(self, found->second.scheduler, hit);
+    }
+  }
 
   std::vector<std::pair<SinkActor, OutputBatch>> batches;
   std::unordered_map<caf::actor_id, std::size_t> batch_of;
@@ -59,7 +64,7 @@ void process(Self self, const StepOutputs& step) {
     }
     batches[place->second].second.outputs.push_back(std::move(output));
   }
-  for (const RequestClosed& request : closed) send(self, state.peers.router, request);
+  for (const RequestClosed& request : closed) send(self, state.router, request);
   for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
 }
 
@@ -70,11 +75,12 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
   return {
       [self](const OpenOutput& message) {
         auto& state = state_of(self);
-        state.sinks.emplace(message.spec->id, OutputProcessorState::Destination{message.sink, message.spec->tag});
+        state.sinks.emplace(message.spec->id, OutputProcessorState::Destination{message.sink, message.spec->tag,
+                                                                                message.scheduler});
         state.core->open(message.spec);
       },
       [self](const StepOutputs& step) { process(self, step); },
-      [self](const ConnectOutputs& peers) { state_of(self).peers = peers; },
+      [self](const ConnectOutputs& connect) { state_of(self).router = connect.router; },
       [self](const FlushOutputs&) {
         state_of(self);
         return reply(OutputsFlushed{});

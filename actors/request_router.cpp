@@ -34,7 +34,7 @@ struct RequestRouterState {
   ModelInfo info;
   TimeUs started_us = now_us();
   TokenizerActor tokenizer;
-  SchedulerActor scheduler;
+  std::vector<SchedulerActor> schedulers;  ///< by replica; one today
   OutputProcessorActor outputs;
   std::unique_ptr<routing::TokenizerQueue> tokenizer_queue;
   std::unordered_map<routing::TokenizerQueue::JobId, std::function<void()>> tokenizer_jobs;  ///< waiting: how to start
@@ -49,6 +49,10 @@ struct RequestRouterState {
 };
 
 using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
+const SchedulerActor& scheduler_of(const RequestRouterState& state, RequestId id) {
+  return state.schedulers[static_cast<std::size_t>(state.core->replica_of(id))];
+}
+
 using SubmitPromise = caf::typed_response_promise<SubmitReply>;
 
 void forget(RequestRouterState& state, RequestId id) {
@@ -122,7 +126,7 @@ void abort(Self self, RequestId id) {
   auto& state = state_of(self);
   auto& request = state.live.at(id);
   if (!request.text) {
-    send(self, state.scheduler, AbortGroup{id});
+    send(self, scheduler_of(state, id), AbortGroup{id});
     return;
   }
   auto text = std::move(*request.text);
@@ -150,8 +154,9 @@ SubmitReply enter_engine(Self self, RequestId id, const GenerateRequest& request
     return {fail(spec.error())};
   }
   span.end({arg("request", id), arg("prompt_tokens", (*spec)->prompt->size())});
-  send(self, state.outputs, OpenOutput{*spec, live.sink});  // before anything the scheduler can cause
-  send(self, state.scheduler, AddGroup{*spec});
+  const SchedulerActor& scheduler = scheduler_of(state, id);
+  send(self, state.outputs, OpenOutput{*spec, live.sink, scheduler});  // before anything the scheduler can cause
+  send(self, scheduler, AddGroup{*spec});
   return {id};
 }
 
@@ -263,7 +268,7 @@ caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats&
     return promise;
   }
   pagoda::actors::request(
-      self, state.scheduler, message,
+      self, state.schedulers.front(), message,
       [self, promise](const EngineStats& stats) mutable { deliver(promise, with_routers_own(state_of(self), stats)); },
       [self, promise](caf::error& reason) mutable {
         const auto& ended = state_of(self);
@@ -300,14 +305,14 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
 }
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
-                                           const TokenizerActor& tokenizer, const SchedulerActor& scheduler,
+                                           const TokenizerActor& tokenizer, const std::vector<SchedulerActor>& schedulers,
                                            const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<routing::RouterCore>(limits);
   initial.tokenizer_queue = std::make_unique<routing::TokenizerQueue>(limits.max_queued_prompt_bytes);
   initial.info = info;
   initial.tokenizer = tokenizer;
-  initial.scheduler = scheduler;
+  initial.schedulers = schedulers;
   initial.outputs = outputs;
   initial.trace = trace;
   return {
@@ -360,9 +365,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 }  // namespace
 
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, SchedulerActor scheduler,
+                                        TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
                                         OutputProcessorActor outputs, trace::SharedTrace trace) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(scheduler), std::move(outputs),
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(schedulers), std::move(outputs),
                       std::move(trace));
 }
 

@@ -7,17 +7,15 @@
 namespace pagoda::actors {
 namespace {
 
-/// Drives SchedulerCore: every event may free the way for the next plan and bring outputs.
+/// Drives SchedulerCore: every event may free the way for the next plan and bring outputs. A step goes to every rank.
 struct SchedulerState {
   SchedulerState() {}
 
   std::unique_ptr<scheduling::SchedulerCore> core;
   BlockManagerActor block_manager;
-  WorkerActor worker;
+  std::vector<WorkerActor> workers;  ///< by rank
   OutputProcessorActor outputs;
   trace::SharedTrace trace;
-  StepId last_executed = 0;
-  StepId ignore_results_up_to = 0;  ///< steps of workers that are gone
 };
 
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
@@ -36,10 +34,7 @@ void on_step_plan(Self self, const StepPlan& plan) {
   auto step = state.core->on_step_plan(plan, now_us());
   span.end({arg("step", plan.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
             arg("preempted", state.trace ? num_preempted(plan) : 0)});
-  if (step) {
-    state.last_executed = step->step;
-    send(self, state.worker, std::move(*step));
-  }
+  if (step) send_to_all(self, state.workers, std::move(*step));
   advance(self);
 }
 
@@ -59,19 +54,17 @@ void advance(Self self) {
         self, state.block_manager, std::move(*plan), [self](const StepPlan& answer) { on_step_plan(self, answer); },
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
-  if (!outputs.outputs.empty() || !outputs.ends.empty() || !outputs.started.empty() ||
-      !outputs.prompt_logprobs.empty()) {
-    send(self, state.outputs, std::move(outputs));
-  }
+  if (!outputs.empty()) send(self, state.outputs, std::move(outputs));
 }
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
-                                       const BlockManagerActor& block_manager, const WorkerActor& worker,
+                                       const BlockManagerActor& block_manager,
+                                       const std::vector<WorkerActor>& workers,
                                        const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<scheduling::SchedulerCore>(config);
   initial.block_manager = block_manager;
-  initial.worker = worker;
+  initial.workers = workers;
   initial.outputs = outputs;
   initial.trace = trace;
   return {
@@ -85,7 +78,6 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const StepResult& result) {
         auto& state = state_of(self);
-        if (result.step <= state.ignore_results_up_to) return;
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
         state.core->on_step_result(result);
         span.end({arg("step", result.step), arg("tokens", result.samples.size()),
@@ -97,11 +89,10 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
       },
       [self](const SwapMeasured& measured) { state_of(self).core->swap_measured(measured); },
-      [self](const WorkerReplaced& message) {
+      [self](const DeviceReplaced& message) {
         auto& state = state_of(self);
-        state.worker = message.worker;
-        state.ignore_results_up_to = state.last_executed;
-        state.core->workers_replaced();
+        state.workers = message.workers;
+        state.core->device_replaced(message.memory_lost);
         advance(self);
       },
       [self](const GetStats&) { return reply(state_of(self).core->stats()); },
@@ -111,9 +102,9 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
 }  // namespace
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
-                               BlockManagerActor block_manager, WorkerActor worker, OutputProcessorActor outputs,
-                               trace::SharedTrace trace) {
-  return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(worker), std::move(outputs),
+                               BlockManagerActor block_manager, std::vector<WorkerActor> workers,
+                               OutputProcessorActor outputs, trace::SharedTrace trace) {
+  return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(workers), std::move(outputs),
                       std::move(trace));
 }
 

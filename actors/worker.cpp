@@ -1,5 +1,4 @@
 #include <atomic>
-#include <deque>
 #include <map>
 #include <string>
 
@@ -7,12 +6,12 @@
 #include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/execution/step_order.hpp"
 
 namespace pagoda::actors {
 namespace {
 
-/// Enqueues steps on the compute stream in their order. A step with a cache plan waits until the cache engine has told
-/// the plan's event; the compute stream then waits for that event.
+/// Enqueues steps on the compute stream when StepOrder says so.
 ///
 /// When the stream itself has failed, no step behind the failure has a result, and the worker ends: the supervisor
 /// decides whether there can be another.
@@ -27,11 +26,10 @@ struct WorkerState {
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
-  std::deque<std::shared_ptr<const ExecuteStep>> steps;  ///< not enqueued yet
-  std::map<StepId, std::shared_ptr<kernels::Event>> cache_ready;
-  bool connected = false;                              ///< to the cache engine
-  std::shared_ptr<const kernels::Stream> copy_stream;  ///< of the cache engine
-  StepId plans_passed_to = 0;                          ///< plans up to here are waited for already
+  execution::StepOrder order;
+  std::map<StepId, std::shared_ptr<const ExecuteStep>> steps;         ///< not enqueued yet
+  std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;    ///< of plans that steps wait for
+  std::shared_ptr<const kernels::Stream> copy_stream;                 ///< of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -45,38 +43,37 @@ void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResu
               arg("failed", result.error.has_value())});
 }
 
+void enqueue(Self self, const std::shared_ptr<const ExecuteStep>& step) {
+  auto& state = state_of(self);
+  const auto issued = std::make_shared<execution::IssuedStep>();
+  kernels::Stream* stream = state.parts.stream.get();
+  stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
+  // The state waits for the stream before it lets go of the runner.
+  stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
+                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
+                       has_ended_a_step = state.has_ended_a_step, step, issued] {
+    Status status = stream->status();
+    if (status) status = copy_stream->status();  // else the step may have read blocks that were never moved
+    if (!status) {
+      if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
+        send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step});
+      }
+      return;
+    }
+    *has_ended_a_step = true;
+    StepResult result = runner->collect(std::move(*issued));
+    if (trace) trace_step(*trace, *step, result);
+    send_anonymously(scheduler, std::move(result));
+  });
+  send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
+}
+
 void enqueue_ready_steps(Self self) {
   auto& state = state_of(self);
-  while (state.connected && !state.steps.empty()) {
-    const std::shared_ptr<const ExecuteStep> step = state.steps.front();
-    if (step->wait_for_cache && step->step > state.plans_passed_to) {
-      const auto ready = state.cache_ready.find(step->step);
-      if (ready == state.cache_ready.end()) return;
-      state.parts.stream->wait(ready->second);
-      state.cache_ready.erase(ready);
-    }
-    state.steps.pop_front();
-    const auto issued = std::make_shared<execution::IssuedStep>();
-    kernels::Stream* stream = state.parts.stream.get();
-    stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
-    // The state waits for the stream before it lets go of the runner.
-    stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
-                         me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                         has_ended_a_step = state.has_ended_a_step, step, issued] {
-      Status status = stream->status();
-      if (status) status = copy_stream->status();  // else the step may have read blocks that were never moved
-      if (!status) {
-        if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
-          send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step});
-        }
-        return;
-      }
-      *has_ended_a_step = true;
-      StepResult result = runner->collect(std::move(*issued));
-      if (trace) trace_step(*trace, *step, result);
-      send_anonymously(scheduler, std::move(result));
-    });
-    send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
+  while (const auto ready = state.order.next()) {
+    if (ready->waits_for_plan) state.parts.stream->wait(state.ends_of_plans.at(ready->step));
+    state.ends_of_plans.erase(state.ends_of_plans.begin(), state.ends_of_plans.upper_bound(ready->step));
+    enqueue(self, state.steps.extract(ready->step).mapped());
   }
 }
 
@@ -86,21 +83,25 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
   state_of(self).cache_engine = cache_engine;
   state_of(self).trace = trace;
   return {
-      [self](const ExecuteStep& step) {
-        state_of(self).steps.push_back(std::make_shared<const ExecuteStep>(step));
+      [self](ExecuteStep& step) {
+        auto& state = state_of(self);
+        const StepId id = step.step;
+        const bool is_first = state.order.step_arrived(id, step.wait_for_cache);
+        state.steps.emplace(id, std::make_shared<const ExecuteStep>(std::move(step)));
+        if (is_first) send(self, state.cache_engine, ConnectCache{id});
         enqueue_ready_steps(self);
       },
       [self](const CacheReady& ready) {
         auto& state = state_of(self);
-        if (ready.connects) {
-          state.connected = true;
-          state.plans_passed_to = ready.step;
-          state.copy_stream = ready.copy_stream;
-          state.cache_ready.clear();
-          state.parts.stream->wait(ready.event);
-        } else {
-          state.cache_ready.emplace(ready.step, ready.event);
-        }
+        state.ends_of_plans.emplace(ready.step, ready.event);
+        state.order.plan_enqueued(ready.step);
+        enqueue_ready_steps(self);
+      },
+      [self](const CacheConnected& connected) {
+        auto& state = state_of(self);
+        state.copy_stream = connected.copy_stream;
+        state.parts.stream->wait(connected.event);
+        state.order.connected(connected.last_plan);
         enqueue_ready_steps(self);
       },
       [self](const ConnectScheduler& connect) {

@@ -15,6 +15,8 @@ using RequestId = std::uint64_t;   ///< given by the request router; also the id
 using SequenceId = std::uint64_t;  ///< given by the scheduler; unique for the life of the engine
 using StepId = std::uint64_t;      ///< 1, 2, 3, ... in the order in which steps are planned; 0 = no step
 using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. blocks - 1
+using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1
+using KvGroupId = std::int32_t;    ///< index of KvLayout::groups
 using RowId = std::int32_t;        ///< a worker's persistent batch row, 0 .. max_num_seqs - 1
 
 /// Microseconds on the engine's monotonic clock. Pure cores receive it, they never read it.

@@ -33,6 +33,10 @@ enum class ErrorCode : std::uint8_t {
   device_failed,  ///< the device failed while it ran and cannot be used again; the message says why
 };
 
+constexpr ErrorCode last_value(ErrorCode) {
+  return ErrorCode::device_failed;
+}
+
 /// The code as it is written on the wire and in logs, for example "invalid_request".
 std::string_view to_string(ErrorCode code);
 
@@ -42,6 +46,10 @@ struct Error {
   std::string message;      ///< one line that names what is wrong
   std::string param;        ///< the field, flag or key that is wrong; empty when there is none
   int retry_after_ms = -1;  ///< for queue_full: when to try again; -1 = not said
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.code, self.message, self.param, self.retry_after_ms);
+  }
 };
 
 template <class T>

@@ -39,11 +39,11 @@ std::string model_name(const EngineConfig& config) {
 
 /// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
 /// no later token sees, so that its length does not matter.
-std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len,
-                            std::int32_t device_blocks) {
-  const std::int64_t slots = std::int64_t{device_blocks} * config.slots_per_block();
-  const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
-  return leaves_behind ? std::max(slots, max_model_len) : slots;
+std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) {
+  const KvGroup& kv = plan.layout.only();
+  const std::int64_t slots = std::int64_t{plan.num_device_blocks} * kv.block_size;
+  const bool leaves_behind = kv.has_window() && config.enable_chunked_prefill && slots > kv.window;
+  return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
 }
 
 /// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.
@@ -117,9 +117,6 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
     };
     if (const Status touched = (*memory)->touch(report); !touched) return fail(touched.error());
   }
-  auto copy_stream = (*device)->create_stream("pagoda-copy");
-  if (!copy_stream) return fail(copy_stream.error());
-
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
   const auto prefix_hash_key = random_prefix_hash_key();
@@ -128,10 +125,13 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   EngineParts parts;
   parts.trace = std::move(*trace);
   parts.tokenizer = std::move(*tokenizer);
-  parts.memory = *memory;
-  parts.copy_stream = std::move(*copy_stream);
-  parts.make_worker = [loader = *loader, kv_memory = *memory, device_blocks] {
+  parts.device.make_worker = [loader = *loader, kv_memory = *memory, device_blocks] {
     return loader->make_worker(kv_memory, device_blocks);
+  };
+  parts.device.make_cache_engine = [device = *device, kv_memory = *memory]() -> Result<actors::CacheParts> {
+    auto stream = device->create_stream("pagoda-copy");
+    if (!stream) return fail(std::move(stream.error()));
+    return actors::CacheParts{kv_memory, std::move(*stream)};
   };
   parts.scheduler.max_num_seqs = config.num_rows();
   parts.scheduler.max_num_batched_tokens = max_tokens;
@@ -139,7 +139,6 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.scheduler.pipeline_depth = config.pipeline_depth;
   parts.scheduler.enable_chunked_prefill = config.enable_chunked_prefill;
   parts.scheduler.can_swap = host_blocks > 0;
-  parts.scheduler.block_size = config.slots_per_block();
   parts.scheduler.block_bytes = block_bytes;
   parts.scheduler.num_device_blocks = device_blocks;
   parts.scheduler.num_host_blocks = host_blocks;
@@ -148,17 +147,16 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.scheduler.delay_factor = config.scheduler_delay_factor;
   parts.scheduler.preemption = config.preemption_mode;
   parts.scheduler.eos_token_ids = model.eos_token_ids;
-  parts.blocks = {.block_size = config.slots_per_block(),
+  parts.blocks = {.layout = plan->layout,
                   .num_device_blocks = device_blocks,
                   .num_host_blocks = host_blocks,
                   .watermark = config.watermark,
                   .enable_prefix_caching = config.enable_prefix_caching,
-                  .sliding_window = model.sliding_window,
                   .prefix_hash_key = *prefix_hash_key};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.eos_token_ids = model.eos_token_ids;
   parts.limits.max_model_len = max_model_len;
-  parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
+  parts.limits.max_kv_tokens = longest_prompt(config, *plan);
   warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);
   parts.limits.max_num_seqs = config.num_rows();
   parts.limits.max_queued_requests = config.max_queued_requests;

@@ -11,9 +11,7 @@ namespace pagoda {
 /// Everything that is loaded and sized before the actors start.
 struct EngineParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  std::shared_ptr<execution::KvMemory> memory;
-  std::shared_ptr<kernels::Stream> copy_stream;
-  actors::WorkerFactory make_worker;
+  actors::DeviceFactory device;
   scheduling::SchedulerConfig scheduler;
   memory::BlockSpaceConfig blocks;
   routing::AdmissionLimits limits;
@@ -23,7 +21,9 @@ struct EngineParts {
 
 /// The actors of one running engine.
 struct RunningEngine {
-  actors::SupervisedActors actors;
+  actors::SharedActors actors;
+  actors::Replica replica;  ///< as it began; replica_supervisor knows it as it is
+  actors::ReplicaSupervisorActor replica_supervisor;
   caf::actor supervisor;
 };
 

@@ -48,11 +48,19 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   return config.max_model_len;
 }
 
-/// Tokens whose KV one sequence of max_model_len holds at most: all, or with a sliding window those in it and a chunk.
-std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
-  if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
-  return std::min(max_model_len, std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) +
-                                     config.slots_per_block());
+/// Tokens whose KV one sequence of max_model_len holds at most.
+std::int64_t tokens_held(const EngineConfig& config, const EnginePlan& plan) {
+  const std::int64_t max_model_len = plan.limits.max_model_len;
+  const std::int64_t tokens_per_step =
+      config.enable_chunked_prefill ? config.tokens_per_step(max_model_len) : max_model_len;
+  return plan.layout.only().tokens_held(max_model_len, tokens_per_step);
+}
+
+KvLayout kv_layout(const EngineConfig& config, const models::ModelConfig& model, DType kv_dtype) {
+  const std::int32_t block_size = config.slots_per_block();
+  const std::int64_t block_bytes = models::kv_bytes_per_block(model, kv_dtype, block_size);
+  return KvLayout::uniform(block_size, model.sliding_window, static_cast<std::int32_t>(model.num_layers),
+                           block_bytes / model.num_layers);
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -73,9 +81,9 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, st
   return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
 }
 
-std::int64_t blocks_per_context(const EngineConfig& config, std::int64_t max_model_len) {
-  const std::int64_t block_size = config.slots_per_block();
-  return (max_model_len + block_size - 1) / block_size;
+/// KV blocks that hold the full contexts of all rows.
+std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan) {
+  return plan.layout.only().blocks_for(plan.limits.max_model_len) * config.num_rows();
 }
 
 /// Of the pool for swapped blocks. One that follows from the device is no larger than the largest that KV blocks of the
@@ -84,8 +92,8 @@ std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, con
   if (config.num_host_blocks >= 0) return config.num_host_blocks;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::host));
   const std::int64_t num_blocks = config.swap_bytes(free_bytes) / plan.memory.kv_bytes_per_block;
-  const std::int64_t useful = blocks_per_context(config, plan.limits.max_model_len) * config.num_rows();
-  return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, config.swap_space < 0 ? useful : kMaxBlocks}));
+  const std::int64_t useful = config.swap_space < 0 ? blocks_for_all_rows(config, plan) : kMaxBlocks;
+  return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, useful}));
 }
 
 }  // namespace
@@ -101,10 +109,10 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
   const std::int64_t max_model_len = plan.limits.max_model_len;
-  const std::int64_t block_size = config.slots_per_block();
+  const std::int64_t block_size = plan.layout.only().block_size;
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
-  if (num_blocks * block_size < tokens_held(config, plan.model, max_model_len)) {
+  if (num_blocks * block_size < tokens_held(config, plan)) {
     const bool was_told = config.kv_cache_memory > 0;  // else the device is too small
     const std::string key = !was_told && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
     return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
@@ -114,7 +122,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
                     (was_told || config.device != "cpu" ? "" : "; " + kernels::memory_that_is_available()),
                 key);
   }
-  return static_cast<std::int32_t>(std::min(num_blocks, blocks_per_context(config, max_model_len) * config.num_rows()));
+  return static_cast<std::int32_t>(std::min(num_blocks, blocks_for_all_rows(config, plan)));
 }
 
 std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan) {
@@ -141,13 +149,12 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
               "kv_cache_memory");
 }
 
-execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
-                                      const models::ModelLimits& limits) {
+execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan) {
   return {.max_num_seqs = config.num_rows(),
-          .max_num_batched_tokens = limits.max_tokens,
-          .max_model_len = limits.max_model_len,
-          .vocab_size = model.vocab_size,
-          .eos_token_ids = model.eos_token_ids,
+          .max_num_batched_tokens = plan.limits.max_tokens,
+          .max_model_len = plan.limits.max_model_len,
+          .vocab_size = plan.model.vocab_size,
+          .layout = plan.layout,
           .max_steps_in_flight = config.pipeline_depth};
 }
 
@@ -163,6 +170,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;
+  plan.layout = kv_layout(config, plan.model, plan.kv_dtype);
   plan.weights = models::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
@@ -181,8 +189,8 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
       models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(
-      runner_config(config, plan.model, plan.limits), config.slots_per_block(), !device.shares_host_memory());
+  const std::int64_t batch_bytes =
+      execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory());
   models::MemoryRequest request{weight_bytes,
                                 batch_bytes,
                                 plan.kv_dtype,

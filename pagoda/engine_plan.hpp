@@ -8,6 +8,7 @@
 #include "engine/models/loaded_weights.hpp"
 #include "engine/models/memory_plan.hpp"
 #include "engine/models/model_config.hpp"
+#include "engine/step/kv_layout.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
@@ -22,6 +23,7 @@ struct EnginePlan {
   DType dtype = DType::f32;
   models::WeightPolicy weights;
   DType kv_dtype = DType::f32;
+  KvLayout layout;
   models::ModelLimits limits;
   models::MemoryPlan memory;
   std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of the checkpoint's mapped file
@@ -46,8 +48,7 @@ std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& pla
 Status check_host_memory(const EngineConfig& config, const EnginePlan& plan);
 
 /// How a runner of this engine is sized.
-execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
-                                      const models::ModelLimits& limits);
+execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan);
 
 /// The device that the configuration names. Errors: unsupported (not in this build, or not in this machine), bad_config
 /// (threads, cpu_isa, cpu_affinity).

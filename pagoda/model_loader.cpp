@@ -11,7 +11,7 @@ ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std
                          StartProgress progress)
     : plan_(plan),
       block_size_(config.slots_per_block()),
-      runner_(runner_config(config, plan.model, plan.limits)),
+      runner_(runner_config(config, plan)),
       device_(std::move(device)),
       progress_(std::move(progress)) {
   runner_.replay_decode = !device_->shares_host_memory() && !config.enforce_eager;

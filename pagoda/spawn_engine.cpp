@@ -22,20 +22,26 @@ void end_engine(const EngineHandle& engine) {
 }
 
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts) {
-  auto worker_parts = parts.make_worker();
+  auto cache_parts = parts.device.make_cache_engine();
+  if (!cache_parts) return fail(cache_parts.error());
+  auto worker_parts = parts.device.make_worker();
   if (!worker_parts) return fail(worker_parts.error());
   RunningEngine running;
-  actors::SupervisedActors& spawned = running.actors;
-  spawned.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
-  spawned.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.trace);
-  spawned.cache_engine = actors::spawn_cache_engine(system, parts.memory, parts.copy_stream, parts.trace);
-  spawned.block_manager = actors::spawn_block_manager(system, parts.blocks, spawned.cache_engine, parts.trace);
-  spawned.worker = actors::spawn_worker(system, std::move(*worker_parts), spawned.cache_engine, parts.trace);
-  spawned.scheduler = actors::spawn_scheduler(system, parts.scheduler, spawned.block_manager, spawned.worker,
-                                              spawned.outputs, parts.trace);
-  spawned.router = actors::spawn_request_router(system, parts.limits, parts.info, spawned.tokenizer, spawned.scheduler,
-                                                spawned.outputs, parts.trace);
-  running.supervisor = actors::spawn_supervisor(system, spawned, std::move(parts.make_worker), parts.trace);
+  actors::SharedActors& shared = running.actors;
+  actors::Replica& replica = running.replica;
+  shared.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
+  shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.trace);
+  auto& [workers, cache_engines] = replica.devices;
+  cache_engines = {actors::spawn_cache_engine(system, std::move(*cache_parts), parts.trace)};
+  workers = {actors::spawn_worker(system, std::move(*worker_parts), cache_engines.front(), parts.trace)};
+  replica.block_manager = actors::spawn_block_manager(system, parts.blocks, cache_engines, parts.trace);
+  replica.scheduler =
+      actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, workers, shared.outputs, parts.trace);
+  shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
+                                               shared.outputs, parts.trace);
+  running.replica_supervisor =
+      actors::spawn_replica_supervisor(system, replica, {std::move(parts.device)}, parts.trace);
+  running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
   return running;
 }
 

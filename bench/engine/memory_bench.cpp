@@ -43,7 +43,7 @@ class DecodeLoad {
  public:
   DecodeLoad(std::int32_t context, bool prefix_caching)
       : computed_(context),
-        manager_({.block_size = kBlockSize,
+        manager_({.layout = KvLayout::uniform(kBlockSize),
                   .num_device_blocks = kNumRunning * ((context + kNumSteps) / kBlockSize + 2),
                   .enable_prefix_caching = prefix_caching}) {
     PlanStep request = next_step(++step_);
@@ -108,7 +108,7 @@ BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
 /// management. Argument: prompt tokens.
 void admit_cached_prompt(benchmark::State& state) {
   const auto length = static_cast<std::int32_t>(state.range(0));
-  BlockSpaceManager manager({.block_size = kBlockSize, .num_device_blocks = 4 * (length / kBlockSize + 1)});
+  BlockSpaceManager manager({.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = 4 * (length / kBlockSize + 1)});
   const SharedTokens prompt = some_tokens(length, 1);
   StepId step = 0;
   SequenceId id = 0;
@@ -128,7 +128,7 @@ BENCHMARK(admit_cached_prompt)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens"
 /// The look-up alone.
 void find_cached_prefix(benchmark::State& state) {
   const auto length = static_cast<std::int32_t>(state.range(0));
-  SequenceStore store({.block_size = kBlockSize, .num_device_blocks = 2 * (length / kBlockSize + 1)});
+  SequenceStore store({.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = 2 * (length / kBlockSize + 1)});
   const AdmissionCandidate candidate = waiting_group(1, some_tokens(length, 1));
   CachePlan cache_plan;
   PrefixHit hit;

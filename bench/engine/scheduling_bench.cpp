@@ -37,7 +37,7 @@ SchedulerConfig scheduler_config(const Load& load) {
 
 memory::BlockSpaceConfig block_config(const Load& load) {
   memory::BlockSpaceConfig config;
-  config.block_size = kBlockSize;
+  config.layout = KvLayout::uniform(kBlockSize);
   config.num_device_blocks = (kNumRunning + 2) * ((load.context + 2 * kNumSteps) / kBlockSize + 2);
   return config;
 }
@@ -79,7 +79,12 @@ class Service {
     StepResult result;
     result.step = execute->step;
     for (const RowWork& work : execute->work) {
-      if (work.num_samples > 0) result.samples.push_back({work.sequence, 0, static_cast<TokenId>(now_), 0, 0, {}});
+      result.rows.push_back({work.sequence,
+                             work.end_position(),
+                             {static_cast<std::int32_t>(result.samples.size()), work.num_samples},
+                             {},
+                             std::nullopt});
+      if (work.num_samples > 0) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
     }
     rows_ += static_cast<std::int64_t>(execute->work.size());
     const auto ran = std::chrono::steady_clock::now();

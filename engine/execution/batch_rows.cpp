@@ -5,24 +5,23 @@
 
 namespace pagoda::execution {
 
-BatchRows::BatchRows(std::int32_t max_num_seqs, std::vector<TokenId> eos_token_ids, std::int64_t vocab_size)
-    : rows_(static_cast<std::size_t>(max_num_seqs)),
-      eos_token_ids_(std::move(eos_token_ids)),
-      vocab_size_(vocab_size) {}
+BatchRows::BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size)
+    : rows_(static_cast<std::size_t>(max_num_seqs)), vocab_size_(vocab_size) {}
 
 void BatchRows::apply(const ExecuteStep& step) {
   const auto at = [this](RowId row) -> BatchRow& { return rows_[static_cast<std::size_t>(row)]; };
   for (const RowId row : step.rows_gone) at(row) = BatchRow{};
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
-    const RequestSpec& spec = *fresh.spec;
+    const RowSpec& spec = fresh.spec;
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
     row.num_tokens = row.prompt_len + static_cast<std::int32_t>(fresh.tokens_so_far.size());
-    row.sampler = std::make_unique<SequenceSampler>(spec.sampling, eos_token_ids_, spec.seed,
+    row.sampler = std::make_unique<SequenceSampler>(spec.sampling, spec.seed,
                                                     static_cast<std::uint32_t>(fresh.sequence_index), vocab_size_);
-    row.spec = fresh.spec;
+    row.prompt = spec.prompt;
+    row.appends_samples = spec.sampling.appends_samples;
   }
   chosen_positions_.clear();
   for (const ChosenToken& chosen : step.chosen_tokens) chosen_positions_.push_back(at(chosen.row).num_tokens++);
@@ -34,12 +33,12 @@ void BatchRows::apply(const ExecuteStep& step) {
   }
 }
 
-Status BatchRows::check(const ExecuteStep& step, std::int32_t block_size, std::int64_t max_model_len) const {
+Status BatchRows::check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const {
   for (const RowWork& work : step.work) {
     const BatchRow& row = (*this)[work.row];
-    const std::int32_t end = work.first_position + work.num_tokens;
+    const std::int32_t end = work.end_position();
     if (row.sequence == work.sequence && end <= row.num_tokens && end <= max_model_len &&
-        (end + block_size - 1) / block_size <= static_cast<std::int32_t>(row.block_table.size())) {
+        kv.blocks_for(end) <= static_cast<std::int32_t>(row.block_table.size())) {
       continue;
     }
     return fail(ErrorCode::internal, "step " + std::to_string(step.step) + ": row " + std::to_string(work.row) +
@@ -51,8 +50,9 @@ Status BatchRows::check(const ExecuteStep& step, std::int32_t block_size, std::i
 void BatchRows::append_samples(const ExecuteStep& step) {
   for (const RowWork& work : step.work) {
     BatchRow& row = rows_[static_cast<std::size_t>(work.row)];
-    const std::int32_t end = work.first_position + work.num_tokens;
-    if (row.sequence == work.sequence && appends_sample(work) && row.num_tokens == end) ++row.num_tokens;
+    if (row.sequence == work.sequence && appends_sample(work) && row.num_tokens == work.end_position()) {
+      ++row.num_tokens;
+    }
   }
 }
 

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "engine/sampling/sequence_sampler.hpp"
-#include "engine/scheduling/execution.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/kv_layout.hpp"
 
 namespace pagoda::execution {
 
@@ -18,13 +19,14 @@ struct BatchRow {
   std::int32_t num_tokens = 0;  ///< prompt and generated, those being sampled included
   std::vector<BlockId> block_table;
   std::unique_ptr<SequenceSampler> sampler;
-  SharedSpec spec;
+  SharedTokens prompt;
+  bool appends_samples = true;  ///< see RowSampling
 };
 
 /// The rows of a worker. Changed as steps are issued, in their order.
 class BatchRows {
  public:
-  BatchRows(std::int32_t max_num_seqs, std::vector<TokenId> eos_token_ids, std::int64_t vocab_size);
+  BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size);
 
   /// Takes in which rows are gone, new, told a token, or have other blocks.
   void apply(const ExecuteStep& step);
@@ -36,12 +38,10 @@ class BatchRows {
 
   /// An internal error when a row of the work does not hold the tokens and blocks that it is to run, or these are more
   /// than `max_model_len`.
-  Status check(const ExecuteStep& step, std::int32_t block_size, std::int64_t max_model_len) const;
+  Status check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const;
 
-  /// Whether the row goes on with its first sample by itself; rows of a beam search are told their tokens.
-  bool appends_sample(const RowWork& work) const {
-    return work.num_samples > 0 && !(*this)[work.row].spec->sampling.use_beam_search;
-  }
+  /// Whether the row goes on with its first sample by itself.
+  bool appends_sample(const RowWork& work) const { return work.num_samples > 0 && (*this)[work.row].appends_samples; }
 
   /// Counts the token that the work samples for its row. Also after the step has failed, so that a step already queued
   /// behind it can run the row; the scheduler drops what comes of it.
@@ -50,7 +50,6 @@ class BatchRows {
  private:
   std::vector<BatchRow> rows_;
   std::vector<std::int32_t> chosen_positions_;
-  std::vector<TokenId> eos_token_ids_;
   std::int64_t vocab_size_;
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/models/model.hpp"
-#include "engine/scheduling/plan.hpp"
+#include "engine/step/plan.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::execution {

@@ -18,14 +18,10 @@ constexpr std::int64_t kTokenStride = sizeof(kernels::SampleOutput) / sizeof(Tok
 /// A longer piece of a block table is copied to the device by itself.
 constexpr std::int32_t kMostScatteredEntries = 8;
 
-std::int64_t blocks_of(std::int64_t num_tokens, std::int32_t block_size) {
-  return (num_tokens + block_size - 1) / block_size;
-}
-
 /// Entries of a block table on the device: whole packs of 16 bytes.
-std::int64_t blocks_of_row(const RunnerConfig& config, std::int32_t block_size) {
+std::int64_t blocks_of_row(const RunnerConfig& config) {
   constexpr std::int64_t kPack = 4;
-  return blocks_of(blocks_of(config.max_model_len, block_size), kPack) * kPack;
+  return (config.layout.only().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
 }
 
 /// Of one step; what is more is copied.
@@ -43,10 +39,10 @@ ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> mod
       cache_(cache),
       clock_(std::move(clock)),
       decode_batches_(config_.max_num_seqs, config_.max_model_len),
-      rows_(config_.max_num_seqs, config_.eos_token_ids, config_.vocab_size),
-      blocks_of_row_(blocks_of_row(config_, cache_.block_size)) {}
+      rows_(config_.max_num_seqs, config_.vocab_size),
+      blocks_of_row_(blocks_of_row(config_)) {}
 
-StepShape ModelRunner::largest_shape(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables) {
+StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_block_tables) {
   StepShape shape{.num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
                   .num_logit_rows = config.max_num_seqs,
@@ -57,16 +53,16 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, std::int32_t bl
     shape.num_block_table_rows = config.max_num_seqs;
     shape.num_block_table_entries = most_scattered_entries(config);
   } else {
-    shape.max_blocks = blocks_of(config.max_model_len, block_size);
+    shape.max_blocks = config.layout.only().blocks_for(config.max_model_len);
   }
   return shape;
 }
 
-std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables) {
+std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_block_tables) {
   constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(TokenId));
-  const std::int64_t tables = keeps_block_tables ? 2 * config.max_num_seqs * blocks_of_row(config, block_size) : 0;
+  const std::int64_t tables = keeps_block_tables ? 2 * config.max_num_seqs * blocks_of_row(config) : 0;
   return (config.max_num_seqs * (config.max_model_len + 1) + config.max_num_batched_tokens + tables) * kIdBytes +
-         static_cast<std::int64_t>(StepLayout(largest_shape(config, block_size, keeps_block_tables)).bytes());
+         static_cast<std::int64_t>(StepLayout(largest_shape(config, keeps_block_tables)).bytes());
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
@@ -92,7 +88,7 @@ Status ModelRunner::allocate() {
     }
   };
   const auto input_bytes =
-      static_cast<std::int64_t>(StepLayout(largest_shape(config_, cache_.block_size, keeps_block_tables())).bytes());
+      static_cast<std::int64_t>(StepLayout(largest_shape(config_, keeps_block_tables())).bytes());
   take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
   take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
   take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
@@ -145,7 +141,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
   if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
   StepMemory& memory = *issued.memory;
   if (Status status = upload_rows(stream, step, memory); !status) return status;
-  Status status = rows_.check(step, cache_.block_size, config_.max_model_len);
+  Status status = rows_.check(step, kv(), config_.max_model_len);
   if (status && step.work.empty()) return bring_row_changes(stream, step, memory);
   Batch batch;
   if (status) {
@@ -174,7 +170,7 @@ Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep
 Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory) {
   static_assert(sizeof(TokenId) == sizeof(BlockId), "both are staged in one array");
   std::size_t count = 0;
-  for (const NewRow& row : step.new_rows) count += row.spec->prompt->size() + row.tokens_so_far.size();
+  for (const NewRow& row : step.new_rows) count += row.spec.prompt->size() + row.tokens_so_far.size();
   table_changes_.clear();
   num_changed_entries_ = 0;
   std::vector<TableChange> long_changes;
@@ -207,7 +203,7 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
   }
   for (const NewRow& row : step.new_rows) {
     TokenId* const first = next;
-    next = std::copy(row.spec->prompt->begin(), row.spec->prompt->end(), next);
+    next = std::copy(row.spec.prompt->begin(), row.spec.prompt->end(), next);
     next = std::copy(row.tokens_so_far.begin(), row.tokens_so_far.end(), next);
     const auto bytes = static_cast<std::size_t>(next - first) * sizeof(TokenId);
     auto status = device_->ops().copy(
@@ -226,7 +222,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     shape.num_tokens += work.num_tokens;
     shape.num_logit_rows += work.num_samples > 0 ? 1 : 0;
     batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
-    batch.max_context_len = std::max(batch.max_context_len, work.first_position + work.num_tokens);
+    batch.max_context_len = std::max(batch.max_context_len, work.end_position());
   }
   if (config_.replay_decode && batch.max_query_len == 1) {
     batch.decode = decode_batches_.around(static_cast<std::int32_t>(shape.num_sequences), batch.max_context_len);
@@ -237,7 +233,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     shape.num_block_table_rows = shape.num_sequences;
     shape.num_block_table_entries = num_changed_entries_;
   } else {
-    shape.max_blocks = blocks_of(batch.max_context_len, cache_.block_size);
+    shape.max_blocks = kv().blocks_for(batch.max_context_len);
   }
   return batch;
 }
@@ -249,16 +245,18 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
     const bool has_logits = batch.decode || work.num_samples > 0;
+    IssuedStep::Row& issued_row = issued.rows.emplace_back(
+        IssuedStep::Row{work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, false});
     if (work.num_samples > 0) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(row.num_tokens));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
       kernels::SampleRow sample_row =
           row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      issued_row.bans_tokens = !sample_row.banned_tokens.empty();
       // The first tokens of n sequences differ by the sequence index alone.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
         sample_rows_.push_back(sample_row);
-        issued.samples.push_back({work.sequence, k, !sample_row.banned_tokens.empty()});
         ++sample_row.sequence_index;
       }
     }
@@ -267,9 +265,8 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
       const std::int32_t position = work.first_prompt_logprob + k;
       const auto report = static_cast<std::int32_t>(report_rows_.size());
       report_rows_.push_back(row.sampler->prompt_logprobs_row(report % config_.max_num_seqs,
-                                                              row.spec->prompt->at(static_cast<std::size_t>(position)),
+                                                              row.prompt->at(static_cast<std::size_t>(position)),
                                                               static_cast<std::uint32_t>(position)));
-      issued.reports.push_back(work.sequence);
     }
   }
   const auto most_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
@@ -282,7 +279,6 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
 }
 
 void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const {
-  const std::int32_t block_size = cache_.block_size;
   const StepShape& shape = batch.shape;
   std::int64_t token = 0;
   std::int64_t sequence = 0;
@@ -292,12 +288,12 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
   inputs.query_start[0] = 0;
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
-    const std::int32_t end = work.first_position + work.num_tokens;
+    const std::int32_t end = work.end_position();
     if (keeps_block_tables()) {
       inputs.block_table_rows[sequence] = work.row;
     } else {
       std::int32_t* table = inputs.block_tables + sequence * shape.max_blocks;
-      std::fill(std::copy_n(row.block_table.begin(), blocks_of(end, block_size), table), table + shape.max_blocks, 0);
+      std::fill(std::copy_n(row.block_table.begin(), kv().blocks_for(end), table), table + shape.max_blocks, 0);
     }
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       inputs.report_rows[report++] =
@@ -306,8 +302,7 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
     for (std::int32_t p = work.first_position; p < end; ++p, ++token) {
       inputs.token_slots[token] = token_slot(work.row, p);
       inputs.positions[token] = p;
-      inputs.slot_mapping[token] =
-          std::int64_t{row.block_table[static_cast<std::size_t>(p / block_size)]} * block_size + p % block_size;
+      inputs.slot_mapping[token] = kv().slot(row.block_table[static_cast<std::size_t>(kv().block_of(p))], p);
     }
     inputs.context_len[sequence] = end;
     inputs.query_start[++sequence] = static_cast<std::int32_t>(token);

@@ -13,7 +13,9 @@
 #include "engine/execution/step_inputs.hpp"
 #include "engine/execution/step_memory.hpp"
 #include "engine/models/model.hpp"
-#include "engine/scheduling/execution.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/kv_layout.hpp"
+#include "engine/step/result.hpp"
 #include "kernels/device.hpp"
 #include "kernels/sample.hpp"
 
@@ -24,7 +26,7 @@ struct RunnerConfig {
   std::int32_t max_num_batched_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
-  std::vector<TokenId> eos_token_ids;
+  KvLayout layout;
   std::int32_t max_steps_in_flight = 2;  ///< issued and not collected
   /// Steps that only decode are padded to the sizes of DecodeBatches and given to Stream::replay.
   bool replay_decode = false;
@@ -32,17 +34,18 @@ struct RunnerConfig {
 
 /// A step between ModelRunner::issue and collect.
 struct IssuedStep {
-  struct Sample {
+  struct Row {
     SequenceId sequence = 0;
-    std::int32_t index = 0;    ///< 0 .. num_samples - 1 of its RowWork
+    std::int32_t end_position = 0;
+    std::int32_t num_samples = 0;
+    std::int32_t num_prompt_logprobs = 0;
     bool bans_tokens = false;  ///< the request's parameters leave out some tokens
   };
 
   StepId step = 0;
   TimeUs issued_us = 0;
   std::optional<Error> error;
-  std::vector<Sample> samples;
-  std::vector<SequenceId> reports;  ///< whose prompt each of the reports is of
+  std::vector<Row> rows;  ///< of ExecuteStep::work
   ResultShape shape;
   std::unique_ptr<StepMemory> memory;
 };
@@ -55,7 +58,7 @@ class ModelRunner {
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
 
   /// Device memory that create takes for the tokens of all rows and the inputs of a step, beside logits and the model.
-  static std::int64_t batch_bytes(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables);
+  static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
   /// Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
@@ -88,7 +91,7 @@ class ModelRunner {
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
               const models::KvCache& cache, Clock clock);
-  static StepShape largest_shape(const RunnerConfig& config, std::int32_t block_size, bool keeps_block_tables);
+  static StepShape largest_shape(const RunnerConfig& config, bool keeps_block_tables);
   Status allocate();
   /// Sets all block tables on the device to block 0, so that whatever goes wrong no entry lies outside of the cache.
   Status clear_block_tables();
@@ -113,7 +116,6 @@ class ModelRunner {
                 const ResultShape& shape);
   Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                         const ResultShape& shape);
-  void read_results(const IssuedStep& issued, StepResult& result) const;
   /// Runs a batch of sequences that have no KV blocks, each of `tokens_each` new tokens (the last of fewer) at the end
   /// of `context_len`, with `num_samples` samples, and waits for it.
   Status run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
@@ -122,6 +124,7 @@ class ModelRunner {
   std::byte* inputs_on_device(const StepMemory& memory) const {
     return device_->shares_host_memory() ? memory.inputs() : device_inputs_.as<std::byte>();
   }
+  const KvGroup& kv() const { return config_.layout.only(); }
   /// Whether block tables lie on the device from step to step, and steps bring what changes.
   bool keeps_block_tables() const { return !device_->shares_host_memory(); }
   std::int64_t block_table_slot(RowId row, std::int32_t index) const { return row * blocks_of_row_ + index; }

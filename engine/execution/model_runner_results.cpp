@@ -28,11 +28,51 @@ Error error_of(kernels::SampleProblem problem, bool bans_tokens) {
   return {ErrorCode::internal, kernels::describe(problem), {}, -1};
 }
 
-/// Adds a failure of the sequence to the result when its row could not be sampled.
-void note_problem(SequenceId sequence, const kernels::SampleOutput& output, bool bans_tokens, StepResult& result) {
-  if (output.problem == kernels::SampleProblem::none) return;
-  if (!result.failures.empty() && result.failures.back().sequence == sequence) return;
-  result.failures.push_back({sequence, error_of(output.problem, bans_tokens)});
+/// Reads reports of one kind, in their order.
+class ReportReader {
+ public:
+  ReportReader(const kernels::SampleOutput* outputs, const std::int32_t* top_tokens, const float* top_logprobs,
+               std::int64_t max_top, std::vector<TokenReport>& reports)
+      : outputs_(outputs), top_tokens_(top_tokens), top_logprobs_(top_logprobs), max_top_(max_top), reports_(reports) {}
+
+  /// Reads the next `count`; notes in the row when one of them is none.
+  Range read(std::int32_t count, bool bans_tokens, RowResult& row) {
+    const Range range{static_cast<std::int32_t>(reports_.size()), count};
+    for (std::int32_t i = 0; i < count; ++i) {
+      const auto index = std::ssize(reports_);
+      const kernels::SampleOutput& out = outputs_[index];
+      if (out.problem != kernels::SampleProblem::none && !row.error) row.error = error_of(out.problem, bans_tokens);
+      reports_.push_back({out.token, out.logprob, out.rank,
+                          top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
+    }
+    return range;
+  }
+
+ private:
+  const kernels::SampleOutput* outputs_;
+  const std::int32_t* top_tokens_;
+  const float* top_logprobs_;
+  std::int64_t max_top_;
+  std::vector<TokenReport>& reports_;
+};
+
+void read_results(const IssuedStep& issued, StepResult& result) {
+  const ResultShape& shape = issued.shape;
+  const StepResults results(issued.memory->results(), shape);
+  result.rows.reserve(issued.rows.size());
+  result.samples.reserve(static_cast<std::size_t>(shape.num_samples));
+  result.prompt_logprobs.reserve(static_cast<std::size_t>(shape.num_reports));
+  ReportReader samples(results.samples, results.sample_top_tokens, results.sample_top_logprobs, shape.max_sample_top,
+                       result.samples);
+  ReportReader prompt_logprobs(results.reports, results.report_top_tokens, results.report_top_logprobs,
+                               shape.max_report_top, result.prompt_logprobs);
+  for (const IssuedStep::Row& issued_row : issued.rows) {
+    RowResult& row = result.rows.emplace_back();
+    row.sequence = issued_row.sequence;
+    row.num_computed_tokens = issued_row.end_position;
+    row.samples = samples.read(issued_row.num_samples, issued_row.bans_tokens, row);
+    row.prompt_logprobs = prompt_logprobs.read(issued_row.num_prompt_logprobs, false, row);
+  }
 }
 
 }  // namespace
@@ -47,28 +87,6 @@ StepResult ModelRunner::collect(IssuedStep issued) {
   result.started_us = std::max(issued.issued_us, last_finished_us_);
   result.finished_us = last_finished_us_ = clock_();
   return result;
-}
-
-void ModelRunner::read_results(const IssuedStep& issued, StepResult& result) const {
-  const ResultShape& shape = issued.shape;
-  const StepResults results(issued.memory->results(), shape);
-  result.samples.reserve(issued.samples.size());
-  for (std::size_t i = 0; i < issued.samples.size(); ++i) {
-    const kernels::SampleOutput& out = results.samples[i];
-    const auto [sequence, index, bans_tokens] = issued.samples[i];
-    const auto top = static_cast<std::int64_t>(i) * shape.max_sample_top;
-    note_problem(sequence, out, bans_tokens, result);
-    result.samples.push_back({sequence, index, out.token, out.logprob, out.rank,
-                              top_of(out, results.sample_top_tokens + top, results.sample_top_logprobs + top)});
-  }
-  result.prompt_logprobs.reserve(issued.reports.size());
-  for (std::size_t i = 0; i < issued.reports.size(); ++i) {
-    const kernels::SampleOutput& out = results.reports[i];
-    const auto top = static_cast<std::int64_t>(i) * shape.max_report_top;
-    note_problem(issued.reports[i], out, false, result);
-    result.prompt_logprobs.push_back({out.token, out.logprob, out.rank,
-                                      top_of(out, results.report_top_tokens + top, results.report_top_logprobs + top)});
-  }
 }
 
 }  // namespace pagoda::execution

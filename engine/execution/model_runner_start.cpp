@@ -76,7 +76,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
   if (keeps_block_tables()) {
     shape.num_block_table_rows = shape.num_sequences;
   } else {
-    shape.max_blocks = (batch.max_context_len + cache_.block_size - 1) / cache_.block_size;
+    shape.max_blocks = kv().blocks_for(batch.max_context_len);
   }
   shape.num_samples = num_samples;
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(SamplingLimits{}.max_logprobs, config_.vocab_size);

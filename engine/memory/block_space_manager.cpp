@@ -17,10 +17,10 @@ struct BlockSpaceManager::State {
 };
 
 BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
-  PAGODA_ASSERT(config.block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
+  PAGODA_ASSERT(config.layout.groups.size() == 1, "one group of layers is served");
+  PAGODA_ASSERT(config.layout.only().block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
                 "block sizes and counts are positive");
-  PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0 && config.sliding_window >= 0,
-                "the watermark is a share of the pool, the sliding window a number of tokens");
+  PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0, "the watermark is a share of the pool");
 }
 
 BlockSpaceManager::~BlockSpaceManager() = default;
@@ -35,6 +35,7 @@ PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
   result.cache_plan.step = request.step;
 
   store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
+  if (request.device_memory_lost) store.forget_everything();
   store.forget_steps_from(request.first_failed_step);
   for (const Fork& fork : request.forks) store.fork(fork);
   for (const SampledToken& sampled : request.sampled) store.append(sampled);
@@ -66,7 +67,7 @@ MemoryStats BlockSpaceManager::stats() const {
   stats.host_blocks_free = host.num_free();
   stats.prefix_cache_queries = state_->prefix_cache_queries;
   stats.prefix_cache_hits = state_->prefix_cache_hits;
-  stats.allocated_slots = std::int64_t{device.pool().num_owned()} * state_->store.config().block_size;
+  stats.allocated_slots = std::int64_t{device.pool().num_owned()} * state_->store.kv_group().block_size;
   stats.used_slots = device.used_slots();
   return stats;
 }

@@ -6,18 +6,18 @@
 #include <optional>
 #include <string>
 
-#include "engine/scheduling/plan.hpp"
+#include "engine/step/kv_layout.hpp"
+#include "engine/step/plan.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::memory {
 
 struct BlockSpaceConfig {
-  std::int32_t block_size = 16;  ///< token slots per block
+  KvLayout layout;  ///< of one group
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   double watermark = 0.01;  ///< share of the device blocks kept free when groups are admitted
   bool enable_prefix_caching = true;
-  std::int32_t sliding_window = 0;  ///< tokens; 0 = none. See BlockLayout in block_table.hpp
   /// Key of the prefix hashes. Give a random one where clients must not be able to construct equal hashes.
   std::array<std::uint64_t, 2> prefix_hash_key = {0x7061676f6461U, 0x6b762d626c6f636bU};
 };

@@ -78,7 +78,7 @@ Broken check_cache(const SequenceStore& store) {
 /// The hash chain of the sequence's own tokens, against the chain it carries and the cached blocks in its table.
 Broken check_chain(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
   if (!store.config().enable_prefix_caching) return std::nullopt;
-  const std::int32_t size = store.layout().block_size;
+  const std::int32_t size = store.kv_group().block_size;
   if (sequence.num_hashed_blocks * size > std::min(sequence.num_scheduled_tokens, sequence.num_known_tokens()))
     return name + " has shared a block that no step computes";
   BlockHash parent = sequence.root;
@@ -115,7 +115,7 @@ Broken check_sequences(const SequenceStore& store) {
     if (sequence.id != id) return name + " is filed under a wrong id";
     if (sequence.num_computed_tokens > sequence.num_scheduled_tokens)
       return name + " has more tokens computed than were planned";
-    if (sequence.table.size() < store.layout().blocks_for(sequence.num_scheduled_tokens))
+    if (sequence.table.size() < store.kv_group().blocks_for(sequence.num_scheduled_tokens))
       return name + " has tokens without a block";
     const std::set<BlockId> distinct(sequence.table.owned().begin(), sequence.table.owned().end());
     const auto left_behind = std::ranges::count(sequence.table.owned(), kNoBlock);
@@ -156,9 +156,9 @@ Broken check_slots(const SequenceStore& store) {
   for (const auto& [id, sequence] : store.sequences()) {
     if (sequence.on_host) continue;
     for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
-      const std::int32_t slots = sequence.num_scheduled_tokens - i * store.layout().block_size;
+      const std::int32_t slots = sequence.num_scheduled_tokens - i * store.kv_group().block_size;
       std::int32_t& most = filled[sequence.table[i]];
-      most = std::max(most, std::clamp(slots, 0, store.layout().block_size));
+      most = std::max(most, std::clamp(slots, 0, store.kv_group().block_size));
     }
   }
   std::int64_t used = 0;

@@ -9,9 +9,9 @@ namespace pagoda::memory {
 
 SequenceStore::SequenceStore(const BlockSpaceConfig& config)
     : config_(config),
-      layout_{config.block_size, config.sliding_window},
+      kv_(config.layout.only()),
       caches_(config.enable_prefix_caching),
-      device_(config.num_device_blocks, config.block_size),
+      device_(config.num_device_blocks, kv_.block_size),
       host_(config.num_host_blocks),
       leaving_device_(static_cast<std::size_t>(config.num_device_blocks), 0),
       leaving_host_(static_cast<std::size_t>(config.num_host_blocks), 0),
@@ -19,6 +19,13 @@ SequenceStore::SequenceStore(const BlockSpaceConfig& config)
 
 SequenceStore::~SequenceStore() {
   while (!groups_.empty()) forget(groups_.begin()->second);
+}
+
+void SequenceStore::forget_everything() {
+  while (!groups_.empty()) forget(groups_.begin()->second);
+  for (BlockId block = 0; block < device_.size(); ++block) {
+    if (device_.cache().contains(block)) device_.hide(block);
+  }
 }
 
 void SequenceStore::begin_step(StepId step, StepId last_completed_step, CachePlan* cache_plan) {
@@ -113,12 +120,12 @@ void SequenceStore::confirm(const SequenceProgress& progress) {
   sequence->num_computed_tokens = std::max(sequence->num_computed_tokens, progress.num_computed_tokens);
   if (!caches_ || sequence->on_host) return;
   const std::int32_t num_known = std::min(sequence->num_computed_tokens, sequence->num_known_tokens());
-  offer_blocks(*sequence, num_known / config_.block_size, 0);
+  offer_blocks(*sequence, num_known / kv_.block_size, 0);
   merge_duplicates(*sequence);
 }
 
 std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, std::int32_t index) {
-  const auto size = static_cast<std::size_t>(config_.block_size);
+  const auto size = static_cast<std::size_t>(kv_.block_size);
   const std::size_t first = static_cast<std::size_t>(index) * size;
   if (first + size <= sequence.prompt->size()) return std::span(*sequence.prompt).subspan(first, size);
   scratch_tokens_.clear();
@@ -145,7 +152,7 @@ void SequenceStore::offer_blocks(Sequence& sequence, std::int32_t num_full, Step
 void SequenceStore::merge_duplicates(Sequence& sequence) {
   std::erase_if(sequence.duplicates, [&](const BlockKey& key) {
     if (key.index < sequence.table.first_owned()) return true;
-    if ((key.index + 1) * config_.block_size > sequence.num_computed_tokens) return false;
+    if ((key.index + 1) * kv_.block_size > sequence.num_computed_tokens) return false;
     const BlockId own = sequence.table[key.index];
     if (device_.cache().contains(own)) return true;
     const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
@@ -170,7 +177,7 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
   if (!caches_ || !candidate.use_prefix_cache) return;
   if (asked_.tokens != candidate.tokens || asked_.root != hit.root) asked_ = {candidate.tokens, hit.root, {}};
   const std::span<const TokenId> tokens(*candidate.tokens);
-  const auto size = static_cast<std::size_t>(config_.block_size);
+  const auto size = static_cast<std::size_t>(kv_.block_size);
   for (std::size_t i = 0; (i + 1) * size < tokens.size(); ++i) {
     const std::span<const TokenId> block = tokens.subspan(i * size, size);
     if (i == asked_.hashes.size()) asked_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
@@ -193,9 +200,9 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
   sequence.root = hit.root;
   sequence.hash = hit.hash;
   sequence.num_hashed_blocks = static_cast<std::int32_t>(hit.blocks.size());
-  sequence.num_computed_tokens = sequence.num_hashed_blocks * config_.block_size;
+  sequence.num_computed_tokens = sequence.num_hashed_blocks * kv_.block_size;
   sequence.num_scheduled_tokens = sequence.num_computed_tokens;
-  const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
+  const std::int32_t first_visible = kv_.first_visible_block(sequence.num_computed_tokens);
   for (const BlockId block : hit.blocks) {
     sequence.table.push_back(block);
     if (sequence.table.size() <= first_visible) {
@@ -217,23 +224,23 @@ bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::in
 }
 
 void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
-  PAGODA_ASSERT(need.num_computed_tokens <= sequence.num_scheduled_tokens,
+  PAGODA_ASSERT(need.num_scheduled_tokens <= sequence.num_scheduled_tokens,
                 "a row starts behind the tokens that were planned");
-  PAGODA_ASSERT(need.num_computed_tokens >= sequence.num_computed_tokens,
+  PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_computed_tokens,
                 "a row goes back behind tokens that are computed for sure");
-  PAGODA_ASSERT(need.num_computed_tokens >= sequence.num_hashed_blocks * config_.block_size,
+  PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_hashed_blocks * kv_.block_size,
                 "a row goes back into a block that others may share");
   BlockTable& table = sequence.table;
   // A fork may start before the end of its parent; then all behind is the parent's. Else it is lookahead slots.
-  const bool goes_back = need.num_computed_tokens < sequence.num_scheduled_tokens;
-  std::int32_t keep = layout_.blocks_for(need.num_computed_tokens);
+  const bool goes_back = need.num_scheduled_tokens < sequence.num_scheduled_tokens;
+  std::int32_t keep = kv_.blocks_for(need.num_scheduled_tokens);
   while (!goes_back && keep < table.size() && is_writable(sequence, table[keep], 0)) ++keep;
   while (table.size() > keep) release_block(sequence, table.pop_back());
-  sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * config_.block_size);
+  sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * kv_.block_size);
 
-  if (config_.sliding_window == 0) return;
+  if (!kv_.has_window()) return;
   // Counted from what is computed for sure: a fork or the repetition of a failed step may start there.
-  const std::int32_t first_visible = layout_.first_visible_block(sequence.num_computed_tokens);
+  const std::int32_t first_visible = kv_.first_visible_block(sequence.num_computed_tokens);
   while (table.first_owned() < first_visible && table.num_owned() > 0) {
     release_block(sequence, table.drop_first());
     if (sequence.on_host) table.replace(table.first_owned() - 1, 0);  // stale entries are ids of the device pool
@@ -248,28 +255,28 @@ std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
   std::int32_t missing = 0;
   for (const auto& [sequence, need] : rows) {
     missing += std::max(0, end_block(*need) - sequence->table.size());
-    if (need->num_computed_tokens % config_.block_size == 0) continue;
-    const BlockId block = sequence->table[need->num_computed_tokens / config_.block_size];
+    if (need->num_scheduled_tokens % kv_.block_size == 0) continue;
+    const BlockId block = sequence->table[need->num_scheduled_tokens / kv_.block_size];
     if (is_writable(*sequence, block, leaving(*sequence, block))) continue;
     ++missing;
     ++leaving(*sequence, block);
   }
   for (const auto& [sequence, need] : rows)
-    if (need->num_computed_tokens % config_.block_size != 0)
-      leaving(*sequence, sequence->table[need->num_computed_tokens / config_.block_size]) = 0;
+    if (need->num_scheduled_tokens % kv_.block_size != 0)
+      leaving(*sequence, sequence->table[need->num_scheduled_tokens / kv_.block_size]) = 0;
   return missing;
 }
 
 void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) {
-  const std::int32_t keep = std::max(num_blocks, layout_.blocks_for(sequence.num_scheduled_tokens));
+  const std::int32_t keep = std::max(num_blocks, kv_.blocks_for(sequence.num_scheduled_tokens));
   while (sequence.table.size() > keep) release_device(sequence.table.pop_back(), sequence.last_run);
 }
 
 void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
-  const std::int32_t end = layout_.blocks_for(sequence.num_scheduled_tokens);
+  const std::int32_t end = kv_.blocks_for(sequence.num_scheduled_tokens);
   for (std::int32_t i = std::max(first_block, sequence.table.first_owned()); i < end; ++i)
     device_.fill(sequence.table[i],
-                 std::min(config_.block_size, sequence.num_scheduled_tokens - i * config_.block_size));
+                 std::min(kv_.block_size, sequence.num_scheduled_tokens - i * kv_.block_size));
 }
 
 void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {
@@ -287,13 +294,13 @@ void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {
 }
 
 void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
-  const std::int32_t first = need.num_computed_tokens / config_.block_size;
+  const std::int32_t first = need.num_scheduled_tokens / kv_.block_size;
   const std::int32_t end = end_block(need);
   PAGODA_ASSERT(first >= sequence.table.first_owned(), "a row starts before its sliding window");
-  if (need.num_computed_tokens % config_.block_size != 0) copy_on_write(sequence, first);
+  if (need.num_scheduled_tokens % kv_.block_size != 0) copy_on_write(sequence, first);
   const std::int32_t num_fetched = std::max(0, end - sequence.table.size());
   while (sequence.table.size() < end) sequence.table.push_back(device_.allocate());
-  const std::int32_t num_scheduled = need.num_computed_tokens + need.num_new_tokens;
+  const std::int32_t num_scheduled = need.num_scheduled_tokens + need.num_new_tokens;
   sequence.num_scheduled_tokens = std::max(sequence.num_scheduled_tokens, num_scheduled);
   fill(sequence, first);
   set_reserved(sequence, std::max(0, sequence.reserved_blocks - num_fetched));
@@ -302,7 +309,7 @@ void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
   // attention reads any. Generated tokens are not known yet.
   const auto num_prompt_tokens = static_cast<std::int32_t>(sequence.prompt->size());
   if (caches_)
-    offer_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / config_.block_size, step_);
+    offer_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / kv_.block_size, step_);
 }
 
 void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {

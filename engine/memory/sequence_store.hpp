@@ -11,7 +11,8 @@
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/memory/block_table.hpp"
 #include "engine/memory/device_blocks.hpp"
-#include "engine/scheduling/plan.hpp"
+#include "engine/step/kv_layout.hpp"
+#include "engine/step/plan.hpp"
 
 namespace pagoda::memory {
 
@@ -104,7 +105,7 @@ class SequenceStore {
   void end_step();
 
   const BlockSpaceConfig& config() const { return config_; }
-  const BlockLayout& layout() const { return layout_; }
+  const KvGroup& kv_group() const { return kv_; }
   const DeviceBlocks& device() const { return device_; }
   const BlockPool& host() const { return host_; }
   const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
@@ -120,6 +121,8 @@ class SequenceStore {
   // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
   /// Blocks that the steps from here on were to compute hold nothing: they are not found any more.
   void forget_steps_from(StepId first);
+  /// The content of both pools is lost, and who held it.
+  void forget_everything();
   void fork(const Fork& fork);
   void append(const SampledToken& sampled);
   void confirm(const SequenceProgress& progress);
@@ -133,7 +136,7 @@ class SequenceStore {
   // --- growth in a step
   /// The table's size that the row needs.
   std::int32_t end_block(const SequenceNeed& need) const {
-    return layout_.blocks_for(need.num_computed_tokens + need.num_new_tokens + need.num_lookahead_slots);
+    return kv_.blocks_for(need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots);
   }
   /// Gives back what the row has no use for: blocks that have left its sliding window for good, and blocks behind its
   /// computed tokens that are not its own.
@@ -183,7 +186,7 @@ class SequenceStore {
   void fill(const Sequence& sequence, std::int32_t first_block);
 
   BlockSpaceConfig config_;
-  BlockLayout layout_;
+  KvGroup kv_;
   bool caches_;
   DeviceBlocks device_;
   BlockPool host_;

@@ -87,8 +87,8 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
 }
 
 bool StepPlanner::waits_for_its_window() const {
-  return store_.layout().sliding_window > 0 && std::ranges::any_of(rows_, [](const Growth& row) {
-           return row.sequence->num_computed_tokens < row.need->num_computed_tokens;
+  return store_.kv_group().has_window() && std::ranges::any_of(rows_, [](const Growth& row) {
+           return row.sequence->num_computed_tokens < row.need->num_scheduled_tokens;
          });
 }
 
@@ -158,37 +158,33 @@ std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::
     return fits ? uncached : 0;
   }
   std::int32_t chunk = std::min(uncached, tokens_left_);
-  const BlockLayout& layout = store_.layout();
-  if (layout.sliding_window > 0) {
-    // The largest n with peak_blocks(n) <= pool.
-    const std::int32_t most = (store_.device().size() - 1) * layout.block_size - layout.sliding_window + 2;
-    chunk = std::min(chunk, std::max(most, 1));
-  }
+  const KvGroup& kv = store_.kv_group();
+  if (kv.has_window()) chunk = std::min(chunk, kv.largest_chunk(store_.device().size()));
   return std::max(chunk, 0);
 }
 
 AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
   PAGODA_ASSERT(candidate.tokens != nullptr && !candidate.tokens->empty(), "a waiting sequence has at least one token");
-  const BlockLayout& layout = store_.layout();
+  const KvGroup& kv = store_.kv_group();
   const DeviceBlocks& device = store_.device();
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
-  const std::int32_t least = layout.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
+  const std::int32_t least = kv.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
   if (least > device.size()) return {AllocStatus::never, 0, 0, 0};
   if (tokens_left_ <= 0 || store_.is_on_host(candidate.group)) return {};
 
   store_.find_prefix(candidate, hit_);
   const auto num_hits = static_cast<std::int32_t>(hit_.blocks.size());
-  const std::int32_t num_cached = num_hits * layout.block_size;
+  const std::int32_t num_cached = num_hits * kv.block_size;
   const std::int32_t chunk = first_chunk(candidate, num_tokens - num_cached);
   if (chunk == 0) return {};
 
-  const std::int32_t first_visible = layout.first_visible_block(num_cached);
+  const std::int32_t first_visible = kv.first_visible_block(num_cached);
   std::int32_t num_revived = 0;
   for (std::int32_t i = first_visible; i < num_hits; ++i)
     num_revived += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
-  const std::int32_t now = layout.blocks_for(num_cached + chunk) - num_hits;
-  const std::int32_t whole_prompt = layout.peak_blocks(num_tokens, chunk) - (num_hits - first_visible);
+  const std::int32_t now = kv.blocks_for(num_cached + chunk) - num_hits;
+  const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk) - (num_hits - first_visible);
   if (num_revived + std::max(now, whole_prompt) > room_for_newcomers()) return {};
 
   Sequence& sequence = store_.admit(candidate, hit_);

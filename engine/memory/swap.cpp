@@ -60,7 +60,7 @@ RecoveryNeed SequenceStore::count_recovery(const Group& group) {
     while (table.first_owned() == 0 && found < table.size() &&
            moved_to_[static_cast<std::size_t>(table[found])] == kLeftBehind)
       ++found;
-    need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * config_.block_size;
+    need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * kv_.block_size;
   }
   visit_owned(group, [&](BlockId block, std::int32_t) { moved_to_[static_cast<std::size_t>(block)] = kNoBlock; });
   return need;

@@ -53,14 +53,14 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
   for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
     const auto found = requests_.find(output.request);
     if (found == requests_.end()) continue;
-    for (const TokenReport& token : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(token));
+    for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(report));
   }
   for (const SequenceOutput& output : step.outputs) {
     RequestState* request = touch(output.request);
     if (request == nullptr) continue;
     SequenceState& sequence = request->sequences[static_cast<std::size_t>(output.sequence_index)];
     if (sequence.ended) continue;  // a stop string ended it; the scheduler has not heard of it yet
-    if (output.has_token) {
+    if (output.token) {
       if (request->first_token_us < 0) request->first_token_us = step.finished_us;
       take_token(*request, sequence, output, effects);
     }
@@ -131,20 +131,21 @@ void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
 void OutputCore::take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output,
                             Effects& effects) {
   const SamplingParams& sampling = request.spec->sampling;
-  sequence.result.token_ids.push_back(output.token);
-  sequence.delta.token_ids.push_back(output.token);
+  const TokenReport& token = *output.token;
+  sequence.result.token_ids.push_back(token.token);
+  sequence.delta.token_ids.push_back(token.token);
   if (sequence.result.cumulative_logprob) {
-    *sequence.result.cumulative_logprob += static_cast<double>(output.logprob);
+    *sequence.result.cumulative_logprob += static_cast<double>(token.logprob);
   }
   if (sampling.logprobs) {
-    LogprobEntry entry = logprob_entry(output);
+    LogprobEntry entry = logprob_entry(token);
     sequence.delta.logprobs.push_back(entry);
     sequence.result.logprobs->push_back(std::move(entry));
   }
   // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
   if (output.finished == FinishReason::stop && !sampling.include_stop_str_in_output) return;
   const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
-  take_text(sequence, sequence.detokenizer.push(output.token), may_stop, *request.spec, effects);
+  take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);
   if (sequence.ended) ++request.num_ended;
 }
 
@@ -173,8 +174,7 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   sequence.delta.text += held;
 }
 
-template <class Reported>
-LogprobEntry OutputCore::logprob_entry(const Reported& reported) const {
+LogprobEntry OutputCore::logprob_entry(const TokenReport& reported) const {
   LogprobEntry entry{reported.token, reported.logprob, reported.rank, tokenizer_->token_piece_text(reported.token), {}};
   entry.top.reserve(reported.top.size());
   for (const auto& [token, logprob] : reported.top) {

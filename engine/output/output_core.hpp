@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "engine/request/output.hpp"
-#include "engine/scheduling/execution.hpp"
+#include "engine/request/request_spec.hpp"
+#include "engine/step/outputs.hpp"
 #include "engine/text/detokenizer.hpp"
 #include "engine/text/stop_matcher.hpp"
 #include "engine/text/tokenizer.hpp"
@@ -63,8 +64,7 @@ class OutputCore {
   void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
                  Effects& effects);
   void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
-  template <class Reported>
-  LogprobEntry logprob_entry(const Reported& reported) const;
+  LogprobEntry logprob_entry(const TokenReport& reported) const;
   static void put_best_first(RequestState& request);
   static void keep_best(RequestState& request);
   static void take_deltas(RequestState& request, RequestOutput& output);

@@ -4,28 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "engine/step/outputs.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda {
-
-enum class FinishReason : std::uint8_t { stop, length, abort };
-
-constexpr std::string_view to_string(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::abort:
-      return "abort";
-  }
-  return "abort";
-}
 
 /// One candidate of a logprobs entry. `token` is the token's text alone (bytes that are no UTF-8 are replaced).
 struct TokenLogprob {

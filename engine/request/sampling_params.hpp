@@ -14,6 +14,9 @@ namespace pagoda {
 
 /// When beam search may stop before every beam is done (vLLM's and transformers' meaning).
 enum class EarlyStopping : std::uint8_t { no, yes, never };
+constexpr EarlyStopping last_value(EarlyStopping) {
+  return EarlyStopping::never;
+}
 
 /// How tokens are chosen. Names, defaults and meanings are vLLM's; docs of each field in PROTOCOL order.
 struct SamplingParams {
@@ -40,6 +43,14 @@ struct SamplingParams {
   bool use_beam_search = false;
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::no;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
+                 self.best_of, self.seed, self.stop, self.stop_token_ids, self.ignore_eos,
+                 self.include_stop_str_in_output, self.presence_penalty, self.frequency_penalty,
+                 self.repetition_penalty, self.logit_bias, self.logprobs, self.prompt_logprobs,
+                 self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping);
+  }
 
   bool greedy() const { return temperature == 0.0; }
   /// Sequences that are generated; the n best of them are returned. With use_beam_search the width of the search.

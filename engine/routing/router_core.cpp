@@ -144,6 +144,7 @@ Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateReques
   spec->arrival_us = now;
   live_[id] = length;
   live_prompt_tokens_ += length;
+  placement_.place(*spec);
   return SharedSpec(std::move(spec));
 }
 
@@ -172,6 +173,7 @@ void RouterCore::closed(RequestId id) {
   if (found == live_.end()) return;
   live_prompt_tokens_ -= found->second;
   live_.erase(found);
+  placement_.ended(id);
 }
 
 }  // namespace pagoda::routing

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "engine/config.hpp"
+#include "engine/placement/placement_core.hpp"
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
-#include "engine/scheduling/execution.hpp"
+#include "engine/request/request_spec.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::routing {
@@ -28,21 +29,27 @@ struct AdmissionLimits {
   SamplingLimits sampling;
   SamplingDefaults defaults;  ///< of the model, for fields that a client left open
   std::uint64_t seed = 0;     ///< of requests that bring none
+  std::int32_t num_replicas = 1;
 };
 
 /// Validates requests once, gives them ids and counts what is live. A plain state machine. Not thread-safe: one owner.
 class RouterCore {
  public:
-  explicit RouterCore(AdmissionLimits limits) : limits_(limits) {}
+  explicit RouterCore(const AdmissionLimits& limits)
+      : limits_(limits), placement_({.num_replicas = limits.num_replicas}) {}
 
   /// Checks everything that can be checked before the prompt is tokenized, and takes the request in.
   /// Errors: invalid_request (param = the field), context_too_long, queue_full, shutting_down, or why the engine
   /// failed.
   Result<RequestId> submit(const GenerateRequest& request);
 
-  /// The prompt's ids are known: the immutable spec for the engine. On error the request is forgotten.
+  /// The prompt's ids are known: the immutable spec for the engine, and the request has its replica. On error it is
+  /// forgotten.
   Result<SharedSpec> prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
                                     Result<TokenIds> prompt, TimeUs now);
+
+  /// Where a request runs whose prompt is encoded.
+  ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
 
   /// What a request ends with that is aborted before its prompt is tokenized: n outputs without tokens. The request is
   /// forgotten. `arrival` and `now` make its timing.
@@ -64,6 +71,7 @@ class RouterCore {
   SamplingParams sampling_of(const GenerateRequest& request) const;
 
   AdmissionLimits limits_;
+  placement::PlacementCore placement_;
   std::unordered_map<RequestId, std::int64_t> live_;  ///< id -> prompt tokens counted for it
   std::int64_t live_prompt_tokens_ = 0;
   RequestId next_id_ = 1;

@@ -4,23 +4,22 @@
 #include <span>
 #include <vector>
 
-#include "engine/request/sampling_params.hpp"
+#include "engine/step/execute.hpp"
 #include "engine/types.hpp"
 #include "kernels/sample.hpp"
 
 namespace pagoda {
 
-/// Turns the validated SamplingParams of a request and the tokens of one of its sequences into rows of the sampling op.
+/// Turns how a row is sampled and its tokens into rows of the sampling op.
 /// A worker keeps one per sequence; what does not change from step to step is prepared once. Not thread-safe to move
 /// while rows of it are in use.
 class SequenceSampler {
  public:
-  /// `seed`: the request's, or the one the engine chose for it. `eos_token_ids`: all of the model's.
-  SequenceSampler(const SamplingParams& params, std::span<const TokenId> eos_token_ids, std::uint64_t seed,
-                  std::uint32_t sequence_index, std::int64_t vocab_size);
+  /// `seed`: the request's, or the one the engine chose for it.
+  SequenceSampler(const RowSampling& sampling, std::uint64_t seed, std::uint32_t sequence_index,
+                  std::int64_t vocab_size);
 
-  /// The row that samples the token after prompt and output. Until the output has min_tokens tokens, eos and
-  /// stop_token_ids are banned; as in vLLM with ignore_eos too.
+  /// The row that samples the token after prompt and output.
   ///
   /// The row's spans point into this object and into `prompt` and `output`: they must stay as they are until the op
   /// ran.

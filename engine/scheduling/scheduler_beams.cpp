@@ -48,15 +48,14 @@ std::unique_ptr<Beams> SchedulerCore::make_beams(const SamplingParams& sampling)
 }
 
 /// The result of one beam, or of a part of the trunk. False when the search, and with it the group, has ended.
-bool SchedulerCore::accept_beam(SequenceGroup& group, Sequence& sequence, const WorkRef& work,
-                                const SampleResult* samples) {
-  if (work.num_samples == 0) {
-    const bool trunk_is_computed = !group.forked && sequence.num_confirmed == group.length(sequence);
+bool SchedulerCore::accept_beam(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples) {
+  if (samples.empty()) {
+    const bool trunk_is_computed = !group.forked && sequence.num_computed_tokens == group.length(sequence);
     if (trunk_is_computed) regrow_beams(group);
     return true;
   }
   --sequence.num_placeholders;
-  sequence.candidates = samples->top;
+  sequence.candidates = samples.front().top;
   const bool all_known = std::ranges::none_of(group.sequences, [](const Sequence& s) { return s.candidates.empty(); });
   return !all_known || advance_beams(group);
 }
@@ -163,20 +162,17 @@ void SchedulerCore::end_beams(SequenceGroup& group) {
     }
     const BeamHypothesis& hypothesis = search.hypotheses()[static_cast<std::size_t>(index)];
     for (const BeamNode node : search.path(hypothesis.node)) {
-      const TokenReport& report = group.beams->reports[static_cast<std::size_t>(node)];
       SequenceOutput out;
       out.request = group.entry.id;
       out.sequence_index = static_cast<std::int32_t>(index);
-      out.token = report.token;
-      out.logprob = report.logprob;
-      out.rank = report.rank;
-      out.top = report.top;
+      out.token = group.beams->reports[static_cast<std::size_t>(node)];
       outputs_.outputs.push_back(std::move(out));
     }
     SequenceOutput& last = outputs_.outputs.back();
     last.finished = hypothesis.finish_reason;
-    const bool by_stop_id = std::ranges::find(sampling.stop_token_ids, last.token) != sampling.stop_token_ids.end();
-    if (hypothesis.finish_reason == FinishReason::stop && by_stop_id) last.stop_token = last.token;
+    const TokenId token = last.token->token;
+    const bool by_stop_id = std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end();
+    if (hypothesis.finish_reason == FinishReason::stop && by_stop_id) last.stop_token = token;
   }
   ++stats_.requests_finished_total;
   erase_group(group);

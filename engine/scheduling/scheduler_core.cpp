@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/sampling/row_sampling.hpp"
+
 namespace pagoda::scheduling {
 
 SchedulerCore::SchedulerCore(SchedulerConfig config) : config_(std::move(config)) {
@@ -75,7 +77,7 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
   stats_.swap_bytes_per_s = cost_.measured_swap_bytes_per_s();
 }
 
-void SchedulerCore::workers_replaced() {
+void SchedulerCore::device_replaced(bool memory_lost) {
   std::vector<RequestId> in_last_steps;
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) in_last_steps.push_back(work.group);
@@ -83,8 +85,10 @@ void SchedulerCore::workers_replaced() {
   if (!in_flight_.empty()) steps_failed(in_flight_.front().step);
   if (pending_) {
     pending_->discarded = true;
+    pending_->memory_lost |= memory_lost;
     steps_failed(pending_->step);
   }
+  device_memory_lost_ |= memory_lost;
   in_flight_.clear();
   last_completed_step_ = next_step_ - 1;
   std::vector<SequenceGroup*> affected = running_;
@@ -164,7 +168,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) releases_.push_back(ref.sequence);
     changed_ = true;
-    if (!plan.has_cache_plan) return std::nullopt;
+    if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
   ExecuteStep step;
   step.step = plan.step;
@@ -328,7 +332,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
       outputs_.started.push_back({group->entry.id, now, outcome.num_cached_tokens});
     }
     s->state = SequenceState::running;
-    s->num_computed = s->num_confirmed = s->num_reported = outcome.num_cached_tokens;
+    s->num_scheduled_tokens = s->num_computed_tokens = s->num_reported = outcome.num_cached_tokens;
     s->num_reported_tokens = s->output.size();
     s->num_admitted_tokens = group->prompt_len() + static_cast<std::int32_t>(s->output.size());
     s->awaits_step = outcome.awaits_step;
@@ -339,13 +343,17 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
   }
 }
 
+RowSpec SchedulerCore::row_spec(const SequenceGroup& group) const {
+  return {group.spec->prompt, row_sampling(group.spec->sampling, config_.eos_token_ids), group.spec->seed, 0};
+}
+
 void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step) {
   if (num_tokens == 0) return;
   if (sequence.row < 0) {
     PAGODA_ASSERT(!free_rows_.empty(), "rows are reserved at admission");
     sequence.row = free_rows_.back();
     free_rows_.pop_back();
-    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, group.spec, sequence.output});
+    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
   if (group.beams) {
@@ -353,14 +361,14 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
       step.chosen_tokens.push_back({sequence.row, sequence.output[sequence.num_row_tokens]});
     }
   }
-  RowWork work{sequence.row, sequence.id, sequence.num_computed, num_tokens, 0, 0, 0};
-  sequence.num_computed += num_tokens;
-  if (sequence.num_computed == group.length(sequence)) {
+  RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
+  sequence.num_scheduled_tokens += num_tokens;
+  if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.num_samples_at_end();
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
   }
   // The token at position p tells the log-probability of the one at p + 1.
-  const std::int32_t end_prompt_logprob = std::min(sequence.num_computed + 1, group.prompt_len());
+  const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
   if (group.next_prompt_logprob < end_prompt_logprob) {
     work.first_prompt_logprob = group.next_prompt_logprob;
     work.num_prompt_logprobs = end_prompt_logprob - group.next_prompt_logprob;
@@ -368,8 +376,7 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
   }
   ++group.num_in_flight;
   waiting_->charge(group.entry, num_tokens);
-  building_.work.push_back(
-      {group.entry.id, sequence.id, sequence.epoch, sequence.num_computed, work.num_samples, work.num_prompt_logprobs});
+  building_.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples});
   building_.num_tokens += num_tokens;
   if (num_tokens > 1) building_.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
@@ -384,7 +391,7 @@ void SchedulerCore::copy_table_deltas(const StepPlan& plan, ExecuteStep& step) {
     const auto first = static_cast<std::int32_t>(step.blocks.size());
     const auto begin = plan.blocks.begin() + delta.blocks.first;
     step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
-    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}});
+    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.group});
   }
 }
 
@@ -417,7 +424,7 @@ void SchedulerCore::reserve_rows(SequenceGroup& group) {
 }
 
 void SchedulerCore::drop_kv(Sequence& sequence) {
-  sequence.num_computed = sequence.num_confirmed = sequence.num_reported = 0;
+  sequence.num_scheduled_tokens = sequence.num_computed_tokens = sequence.num_reported = 0;
   ++sequence.epoch;
   sequence.awaits_step = 0;
   sequence.recompute_tokens.reset();

@@ -5,19 +5,22 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "engine/config.hpp"
-#include "engine/scheduling/execution.hpp"
-#include "engine/scheduling/plan.hpp"
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/step_times.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/stats.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/outputs.hpp"
+#include "engine/step/plan.hpp"
+#include "engine/step/result.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::scheduling {
@@ -28,7 +31,6 @@ struct SchedulerConfig {
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
   bool can_swap = false;               ///< there is a host pool
-  std::int32_t block_size = 16;        ///< token slots per KV block
   std::int64_t block_bytes = 0;        ///< what a swap moves per block
   std::int32_t num_device_blocks = 0;  ///< told in stats before the first step
   std::int32_t num_host_blocks = 0;    ///< likewise
@@ -72,13 +74,13 @@ class SchedulerCore {
   void stop_hit(const StopHit& hit);
   /// The answer to the PlanStep of next_plan(). Empty when nothing runs in the step.
   std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now);
-  /// Results come in the order of the steps.
+  /// Results come in the order of the steps. Those of a worker that was replaced are ignored.
   void on_step_result(const StepResult& result);
   /// The swaps of a plan have passed; says what swapping costs.
   void swap_measured(const SwapMeasured& measured);
-  /// The workers lost their rows and every step in flight: what ran must be recomputed. Results of older steps must not
-  /// be given to the core any more.
-  void workers_replaced();
+  /// New workers took the place of dead ones: they have no rows, and every step in flight is lost, so what ran must be
+  /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well.
+  void device_replaced(bool memory_lost);
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
@@ -118,15 +120,14 @@ class SchedulerCore {
     std::vector<bool> shares;   ///< by need: others may share what it computes
     bool prompts_only = false;  ///< nothing that runs was asked for
     bool discarded = false;     ///< the workers were replaced meanwhile
+    bool memory_lost = false;   ///< the KV memory, too: no move of its plan happens, and nobody waits for its step
   };
   /// One sequence's part in a step in flight.
   struct WorkRef {
     RequestId group = 0;
     SequenceId sequence = 0;
     std::int32_t epoch = 0;
-    std::int32_t end_position = 0;  ///< tokens computed when the step has passed
     std::int32_t num_samples = 0;
-    std::int32_t num_prompt_logprobs = 0;
     bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
   };
   struct InFlightStep {
@@ -160,6 +161,7 @@ class SchedulerCore {
   void apply_running(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_swapped(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step);
   void apply_waiting(const PendingPlan& pending, const StepPlan& plan, ExecuteStep& step, TimeUs now);
+  RowSpec row_spec(const SequenceGroup& group) const;
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step);
   void copy_table_deltas(const StepPlan& plan, ExecuteStep& step);
   void preempt(SequenceGroup& group, SequenceState to);
@@ -171,9 +173,11 @@ class SchedulerCore {
   void give_row_back(Sequence& sequence);
 
   // results
-  void accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs, const Error* error);
-  void report_prompt_logprobs(SequenceGroup& group, const TokenReport* first, std::int32_t count);
-  void append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample);
+  SequenceGroup* ended_work(const WorkRef& work);
+  void drop(const WorkRef& work, const Error& error);
+  void accept(const WorkRef& work, const RowResult& row, const StepResult& result);
+  void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
+  void append_token(SequenceGroup& group, std::size_t index, const TokenReport& sample);
   void fork_samples(SequenceGroup& group);
   void let_go(Sequence& sequence);
   void finish_sequence(SequenceGroup& group, Sequence& sequence);
@@ -187,7 +191,7 @@ class SchedulerCore {
 
   // beam search (scheduler_beams.cpp)
   std::unique_ptr<Beams> make_beams(const SamplingParams& sampling) const;
-  bool accept_beam(SequenceGroup& group, Sequence& sequence, const WorkRef& work, const SampleResult* samples);
+  bool accept_beam(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples);
   bool advance_beams(SequenceGroup& group);
   void fork_beams(SequenceGroup& group);
   void regrow_beams(SequenceGroup& group);
@@ -215,6 +219,7 @@ class SchedulerCore {
   std::vector<Fork> forks_;
   std::vector<SequenceId> releases_;
   StepId first_failed_step_ = 0;
+  bool device_memory_lost_ = false;
 
   std::vector<bool> shares_;  ///< of the plan that is made: see PendingPlan
   std::optional<PendingPlan> pending_;

@@ -104,9 +104,9 @@ void SchedulerCore::report_progress(PlanStep& plan) {
     for (; s->num_reported_tokens < s->output.size(); ++s->num_reported_tokens) {
       sampled_.push_back({id, s->output[s->num_reported_tokens]});
     }
-    if (s->num_confirmed > s->num_reported) {
-      s->num_reported = s->num_confirmed;
-      progress_.push_back({id, s->num_confirmed});
+    if (s->num_computed_tokens > s->num_reported) {
+      s->num_reported = s->num_computed_tokens;
+      progress_.push_back({id, s->num_computed_tokens});
     }
   }
   to_report_.clear();
@@ -115,6 +115,7 @@ void SchedulerCore::report_progress(PlanStep& plan) {
   plan.forks = std::exchange(forks_, {});
   plan.releases = std::exchange(releases_, {});
   plan.first_failed_step = std::exchange(first_failed_step_, 0);
+  plan.device_memory_lost = std::exchange(device_memory_lost_, false);
 }
 
 std::int32_t SchedulerCore::num_decoding() const {
@@ -134,8 +135,8 @@ std::int32_t SchedulerCore::step_budget(std::int32_t decoding) const {
 }
 
 void SchedulerCore::add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens) {
-  plan.needs.push_back({sequence.id, sequence.num_computed, num_tokens, 0});
-  shares_.push_back(num_tokens > 0 && sequence.num_computed < sequence.num_admitted_tokens);
+  plan.needs.push_back({sequence.id, sequence.num_scheduled_tokens, num_tokens, 0});
+  shares_.push_back(num_tokens > 0 && sequence.num_scheduled_tokens < sequence.num_admitted_tokens);
 }
 
 /// Decodes that make room in this step for prompts that run, or may start.

@@ -1,25 +1,25 @@
 // The result half of SchedulerCore: what a finished step changes, how sequences and groups end, and the facts.
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
+#include <vector>
 
 #include "engine/scheduling/scheduler_core.hpp"
 
 namespace pagoda::scheduling {
 namespace {
 
-/// What kept the sequence from being computed or sampled in the step; null when nothing did.
-const Error* error_of(const StepResult& result, SequenceId sequence) {
-  if (result.error) return &*result.error;
-  const auto failure = std::ranges::find(result.failures, sequence, &WorkFailure::sequence);
-  return failure == result.failures.end() ? nullptr : &failure->error;
+template <class T>
+std::span<const T> part(const std::vector<T>& all, Range range) {
+  return std::span(all).subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count));
 }
 
 }  // namespace
 
 void SchedulerCore::on_step_result(const StepResult& result) {
-  PAGODA_ASSERT(!in_flight_.empty() && in_flight_.front().step == result.step,
-                "results come in the order of the steps");
+  if (in_flight_.empty() || result.step < in_flight_.front().step) return;  // of a worker that was replaced
+  PAGODA_ASSERT(in_flight_.front().step == result.step, "results come in the order of the steps");
   const InFlightStep step = std::move(in_flight_.front());
   in_flight_.pop_front();
   last_completed_step_ = result.step;
@@ -30,13 +30,13 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
   changed_ = true;
-  const SampleResult* samples = result.samples.data();
-  const TokenReport* prompt_logprobs = result.prompt_logprobs.data();
-  for (const WorkRef& work : step.work) {
-    accept(work, samples, prompt_logprobs, error_of(result, work.sequence));
-    if (result.error) continue;
-    samples += work.num_samples;
-    prompt_logprobs += work.num_prompt_logprobs;
+  PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
+  for (std::size_t i = 0; i < step.work.size(); ++i) {
+    if (result.error) {
+      drop(step.work[i], *result.error);
+    } else {
+      accept(step.work[i], result.rows[i], result);
+    }
   }
   if (result.error) {
     steps_failed(result.step);
@@ -44,38 +44,45 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   }
 }
 
-void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, const TokenReport* prompt_logprobs,
-                           const Error* error) {
+/// The group of a row whose part in a step has ended; null when it has ended itself, or the result means nothing.
+SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   SequenceGroup* group = find(work.group);
-  if (group == nullptr) return;  // it has ended meanwhile
+  if (group == nullptr) return nullptr;
   --group->num_in_flight;
-  if (work.dropped) {
-    changed_ = true;
-    if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
-    return;
-  }
-  if (error) {
-    ++stats_.requests_failed_total;
-    end_group(*group, *error);
-    return;
-  }
-  report_prompt_logprobs(*group, prompt_logprobs, work.num_prompt_logprobs);
+  if (!work.dropped) return group;
+  changed_ = true;
+  if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
+  return nullptr;
+}
+
+void SchedulerCore::drop(const WorkRef& work, const Error& error) {
+  SequenceGroup* group = ended_work(work);
+  if (group == nullptr) return;
+  ++stats_.requests_failed_total;
+  end_group(*group, error);
+}
+
+void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
+  PAGODA_ASSERT(row.sequence == work.sequence && row.samples.count == work.num_samples, "rows come in their order");
+  if (row.error) return drop(work, *row.error);
+  SequenceGroup* group = ended_work(work);
+  if (group == nullptr) return;
+  report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));
+  const std::span<const TokenReport> samples = part(result.samples, row.samples);
   Sequence* s = find(group, work.sequence);
   PAGODA_ASSERT(s != nullptr || group->beams, "sequences live as long as their group, but for beams");
   const bool is_current = s != nullptr && work.epoch == s->epoch;
   if (is_current) {
-    s->num_confirmed = work.end_position;
+    s->num_computed_tokens = row.num_computed_tokens;
     to_report_.push_back(s->id);
   }
   if (group->beams) {
-    if (is_current && !accept_beam(*group, *s, work, samples)) return;
-  } else if (work.num_samples > 0) {
+    if (is_current && !accept_beam(*group, *s, samples)) return;
+  } else if (!samples.empty()) {
     --s->num_placeholders;
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
-    if (work.num_samples > 1) fork_samples(*group);  // moves the sequences; the prompt's own is the first
-    for (std::int32_t k = 0; k < work.num_samples; ++k) {
-      append_token(*group, index + static_cast<std::size_t>(k), samples[k]);
-    }
+    if (samples.size() > 1) fork_samples(*group);  // moves the sequences; the prompt's own is the first
+    for (std::size_t k = 0; k < samples.size(); ++k) append_token(*group, index + k, samples[k]);
     if (group->all_finished()) {
       ++stats_.requests_finished_total;
       erase_group(*group);
@@ -85,10 +92,10 @@ void SchedulerCore::accept(const WorkRef& work, const SampleResult* samples, con
   if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
 }
 
-void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, const TokenReport* first, std::int32_t count) {
-  if (count == 0) return;
-  group.first_unknown_prompt_logprob += count;
-  outputs_.prompt_logprobs.push_back({group.entry.id, {first, first + count}});
+void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports) {
+  if (reports.empty()) return;
+  group.first_unknown_prompt_logprob += static_cast<std::int32_t>(reports.size());
+  outputs_.prompt_logprobs.push_back({group.entry.id, {reports.begin(), reports.end()}});
 }
 
 void SchedulerCore::fork_samples(SequenceGroup& group) {
@@ -112,7 +119,7 @@ Sequence SchedulerCore::fork_of(const Sequence& parent, RequestId group) {
   return child;
 }
 
-void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const SampleResult& sample) {
+void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const TokenReport& sample) {
   Sequence& s = group.sequences[index];
   if (s.state == SequenceState::finished) return;
   const SamplingParams& sampling = group.spec->sampling;
@@ -123,10 +130,7 @@ void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const 
   SequenceOutput out;
   out.request = group.entry.id;
   out.sequence_index = s.index;
-  out.token = sample.token;
-  out.logprob = sample.logprob;
-  out.rank = sample.rank;
-  out.top = sample.top;
+  out.token = sample;
   const auto generated = static_cast<std::int64_t>(s.output.size());
   if (generated >= sampling.min_tokens) {
     const auto& stop_ids = sampling.stop_token_ids;
@@ -151,7 +155,7 @@ void SchedulerCore::let_go(Sequence& sequence) {
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
       sampled_.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
     }
-    if (sequence.num_confirmed > sequence.num_reported) progress_.push_back({sequence.id, sequence.num_confirmed});
+    if (sequence.num_computed_tokens > sequence.num_reported) progress_.push_back({sequence.id, sequence.num_computed_tokens});
   }
   if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
     releases_.push_back(sequence.id);
@@ -196,7 +200,6 @@ void SchedulerCore::tell_length(const SequenceGroup& group, std::int32_t index) 
   SequenceOutput out;
   out.request = group.entry.id;
   out.sequence_index = index;
-  out.has_token = false;
   out.finished = FinishReason::length;
   outputs_.outputs.push_back(std::move(out));
 }
@@ -281,9 +284,9 @@ std::optional<std::string> SchedulerCore::check_invariants() const {
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
       // One that has finished may lose its placeholders with a worker.
-      if (s.state != SequenceState::finished && s.num_computed > group->length(s))
-        return name + " has computed more than it has";
-      if (s.num_confirmed > s.num_computed) return name + " has confirmed more than was computed";
+      if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))
+        return name + " has scheduled more tokens than it has";
+      if (s.num_computed_tokens > s.num_scheduled_tokens) return name + " has computed more tokens than were scheduled";
       if (s.num_placeholders < 0 || s.num_placeholders > config_.pipeline_depth) return name + " has bad placeholders";
     }
     if (rows_used > group->rows_reserved) return name + " uses more rows than it reserved";

@@ -4,9 +4,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/request/request_spec.hpp"
 #include "engine/sampling/beam_search.hpp"
-#include "engine/scheduling/execution.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
+#include "engine/step/result.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::scheduling {
@@ -25,9 +26,9 @@ struct Sequence {
   TokenIds output;                    ///< sampled and known
   std::int32_t num_placeholders = 0;  ///< samples of steps in flight
   SequenceState state = SequenceState::waiting;
-  std::int32_t num_computed = 0;        ///< tokens whose KV is computed or will be by a step in flight
-  std::int32_t num_confirmed = 0;       ///< of them, by steps that have succeeded
-  std::int32_t num_reported = 0;        ///< confirmed tokens that the block manager was told of
+  std::int32_t num_scheduled_tokens = 0;       ///< tokens that were planned into steps
+  std::int32_t num_computed_tokens = 0;        ///< of them, those whose steps have succeeded
+  std::int32_t num_reported = 0;        ///< computed tokens that the block manager was told of
   std::size_t num_reported_tokens = 0;  ///< output tokens that the block manager knows
   std::int32_t num_admitted_tokens =
       0;                   ///< of its last admission; others may share them as soon as a step is to compute them
@@ -89,7 +90,7 @@ struct SequenceGroup {
     if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;
     if (beams && !s.candidates.empty()) return 0;
     if (s.num_placeholders > 0 && depends_on_results()) return 0;
-    return length(s) - s.num_computed;
+    return length(s) - s.num_scheduled_tokens;
   }
   /// Samples to draw when a sequence has run all its tokens: none where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end() const {

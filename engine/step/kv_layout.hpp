@@ -15,6 +15,9 @@ enum class KvKind : std::uint8_t {
   full,    ///< keys and values of all
   window,  ///< keys and values of the last KvGroup::window
 };
+constexpr KvKind last_value(KvKind) {
+  return KvKind::window;
+}
 
 /// Layers that share block tables, because they keep the same tokens.
 ///

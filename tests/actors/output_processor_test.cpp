@@ -63,7 +63,7 @@ class OutputProcessor : public ::testing::Test {
     const auto tokenizer =
         io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
     outputs_ = spawn_output_processor(*system_, tokenizer, nullptr);
-    send_anonymously(outputs_, ConnectOutputs{{}, caf::actor_cast<RequestRouterActor>(peer_)});
+    send_anonymously(outputs_, ConnectOutputs{caf::actor_cast<RequestRouterActor>(peer_)});
   }
   ~OutputProcessor() override {
     end_now(outputs_);
@@ -74,7 +74,7 @@ class OutputProcessor : public ::testing::Test {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = spec->tag = id;
     spec->prompt = std::make_shared<const TokenIds>(TokenIds{1});
-    send_anonymously(outputs_, OpenOutput{std::move(spec), caf::actor_cast<SinkActor>(peer_)});
+    send_anonymously(outputs_, OpenOutput{std::move(spec), caf::actor_cast<SinkActor>(peer_), {}});
   }
 
   caf::actor_system_config config_;

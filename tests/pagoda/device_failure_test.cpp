@@ -192,7 +192,37 @@ TEST(DeviceFailure, StreamsThatFailOneAfterTheOtherEndTheEngine) {
   EXPECT_NE(engine->stats().health, "ok");
 }
 
-TEST(DeviceFailure, BlocksThatWereNotMovedEndTheEngine) {
+TEST(DeviceFailure, BlocksThatWereNotMovedAreComputedAgainAndTheTokensStayTheSame) {
+  constexpr int kRequests = 8;
+  constexpr std::int64_t kTokens = 100;
+  const auto swaps = [](EngineConfig& c) {
+    c.block_size = 4;
+    c.num_device_blocks = 120;
+    c.num_host_blocks = 500;
+    c.preemption_mode = PreemptionPolicy::swap;
+  };
+  std::vector<TokenIds> expected;
+  for (const int broken_after : {-1, 0, 2, 9}) {
+    SCOPED_TRACE("copy stream breaks after op " + std::to_string(broken_after));
+    const auto device = std::make_shared<test::SplitMemoryDevice>();
+    const auto engine = engine_on(device, swaps);
+    ASSERT_TRUE(engine);
+    if (broken_after >= 0) device->break_after("pagoda-copy", broken_after, true);
+    Requests requests(*engine, kRequests, kTokens);
+    ASSERT_TRUE(requests.all_end());
+    if (broken_after < 0) {
+      expected = requests.tokens();
+      EXPECT_GT(engine->stats().preemptions_swap_total, 5);
+      continue;
+    }
+    EXPECT_EQ(requests.tokens(), expected);
+    EXPECT_EQ(device->num_streams_broken(), 1);
+    EXPECT_EQ(engine->stats().worker_restarts_total, 1);
+    EXPECT_EQ(engine->stats().health, "ok");
+  }
+}
+
+TEST(DeviceFailure, ADeviceThatGivesNoCopyStreamAnyMoreEndsTheEngineWithItsReason) {
   const auto device = std::make_shared<test::SplitMemoryDevice>();
   const auto engine = engine_on(device, [](EngineConfig& c) {
     c.block_size = 4;
@@ -201,9 +231,9 @@ TEST(DeviceFailure, BlocksThatWereNotMovedEndTheEngine) {
     c.preemption_mode = PreemptionPolicy::swap;
   });
   ASSERT_TRUE(engine);
-  device->break_after("pagoda-copy", 2, true);
+  device->break_after("pagoda-copy", 2, false);
   Requests live(*engine, 8, 200);
-  expect_failed(*engine, live, "the stream was told to break");
+  expect_failed(*engine, live, "the device was told to break");
 }
 
 TEST(DeviceFailure, ACudaDeviceIsLostWithItsFirstFault) {

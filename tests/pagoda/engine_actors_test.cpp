@@ -3,6 +3,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -75,12 +76,16 @@ class EngineActors : public ::testing::Test {
     sink_ = nullptr;
   }
 
-  template <class Answer, class Message>
-  Answer ask(const Message& message) {
+  template <class Answer, class Handle, class Message>
+  Answer ask_of(const Handle& whom, const Message& message) {
     caf::scoped_actor self{*system_};
     Answer answer{};
-    actors::ask(self, engine_.actors.router, message, [&](Answer& a) { answer = std::move(a); });
+    actors::ask(self, whom, message, [&](Answer& a) { answer = std::move(a); });
     return answer;
+  }
+  template <class Answer, class Message>
+  Answer ask(const Message& message) {
+    return ask_of<Answer>(engine_.actors.router, message);
   }
 
   Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens, const actors::SinkActor& sink,
@@ -150,7 +155,7 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
   };
   submit_all();
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return outputs.size() > 20; }));
-  caf::anon_send_exit(engine_.actors.worker, caf::exit_reason::kill);
+  caf::anon_send_exit(engine_.replica.devices.workers.front(), caf::exit_reason::kill);
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
   EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).worker_restarts_total, 1);
 
@@ -166,6 +171,44 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
     if (!output.done) continue;
     EXPECT_EQ(output.done->outputs.at(0).token_ids, interrupted[output.tag]) << "tag " << output.tag;
   }
+  EXPECT_TRUE(comes_to_rest());
+}
+
+TEST_F(EngineActors, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
+  constexpr std::size_t kRequests = 9;
+  const auto run = [&](bool disturbed) {
+    {
+      const std::lock_guard lock(received_->mutex);
+      received_->outputs.clear();
+    }
+    for (std::uint64_t tag = 1; tag <= kRequests; ++tag) EXPECT_TRUE(submit(tag, 120, sink_, tag % 3 == 0));
+    std::mt19937_64 random(11);
+    int killed = 0;
+    // No request may lose as many devices as would make it the suspect.
+    for (; disturbed && killed < scheduling::kMaxWorkersLost - 1; ++killed) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
+      const auto replica = ask_of<actors::Replica>(engine_.replica_supervisor, actors::GetReplica{});
+      if (random() % 3 == 0) {
+        caf::anon_send_exit(replica.devices.workers.front(), caf::exit_reason::kill);
+      } else {
+        caf::anon_send_exit(replica.devices.cache_engines.front(), caf::exit_reason::kill);
+      }
+    }
+    EXPECT_TRUE(received_->wait_for([&](const auto& outputs) { return all_ended(outputs, kRequests); }));
+    std::map<std::uint64_t, std::vector<TokenIds>> tokens;
+    const std::lock_guard lock(received_->mutex);
+    for (const RequestOutput& output : received_->outputs) {
+      EXPECT_FALSE(output.error) << output.error->message;
+      if (!output.done) continue;
+      for (const SequenceResult& sequence : output.done->outputs) tokens[output.tag].push_back(sequence.token_ids);
+    }
+    return tokens;
+  };
+  const auto expected = run(false);
+  for (int round = 0; round < 12; ++round) EXPECT_EQ(run(true), expected) << "round " << round;
+  const auto stats = ask<EngineStats>(actors::GetStats{});
+  EXPECT_GT(stats.worker_restarts_total, 12);
+  EXPECT_EQ(stats.requests_failed_total, 0);
   EXPECT_TRUE(comes_to_rest());
 }
 
@@ -262,7 +305,7 @@ TEST_F(EngineActors, WhenAnActorDiesWhoeverWaitsIsToldAndTheRouterRefusesFromThe
     return ask<actors::TokenizeReply>(actors::TokenizeRequest{"Once", false});
   });
   while (ask<EngineStats>(actors::GetStats{}).requests_waiting == 0) std::this_thread::sleep_for(1ms);
-  caf::anon_send_exit(engine_.actors.scheduler, caf::exit_reason::kill);
+  caf::anon_send_exit(engine_.replica.scheduler, caf::exit_reason::kill);
   const std::string why = "an actor of the engine has ended";
   const auto message_of = [](const auto& result) { return result ? "no error" : result.error().message; };
   EXPECT_EQ(message_of(refused.get()), why);

@@ -129,13 +129,14 @@ TEST(EngineParts, TheKvCacheIsTakenAtStartUnlessTold) {
                                            if (done == 1) told.emplace_back(what);
                                          }});
     ASSERT_TRUE(parts) << parts.error().message;
-    const std::int64_t bytes = parts->info.num_device_blocks * parts->memory->block_bytes();
+    const auto memory = parts->device.make_cache_engine()->memory;
+    const std::int64_t bytes = parts->info.num_device_blocks * memory->block_bytes();
     ASSERT_GT(bytes, 1 << 20);
     const std::int64_t pages = bytes / sysconf(_SC_PAGESIZE);
     if (touch) {
-      EXPECT_GE(resident_pages(parts->memory->device_base(), bytes), pages);
+      EXPECT_GE(resident_pages(memory->device_base(), bytes), pages);
     } else {
-      EXPECT_EQ(resident_pages(parts->memory->device_base(), bytes), 0);
+      EXPECT_EQ(resident_pages(memory->device_base(), bytes), 0);
     }
     EXPECT_EQ(told, touch ? std::vector<std::string>{"taking memory for the KV cache"} : std::vector<std::string>{});
   }

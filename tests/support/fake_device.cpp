@@ -31,12 +31,13 @@ Mark next_mark(Mark previous, TokenId token) {
 
 FakeDevice::FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed)
     : config_(config),
+      kv_(config.layout.only()),
       timing_(timing),
       random_(seed),
       device_(static_cast<std::size_t>(config.num_device_blocks),
-              std::vector<Mark>(static_cast<std::size_t>(config.block_size), 0)),
+              std::vector<Mark>(static_cast<std::size_t>(config.layout.only().block_size), 0)),
       host_(static_cast<std::size_t>(config.num_host_blocks),
-            std::vector<Mark>(static_cast<std::size_t>(config.block_size), 0)) {}
+            std::vector<Mark>(static_cast<std::size_t>(config.layout.only().block_size), 0)) {}
 
 void FakeDevice::fail(std::string what) {
   if (!error_) error_ = std::move(what);
@@ -68,16 +69,33 @@ void FakeDevice::apply_delta(const TableDelta& delta, const StepPlan& plan) {
 }
 
 void FakeDevice::submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows) {
-  const StepId step = planned.plan.step;
-  check_moves(planned.cache_plan);
-  for (const BlockMove& move : planned.cache_plan.swap_out) operations_.push_back({step, Kind::swap_out, move});
-  for (const BlockMove& move : planned.cache_plan.swap_in) operations_.push_back({step, Kind::swap_in, move});
-  for (const BlockMove& move : planned.cache_plan.copies) operations_.push_back({step, Kind::copy, move});
-  for (const TableDelta& delta : planned.plan.table_deltas) apply_delta(delta, planned.plan);
-  Step queued{step, {}};
+  enqueue_operations(planned.cache_plan, [](const BlockMove& move) { return move.last_touched_step; });
+  enqueue_step(planned.plan, planned.plan.step, std::move(rows));
+}
+
+void FakeDevice::enqueue_plan(const CachePlan& plan, StepId after) {
+  enqueue_operations(plan, [after](const BlockMove&) { return after; });
+}
+
+template <class After>
+void FakeDevice::enqueue_operations(const CachePlan& plan, After after) {
+  check_moves(plan);
+  const auto enqueue = [&](Kind kind, const std::vector<BlockMove>& moves) {
+    for (const BlockMove& move : moves) {
+      operations_.push_back({plan.step, kind, move, after(move)});
+    }
+  };
+  enqueue(Kind::swap_out, plan.swap_out);
+  enqueue(Kind::swap_in, plan.swap_in);
+  enqueue(Kind::copy, plan.copies);
+}
+
+void FakeDevice::enqueue_step(const StepPlan& plan, StepId last_plan, std::vector<FakeRow> rows) {
+  for (const TableDelta& delta : plan.table_deltas) apply_delta(delta, plan);
+  Step queued{plan.step, last_plan, {}};
   for (FakeRow& row : rows) {
     std::vector<BlockId> table = tables_[row.sequence];
-    if (std::ssize(table) * config_.block_size < std::ssize(row.marks)) {
+    if (std::ssize(table) * kv_.block_size < std::ssize(row.marks)) {
       fail("the table of sequence " + std::to_string(row.sequence) + " is too short for its tokens");
       continue;
     }
@@ -88,15 +106,15 @@ void FakeDevice::submit(const memory::PlannedStep& planned, std::vector<FakeRow>
 }
 
 bool FakeDevice::may_run_operation() const {
-  return !operations_.empty() && operations_.front().move.last_touched_step <= last_run_;
+  return !operations_.empty() && operations_.front().after <= last_run_;
 }
 
 bool FakeDevice::may_run_step() const {
-  return !steps_.empty() && (operations_.empty() || operations_.front().step > steps_.front().step);
+  return !steps_.empty() && (operations_.empty() || operations_.front().step > steps_.front().last_plan);
 }
 
 void FakeDevice::run_operation() {
-  const auto [step, kind, move] = operations_.front();
+  const auto [step, kind, move, after] = operations_.front();
   operations_.pop_front();
   const Pool& from = kind == Kind::swap_in ? host_ : device_;
   Pool& to = kind == Kind::swap_out ? host_ : device_;
@@ -104,8 +122,8 @@ void FakeDevice::run_operation() {
 }
 
 Mark& FakeDevice::slot(const Row& row, std::int32_t position) {
-  const BlockId block = row.table[static_cast<std::size_t>(position / config_.block_size)];
-  return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % config_.block_size)];
+  const BlockId block = row.table[static_cast<std::size_t>(position / kv_.block_size)];
+  return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % kv_.block_size)];
 }
 
 void FakeDevice::write(const Row& row, StepId step) {
@@ -119,7 +137,7 @@ void FakeDevice::write(const Row& row, StepId step) {
 bool FakeDevice::verify(const Row& row, StepId step) {
   if (failed_.contains(row.wanted.sequence)) return false;
   std::int32_t first = 0;
-  if (config_.sliding_window > 0) first = std::max(0, row.wanted.num_computed_tokens - config_.sliding_window + 1);
+  if (kv_.has_window()) first = std::max(0, row.wanted.num_computed_tokens - kv_.window + 1);
   for (std::int32_t i = first; i < std::ssize(row.wanted.marks); ++i) {
     const Mark seen = slot(row, i);
     if (seen == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
@@ -130,7 +148,7 @@ bool FakeDevice::verify(const Row& row, StepId step) {
     }
     fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +
          " does not see its own token at position " + std::to_string(i) + " in block " +
-         std::to_string(row.table[static_cast<std::size_t>(i / config_.block_size)]));
+         std::to_string(row.table[static_cast<std::size_t>(i / kv_.block_size)]));
     return false;
   }
   return false;
@@ -188,6 +206,26 @@ void FakeDevice::complete(StepId step) {
     }
     advance();
   }
+}
+
+void FakeDevice::synchronize() {
+  while (!operations_.empty() || !steps_.empty()) {
+    if (may_run_step()) {
+      run_step();
+    } else if (may_run_operation()) {
+      run_operation();
+    } else {
+      return fail("an operation and a step wait for each other");
+    }
+  }
+}
+
+void FakeDevice::lose_memory() {
+  for (Pool* pool : {&device_, &host_}) {
+    for (std::vector<Mark>& block : *pool) std::ranges::fill(block, kGarbage);
+  }
+  tables_.clear();
+  failed_.clear();
 }
 
 }  // namespace pagoda::test

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/memory/block_space_manager.hpp"
-#include "engine/scheduling/plan.hpp"
+#include "engine/step/plan.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::test {
@@ -49,8 +49,13 @@ class FakeDevice {
  public:
   FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed);
 
-  /// Enqueues a planned step. Rows of sequences that are unknown need their whole table in the plan.
+  /// Enqueues a planned step, and each of its cache operations to run as early as its own stamp allows. Rows of
+  /// sequences that are unknown need their whole table in the plan.
   void submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows);
+  /// The two streams by themselves: a plan's operations behind the end of step `after`, a step behind all operations of
+  /// plans up to `last_plan`.
+  void enqueue_plan(const CachePlan& plan, StepId after);
+  void enqueue_step(const StepPlan& plan, StepId last_plan, std::vector<FakeRow> rows);
   /// The row of a sequence is gone: it finished, or was preempted.
   void drop(SequenceId sequence) { tables_.erase(sequence); }
   /// What has failed will be computed anew, by a worker without rows.
@@ -64,6 +69,10 @@ class FakeDevice {
   void advance();
   /// Runs everything up to the end of `step`.
   void complete(StepId step);
+  /// Runs everything that was enqueued.
+  void synchronize();
+  /// Both pools hold nothing that means anything, and nobody has a table. Call when nothing is enqueued.
+  void lose_memory();
 
   /// Rows that read what a failed step had left, as they had to expect.
   std::int64_t num_misled() const { return num_misled_; }
@@ -77,6 +86,7 @@ class FakeDevice {
     StepId step = 0;
     Kind kind = Kind::copy;
     BlockMove move;
+    StepId after = 0;
   };
   struct Row {
     FakeRow wanted;
@@ -84,11 +94,14 @@ class FakeDevice {
   };
   struct Step {
     StepId step = 0;
+    StepId last_plan = 0;
     std::vector<Row> rows;
   };
   using Pool = std::vector<std::vector<Mark>>;
 
   void fail(std::string what);
+  template <class After>
+  void enqueue_operations(const CachePlan& plan, After after);
   void check_moves(const CachePlan& plan);
   void apply_delta(const TableDelta& delta, const StepPlan& plan);
   bool may_run_operation() const;
@@ -101,6 +114,7 @@ class FakeDevice {
   Mark& slot(const Row& row, std::int32_t position);
 
   memory::BlockSpaceConfig config_;
+  KvGroup kv_;
   Timing timing_;
   std::mt19937_64 random_;
   Pool device_;

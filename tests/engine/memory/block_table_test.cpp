@@ -1,6 +1,5 @@
 #include "engine/memory/block_table.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -35,25 +34,6 @@ TEST(BlockTable, keeps_logical_indices_when_its_oldest_blocks_are_given_up) {
   EXPECT_EQ(table.num_owned(), 2);
   EXPECT_EQ(table[2], 9);
   EXPECT_EQ(table.owned().front(), 8);
-}
-
-TEST(BlockLayout, sees_every_position_of_the_window_and_no_block_before_it) {
-  for (int block_size = 1; block_size <= 5; ++block_size) {
-    for (int window = 1; window <= 12; ++window) {
-      const BlockLayout layout{block_size, window};
-      for (int position = 0; position < 40; ++position) {
-        const int oldest_seen = std::max(0, position - window + 1);
-        EXPECT_EQ(layout.first_visible_block(position), oldest_seen / block_size);
-        // A sequence that decodes owns what the window and its new token lie in, and never more than it says.
-        const int owned = position / block_size - layout.first_visible_block(position) + 1;
-        EXPECT_LE(owned, (window + block_size - 1) / block_size + 1);
-        for (int num_new = 1; num_new <= 9; ++num_new) {
-          const int end = layout.blocks_for(position + num_new);
-          EXPECT_LE(end - layout.first_visible_block(position), layout.peak_blocks(position + num_new, num_new));
-        }
-      }
-    }
-  }
 }
 
 }  // namespace

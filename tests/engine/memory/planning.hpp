@@ -113,7 +113,7 @@ class Planning {
 /// 10 device and 10 host blocks of 4 slots, no watermark.
 inline BlockSpaceConfig small_pool(std::int32_t num_device_blocks = 10, std::int32_t num_host_blocks = 10) {
   BlockSpaceConfig config;
-  config.block_size = 4;
+  config.layout = KvLayout::uniform(4);
   config.num_device_blocks = num_device_blocks;
   config.num_host_blocks = num_host_blocks;
   config.watermark = 0.0;

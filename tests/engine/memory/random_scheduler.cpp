@@ -9,27 +9,27 @@ namespace pagoda::test {
 
 RandomScheduler::RandomScheduler(std::uint64_t seed) : random_(seed) {
   const int sizes[] = {1, 2, 4, 4, 16};
-  config_.block_size = sizes[pick(0, 4)];
+  const int slots = sizes[pick(0, 4)];
   config_.num_device_blocks = pick(3, chance(50) ? 12 : 40);
   config_.num_host_blocks = chance(20) ? 0 : pick(1, 30);
   config_.watermark = chance(50) ? 0.0 : 0.1;
   config_.enable_prefix_caching = chance(75);
-  config_.sliding_window = chance(25) ? pick(1, 3 * config_.block_size) : 0;
+  config_.layout = KvLayout::uniform(slots, chance(25) ? pick(1, 3 * slots) : 0);
   depth_ = pick(1, 3);
   timing_ = static_cast<Timing>(pick(0, 2));
   manager_.emplace(config_);
   device_.emplace(config_, timing_, random_());
   for (int i = 0; i < 2; ++i) {
     TokenIds& stem = stems_.emplace_back();
-    for (int k = 0; k < 6 * config_.block_size; ++k) stem.push_back(random_token());
+    for (int k = 0; k < 6 * block_size(); ++k) stem.push_back(random_token());
   }
 }
 
 std::string RandomScheduler::description() const {
-  return "block size " + std::to_string(config_.block_size) + ", " + std::to_string(config_.num_device_blocks) +
+  return "block size " + std::to_string(block_size()) + ", " + std::to_string(config_.num_device_blocks) +
          " device and " + std::to_string(config_.num_host_blocks) + " host blocks, watermark " +
          std::to_string(config_.watermark) + ", prefix cache " + (config_.enable_prefix_caching ? "on" : "off") +
-         ", window " + std::to_string(config_.sliding_window) + ", depth " + std::to_string(depth_) + ", timing " +
+         ", window " + std::to_string(window()) + ", depth " + std::to_string(depth_) + ", timing " +
          std::to_string(static_cast<int>(timing_));
 }
 
@@ -49,7 +49,7 @@ void RandomScheduler::add_request() {
   sequence.id = next_id_++;
   sequence.group = sequence.id;
   const TokenIds& stem = stems_[static_cast<std::size_t>(pick(0, 1))];
-  const int most = std::max(1, config_.num_device_blocks * config_.block_size * (chance(10) ? 5 : 2) / 4);
+  const int most = std::max(1, config_.num_device_blocks * block_size() * (chance(10) ? 5 : 2) / 4);
   const int length = pick(1, most);
   const int shared = std::min<int>(length, chance(70) ? pick(0, static_cast<int>(stem.size())) : 0);
   sequence.tokens.assign(stem.begin(), stem.begin() + shared);
@@ -191,7 +191,7 @@ void RandomScheduler::plan_step(bool drain) {
   }
   request.step = ++step_;
   request.last_completed_step = last_completed_;
-  request.token_budget = pick(1, 6 * config_.block_size * 4);
+  request.token_budget = pick(1, 6 * block_size() * 4);
   if (!drain) offer_candidates(request);
   num_commands_ += std::ssize(request.forks) + std::ssize(request.sampled) + std::ssize(request.progress) +
                    std::ssize(request.releases) + std::ssize(request.running) + std::ssize(request.swapped) +
@@ -206,8 +206,8 @@ void RandomScheduler::plan_step(bool drain) {
 }
 
 void RandomScheduler::run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows) {
-  const std::int32_t end = need.num_computed_tokens + need.num_new_tokens;
-  FakeRow row{sequence.id, need.num_computed_tokens, {}, sequence.is_doomed, sequence.awaits_step > 0, false};
+  const std::int32_t end = need.num_scheduled_tokens + need.num_new_tokens;
+  FakeRow row{sequence.id, need.num_scheduled_tokens, {}, sequence.is_doomed, sequence.awaits_step > 0, false};
   Mark mark = root_mark(sequence.salt, sequence.adapter);
   for (std::int32_t i = 0; i < end; ++i)
     row.marks.push_back(mark = next_mark(mark, sequence.tokens[static_cast<std::size_t>(i)]));
@@ -241,13 +241,13 @@ void RandomScheduler::check_first(const PlanStep& request, const StepPlan& plan)
   const bool is_preempted =
       plan.running[0] == RunningOutcome::preempted_recompute || plan.running[0] == RunningOutcome::preempted_swap;
   if (is_preempted) fail("the first group of the line was preempted");
-  if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && config_.sliding_window == 0)
+  if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && window() == 0)
     fail("the first group of the line was skipped");
-  if (plan.running[0] != RunningOutcome::never || range.count > 1 || config_.sliding_window > 0) return;
+  if (plan.running[0] != RunningOutcome::never || range.count > 1 || window() > 0) return;
   const SequenceNeed& need = request.needs[0];
-  const int slots = need.num_computed_tokens + need.num_new_tokens + need.num_lookahead_slots;
+  const int slots = need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots;
   // One block more when its last block has to be copied first.
-  if ((slots + config_.block_size - 1) / config_.block_size < config_.num_device_blocks)
+  if ((slots + block_size() - 1) / block_size() < config_.num_device_blocks)
     fail("a sequence that fits the pool was given up");
 }
 
@@ -339,14 +339,14 @@ void RandomScheduler::take_waiting(const PlanStep& request, const StepPlan& plan
     Tokens& sequence = sequences_.at(candidate.sequence);
     const auto length = static_cast<std::int32_t>(candidate.tokens->size());
     if (outcome.status == AllocStatus::never) {
-      const int blocks = (length + config_.block_size - 1) / config_.block_size;
+      const int blocks = (length + block_size() - 1) / block_size();
       if (blocks <= config_.num_device_blocks) fail("a group that fits an empty pool was turned away for good");
       sequences_.erase(candidate.sequence);
     } else if (outcome.status == AllocStatus::ok) {
       const std::int32_t end = outcome.num_cached_tokens + outcome.num_new_tokens;
       if (outcome.num_new_tokens < 1 || end > length) fail("an admitted prompt runs a wrong number of tokens");
       if (!candidate.may_chunk && end != length) fail("a prompt that may not be chunked was");
-      if (outcome.num_cached_tokens % config_.block_size != 0) fail("a part of a block was shared");
+      if (outcome.num_cached_tokens % block_size() != 0) fail("a part of a block was shared");
       if (!candidate.use_prefix_cache && outcome.num_cached_tokens > 0) fail("the prefix cache was used unasked");
       sequence.awaits_step = outcome.awaits_step;
       ++coverage_.admissions;

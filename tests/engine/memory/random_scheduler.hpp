@@ -89,6 +89,9 @@ class RandomScheduler {
   void plan_step(bool drain);
   void check_at_rest();
 
+  int block_size() const { return config_.layout.only().block_size; }
+  int window() const { return config_.layout.only().window; }
+
   std::mt19937_64 random_;
   memory::BlockSpaceConfig config_;
   int depth_ = 1;

@@ -34,10 +34,7 @@ class OutputCoreTest : public ::testing::Test {
     SequenceOutput output;
     output.request = id;
     output.sequence_index = index;
-    output.token = token;
-    output.logprob = -0.5F;
-    output.rank = 2;
-    output.top = {{token + 1, -0.25F}};
+    output.token = TokenReport{token, -0.5F, 2, {{token + 1, -0.25F}}};
     return output;
   }
 
@@ -194,7 +191,7 @@ std::vector<SequenceOutput> three_sequences(RequestId id, const std::function<Se
   const auto add = [&](std::int32_t index, float logprob, bool ends) {
     SequenceOutput output = token(index);
     output.request = id;
-    output.logprob = logprob;
+    output.token->logprob = logprob;
     if (ends) output.finished = FinishReason::length;
     all.push_back(std::move(output));
   };

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/sampling/row_sampling.hpp"
+
 namespace pagoda {
 namespace {
 
@@ -16,7 +18,7 @@ const TokenIds kEos{2, 3};
 const TokenIds kPrompt{10, 11, 12};
 
 kernels::SampleRow row_of(const SamplingParams& params) {
-  return SequenceSampler(params, kEos, 7, 1, kVocab).row(0, kPrompt, TokenIds{});
+  return SequenceSampler(row_sampling(params, kEos), 7, 1, kVocab).row(0, kPrompt, TokenIds{});
 }
 
 TEST(SequenceSampler, PassesTheParametersAndThePositionOn) {
@@ -30,7 +32,7 @@ TEST(SequenceSampler, PassesTheParametersAndThePositionOn) {
   params.repetition_penalty = 1.5;
   params.logprobs = 3;
   params.logit_bias = {{5, -1.5}, {6, 2.0}};
-  const SequenceSampler sampler(params, kEos, 77, 4, kVocab);
+  const SequenceSampler sampler(row_sampling(params, kEos), 77, 4, kVocab);
   const TokenIds output{20, 21};
   const kernels::SampleRow row = sampler.row(9, kPrompt, output);
   EXPECT_EQ(row.logits_row, 9);
@@ -59,7 +61,7 @@ TEST(SequenceSampler, BansEosAndStopTokensUntilMinTokensAreThere) {
   params.stop_token_ids = {50};
   for (const bool ignore_eos : {false, true}) {
     params.ignore_eos = ignore_eos;
-    const SequenceSampler sampler(params, kEos, 0, 0, kVocab);
+    const SequenceSampler sampler(row_sampling(params, kEos), 0, 0, kVocab);
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{}).banned_tokens, ElementsAre(2, 3, 50));
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{1}).banned_tokens, ElementsAre(2, 3, 50));
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{1, 1}).banned_tokens, IsEmpty());
@@ -109,7 +111,7 @@ TEST(SequenceSampler, PromptLogprobsForceThePromptsToken) {
   params.prompt_logprobs = 2;
   params.logit_bias = {{1, 5.0}};
   params.temperature = 0.3;
-  const kernels::SampleRow row = SequenceSampler(params, kEos, 0, 0, kVocab).prompt_logprobs_row(4, 11, 1);
+  const kernels::SampleRow row = SequenceSampler(row_sampling(params, kEos), 0, 0, kVocab).prompt_logprobs_row(4, 11, 1);
   EXPECT_EQ(row.logits_row, 4);
   EXPECT_EQ(row.forced_token, 11);
   EXPECT_EQ(row.position, 1U);

@@ -18,7 +18,7 @@ class AtDepth : public testing::TestWithParam<std::int32_t> {
 INSTANTIATE_TEST_SUITE_P(Pipeline, AtDepth, testing::Values(1, 2));
 
 TEST_P(AtDepth, blocks_that_leave_the_sliding_window_let_the_next_prompt_start) {
-  Service service(config(), {.block_size = 4, .num_device_blocks = 20, .sliding_window = 8});
+  Service service(config(), {.layout = KvLayout::uniform(4, 8), .num_device_blocks = 20});
   service.add(1, count_from(0, 64), 100);
   service.add(2, count_from(1000, 64), 10);
   service.run();
@@ -26,7 +26,7 @@ TEST_P(AtDepth, blocks_that_leave_the_sliding_window_let_the_next_prompt_start) 
 }
 
 TEST_P(AtDepth, equal_prompts_start_together_and_hold_their_blocks_once) {
-  Service service(config(), {.block_size = 4, .num_device_blocks = 24});
+  Service service(config(), {.layout = KvLayout::uniform(4), .num_device_blocks = 24});
   service.add(1, count_from(5, 64), 12);
   service.add(2, count_from(5, 64), 10);
   service.run();
@@ -37,7 +37,7 @@ TEST_P(AtDepth, equal_prompts_start_together_and_hold_their_blocks_once) {
 TEST_P(AtDepth, a_prompt_that_many_share_is_computed_once) {
   SchedulerConfig config = this->config(64);
   config.max_num_batched_tokens = 2048;
-  Service service(config, {.block_size = 16, .num_device_blocks = 4000});
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 4000});
   for (RequestId id = 1; id <= 32; ++id) {
     TokenIds prompt = count_from(0, 480);
     prompt.push_back(static_cast<TokenId>(5000 + id));
@@ -49,7 +49,7 @@ TEST_P(AtDepth, a_prompt_that_many_share_is_computed_once) {
 }
 
 TEST_P(AtDepth, prompts_that_are_cached_start_by_what_they_have_to_compute) {
-  Service service(config(64), {.block_size = 32, .num_device_blocks = 1000});
+  Service service(config(64), {.layout = KvLayout::uniform(32), .num_device_blocks = 1000});
   const auto prompt = [](RequestId id) {
     TokenIds tokens = count_from(0, 2048);
     for (int i = 0; i < 10; ++i) tokens.push_back(static_cast<TokenId>(id * 100) + i);
@@ -66,7 +66,7 @@ TEST_P(AtDepth, prompts_that_are_cached_start_by_what_they_have_to_compute) {
 TEST_P(AtDepth, a_sequence_of_a_group_that_runs_on_comes_back) {
   SchedulerConfig config = this->config();
   config.policy = SchedulingPolicy::priority;
-  Service service(config, {.block_size = 4, .num_device_blocks = 40, .enable_prefix_caching = false});
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 40, .enable_prefix_caching = false});
   service.add(1, count_from(0, 4), 40, 0, {}, 3);
   for (int i = 0; i < 9; ++i) service.step();
   service.lose_worker();
@@ -83,7 +83,7 @@ TEST(SchedulerAdmission, a_sequence_that_waits_is_not_admitted_while_the_rest_of
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
   Service service(config,
-                  {.block_size = 4, .num_device_blocks = 13, .num_host_blocks = 13, .enable_prefix_caching = false});
+                  {.layout = KvLayout::uniform(4), .num_device_blocks = 13, .num_host_blocks = 13, .enable_prefix_caching = false});
   service.add(1, 8, 40, 0, {}, 3);
   for (int i = 0; i < 9; ++i) service.step();
   service.lose_worker();
@@ -99,7 +99,7 @@ TEST(SchedulerAdmission, a_group_comes_back_from_the_host_to_the_prefix_that_it_
   SchedulerConfig config = config_of(SchedulingPolicy::priority, 16);
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
-  Service service(config, {.block_size = 4, .num_device_blocks = 40, .num_host_blocks = 100});
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 40, .num_host_blocks = 100});
   service.add(1, count_from(0, 41), 60, 0);
   service.step();
   service.add(2, count_from(0, 41), 60, 1);
@@ -118,7 +118,7 @@ TEST(SchedulerAdmission, a_group_comes_back_from_the_host_to_the_prefix_that_it_
 
 TEST(SchedulerAdmission, prompts_keep_a_share_of_the_step_however_many_decode) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
-  Service service(config, {.block_size = 4, .num_device_blocks = 10000});
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 10000});
   for (RequestId id = 1; id <= 250; ++id) service.add(id, 1, 400);
   for (int i = 0; i < 5; ++i) service.step();
   service.add(1000, 512, 4);
@@ -147,7 +147,7 @@ std::vector<std::size_t> decodes_beside_a_prompt(std::int32_t decoding) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
   config.max_num_batched_tokens = 384;
   config.max_chunk_us = 100'000;
-  Service service(config, {.block_size = 32, .num_device_blocks = 10000});
+  Service service(config, {.layout = KvLayout::uniform(32), .num_device_blocks = 10000});
   service.token_us = 10'000;
   for (RequestId id = 1; id <= static_cast<RequestId>(decoding); ++id) service.add(id, 8, 5000);
   for (int i = 0; i < 80; ++i) service.step();
@@ -172,7 +172,7 @@ TEST_P(AtDepth, a_head_that_does_not_fit_stops_nobody) {
   SchedulerConfig config = this->config(256);
   config.max_num_batched_tokens = 384;
   config.max_chunk_us = 100'000;
-  Service service(config, {.block_size = 32, .num_device_blocks = 64});
+  Service service(config, {.layout = KvLayout::uniform(32), .num_device_blocks = 64});
   service.token_us = 10'000;
   service.add(1, count_from(0, 1200), 50);
   service.add(2, count_from(5000, 1200), 50);
@@ -182,7 +182,7 @@ TEST_P(AtDepth, a_head_that_does_not_fit_stops_nobody) {
 
 TEST_P(AtDepth, a_group_that_fills_every_row_goes_on_beside_a_head_that_does_not_fit) {
   SchedulerConfig config = this->config(256);
-  Service service(config, {.block_size = 4, .num_device_blocks = 1000});
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 1000});
   service.add(1, count_from(0, 8), 40, 0, {}, 250);
   service.add(2, count_from(5000, 3990), 4);
   service.run();

@@ -189,7 +189,7 @@ TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_p
   // 18 short decodes, 2 long ones and 40 sequences of one request outgrow the pool together; without the short, they
   // fit.
   Service service(config,
-                  {.block_size = 4, .num_device_blocks = 200, .num_host_blocks = 400, .enable_prefix_caching = false});
+                  {.layout = KvLayout::uniform(4), .num_device_blocks = 200, .num_host_blocks = 400, .enable_prefix_caching = false});
   for (RequestId id = 1; id <= 20; ++id) service.add(id, 4, id <= 18 ? 16 : 200);
   service.add(21, 4, 12, 0, {}, 40);
   while (service.stats().preemptions_swap_total == 0) ASSERT_TRUE(service.step());
@@ -217,10 +217,9 @@ TEST(Scheduling, automatic_preemption_takes_what_was_measured_to_cost_less) {
   for (const bool fast_swaps : {false, true}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
     config.can_swap = true;
-    config.block_size = 4;
     config.block_bytes = 4096;
     config.preemption = PreemptionPolicy::automatic;
-    Service service(config, {.block_size = 4, .num_device_blocks = 16, .num_host_blocks = 64});
+    Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 16, .num_host_blocks = 64});
     service.swap_measured(1'000'000, fast_swaps ? 100 : 10'000'000);
     for (RequestId id = 1; id <= 4; ++id) service.add(id, 8, 40);  // 12 blocks each at their end
     service.run();

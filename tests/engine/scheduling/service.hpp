@@ -20,7 +20,7 @@ namespace pagoda::scheduling {
 class Service {
  public:
   explicit Service(SchedulerConfig config,
-                   memory::BlockSpaceConfig blocks = {.block_size = 4, .num_device_blocks = 1000})
+                   memory::BlockSpaceConfig blocks = {.layout = KvLayout::uniform(4), .num_device_blocks = 1000})
       : scheduler_(std::move(config)), blocks_(blocks) {}
 
   void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
@@ -86,9 +86,10 @@ class Service {
     result.finished_us = now += step_us + tokens_of_steps.back() * token_us;
     if (fails) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
     for (const RowWork& work : execute.work) {
-      for (std::int32_t k = 0; k < work.num_samples && !fails; ++k) {
-        result.samples.push_back({work.sequence, k, 5, 0, 0, {}});
-      }
+      if (fails) break;
+      const auto first = static_cast<std::int32_t>(result.samples.size());
+      result.rows.push_back({work.sequence, work.end_position(), {first, work.num_samples}, {}, std::nullopt});
+      result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples), {5, 0, 0, {}});
     }
     scheduler_.on_step_result(result);
     check();
@@ -104,7 +105,7 @@ class Service {
   void lose_worker() {
     ASSERT_TRUE(plan());
     in_flight_.clear();
-    scheduler_.workers_replaced();
+    scheduler_.device_replaced(false);
     check();
     take_outputs();
   }
@@ -142,7 +143,7 @@ class Service {
     const StepOutputs outputs = scheduler_.take_outputs();
     for (const RequestStarted& one : outputs.started) started.push_back(one.request);
     for (const SequenceOutput& one : outputs.outputs) {
-      if (one.has_token) {
+      if (one.token) {
         first_token_in.try_emplace(one.request, num_steps);
         ++num_tokens[one.request];
       }

@@ -3,6 +3,9 @@
 /// The messages of one step between scheduler, block manager and cache engines (docs/architecture.md, messages 3 to 5).
 /// Lists of lists are flattened (a group's sequences are a range of one shared vector) so that a plan of 256 rows costs
 /// a handful of allocations.
+///
+/// A token is `scheduled` when it was planned into a step, and `computed` when that step has succeeded. Every message
+/// names its fields once, in visit_fields, for the codec (codec.hpp).
 
 #include <cstdint>
 #include <string>
@@ -16,6 +19,8 @@ namespace pagoda {
 struct Range {
   std::int32_t first = 0;
   std::int32_t count = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.first, self.count); }
 };
 
 enum class PreemptionMode : std::uint8_t {
@@ -24,20 +29,31 @@ enum class PreemptionMode : std::uint8_t {
   cheaper,  ///< whichever PlanStep::costs says takes less time for this group, now that it is known who holds its
             ///< blocks
 };
+constexpr PreemptionMode last_value(PreemptionMode) {
+  return PreemptionMode::cheaper;
+}
 
 /// What bringing a preempted group back takes.
 struct PreemptionCosts {
   double recompute_us_per_token = 0;
   double swap_us_per_block = 0;  ///< out and in again
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.recompute_us_per_token, self.swap_us_per_block);
+  }
 };
 
-/// What a sequence needs in the step: its KV must cover `num_computed_tokens + num_new_tokens + num_lookahead_slots`
+/// What a sequence needs in the step: its KV must cover `num_scheduled_tokens + num_new_tokens + num_lookahead_slots`
 /// tokens afterwards.
 struct SequenceNeed {
   SequenceId sequence = 0;
-  std::int32_t num_computed_tokens = 0;  ///< tokens whose KV is computed or will be by a step already in flight
-  std::int32_t num_new_tokens = 0;       ///< tokens to run in this step; 0 = it sits out, and nothing is done for it
-  std::int32_t num_lookahead_slots = 0;  ///< further slots to reserve beyond the new tokens
+  std::int32_t num_scheduled_tokens = 0;  ///< of steps before this one; computed, or to be by a step in flight
+  std::int32_t num_new_tokens = 0;        ///< tokens to run in this step; 0 = it sits out, and nothing is done for it
+  std::int32_t num_lookahead_slots = 0;   ///< further slots to reserve beyond the new tokens
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.sequence, self.num_scheduled_tokens, self.num_new_tokens, self.num_lookahead_slots);
+  }
 };
 
 /// A group that runs now. Candidates come in priority order; victims are taken from the back.
@@ -45,12 +61,16 @@ struct RunningCandidate {
   RequestId group = 0;
   Range sequences;                                        ///< of PlanStep::needs
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequences, self.preemption); }
 };
 
 /// A swapped-out group that wants to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
   Range sequences;  ///< of PlanStep::needs
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequences); }
 };
 
 /// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and
@@ -63,6 +83,8 @@ struct AdmissionCandidate {
   std::string cache_salt;
   bool may_chunk = false;        ///< it may start with a part of its tokens when the budget does not hold them all
   bool use_prefix_cache = true;  ///< false: every token must be computed (prompt_logprobs)
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequence, self.tokens, self.adapter, self.cache_salt, self.may_chunk, self.use_prefix_cache); }
 };
 
 /// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
@@ -70,6 +92,8 @@ struct AdmissionCandidate {
 struct Fork {
   SequenceId parent = 0;
   SequenceId child = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.parent, self.child); }
 };
 
 /// A token sampled since the last plan; appended to what the block manager knows of the sequence, in order. Needed to
@@ -78,6 +102,8 @@ struct Fork {
 struct SampledToken {
   SequenceId sequence = 0;
   TokenId token = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.token); }
 };
 
 /// The KV of the first `num_computed_tokens` tokens of the sequence has really been computed: every step that wrote it
@@ -86,6 +112,8 @@ struct SampledToken {
 struct SequenceProgress {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.num_computed_tokens); }
 };
 
 /// Message 3, scheduler -> block manager. Applied in the order of the fields: what happened since the last plan, then
@@ -103,6 +131,9 @@ struct PlanStep {
   /// or rows of theirs were left out); 0 = none. Blocks that only they compute are not found any more. Whoever was
   /// admitted with such blocks (AdmissionOutcome::awaits_step) is in `releases`.
   StepId first_failed_step = 0;
+  /// The device's memory was made anew since the last plan, and the host pool with it: no block holds anything, nothing
+  /// is found, every sequence is forgotten. Comes with first_failed_step; `releases` may name what is forgotten anyway.
+  bool device_memory_lost = false;
   std::int32_t token_budget = 0;  ///< tokens that the step may run in all
   PreemptionCosts costs;
 
@@ -114,6 +145,8 @@ struct PlanStep {
   std::vector<SwapInCandidate> swapped;
   std::vector<AdmissionCandidate> waiting;
   std::vector<SequenceNeed> needs;  ///< ranges of running and swapped candidates
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost, self.token_budget, self.costs, self.forks, self.sampled, self.progress, self.releases, self.running, self.swapped, self.waiting, self.needs); }
 };
 
 /// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
@@ -121,6 +154,9 @@ struct PlanStep {
 /// blocks that it had left on the device with others are not there any more, so that it must be recomputed. A group
 /// that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
+constexpr AllocStatus last_value(AllocStatus) {
+  return AllocStatus::never;
+}
 
 enum class RunningOutcome : std::uint8_t {
   scheduled,            ///< runs in this step
@@ -129,6 +165,9 @@ enum class RunningOutcome : std::uint8_t {
   preempted_swap,       ///< its blocks are in the host pool after this step's CachePlan
   never,                ///< alone in the engine and still too large: its blocks are gone
 };
+constexpr RunningOutcome last_value(RunningOutcome) {
+  return RunningOutcome::never;
+}
 
 struct AdmissionOutcome {
   AllocStatus status = AllocStatus::later;
@@ -137,6 +176,8 @@ struct AdmissionOutcome {
   /// The last step that computes any of the cached tokens and has not passed yet, possibly the planned one; 0 = all are
   /// computed. If it, or a step before it that is still in flight, fails, they are not there.
   StepId awaits_step = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.status, self.num_cached_tokens, self.num_new_tokens, self.awaits_step); }
 };
 
 /// A part of a sequence's block table that changed: blocks [first_block, first_block + blocks.count).
@@ -144,6 +185,9 @@ struct TableDelta {
   SequenceId sequence = 0;
   std::int32_t first_block = 0;  ///< logical index in the table; entries from here on are replaced
   Range blocks;                  ///< of StepPlan::blocks
+  KvGroupId group = 0;           ///< whose table
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.first_block, self.blocks, self.group); }
 };
 
 struct MemoryStats {
@@ -156,6 +200,8 @@ struct MemoryStats {
   std::int64_t prefix_cache_hits = 0;     ///< tokens found
   std::int64_t allocated_slots = 0;       ///< token slots in blocks that sequences own
   std::int64_t used_slots = 0;            ///< of them, slots that hold or will hold a token of a scheduled step
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.device_blocks_total, self.device_blocks_free, self.device_blocks_cached, self.host_blocks_total, self.host_blocks_free, self.prefix_cache_queries, self.prefix_cache_hits, self.allocated_slots, self.used_slots); }
 };
 
 /// Message 5, block manager -> scheduler.
@@ -168,6 +214,8 @@ struct StepPlan {
   std::vector<BlockId> blocks;
   bool has_cache_plan = false;  ///< workers must wait for CacheReady of this step
   MemoryStats memory;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.running, self.swapped, self.waiting, self.table_deltas, self.blocks, self.has_cache_plan, self.memory); }
 };
 
 /// One block moved between pools or within the device pool. `last_touched_step`: the last step that reads or writes
@@ -176,6 +224,9 @@ struct BlockMove {
   BlockId from = 0;
   BlockId to = 0;
   StepId last_touched_step = 0;
+  KvGroupId group = 0;  ///< whose table names `to`
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.from, self.to, self.last_touched_step, self.group); }
 };
 
 /// Message 4, block manager -> cache engines. Executed in this order: swap_out, swap_in, copies. Everything finishes
@@ -186,6 +237,9 @@ struct CachePlan {
   std::vector<BlockMove> swap_in;   ///< host -> device
   std::vector<BlockMove> copies;    ///< device -> device (copy-on-write)
 
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.swap_out, self.swap_in, self.copies);
+  }
   bool empty() const { return swap_out.empty() && swap_in.empty() && copies.empty(); }
 };
 

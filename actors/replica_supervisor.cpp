@@ -1,0 +1,186 @@
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <spdlog/spdlog.h>
+
+#include "actors/engine_actors.hpp"
+#include "actors/watch.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// So many devices, one after the other, whose stream failed before it had ended anything: the device has failed, even
+/// if it gives out new streams. More than a request may lose (scheduling::kMaxWorkersLost), so that one that makes
+/// streams fail ends alone.
+constexpr int kMaxDevicesInVain = 2 * scheduling::kMaxWorkersLost;
+
+/// Replaces the devices of a replica when one of their actors has ended.
+///
+/// (1) All workers of the group end, since none can run a step without the others; when a cache engine has ended, all
+/// cache engines do. A worker's and a cache engine's state waits for its stream. (2) When they have, new ones are made,
+/// over the same KV memory. Workers have no rows; what cache engines kept counts as lost. (3) Block manager, then
+/// scheduler are told.
+struct ReplicaSupervisorState {
+  ReplicaSupervisorState() {}
+
+  std::shared_ptr<Replica> replica;
+  std::vector<DeviceFactory> factories;
+  SupervisorActor root;
+  trace::SharedTrace trace;
+  std::unordered_set<caf::actor_id> gone;  ///< of the present devices' actors
+  bool memory_lost = false;
+  std::unordered_map<caf::actor_id, Error> told_errors;  ///< by actors that are about to end
+  std::optional<Error> device_error;                     ///< why the present devices end, when a stream is the reason
+  int devices_in_vain = 0;
+};
+
+using Self = ReplicaSupervisorActor::stateful_pointer<ReplicaSupervisorState>;
+
+void end_all(const Replica& replica) {
+  end_now(replica.scheduler);
+  for (const WorkerActor& worker : replica.devices.workers) end_now(worker);
+  end_now(replica.block_manager);
+  for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) end_now(cache_engine);
+}
+
+void fail_replica(Self self, ErrorCode code, std::string why) {
+  send(self, state_of(self).root, ReplicaFailed{Error{code, std::move(why), {}, -1}});
+  self->quit(caf::exit_reason::user_shutdown);
+}
+
+void fail_devices(Self self, const Error& problem) {
+  const auto& state = state_of(self);
+  if (!state.device_error) {
+    return fail_replica(self, ErrorCode::internal,
+                        "the worker has ended and cannot be replaced: " + problem.message);
+  }
+  fail_replica(
+      self, ErrorCode::device_failed,
+      "the device has failed: " + state.device_error->message + "; it cannot be used again: " + problem.message);
+}
+
+void connect_devices(Self self) {
+  const Replica& replica = *state_of(self).replica;
+  const auto& [workers, cache_engines] = replica.devices;
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    send(self, workers[rank], ConnectScheduler{replica.scheduler, self->address()});
+    send(self, cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, self->address()});
+  }
+}
+
+Status spawn_cache_engines(Self self) {
+  auto& state = state_of(self);
+  std::vector<CacheEngineActor> fresh;
+  for (const DeviceFactory& factory : state.factories) {
+    auto parts = factory.make_cache_engine();
+    if (!parts) return fail(std::move(parts.error()));
+    fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), state.trace));
+    watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
+  }
+  state.replica->devices.cache_engines = std::move(fresh);
+  return {};
+}
+
+Status spawn_workers(Self self) {
+  auto& state = state_of(self);
+  std::vector<WorkerActor> fresh;
+  for (std::size_t rank = 0; rank < state.factories.size(); ++rank) {
+    auto parts = state.factories[rank].make_worker();
+    if (!parts) return fail(std::move(parts.error()));
+    const CacheEngineActor& cache_engine = state.replica->devices.cache_engines[rank];
+    fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, state.trace));
+    watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
+  }
+  state.replica->devices.workers = std::move(fresh);
+  return {};
+}
+
+void replace_devices(Self self) {
+  auto& state = state_of(self);
+  if (state.device_error && state.devices_in_vain >= kMaxDevicesInVain) {
+    return fail_replica(self, ErrorCode::device_failed,
+                        "the device has failed again and again: " + state.device_error->message);
+  }
+  Status made = state.memory_lost ? spawn_cache_engines(self) : Status();
+  if (made) made = spawn_workers(self);
+  if (!made) return fail_devices(self, made.error());
+  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
+               state.memory_lost ? "the device's memory" : "the worker");
+  connect_devices(self);
+  const Replica& replica = *state.replica;
+  if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
+  send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
+  state.gone.clear();
+  state.memory_lost = false;
+  state.device_error.reset();
+}
+
+/// Ends those that must be replaced too. True when all of them have ended.
+template <class Handle>
+bool all_ended(const std::unordered_set<caf::actor_id>& gone, const std::vector<Handle>& actors) {
+  bool all = true;
+  for (const Handle& actor : actors) {
+    if (gone.contains(actor.id())) continue;
+    end_now(actor);
+    all = false;
+  }
+  return all;
+}
+
+template <class Handle>
+bool is_one_of(const std::vector<Handle>& actors, const caf::actor_addr& address) {
+  return std::ranges::any_of(actors, [&](const Handle& actor) { return actor.address() == address; });
+}
+
+void on_child_gone(Self self, const caf::actor_addr& child) {
+  auto& state = state_of(self);
+  const DeviceGroup& devices = state.replica->devices;
+  const bool is_worker = is_one_of(devices.workers, child);
+  const bool is_cache_engine = is_one_of(devices.cache_engines, child);
+  if (!is_worker && !is_cache_engine) {
+    return fail_replica(self, ErrorCode::internal, "an actor of the engine has ended");
+  }
+  if (auto told = state.told_errors.extract(child.id())) state.device_error = std::move(told.mapped());
+  state.gone.insert(child.id());
+  state.memory_lost |= is_cache_engine;
+  const bool workers_ended = all_ended(state.gone, devices.workers);
+  const bool rest_ended = !state.memory_lost || all_ended(state.gone, devices.cache_engines);
+  if (workers_ended && rest_ended) replace_devices(self);
+}
+
+ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica,
+                                               const std::vector<DeviceFactory>& factories,
+                                               const trace::SharedTrace& trace) {
+  auto& initial = state_of(self);
+  initial.replica = std::make_shared<Replica>(replica);
+  initial.factories = factories;
+  initial.trace = trace;
+  self->attach_functor([kept = initial.replica] { end_all(*kept); });
+  const auto me = caf::actor_cast<ReplicaSupervisorActor>(self);
+  watch(me, replica.scheduler);
+  watch(me, replica.block_manager);
+  for (const WorkerActor& worker : replica.devices.workers) watch(me, worker);
+  for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) watch(me, cache_engine);
+  connect_devices(self);
+  return {
+      [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
+      [self](const DeviceFailed& failed) {
+        auto& state = state_of(self);
+        spdlog::error("the device has failed: {}", failed.error.message);
+        state.told_errors.emplace(self->current_sender()->id(), failed.error);
+        state.devices_in_vain = failed.in_vain ? state.devices_in_vain + 1 : 0;
+      },
+      [self](const ConnectRoot& connect) { state_of(self).root = connect.root; },
+      [self](const GetReplica&) { return reply(*state_of(self).replica); },
+  };
+}
+
+}  // namespace
+
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, Replica replica,
+                                                std::vector<DeviceFactory> factories, trace::SharedTrace trace) {
+  return system.spawn<caf::detached>(behavior, std::move(replica), std::move(factories), std::move(trace));
+}
+
+}  // namespace pagoda::actors

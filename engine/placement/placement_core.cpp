@@ -1,0 +1,75 @@
+#include "engine/placement/placement_core.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::placement {
+
+PlacementCore::PlacementCore(const PlacementConfig& config)
+    : config_(config), loads_(static_cast<std::size_t>(config.num_replicas), 0) {
+  PAGODA_ASSERT(config.num_replicas > 0 && config.tokens_per_piece > 0, "there is a replica, and pieces hold tokens");
+}
+
+std::vector<std::uint64_t> PlacementCore::keys_of(const RequestSpec& spec) const {
+  std::vector<std::uint64_t> keys;
+  if (config_.num_replicas == 1) return keys;  // nothing to choose
+  const auto size = static_cast<std::size_t>(config_.tokens_per_piece);
+  const std::span<const TokenId> prompt(*spec.prompt);
+  memory::BlockHash hash = memory::root_hash(config_.hash_key, spec.cache_salt, 0);
+  for (std::size_t first = 0; first + size <= prompt.size() && std::ssize(keys) < config_.max_pieces; first += size) {
+    hash = memory::chain_hash(config_.hash_key, hash, prompt.subspan(first, size));
+    keys.push_back(hash.low);
+  }
+  return keys;
+}
+
+std::int64_t PlacementCore::num_known(const std::vector<std::uint64_t>& keys, ReplicaId replica) const {
+  const auto is_known = [&](std::uint64_t key) {
+    const auto found = piece_of_.find(key);
+    return found != piece_of_.end() && found->second->replicas[static_cast<std::size_t>(replica)];
+  };
+  return std::ranges::find_if_not(keys, is_known) - keys.begin();
+}
+
+void PlacementCore::remember(const std::vector<std::uint64_t>& keys, ReplicaId replica) {
+  // From the back, so that the beginning, which most prompts share, was used last.
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
+    const auto [entry, is_new] = piece_of_.try_emplace(*key);
+    if (is_new) {
+      pieces_.push_front({*key, std::vector<bool>(loads_.size(), false)});
+    } else {
+      pieces_.splice(pieces_.begin(), pieces_, entry->second);
+    }
+    entry->second = pieces_.begin();
+    pieces_.front().replicas[static_cast<std::size_t>(replica)] = true;
+  }
+  for (; pieces_.size() > config_.max_known_pieces; pieces_.pop_back()) piece_of_.erase(pieces_.back().key);
+}
+
+ReplicaId PlacementCore::place(const RequestSpec& spec) {
+  const std::vector<std::uint64_t> keys = keys_of(spec);
+  const auto to_compute = [&](ReplicaId replica) {
+    return std::ssize(*spec.prompt) - num_known(keys, replica) * config_.tokens_per_piece;
+  };
+  ReplicaId best = 0;
+  for (ReplicaId replica = 1; replica < config_.num_replicas; ++replica) {
+    if (load(replica) + to_compute(replica) < load(best) + to_compute(best)) best = replica;
+  }
+  const std::int64_t tokens = to_compute(best) + spec.sampling.max_tokens * spec.sampling.num_sequences();
+  loads_[static_cast<std::size_t>(best)] += tokens;
+  const bool fresh = placed_.emplace(spec.id, Placed{best, tokens}).second;
+  PAGODA_ASSERT(fresh, "a request is placed once");
+  remember(keys, best);
+  return best;
+}
+
+void PlacementCore::ended(RequestId id) {
+  const auto found = placed_.find(id);
+  if (found == placed_.end()) return;
+  loads_[static_cast<std::size_t>(found->second.replica)] -= found->second.tokens;
+  placed_.erase(found);
+}
+
+}  // namespace pagoda::placement

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/request/sampling_params.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// What never changes during a request's life. Shared by router, scheduler and output processor.
+struct RequestSpec {
+  RequestId id = 0;
+  std::uint64_t tag = 0;    ///< the sink owner's
+  SharedTokens prompt;      ///< not empty
+  SamplingParams sampling;  ///< max_tokens already cut to what max_model_len leaves
+  std::uint64_t seed = 0;   ///< the effective seed: the request's own or one drawn by the router
+  bool stream = true;
+  std::int64_t priority = 0;
+  std::string user;
+  std::string cache_salt;
+  TimeUs arrival_us = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.id, self.tag, self.prompt, self.sampling, self.seed, self.stream, self.priority, self.user,
+                 self.cache_salt, self.arrival_us);
+  }
+};
+
+using SharedSpec = std::shared_ptr<const RequestSpec>;
+
+}  // namespace pagoda

@@ -1,0 +1,47 @@
+#include "engine/sampling/row_sampling.hpp"
+
+#include <algorithm>
+
+#include "engine/sampling/beam_search.hpp"
+
+namespace pagoda {
+namespace {
+
+/// Log-probabilities the engine itself needs are asked beside those the client asked.
+std::int32_t num_logprobs(const SamplingParams& params, std::size_t num_eos) {
+  const std::size_t num_ending_tokens = params.stop_token_ids.size() + (params.ignore_eos ? 0 : num_eos);
+  std::int64_t count = params.logprobs.value_or(-1);
+  if (params.use_beam_search) count = std::max(count, beam_candidates(params.num_sequences(), num_ending_tokens));
+  if (params.ranks_outputs()) count = std::max<std::int64_t>(count, 0);
+  return static_cast<std::int32_t>(count);
+}
+
+}  // namespace
+
+RowSampling row_sampling(const SamplingParams& params, std::span<const TokenId> eos_token_ids) {
+  RowSampling row;
+  row.temperature = params.temperature;
+  row.top_p = params.top_p;
+  row.top_k = std::max<std::int64_t>(params.top_k, 0);
+  row.min_p = params.min_p;
+  row.presence_penalty = params.presence_penalty;
+  row.frequency_penalty = params.frequency_penalty;
+  row.repetition_penalty = params.repetition_penalty;
+  for (const auto& [token, bias] : params.logit_bias) {
+    row.logit_bias.emplace_back(static_cast<TokenId>(token), static_cast<float>(bias));
+  }
+  row.min_tokens = params.min_tokens;
+  if (params.min_tokens > 0) {
+    row.banned_before_min_tokens.assign(eos_token_ids.begin(), eos_token_ids.end());
+    for (const std::int64_t token : params.stop_token_ids) {
+      row.banned_before_min_tokens.push_back(static_cast<TokenId>(token));
+    }
+  }
+  row.num_logprobs = num_logprobs(params, eos_token_ids.size());
+  row.num_prompt_logprobs = static_cast<std::int32_t>(params.prompt_logprobs.value_or(-1));
+  row.processed_logprobs = params.use_beam_search;
+  row.appends_samples = !params.use_beam_search;
+  return row;
+}
+
+}  // namespace pagoda

@@ -1,0 +1,123 @@
+#pragma once
+
+/// What the workers run in a step (docs/architecture.md, message 6).
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/step/plan.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// How the tokens of a row are drawn: what a device must know of a request's sampling parameters. Their meaning is that
+/// of SamplingParams; what is derived is derived already.
+struct RowSampling {
+  double temperature = 1.0;  ///< 0 = greedy
+  double top_p = 1.0;
+  std::int64_t top_k = 0;  ///< 0 = all
+  double min_p = 0.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  double repetition_penalty = 1.0;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::int64_t min_tokens = 0;    ///< until a sequence has so many, it does not get ...
+  TokenIds banned_before_min_tokens;  ///< ... any of these
+  std::int32_t num_logprobs = -1;     ///< likeliest tokens to report beside each sampled one; -1 = nothing
+  std::int32_t num_prompt_logprobs = -1;
+  bool processed_logprobs = false;  ///< logprobs after penalties and bias, not of the model's own distribution
+  bool appends_samples = true;      ///< the row goes on with what it samples; else it is told (ChosenToken)
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty, self.frequency_penalty,
+                 self.repetition_penalty, self.logit_bias, self.min_tokens, self.banned_before_min_tokens,
+                 self.num_logprobs, self.num_prompt_logprobs, self.processed_logprobs, self.appends_samples);
+  }
+};
+
+/// What a device must know of the request that a row belongs to.
+struct RowSpec {
+  SharedTokens prompt;  ///< not empty
+  RowSampling sampling;
+  std::uint64_t seed = 0;
+  std::uint64_t adapter = 0;  ///< 0 = the base model
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.prompt, self.sampling, self.seed, self.adapter);
+  }
+};
+
+/// A sequence enters a worker's persistent batch. The worker keeps the row's tokens from here on: `tokens_so_far` are
+/// those generated before (by a preempted or forked sequence); later ones it samples itself.
+struct NewRow {
+  RowId row = 0;
+  SequenceId sequence = 0;
+  std::int32_t sequence_index = 0;  ///< 0 .. n - 1 within the request
+  RowSpec spec;
+  TokenIds tokens_so_far;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.row, self.sequence, self.sequence_index, self.spec, self.tokens_so_far);
+  }
+};
+
+/// A change of a row's block table: entries from first_block on are replaced.
+struct RowTableDelta {
+  RowId row = 0;
+  std::int32_t first_block = 0;
+  Range blocks;         ///< of ExecuteStep::blocks
+  KvGroupId group = 0;  ///< whose table
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.row, self.first_block, self.blocks, self.group);
+  }
+};
+
+/// Tokens [first_position, first_position + num_tokens) of the row run in this step. A position beyond what the worker
+/// knows is a placeholder: the token that an earlier step in flight samples for this row, known by then in stream
+/// order.
+struct RowWork {
+  RowId row = 0;
+  SequenceId sequence = 0;
+  std::int32_t first_position = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_samples = 0;  ///< 0: a chunk that does not reach the end; 1: one token; n: the first of n sequences
+  /// Prompt tokens to report on, from `first_prompt_logprob` on: each follows a token that this work runs.
+  std::int32_t first_prompt_logprob = 0;
+  std::int32_t num_prompt_logprobs = 0;
+
+  std::int32_t end_position() const { return first_position + num_tokens; }
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.row, self.sequence, self.first_position, self.num_tokens, self.num_samples,
+                 self.first_prompt_logprob, self.num_prompt_logprobs);
+  }
+};
+
+/// The token that the scheduler has chosen to follow the tokens of a row that does not append its samples.
+struct ChosenToken {
+  RowId row = 0;
+  TokenId token = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.row, self.token); }
+};
+
+/// Message 6, scheduler -> workers: deltas only. Applied in the order of the fields.
+struct ExecuteStep {
+  StepId step = 0;
+  bool wait_for_cache = false;  ///< a CachePlan exists: CacheReady of this step must come first
+  std::vector<RowId> rows_gone;
+  std::vector<NewRow> new_rows;
+  std::vector<ChosenToken> chosen_tokens;
+  std::vector<RowTableDelta> table_deltas;
+  std::vector<BlockId> blocks;
+  std::vector<RowWork> work;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.wait_for_cache, self.rows_gone, self.new_rows, self.chosen_tokens, self.table_deltas,
+                 self.blocks, self.work);
+  }
+};
+
+}  // namespace pagoda

@@ -1,0 +1,96 @@
+#pragma once
+
+/// What a step has given the requests (docs/architecture.md, messages 9 and 11).
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/step/result.hpp"
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+enum class FinishReason : std::uint8_t { stop, length, abort };
+constexpr FinishReason last_value(FinishReason) {
+  return FinishReason::abort;
+}
+
+constexpr std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::abort:
+      return "abort";
+  }
+  return "abort";
+}
+
+/// The next token of one sequence, and its end when ids tell it.
+struct SequenceOutput {
+  RequestId request = 0;
+  std::int32_t sequence_index = 0;
+  std::optional<TokenReport> token;  ///< absent: only the end is told
+  std::optional<FinishReason> finished;
+  std::optional<TokenId> stop_token;  ///< the stop id that ended it
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.request, self.sequence_index, self.token, self.finished, self.stop_token);
+  }
+};
+
+/// The next prompt tokens of a request that asked for prompt_logprobs; in order, from its second token on.
+struct PromptLogprobsOutput {
+  RequestId request = 0;
+  std::vector<TokenReport> tokens;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.tokens); }
+};
+
+/// The end of a request that produced nothing more: aborted, refused after admission, or failed.
+struct RequestEnd {
+  RequestId request = 0;
+  std::optional<Error> error;  ///< absent: aborted
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.error); }
+};
+
+/// Facts the output processor reports with the end of a request.
+struct RequestStarted {
+  RequestId request = 0;
+  TimeUs first_scheduled_us = 0;
+  std::int64_t cached_tokens = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.request, self.first_scheduled_us, self.cached_tokens);
+  }
+};
+
+/// Message 9, scheduler -> output processor.
+struct StepOutputs {
+  StepId step = 0;
+  TimeUs finished_us = 0;
+  std::vector<RequestStarted> started;
+  std::vector<PromptLogprobsOutput> prompt_logprobs;
+  std::vector<SequenceOutput> outputs;
+  std::vector<RequestEnd> ends;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.finished_us, self.started, self.prompt_logprobs, self.outputs, self.ends);
+  }
+  bool empty() const { return started.empty() && prompt_logprobs.empty() && outputs.empty() && ends.empty(); }
+};
+
+/// Message 11, output processor -> scheduler: a stop string ended the sequence.
+struct StopHit {
+  RequestId request = 0;
+  std::int32_t sequence_index = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.sequence_index); }
+};
+
+}  // namespace pagoda

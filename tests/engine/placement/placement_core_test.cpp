@@ -1,0 +1,84 @@
+#include "engine/placement/placement_core.hpp"
+
+#include <memory>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::placement {
+namespace {
+
+RequestSpec request(RequestId id, TokenId first, std::size_t num_tokens, std::int64_t max_tokens = 10) {
+  RequestSpec spec;
+  spec.id = id;
+  TokenIds prompt;
+  for (std::size_t i = 0; i < num_tokens; ++i) prompt.push_back(first + static_cast<TokenId>(i));
+  spec.prompt = std::make_shared<const TokenIds>(std::move(prompt));
+  spec.sampling.max_tokens = max_tokens;
+  return spec;
+}
+
+TEST(Placement, gives_everything_to_the_only_replica) {
+  PlacementCore core({.num_replicas = 1});
+  for (RequestId id = 1; id <= 10; ++id) EXPECT_EQ(core.place(request(id, 5, 300)), 0);
+  EXPECT_EQ(core.replica_of(7), 0);
+  EXPECT_EQ(core.load(0), 10 * 310);
+}
+
+TEST(Placement, spreads_prompts_that_share_nothing) {
+  PlacementCore core({.num_replicas = 3});
+  std::multiset<ReplicaId> used;
+  for (RequestId id = 1; id <= 9; ++id) used.insert(core.place(request(id, static_cast<TokenId>(1000 * id), 200)));
+  for (ReplicaId replica = 0; replica < 3; ++replica) EXPECT_EQ(used.count(replica), 3U);
+}
+
+TEST(Placement, sends_a_prompt_where_its_beginning_was_computed) {
+  PlacementCore core({.num_replicas = 2});
+  const ReplicaId first = core.place(request(1, 5, 640));
+  core.ended(1);
+  const ReplicaId other = core.place(request(2, 7000, 64));
+  EXPECT_EQ(other, 0) << "nothing runs: the first of equals";
+  core.ended(2);
+  core.place(request(3, 90000, 200));  // the first is a little busier now
+  EXPECT_EQ(core.place(request(4, 5, 700)), first);
+  EXPECT_EQ(core.load(first), 210 + 60 + 10) << "what is cached is not counted";
+}
+
+TEST(Placement, does_not_let_a_beginning_pile_everything_on_one_replica) {
+  PlacementCore core({.num_replicas = 2});
+  std::multiset<ReplicaId> used;
+  for (RequestId id = 1; id <= 40; ++id) used.insert(core.place(request(id, 5, 640)));
+  EXPECT_GT(used.count(0), 10U);
+  EXPECT_GT(used.count(1), 10U);
+}
+
+TEST(Placement, keeps_prompts_of_another_salt_apart) {
+  PlacementCore core({.num_replicas = 2});
+  core.place(request(1, 5, 640));
+  core.ended(1);
+  RequestSpec salted = request(2, 5, 640);
+  salted.cache_salt = "mine";
+  core.place(salted);
+  EXPECT_EQ(core.load(0), 650);
+}
+
+TEST(Placement, counts_every_token_out_again_and_forgets_the_oldest_beginnings) {
+  PlacementCore core({.num_replicas = 3, .tokens_per_piece = 4, .max_known_pieces = 50});
+  std::mt19937_64 random(3);
+  std::set<RequestId> live;
+  for (RequestId id = 1; id <= 2000; ++id) {
+    core.place(request(id, static_cast<TokenId>(random() % 7 * 100), random() % 60 + 1));
+    live.insert(id);
+    while (live.size() > random() % 20) {
+      core.ended(*live.begin());
+      live.erase(live.begin());
+    }
+  }
+  for (const RequestId id : live) core.ended(id);
+  core.ended(99999);
+  for (ReplicaId replica = 0; replica < 3; ++replica) EXPECT_EQ(core.load(replica), 0);
+}
+
+}  // namespace
+}  // namespace pagoda::placement

@@ -1,0 +1,221 @@
+#include "tests/engine/scheduling/simulated_device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pagoda::test {
+
+SimulatedDevice::SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
+                                 FindRequest find_request)
+    : config_(config),
+      model_(model),
+      random_(seed),
+      find_request_(std::move(find_request)),
+      device_(config.blocks, static_cast<Timing>(seed % 3), seed) {}
+
+void SimulatedDevice::run_worker() {
+  const auto message = std::move(worker_mail_.front());
+  worker_mail_.pop_front();
+  if (const auto* step = std::get_if<ExecuteStep>(&message)) {
+    steps_.emplace(step->step, *step);
+    if (step_order_.step_arrived(step->step, step->wait_for_cache)) cache_mail_.emplace_back(ConnectCache{step->step});
+  } else if (const auto* ready = std::get_if<CacheReady>(&message)) {
+    step_order_.plan_enqueued(ready->step);
+  } else {
+    connected_to_ = std::get<CacheConnected>(message).last_plan;
+    step_order_.connected(connected_to_);
+  }
+  enqueue_steps();
+}
+
+void SimulatedDevice::enqueue_steps() {
+  while (const auto ready = step_order_.next()) {
+    const auto step = steps_.extract(ready->step);
+    enqueue(step.mapped(), ready->waits_for_plan ? ready->step : connected_to_);
+    cache_mail_.emplace_back(StepEnqueued{ready->step});
+  }
+}
+
+void SimulatedDevice::run_cache_engine() {
+  const auto message = std::move(cache_mail_.front());
+  cache_mail_.pop_front();
+  if (const auto* plan = std::get_if<CachePlan>(&message)) {
+    plans_.emplace(plan->step, *plan);
+    cache_order_.plan_arrived(*plan);
+  } else if (const auto* step = std::get_if<StepEnqueued>(&message)) {
+    step_events_.insert(step->step);
+    cache_order_.step_enqueued(step->step);
+  } else if (const auto* connect = std::get_if<ConnectCache>(&message)) {
+    step_events_.clear();
+    const StepId last_plan = cache_order_.connect(connect->first_step);
+    enqueue_plans();
+    tell_worker(CacheConnected{last_plan});
+  }
+  enqueue_plans();
+}
+
+/// Whoever the cache engine knows: a worker that has ended, until it is told of the next.
+template <class Message>
+void SimulatedDevice::tell_worker(Message message) {
+  const bool knows_it = std::ranges::none_of(
+      cache_mail_, [](const auto& mail) { return std::holds_alternative<ConnectWorker>(mail); });
+  if (knows_it) worker_mail_.emplace_back(std::move(message));
+}
+
+void SimulatedDevice::enqueue_plans() {
+  while (const auto ready = cache_order_.next()) {
+    const auto plan = plans_.extract(ready->plan);
+    num_swapped_ += std::ssize(plan.mapped().swap_out) + std::ssize(plan.mapped().swap_in);
+    device_.enqueue_plan(plan.mapped(), step_events_.contains(ready->after) ? ready->after : 0);
+    tell_worker(CacheReady{ready->plan});
+  }
+}
+
+std::optional<SwapMeasured> SimulatedDevice::take_measured() {
+  const std::int64_t moved = std::exchange(num_swapped_, 0);
+  if (moved == 0) return std::nullopt;
+  return SwapMeasured{moved * config_.scheduler.block_bytes, static_cast<TimeUs>(random_() % 500)};
+}
+
+bool SimulatedDevice::draws_failure() {
+  return config_.failure_chance > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < config_.failure_chance;
+}
+
+/// False when the step cannot be one that a scheduler plans.
+bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
+  for (const RowId row : step.rows_gone) {
+    if (rows_.count(row) == 0) {
+      fail("a row goes that was not there");
+      return false;
+    }
+    device_.drop(rows_.at(row).sequence);
+    rows_.erase(row);
+  }
+  for (const NewRow& fresh : step.new_rows) {
+    if (rows_.count(fresh.row) > 0) {
+      fail("a row comes that was there already");
+      return false;
+    }
+    Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec.prompt), *fresh.spec.prompt};
+    row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+    rows_.emplace(fresh.row, std::move(row));
+  }
+  for (const ChosenToken& chosen : step.chosen_tokens) rows_.at(chosen.row).tokens.push_back(chosen.token);
+  return true;
+}
+
+void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
+  if (!apply_rows(step)) return;
+  StepPlan plan;
+  plan.step = step.step;
+  plan.blocks = step.blocks;
+  for (const RowTableDelta& delta : step.table_deltas) {
+    plan.table_deltas.push_back({rows_.at(delta.row).sequence, delta.first_block, delta.blocks, delta.group});
+  }
+  StepResult result;
+  result.step = step.step;
+  result.started_us = now;
+  result.finished_us = now + static_cast<TimeUs>(random_() % 300);
+  if (!step.work.empty() && draws_failure()) {
+    result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
+  }
+  std::vector<FakeRow> fake_rows;
+  for (const RowWork& work : step.work) run_row(work, result, fake_rows);
+  device_.enqueue_step(plan, last_plan, std::move(fake_rows));
+  running_.push_back(std::move(result));
+}
+
+void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows) {
+  Row& row = rows_.at(work.row);
+  const std::int32_t end = work.end_position();
+  if (row.sequence != work.sequence) return fail("a row runs for another sequence");
+  if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
+  row.failed = row.failed || result.error || draws_failure();
+  // A failed step has computed garbage, a failed row only sampled some.
+  FakeRow fake{work.sequence,
+               work.first_position,
+               {},
+               result.error.has_value(),
+               awaiting_.contains(row.spec->id),
+               std::exchange(row.fresh, false)};
+  Mark mark = root_mark(row.spec->cache_salt, 0);
+  for (std::int32_t i = 0; i < end; ++i)
+    fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
+  fake_rows.push_back(std::move(fake));
+  const bool is_beam = row.spec->sampling.use_beam_search;
+  if (result.error) {
+    if (work.num_samples > 0 && !is_beam) row.tokens.push_back(0);
+    return;
+  }
+  RowResult& told = result.rows.emplace_back(RowResult{work.sequence, end, {}, {}, std::nullopt});
+  told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+  told.prompt_logprobs = {static_cast<std::int32_t>(result.prompt_logprobs.size()), work.num_prompt_logprobs};
+  if (row.failed) {
+    if (work.num_samples > 0 && !is_beam) row.tokens.push_back(0);
+    told.error = Error{ErrorCode::internal, "the row has failed", {}, -1};
+    result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples));
+    result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
+    return;
+  }
+  for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
+    const std::int32_t position = work.first_prompt_logprob + k;
+    if (position <= work.first_position || position > end) return fail("a prompt logprob of a token that did not run");
+    result.prompt_logprobs.push_back({row.tokens[static_cast<std::size_t>(position)], 0.0F, 0, {}});
+  }
+  if (is_beam) {
+    if (work.num_samples == 0) return;
+    if (end != static_cast<std::int32_t>(row.tokens.size())) return fail("a beam samples before its end");
+    auto candidates = model_.beam_candidates_after(*row.spec, row.tokens);
+    result.samples.push_back({candidates[0].first, candidates[0].second, 1, candidates});
+    return;
+  }
+  const TokenIds before = row.tokens;
+  for (std::int32_t k = 0; k < work.num_samples; ++k) {
+    const std::int32_t index = work.num_samples > 1 ? k : row.index;
+    result.samples.push_back({model_.next_token(*row.spec, index, before), 0.0F, 0, {}});
+    if (k == 0) row.tokens.push_back(result.samples.back().token);
+  }
+}
+
+StepResult SimulatedDevice::complete_step() {
+  StepResult result = std::move(running_.front());
+  running_.pop_front();
+  device_.complete(result.step);
+  spoil(result);
+  return result;
+}
+
+/// What was sampled from garbage is not what the model would have said.
+void SimulatedDevice::spoil(StepResult& result) const {
+  for (const RowResult& row : result.rows) {
+    if (!device_.has_failed(row.sequence, result.step)) continue;
+    for (std::int32_t i = 0; i < row.samples.count; ++i) {
+      result.samples[static_cast<std::size_t>(row.samples.first + i)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
+    }
+  }
+}
+
+void SimulatedDevice::replace_worker() {
+  if (!running_.empty()) device_.complete(running_.back().step);
+  device_.forget_failures();
+  for (const auto& [id, row] : rows_) device_.drop(row.sequence);
+  rows_.clear();
+  running_.clear();
+  worker_mail_.clear();
+  steps_.clear();
+  step_order_ = {};
+  cache_mail_.emplace_back(ConnectWorker{});
+}
+
+void SimulatedDevice::replace_all() {
+  replace_worker();
+  device_.synchronize();
+  device_.lose_memory();
+  cache_mail_.clear();
+  plans_.clear();
+  step_events_.clear();
+  cache_order_ = {};
+  num_swapped_ = 0;
+}
+
+}  // namespace pagoda::test

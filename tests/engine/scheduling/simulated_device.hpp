@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "engine/execution/cache_order.hpp"
+#include "engine/execution/step_order.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/result.hpp"
+#include "tests/engine/scheduling/simulated_model.hpp"
+#include "tests/support/fake_device.hpp"
+
+namespace pagoda::test {
+
+/// A worker and a cache engine with their mailboxes, their real ordering rules, and a device that holds marks for KV.
+/// Messages are delivered one by one, when the simulation says so.
+class SimulatedDevice {
+ public:
+  /// The request that a row belongs to, from its prompt.
+  using FindRequest = std::function<SharedSpec(const SharedTokens& prompt)>;
+
+  SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
+                  FindRequest find_request);
+
+  // -- messages to the two
+  void execute(ExecuteStep step) { worker_mail_.emplace_back(std::move(step)); }
+  void move(CachePlan plan) { cache_mail_.emplace_back(std::move(plan)); }
+
+  bool worker_has_mail() const { return !worker_mail_.empty(); }
+  bool cache_engine_has_mail() const { return !cache_mail_.empty(); }
+  void run_worker();
+  void run_cache_engine();
+
+  // -- what they do
+  bool runs_a_step() const { return !running_.empty(); }
+  /// The oldest enqueued step ends.
+  StepResult complete_step();
+  /// Swaps that were enqueued since the last call.
+  std::optional<SwapMeasured> take_measured();
+  void advance() { device_.advance(); }
+
+  /// The worker dies: what it has enqueued passes, what it was told is lost. Another one takes its place.
+  void replace_worker();
+  /// So does the cache engine, and nothing is left in its pools.
+  void replace_all();
+
+  /// From then on the request may read what failed steps have left: it was admitted with what was to be computed.
+  void note_awaiting(RequestId request) { awaiting_.insert(request); }
+
+  std::int64_t num_misled() const { return device_.num_misled(); }
+  std::optional<std::string> error() const { return error_ ? error_ : device_.error(); }
+
+  TimeUs now = 0;
+
+ private:
+  struct Row {
+    SequenceId sequence = 0;
+    std::int32_t index = 0;
+    SharedSpec spec;
+    TokenIds tokens;
+    bool failed = false;  ///< what it samples means nothing from now on
+    bool fresh = true;    ///< it has not run yet
+  };
+  struct CacheReady {
+    StepId step = 0;
+  };
+  struct CacheConnected {
+    StepId last_plan = 0;
+  };
+  struct ConnectCache {
+    StepId first_step = 0;
+  };
+  struct StepEnqueued {
+    StepId step = 0;
+  };
+  struct ConnectWorker {};
+
+  template <class Message>
+  void tell_worker(Message message);
+  void enqueue_steps();
+  void enqueue_plans();
+  void enqueue(const ExecuteStep& step, StepId last_plan);
+  bool apply_rows(const ExecuteStep& step);
+  void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
+  void spoil(StepResult& result) const;
+  bool draws_failure();
+  void fail(std::string what) {
+    if (!error_) error_ = std::move(what);
+  }
+
+  SimulationConfig config_;
+  const SimulatedModel& model_;
+  std::mt19937_64 random_;
+  FindRequest find_request_;
+  FakeDevice device_;
+
+  // the worker
+  std::deque<std::variant<ExecuteStep, CacheReady, CacheConnected>> worker_mail_;
+  execution::StepOrder step_order_;
+  std::map<StepId, ExecuteStep> steps_;
+  StepId connected_to_ = 0;
+  std::unordered_map<RowId, Row> rows_;
+  std::deque<StepResult> running_;
+
+  // the cache engine
+  std::deque<std::variant<CachePlan, ConnectCache, StepEnqueued, ConnectWorker>> cache_mail_;
+  execution::CacheOrder cache_order_;
+  std::map<StepId, CachePlan> plans_;
+  std::set<StepId> step_events_;
+  std::int64_t num_swapped_ = 0;
+
+  std::set<RequestId> awaiting_;
+  std::optional<std::string> error_;
+};
+
+}  // namespace pagoda::test

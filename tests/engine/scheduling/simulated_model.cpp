@@ -1,0 +1,87 @@
+#include "tests/engine/scheduling/simulated_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "engine/sampling/beam_search.hpp"
+
+namespace pagoda::test {
+namespace {
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
+  h ^= x + 0x9E3779B97F4A7C15U + (h << 6) + (h >> 2);
+  h *= 0xFF51AFD7ED558CCDU;
+  return h ^ (h >> 29);
+}
+
+}  // namespace
+
+bool SimulatedModel::has_stop(const RequestSpec& spec) const {
+  return static_cast<double>(mix(spec.seed, 99) % 1000) < config_.stop_chance * 1000;
+}
+
+bool SimulatedModel::stops(const RequestSpec& spec, TokenId token) const {
+  return has_stop(spec) && token % 12 == 5;
+}
+
+TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const {
+  std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
+  for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
+  if (static_cast<double>(h % 10000) < config_.eos_chance * 10000) return kEos;
+  return 1 + static_cast<TokenId>((h >> 20) % (kVocab - 1));
+}
+
+std::vector<std::pair<TokenId, float>> SimulatedModel::beam_candidates_after(const RequestSpec& spec,
+                                                                         const TokenIds& tokens) const {
+  std::uint64_t h = mix(spec.seed, 99);
+  for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
+  std::vector<std::pair<TokenId, float>> candidates;
+  for (TokenId token = 0; token < kVocab; ++token) {
+    const float chance = static_cast<float>(1 + mix(h, static_cast<std::uint64_t>(token)) % 1000) / 1001.0F;
+    candidates.emplace_back(token, std::log(chance) * 4.0F);
+  }
+  std::ranges::sort(candidates, [](const auto& a, const auto& b) {
+    return std::tie(b.second, a.first) < std::tie(a.second, b.first);
+  });
+  candidates.resize(static_cast<std::size_t>(beam_candidates(spec.sampling.num_sequences(), 1)));
+  return candidates;
+}
+
+std::vector<TokenIds> SimulatedModel::right_beams(const RequestSpec& spec) const {
+  BeamSearch search({.width = spec.sampling.num_sequences(),
+                     .max_new_tokens = spec.sampling.max_tokens,
+                     .length_penalty = spec.sampling.length_penalty,
+                     .early_stopping = spec.sampling.early_stopping,
+                     .ending_tokens = {kEos}});
+  while (!search.done()) {
+    std::vector<BeamCandidate> candidates;
+    for (std::size_t i = 0; i < search.running().size(); ++i) {
+      TokenIds tokens = *spec.prompt;
+      const TokenIds generated = search.tokens(search.running()[i].node);
+      tokens.insert(tokens.end(), generated.begin(), generated.end());
+      for (const auto& [token, logprob] : beam_candidates_after(spec, tokens)) {
+        candidates.push_back({static_cast<std::int32_t>(i), token, logprob});
+      }
+    }
+    search.step(candidates);
+  }
+  std::vector<TokenIds> best;
+  for (std::int64_t i = 0; i < spec.sampling.n; ++i) {
+    best.push_back(search.tokens(search.hypotheses()[static_cast<std::size_t>(i)].node));
+  }
+  return best;
+}
+
+TokenIds SimulatedModel::right_answer(const RequestSpec& spec, std::int32_t index) const {
+  TokenIds tokens = *spec.prompt;
+  TokenIds output;
+  while (static_cast<std::int64_t>(output.size()) < spec.sampling.max_tokens) {
+    output.push_back(next_token(spec, index, tokens));
+    tokens.push_back(output.back());
+    if (output.back() == kEos || stops(spec, output.back())) break;
+  }
+  return output;
+}
+
+}  // namespace pagoda::test

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/request/request_spec.hpp"
+#include "engine/types.hpp"
+#include "tests/engine/scheduling/simulation_config.hpp"
+
+namespace pagoda::test {
+
+inline constexpr TokenId kVocab = 50;
+inline constexpr TokenId kEos = 0;
+inline constexpr TokenId kWrong = kVocab;  ///< never the right one
+
+/// What the model of a simulation says: a token is a hash of all tokens before it, so every sequence has one right
+/// continuation whatever the schedule was.
+class SimulatedModel {
+ public:
+  explicit SimulatedModel(const SimulationConfig& config) : config_(config) {}
+
+  TokenId next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const;
+  std::vector<std::pair<TokenId, float>> beam_candidates_after(const RequestSpec& spec, const TokenIds& tokens) const;
+  bool has_stop(const RequestSpec& spec) const;
+  bool stops(const RequestSpec& spec, TokenId token) const;
+  TokenIds right_answer(const RequestSpec& spec, std::int32_t index) const;
+  std::vector<TokenIds> right_beams(const RequestSpec& spec) const;
+
+ private:
+  SimulationConfig config_;
+};
+
+}  // namespace pagoda::test

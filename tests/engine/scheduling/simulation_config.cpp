@@ -1,0 +1,81 @@
+#include "tests/engine/scheduling/simulation_config.hpp"
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+namespace pagoda::test {
+
+SimulationConfig random_simulation(std::uint64_t seed) {
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 1);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::int32_t> all{values...};
+    return all[random() % all.size()];
+  };
+  SimulationConfig config;
+  config.most_prompt_tokens = pick(40, 40, 40, 150);
+  config.most_new_tokens = pick(24, 24, 60);
+  const int block_size = pick(1, 2, 4, 16);
+  const std::int32_t tokens_for_one = config.most_prompt_tokens + config.most_new_tokens;
+  config.blocks.num_device_blocks = (tokens_for_one * pick(1, 2, 4, 12)) / block_size + 1;
+  config.blocks.num_host_blocks = pick(0, 1, 2, 3) * config.blocks.num_device_blocks / 2;
+  config.blocks.enable_prefix_caching = pick(0, 1) == 1;
+  config.blocks.layout = KvLayout::uniform(block_size, pick(0, 0, 8, 20));
+  config.scheduler.enable_chunked_prefill = pick(0, 1) == 1;
+  config.scheduler.max_num_seqs = pick(4, 8, 32, 64);
+  config.scheduler.max_num_batched_tokens = config.scheduler.enable_chunked_prefill
+                                                ? std::max(config.scheduler.max_num_seqs, pick(8, 16, 64, 400))
+                                                : tokens_for_one;
+  config.scheduler.pipeline_depth = pick(1, 2);
+  config.scheduler.can_swap = config.blocks.num_host_blocks > 0;
+  config.scheduler.preemption = static_cast<PreemptionPolicy>(pick(0, 1, 2));
+  config.scheduler.policy = static_cast<SchedulingPolicy>(pick(0, 1, 2));
+  config.num_requests = pick(3, 12, 30);
+  config.most_samples = pick(1, 3, 4, 30);
+  config.abort_chance = pick(0, 0, 2, 10) / 100.0;
+  config.stop_chance = pick(0, 30, 100) / 100.0;
+  config.failure_chance = pick(0, 0, 5, 30) / 100.0;
+  config.alike = pick(0, 1) == 1;
+  config.burst = pick(1, 1, 6);
+  config.crash_chance = pick(0, 0, 1, 4) / 100.0;
+  config.memory_loss_chance = pick(0, 0, 0, 2) / 100.0;
+  config.scheduler.block_bytes = pick(1, 100'000);
+  config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
+  config.scheduler.delay_factor = pick(0, 0, 2);
+  config.scheduler.max_chunk_us = pick(0, 1, 10'000);
+  return config;
+}
+
+std::string describe(const SimulationConfig& config) {
+  const auto& scheduler = config.scheduler;
+  const auto& blocks = config.blocks;
+  const std::pair<const char*, double> facts[] = {{"block_size", blocks.layout.only().block_size},
+                                                  {"device_blocks", blocks.num_device_blocks},
+                                                  {"host_blocks", blocks.num_host_blocks},
+                                                  {"prefix_caching", blocks.enable_prefix_caching},
+                                                  {"window", blocks.layout.only().window},
+                                                  {"chunked", scheduler.enable_chunked_prefill},
+                                                  {"seqs", scheduler.max_num_seqs},
+                                                  {"tokens", scheduler.max_num_batched_tokens},
+                                                  {"depth", scheduler.pipeline_depth},
+                                                  {"preemption", static_cast<double>(scheduler.preemption)},
+                                                  {"policy", static_cast<double>(scheduler.policy)},
+                                                  {"delay", scheduler.delay_factor},
+                                                  {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
+                                                  {"requests", config.num_requests},
+                                                  {"samples", config.most_samples},
+                                                  {"aborts", config.abort_chance},
+                                                  {"stops", config.stop_chance},
+                                                  {"failures", config.failure_chance},
+                                                  {"crashes", config.crash_chance},
+                                                  {"losses", config.memory_loss_chance},
+                                                  {"alike", config.alike},
+                                                  {"burst", config.burst}};
+  std::ostringstream text;
+  for (const auto& [name, value] : facts) text << (text.tellp() > 0 ? ", " : "") << name << ' ' << value;
+  return text.str();
+}
+
+}  // namespace pagoda::test

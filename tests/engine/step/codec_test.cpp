@@ -1,0 +1,110 @@
+#include "engine/step/codec.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/request/request_spec.hpp"
+#include "engine/step/execute.hpp"
+#include "engine/step/kv_layout.hpp"
+#include "engine/step/outputs.hpp"
+#include "engine/step/plan.hpp"
+#include "engine/step/result.hpp"
+#include "tests/engine/step/messages.hpp"
+
+namespace pagoda {
+namespace {
+
+using test::RandomValue;
+
+template <class T>
+class CodecOfMessages : public ::testing::Test {};
+
+using Messages =
+    ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
+                     SampledToken, SequenceProgress, PlanStep, AdmissionOutcome, TableDelta, MemoryStats, StepPlan,
+                     BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ChosenToken,
+                     ExecuteStep, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
+                     PromptLogprobsOutput, RequestEnd, RequestStarted, StepOutputs, StopHit, KvGroup, KvLayout,
+                     SamplingParams, RequestSpec, Error>;
+TYPED_TEST_SUITE(CodecOfMessages, Messages);
+
+TYPED_TEST(CodecOfMessages, visits_every_field) {
+  EXPECT_EQ(test::count_visited<TypeParam>(), test::count_fields<TypeParam>());
+}
+
+TYPED_TEST(CodecOfMessages, gives_back_what_it_was_given) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const auto value = RandomValue(seed).draw<TypeParam>();
+    const auto bytes = encode(value);
+    TypeParam read = RandomValue(seed + 1).draw<TypeParam>();  // whatever was there before does not matter
+    ASSERT_TRUE(decode(bytes, read)) << "seed " << seed;
+    EXPECT_EQ(encode(read), bytes) << "seed " << seed;
+  }
+}
+
+TYPED_TEST(CodecOfMessages, refuses_what_is_cut_off_or_too_long) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    auto bytes = encode(RandomValue(seed).draw<TypeParam>());
+    TypeParam read;
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_FALSE(decode(std::span(bytes).first(length), read)) << "seed " << seed << ", " << length << " bytes";
+    }
+    bytes.push_back(std::byte{0});
+    EXPECT_FALSE(decode(bytes, read));
+  }
+}
+
+TYPED_TEST(CodecOfMessages, survives_any_bytes) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    auto bytes = encode(RandomValue(random()).draw<TypeParam>());
+    for (std::uint64_t left = random() % 4; left > 0 && !bytes.empty(); --left) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    TypeParam read;
+    static_cast<void>(decode(bytes, read));
+  }
+}
+
+TEST(Codec, knows_the_ends_of_every_integer) {
+  const auto check = [](auto value) {
+    auto read = value;
+    read = 0;
+    ASSERT_TRUE(decode(encode(value), read));
+    EXPECT_EQ(read, value);
+  };
+  check(std::numeric_limits<std::int32_t>::min());
+  check(std::numeric_limits<std::int64_t>::min());
+  check(std::numeric_limits<std::int64_t>::max());
+  check(std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(encode(std::int32_t{-1}).size(), 1U);
+  EXPECT_EQ(encode(std::uint64_t{127}).size(), 1U);
+}
+
+TEST(Codec, refuses_numbers_that_the_type_does_not_hold) {
+  std::int32_t narrow = 0;
+  EXPECT_FALSE(decode(encode(std::int64_t{1} << 40), narrow));
+  std::uint64_t wide = 0;
+  const std::vector<std::byte> eleven_bytes(10, std::byte{0xff});
+  EXPECT_FALSE(decode(eleven_bytes, wide)) << "more than 64 bits";
+  auto mode = PreemptionMode::recompute;
+  EXPECT_TRUE(decode(std::vector{std::byte{2}}, mode));
+  EXPECT_FALSE(decode(std::vector{std::byte{3}}, mode)) << "no such value";
+  bool flag = false;
+  EXPECT_FALSE(decode(std::vector{std::byte{2}}, flag));
+}
+
+TEST(Codec, does_not_believe_the_length_of_a_list) {
+  std::vector<std::byte> bytes = encode(std::uint64_t{1} << 50);
+  bytes.push_back(std::byte{0});
+  std::vector<std::uint64_t> values;
+  EXPECT_FALSE(decode(bytes, values));
+  EXPECT_LT(values.capacity(), 16U);
+}
+
+}  // namespace
+}  // namespace pagoda

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <type_traits>
+
+#include "engine/request/request_spec.hpp"
+#include "engine/step/codec.hpp"
+
+namespace pagoda::test {
+
+/// Draws values of messages: every field, lists from empty to a few.
+class RandomValue {
+ public:
+  explicit RandomValue(std::uint64_t seed) : random_(seed) {}
+
+  template <class T>
+  T draw() {
+    T value{};
+    fill(value);
+    return value;
+  }
+
+ private:
+  std::size_t few() { return random_() % 4; }
+
+  void fill(bool& value) { value = random_() % 2 == 1; }
+  void fill(std::monostate&) {}
+  void fill(std::string& text) {
+    text.clear();
+    for (std::size_t left = few(); left > 0; --left) text.push_back(static_cast<char>(random_()));
+  }
+  template <std::integral T>
+  void fill(T& value) {
+    // Small ones, large ones, and both ends.
+    switch (random_() % 4) {
+      case 0:
+        value = std::numeric_limits<T>::min();
+        break;
+      case 1:
+        value = std::numeric_limits<T>::max();
+        break;
+      case 2:
+        value = static_cast<T>(random_() % 100);
+        break;
+      default:
+        value = static_cast<T>(random_());
+    }
+  }
+  template <class T>
+    requires std::is_enum_v<T>
+  void fill(T& value) {
+    value = static_cast<T>(random_() % (static_cast<std::uint64_t>(last_value(T{})) + 1));
+  }
+  void fill(float& value) { value = std::bit_cast<float>(static_cast<std::uint32_t>(random_())); }
+  void fill(double& value) { value = std::bit_cast<double>(random_()); }
+  template <class T>
+  void fill(std::vector<T>& values) {
+    values.resize(few());
+    for (T& value : values) fill(value);
+  }
+  template <class A, class B>
+  void fill(std::pair<A, B>& pair) {
+    fill(pair.first);
+    fill(pair.second);
+  }
+  template <class T>
+  void fill(std::optional<T>& value) {
+    value.reset();
+    if (random_() % 2 == 1) fill(value.emplace());
+  }
+  template <class T>
+  void fill(std::shared_ptr<const T>& value) {
+    value.reset();
+    if (random_() % 4 > 0) value = std::make_shared<const T>(draw<T>());
+  }
+  template <HasFields T>
+  void fill(T& value) {
+    T::visit_fields(value, [this](auto&... fields) { (fill(fields), ...); });
+  }
+
+  std::mt19937_64 random_;
+};
+
+/// How many fields a struct has, as a braced list of initialisers counts them.
+struct Anything {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+template <class T, class... Inits>
+constexpr std::size_t count_fields() {
+  if constexpr (requires { T{Inits{}..., Anything{}}; }) {
+    return count_fields<T, Inits..., Anything>();
+  } else {
+    return sizeof...(Inits);
+  }
+}
+template <class T>
+constexpr std::size_t count_visited() {
+  T value{};
+  std::size_t count = 0;
+  T::visit_fields(value, [&](auto&... fields) { count = sizeof...(fields); });
+  return count;
+}
+
+}  // namespace pagoda::test
