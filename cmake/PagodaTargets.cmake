@@ -24,8 +24,9 @@ endfunction()
 
 # pagoda_library(NAME): library pagoda_NAME (alias pagoda::NAME) from every .cpp below the current folder.
 function(pagoda_library name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  # Relative: where the project itself lies does not matter to the filters.
+  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "*.cpp")
+  list(FILTER sources EXCLUDE REGEX "(^|/)cuda/")
   add_library(pagoda_${name} STATIC ${sources})
   add_library(pagoda::${name} ALIAS pagoda_${name})
   set_target_properties(pagoda_${name} PROPERTIES EXPORT_NAME ${name})
@@ -41,10 +42,10 @@ endfunction()
 # pagoda_test(FOLDER LIBS...): program pagoda_FOLDER_test from every *_test.cpp below tests/FOLDER; helpers are the
 # other .cpp files there and in tests/support.
 function(pagoda_test folder)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp"
-       "${CMAKE_CURRENT_SOURCE_DIR}/support/*.cpp")
+  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*.cpp"
+       "support/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer|cuda_emulator)/")
-  file(GLOB_RECURSE tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp")
+  file(GLOB_RECURSE tests RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*_test.cpp")
   if(NOT tests)
     return()
   endif()
