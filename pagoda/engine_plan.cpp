@@ -142,7 +142,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
 }
 
 execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
-                                      const models::ModelLimits& limits) {
+                                      const layers::ModelLimits& limits) {
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = limits.max_tokens,
           .max_model_len = limits.max_model_len,
@@ -163,7 +163,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;
-  plan.weights = models::weight_policy(config.dtype, config.quantize);
+  plan.weights = weights::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
   const std::int32_t max_tokens = config.tokens_per_step(*max_model_len);
@@ -180,7 +180,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   plan.checkpoint = std::move(*checkpoint);
   const auto facts = plan.checkpoint->facts();
   const auto weight_bytes =
-      models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+      weights::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
   const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(
       runner_config(config, plan.model, plan.limits), config.slots_per_block(), !device.shares_host_memory());
   models::MemoryRequest request{weight_bytes,
@@ -202,7 +202,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
   const auto copied_bytes = [&] {
-    return models::copied_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
+    return weights::copied_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
   };
   plan.copied_weight_bytes = copied_bytes();
   plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes, host_bytes_needed(config, plan));

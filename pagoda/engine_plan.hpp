@@ -5,9 +5,9 @@
 
 #include "engine/config.hpp"
 #include "engine/execution/model_runner.hpp"
-#include "engine/models/loaded_weights.hpp"
 #include "engine/models/memory_plan.hpp"
 #include "engine/models/model_config.hpp"
+#include "engine/weights/loaded_weights.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
@@ -20,9 +20,9 @@ struct EnginePlan {
   models::ModelConfig model;
   std::shared_ptr<io::Checkpoint> checkpoint;  ///< mapped, headers checked
   DType dtype = DType::f32;
-  models::WeightPolicy weights;
+  weights::WeightPolicy weights;
   DType kv_dtype = DType::f32;
-  models::ModelLimits limits;
+  layers::ModelLimits limits;
   models::MemoryPlan memory;
   std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of the checkpoint's mapped file
   std::int32_t num_device_blocks = 0;
@@ -47,7 +47,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan);
 
 /// How a runner of this engine is sized.
 execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
-                                      const models::ModelLimits& limits);
+                                      const layers::ModelLimits& limits);
 
 /// The device that the configuration names. Errors: unsupported (not in this build, or not in this machine), bad_config
 /// (threads, cpu_isa, cpu_affinity).

@@ -36,7 +36,7 @@ std::int64_t most_scattered_entries(const RunnerConfig& config) {
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model,
-                         std::shared_ptr<kernels::Device> device, const models::KvCache& cache, Clock clock)
+                         std::shared_ptr<kernels::Device> device, const layers::KvCache& cache, Clock clock)
     : config_(std::move(config)),
       model_(std::move(model)),
       device_(std::move(device)),
@@ -71,7 +71,7 @@ std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, std::int32_t b
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                          std::shared_ptr<kernels::Device> device,
-                                                         const models::KvCache& cache, Clock clock) {
+                                                         const layers::KvCache& cache, Clock clock) {
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
   Status status = runner->allocate();
@@ -387,7 +387,7 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
 }
 
 Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
-  const models::ForwardBatch forward{
+  const layers::ForwardBatch forward{
       .num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
       .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
       .token_ids = token_ids_.as<TokenId>(),

@@ -20,7 +20,7 @@ struct Layout {
   std::int64_t total = 0;
 };
 
-Layout lay_out(const models::ModelConfig& config, const models::ModelLimits& limits) {
+Layout lay_out(const models::ModelConfig& config, const ModelLimits& limits) {
   const auto area = [](std::int64_t rows, std::int64_t width) {
     constexpr std::int64_t kAlignedFloats = 64;
     return (rows * width + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
@@ -38,21 +38,20 @@ Layout lay_out(const models::ModelConfig& config, const models::ModelLimits& lim
 }
 
 /// Of Activations::normed.
-std::int64_t narrow_bytes(const models::ModelConfig& config, const models::ModelLimits& limits) {
+std::int64_t narrow_bytes(const models::ModelConfig& config, const ModelLimits& limits) {
   constexpr std::int64_t kElementBytes = 2;
   return limits.max_tokens * config.hidden_size * kElementBytes;
 }
 
 }  // namespace
 
-std::int64_t Activations::bytes(const models::ModelConfig& config, const models::ModelLimits& limits,
-                                bool narrow_rows) {
+std::int64_t Activations::bytes(const models::ModelConfig& config, const ModelLimits& limits, bool narrow_rows) {
   return lay_out(config, limits).total * static_cast<std::int64_t>(sizeof(float)) +
          (narrow_rows ? narrow_bytes(config, limits) : 0);
 }
 
 Result<Activations> Activations::create(kernels::Device& device, const models::ModelConfig& config,
-                                        const models::ModelLimits& limits) {
+                                        const ModelLimits& limits) {
   const auto allocate = [&](std::int64_t size) {
     auto memory = device.allocate(static_cast<std::size_t>(size), kernels::MemoryKind::device);
     if (!memory) {
@@ -82,7 +81,7 @@ Result<Activations> Activations::create(kernels::Device& device, const models::M
   return activations;
 }
 
-Status Activations::admit(const models::ForwardBatch& batch) const {
+Status Activations::admit(const ForwardBatch& batch) const {
   if (batch.num_tokens <= limits_.max_tokens && batch.num_logit_rows <= limits_.max_logit_rows) return {};
   return fail(ErrorCode::internal, "a step of " + std::to_string(batch.num_tokens) + " tokens and " +
                                        std::to_string(batch.num_logit_rows) + " logit rows is more than the " +

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
+#include "engine/layers/forward_batch.hpp"
 #include "engine/layers/rows.hpp"
-#include "engine/models/model.hpp"
+#include "engine/models/model_config.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -16,12 +17,12 @@ class Activations {
   Activations() = default;
   /// Errors: out_of_memory.
   static Result<Activations> create(kernels::Device& device, const models::ModelConfig& config,
-                                    const models::ModelLimits& limits);
+                                    const ModelLimits& limits);
   /// What create allocates, on a device with or without narrow rows.
-  static std::int64_t bytes(const models::ModelConfig& config, const models::ModelLimits& limits, bool narrow_rows);
+  static std::int64_t bytes(const models::ModelConfig& config, const ModelLimits& limits, bool narrow_rows);
 
   /// An internal error when the batch is larger than what create was given.
-  Status admit(const models::ForwardBatch& batch) const;
+  Status admit(const ForwardBatch& batch) const;
 
   /// [max_tokens, hidden_size]: for the norm of what runs past the parts, read by a linear layer as `dtype`. Where that
   /// is float32 it is `hidden`, else memory of its own.
@@ -39,7 +40,7 @@ class Activations {
  private:
   kernels::Buffer memory_;
   kernels::Buffer narrow_;  // only on a device that takes narrow rows
-  models::ModelLimits limits_;
+  ModelLimits limits_;
 };
 
 }  // namespace pagoda::layers

@@ -24,7 +24,7 @@ Attention::Attention(const AttentionShape& shape, QkvProjection qkv, Linear outp
   PAGODA_ASSERT(qkv_.parts.size() == 3 || (qkv_.parts.size() == 1 && !qkv_.head_norms), "one projection or three");
 }
 
-kernels::KvCacheView Attention::cache_of_layer(const models::KvCache& cache) const {
+kernels::KvCacheView Attention::cache_of_layer(const KvCache& cache) const {
   kernels::KvCacheView view{.base = cache.base,
                             .num_blocks = cache.num_blocks,
                             .block_size = cache.block_size,

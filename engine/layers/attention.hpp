@@ -64,7 +64,7 @@ class Attention {
   };
 
   Heads project(ForwardPass& pass, const Rows& hidden, float* out) const;
-  kernels::KvCacheView cache_of_layer(const models::KvCache& cache) const;
+  kernels::KvCacheView cache_of_layer(const KvCache& cache) const;
 
   AttentionShape shape_;
   QkvProjection qkv_;

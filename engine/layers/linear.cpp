@@ -19,13 +19,13 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
   }
 }
 
-Linear::Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias)
+Linear::Linear(const WeightLoader& module, const weights::OwnWeight& weight, const WeightVector& bias)
     : bias_dtype_(bias.dtype), in_features_(weight.matrix.columns), out_features_(weight.matrix.rows) {
   add(module.linear(weight));
   if (bias.data != nullptr) biases_.push_back(bias.data);
 }
 
-void Linear::add(models::LinearWeight weight) {
+void Linear::add(weights::LinearWeight weight) {
   if (weight.quantized != nullptr) {
     quantized_.push_back(weight.quantized->matrix);
     memory_.push_back(std::move(weight.quantized));

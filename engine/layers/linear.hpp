@@ -35,7 +35,7 @@ class Linear {
   Linear(const WeightLoader& loader, const Projection& projection, std::int64_t in_features, bool bias)
       : Linear(loader, {&projection, 1}, in_features, bias) {}
   /// The layer `module` with a weight of the model's own (a head tied to the embedding), and a bias or null.
-  Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias = {});
+  Linear(const WeightLoader& module, const weights::OwnWeight& weight, const WeightVector& bias = {});
 
   std::int64_t in_features() const { return in_features_; }
   /// Sum of the projections' outputs: the width of a row of y.
@@ -48,7 +48,7 @@ class Linear {
   void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into = Into::set) const;
 
  private:
-  void add(models::LinearWeight weight);
+  void add(weights::LinearWeight weight);
 
   std::vector<kernels::WeightMatrix> weights_;  // of one kind or the other
   std::vector<kernels::QuantizedMatrix> quantized_;

@@ -24,7 +24,7 @@ std::vector<float> alibi_slopes(std::int64_t num_heads) {
   return slopes;
 }
 
-std::int64_t PositionTables::bytes(const models::ModelConfig& config, const models::ModelLimits& limits) {
+std::int64_t PositionTables::bytes(const models::ModelConfig& config, const ModelLimits& limits) {
   constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
   switch (config.positions) {
     case PositionKind::rotary:
@@ -38,7 +38,7 @@ std::int64_t PositionTables::bytes(const models::ModelConfig& config, const mode
 }
 
 Result<PositionTables> PositionTables::create(kernels::Device& device, const models::ModelConfig& config,
-                                              const models::ModelLimits& limits) {
+                                              const ModelLimits& limits) {
   PositionTables tables;
   const auto upload = [&](const std::vector<float>& values, kernels::Buffer& target) -> Status {
     auto buffer = copy_to_device(device, std::as_bytes(std::span(values)));

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/models/model.hpp"
+#include "engine/layers/forward_batch.hpp"
+#include "engine/models/model_config.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -20,9 +21,9 @@ class PositionTables {
   PositionTables() = default;
   /// What `config.positions` asks for, up to limits.max_model_len. Errors: out_of_memory.
   static Result<PositionTables> create(kernels::Device& device, const models::ModelConfig& config,
-                                       const models::ModelLimits& limits);
+                                       const ModelLimits& limits);
   /// Bytes that create allocates.
-  static std::int64_t bytes(const models::ModelConfig& config, const models::ModelLimits& limits);
+  static std::int64_t bytes(const models::ModelConfig& config, const ModelLimits& limits);
 
   // Device memory, valid as long as the tables live, also after a move.
   const float* cos_sin() const { return cos_sin_.as<float>(); }            ///< [max_model_len, head_dim], or null

@@ -26,15 +26,15 @@ WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) cons
   return {tensor.data, tensor.dtype};
 }
 
-models::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : models::LinearWeight{};
+weights::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
+  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : weights::LinearWeight{};
 }
 
-models::LinearWeight WeightLoader::linear(const models::OwnWeight& own) const {
-  return *status_ ? keep(source_->linear(module_name(), own)) : models::LinearWeight{};
+weights::LinearWeight WeightLoader::linear(const weights::OwnWeight& own) const {
+  return *status_ ? keep(source_->linear(module_name(), own)) : weights::LinearWeight{};
 }
 
-models::LinearWeight WeightLoader::keep(Result<models::LinearWeight> weight) const {
+weights::LinearWeight WeightLoader::keep(Result<weights::LinearWeight> weight) const {
   if (weight) return std::move(*weight);
   *status_ = fail(std::move(weight.error()));
   return {};
@@ -45,11 +45,11 @@ void WeightLoader::reject(std::string_view reason) const {
   *status_ = fail(ErrorCode::bad_file, "module " + std::string(module_name()) + ": " + std::string(reason));
 }
 
-models::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  return *status_ ? keep(source_->tensor(prefix_ + std::string(name), shape)) : models::WeightTensor{};
+weights::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  return *status_ ? keep(source_->tensor(prefix_ + std::string(name), shape)) : weights::WeightTensor{};
 }
 
-models::WeightTensor WeightLoader::keep(Result<models::WeightTensor> tensor) const {
+weights::WeightTensor WeightLoader::keep(Result<weights::WeightTensor> tensor) const {
   if (tensor) return std::move(*tensor);
   *status_ = fail(std::move(tensor.error()));
   return {};

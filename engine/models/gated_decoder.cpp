@@ -61,7 +61,7 @@ class GatedDecoder final : public Model {
   GatedDecoder(std::shared_ptr<kernels::Device> device, Activations activations, PositionTables positions)
       : device_(std::move(device)), activations_(std::move(activations)), positions_(std::move(positions)) {}
 
-  Status load(const WeightSource& weights, const ModelConfig& config, const GatedDecoderTraits& traits) {
+  Status load(const weights::WeightSource& weights, const ModelConfig& config, const GatedDecoderTraits& traits) {
     const auto activation = activation_of(config.hidden_act);
     if (!activation) return fail(ErrorCode::bad_config, "hidden_act: there is no such activation", "hidden_act");
     Status status;
@@ -81,7 +81,8 @@ class GatedDecoder final : public Model {
     return status;
   }
 
-  Status forward(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache, float* logits) override {
+  Status forward(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache,
+                 float* logits) override {
     if (auto status = activations_.admit(batch); !status) return status;
     ForwardPass pass(device_->ops(), stream, batch, cache);
     const auto n = pass.num_tokens();
@@ -102,9 +103,9 @@ class GatedDecoder final : public Model {
   }
 
   Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) override {
-    const ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
+    const layers::ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
     if (auto status = activations_.admit(batch); !status) return status;
-    const KvCache no_cache;
+    const layers::KvCache no_cache;
     ForwardPass pass(device_->ops(), stream, batch, no_cache);
     lm_head_(pass, activations_, activations_.hidden, logits);
     return pass.status();

@@ -12,7 +12,7 @@ struct MemoryRequest {
   std::int64_t batch_bytes = 0;   ///< ModelRunner::batch_bytes
   DType kv_dtype = DType::f32;
   std::int32_t block_size = 16;  ///< token slots per block
-  ModelLimits limits;
+  layers::ModelLimits limits;
   std::int64_t budget_bytes = 0;  ///< for everything together
   bool narrow_rows = false;       ///< Ops::takes_narrow_rows
 };

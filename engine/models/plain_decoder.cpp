@@ -17,7 +17,8 @@ class PlainDecoder final : public Model {
     PAGODA_ASSERT(weights_.post_norm || weights_.final_norm, "a pre-norm decoder ends with a norm");
   }
 
-  Status forward(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache, float* logits) override {
+  Status forward(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache,
+                 float* logits) override {
     if (auto status = activations_.admit(batch); !status) return status;
     ForwardPass pass(device_->ops(), stream, batch, cache);
     embed(pass);
@@ -32,9 +33,9 @@ class PlainDecoder final : public Model {
   }
 
   Status more_logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) override {
-    const ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
+    const layers::ForwardBatch batch{.logit_rows = rows, .num_logit_rows = num_rows};
     if (auto status = activations_.admit(batch); !status) return status;
-    const KvCache no_cache;
+    const layers::KvCache no_cache;
     ForwardPass pass(device_->ops(), stream, batch, no_cache);
     weights_.head(pass, activations_, last_hidden_, logits);
     return pass.status();

@@ -43,7 +43,7 @@ Status check_sizes(const ModelConfig& config) {
   return {};
 }
 
-Status check_limits(const ModelConfig& config, const ModelLimits& limits) {
+Status check_limits(const ModelConfig& config, const layers::ModelLimits& limits) {
   const auto bad = [](const char* key, const std::string& reason) {
     return fail(ErrorCode::bad_config, std::string(key) + ": " + reason, key);
   };
@@ -71,8 +71,9 @@ std::vector<std::string> known_architectures() {
   return names;
 }
 
-Result<std::unique_ptr<Model>> create_model(const ModelConfig& config, const WeightSource& weights,
-                                            std::shared_ptr<kernels::Device> device, const ModelLimits& limits) {
+Result<std::unique_ptr<Model>> create_model(const ModelConfig& config, const weights::WeightSource& weights,
+                                            std::shared_ptr<kernels::Device> device,
+                                            const layers::ModelLimits& limits) {
   const auto* found = std::ranges::find(kArchitectures, config.architecture, &Architecture::name);
   if (found == kArchitectures.end()) {
     std::string message = "architectures: \"" + config.architecture + "\" is not known; known are";

@@ -9,9 +9,9 @@ namespace pagoda::models {
 /// What a model is made of. `config` and `limits` have been checked; `weights` must outlive the model.
 struct ModelParts {
   const ModelConfig& config;
-  const WeightSource& weights;
+  const weights::WeightSource& weights;
   std::shared_ptr<kernels::Device> device;
-  ModelLimits limits;
+  layers::ModelLimits limits;
 };
 
 // One factory per model file; registry.cpp maps architecture names to them. Errors as create_model.

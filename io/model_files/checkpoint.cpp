@@ -131,7 +131,7 @@ Status Checkpoint::check_all_taken(const models::ModelConfig& config) const {
                                        " as config.json describes it: the two do not belong together");
 }
 
-Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+Result<weights::WeightTensor> Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     const std::string& where = files_.empty() ? std::string("checkpoint") : files_.front().path();
@@ -153,8 +153,8 @@ Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std
     const std::lock_guard lock(mutex_);
     taken_.emplace(name);
   }
-  return models::WeightTensor{std::string(name), *dtype, entry.shape,
-                              aligned(name, data, entry.end - entry.begin, size_of(*dtype))};
+  return weights::WeightTensor{std::string(name), *dtype, entry.shape,
+                               aligned(name, data, entry.end - entry.begin, size_of(*dtype))};
 }
 
 const void* Checkpoint::aligned(std::string_view name, const std::byte* data, std::size_t bytes,
@@ -182,7 +182,7 @@ CheckpointFacts Checkpoint::facts() const {
   return facts;
 }
 
-void Checkpoint::copied(const models::WeightTensor& tensor) const {
+void Checkpoint::copied(const weights::WeightTensor& tensor) const {
   const auto found = tensors_.find(tensor.name);
   if (found == tensors_.end()) return;
   const auto& [file_index, entry] = found->second;

@@ -13,7 +13,7 @@ namespace {
 
 using models::PositionKind;
 
-constexpr models::ModelLimits kLimits{.max_tokens = 4, .max_logit_rows = 4, .max_model_len = 33};
+constexpr layers::ModelLimits kLimits{.max_tokens = 4, .max_logit_rows = 4, .max_model_len = 33};
 
 std::shared_ptr<kernels::Device> cpu() {
   auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});

@@ -125,7 +125,7 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
   std::iota(rows.begin(), rows.end(), 0);
 
   s.inputs.clear();
-  const models::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),
+  const layers::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),
                                    .num_sequences = static_cast<std::int32_t>(chunks.size()),
                                    .token_ids = s.upload(token_ids),
                                    .positions = s.upload(positions),
@@ -136,7 +136,7 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
                                    .max_blocks = static_cast<std::int64_t>(max_blocks),
                                    .logit_rows = s.upload(rows),
                                    .num_logit_rows = static_cast<std::int32_t>(rows.size())};
-  const models::KvCache cache{.base = s.kv.as<std::byte>(),
+  const layers::KvCache cache{.base = s.kv.as<std::byte>(),
                               .num_blocks = kNumSlots / s.options.block_size,
                               .block_size = s.options.block_size,
                               .dtype = s.options.kv_dtype};

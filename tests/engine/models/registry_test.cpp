@@ -16,13 +16,13 @@ namespace {
 using testing::HasSubstr;
 
 /// Gives every tensor that is asked for, all zero, except one that is missing.
-class ZeroWeights final : public WeightSource {
+class ZeroWeights final : public weights::WeightSource {
  public:
   explicit ZeroWeights(std::string missing = {}) : missing_(std::move(missing)), zeros_(1 << 14) {}
 
-  Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
+  Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
     if (name == missing_) return fail(ErrorCode::bad_file, "tensor \"" + missing_ + "\" is missing");
-    WeightTensor tensor{std::string(name), DType::f32, shape, zeros_.data()};
+    weights::WeightTensor tensor{std::string(name), DType::f32, shape, zeros_.data()};
     EXPECT_LE(tensor.elements(), static_cast<std::int64_t>(zeros_.size()));
     asked_[tensor.name] = shape;
     return tensor;
@@ -51,10 +51,10 @@ ModelConfig small_llama() {
   return config;
 }
 
-constexpr ModelLimits kLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
+constexpr layers::ModelLimits kLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
 
-Result<std::unique_ptr<Model>> create(const ModelConfig& config, const WeightSource& weights,
-                                      const ModelLimits& limits = kLimits) {
+Result<std::unique_ptr<Model>> create(const ModelConfig& config, const weights::WeightSource& weights,
+                                      const layers::ModelLimits& limits = kLimits) {
   auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});
   if (!device) return fail(device.error());
   return create_model(config, weights, *device, limits);
@@ -145,7 +145,7 @@ TEST(Registry, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   ASSERT_TRUE(model) << model.error().message;
   auto stream = (*device)->create_stream("test");
   ASSERT_TRUE(stream);
-  ForwardBatch batch;
+  layers::ForwardBatch batch;
   batch.num_tokens = 9;
   const auto status = (*model)->forward(**stream, batch, {}, nullptr);
   ASSERT_FALSE(status);

@@ -1,4 +1,4 @@
-#include "engine/models/loaded_weights.hpp"
+#include "engine/weights/loaded_weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 constexpr std::string_view kHead = "lm_head";
@@ -38,7 +38,7 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
-std::int64_t embedding_width(const ModelConfig& config) {
+std::int64_t embedding_width(const models::ModelConfig& config) {
   return config.embedding_size == 0 ? config.hidden_size : config.embedding_size;
 }
 
@@ -49,7 +49,7 @@ struct LinearShape {
   std::int64_t count = 0;
 };
 
-std::vector<LinearShape> linear_shapes(const ModelConfig& config) {
+std::vector<LinearShape> linear_shapes(const models::ModelConfig& config) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t layers = config.num_layers;
   const std::int64_t query_width = config.num_heads * config.head_dim;
@@ -76,7 +76,7 @@ struct WeightShares {
   std::int64_t plain_parameters = 0;  ///< that are not quantised
 };
 
-WeightShares weight_shares(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters) {
+WeightShares weight_shares(const models::ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters) {
   WeightShares shares{0, num_parameters};
   if (!policy.quantize) return shares;
   for (const auto& [rows, columns, count] : linear_shapes(config)) {
@@ -117,14 +117,14 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
   return policy;
 }
 
-std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes) {
+std::int64_t loaded_weight_bytes(const models::ModelConfig& config, const WeightPolicy& policy,
+                                 std::int64_t num_parameters, std::int64_t checkpoint_bytes) {
   const WeightShares shares = weight_shares(config, policy, num_parameters);
   return shares.quantized_bytes + plain_bytes(policy, shares.plain_parameters, num_parameters, checkpoint_bytes);
 }
 
-std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes) {
+std::int64_t copied_weight_bytes(const models::ModelConfig& config, const WeightPolicy& policy,
+                                 std::int64_t num_parameters, std::int64_t checkpoint_bytes) {
   const WeightShares shares = weight_shares(config, policy, num_parameters);
   const bool converts = policy.dtype && *policy.dtype != config.checkpoint_dtype;
   std::int64_t parameters = 0;
@@ -265,4 +265,4 @@ void LoadedWeights::drop_copies() const {
   quantized_.clear();
 }
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -1,4 +1,4 @@
-#include "engine/models/device_weights.hpp"
+#include "engine/weights/device_weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "kernels/ops.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
@@ -205,4 +205,4 @@ std::int64_t DeviceWeights::uploaded_bytes() const {
   return uploaded_bytes_;
 }
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

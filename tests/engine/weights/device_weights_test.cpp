@@ -1,4 +1,4 @@
-#include "engine/models/device_weights.hpp"
+#include "engine/weights/device_weights.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "kernels/ops.hpp"
 #include "tests/support/split_memory_device.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 /// Float32 tensors with waves of values.
@@ -175,4 +175,4 @@ TEST_F(DeviceWeightsTest, WeightsThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "engine/models/model_config.hpp"
-#include "engine/models/weight_source.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 #include "kernels/quantized.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// What becomes of a checkpoint's weights when they are loaded.
 struct WeightPolicy {
@@ -33,12 +33,12 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 
 /// Bytes of all weights once they are loaded, known without reading any: of a checkpoint with so many elements and
 /// bytes. Weights that are used where they lie count as well.
-std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes);
+std::int64_t loaded_weight_bytes(const models::ModelConfig& config, const WeightPolicy& policy,
+                                 std::int64_t num_parameters, std::int64_t checkpoint_bytes);
 
 /// Those of them that are copies in memory of their own, and not the pages of the mapped file.
-std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes);
+std::int64_t copied_weight_bytes(const models::ModelConfig& config, const WeightPolicy& policy,
+                                 std::int64_t num_parameters, std::int64_t checkpoint_bytes);
 
 /// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
 /// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
@@ -79,4 +79,4 @@ class LoadedWeights final : public WeightSource {
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
 };
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -1,4 +1,4 @@
-#include "engine/models/loaded_weights.hpp"
+#include "engine/weights/loaded_weights.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/hf_config.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 using testing::HasSubstr;
@@ -138,8 +138,8 @@ TEST(LoadedWeights, TheirBytesAreKnownBeforeTheyAreLoaded) {
       const auto policy = weight_policy(dtype, quantize);
       const auto planned = loaded_weight_bytes(config, policy, facts.num_parameters, facts.weight_bytes);
       const LoadedWeights weights(*checkpoint, policy, test_device());
-      const ModelLimits limits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
-      ASSERT_TRUE(create_model(config, weights, test_device(), limits));
+      const layers::ModelLimits limits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
+      ASSERT_TRUE(models::create_model(config, weights, test_device(), limits));
       if (policy.dtype) {
         EXPECT_EQ(planned, weights.copied_bytes());
       } else if (policy.quantize) {
@@ -154,4 +154,4 @@ TEST(LoadedWeights, TheirBytesAreKnownBeforeTheyAreLoaded) {
 }
 
 }  // namespace
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/loaded_weights.hpp"
-#include "engine/models/weight_source.hpp"
+#include "engine/weights/loaded_weights.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// Weights in the memory of a device that does not share the host's. A weight is uploaded when it is first asked for,
 /// one behind the other in the order of asking, and kept, so that another model over the same source shares it. A head
@@ -63,4 +63,4 @@ class DeviceWeights final : public WeightSource {
   mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised, or of a model's own; by module
 };
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

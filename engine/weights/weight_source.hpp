@@ -11,7 +11,7 @@
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// A tensor of a checkpoint, in memory that ops read: row-major, not owned. Valid as long as the WeightSource lives.
 struct WeightTensor {
@@ -84,4 +84,4 @@ class WeightSource {
   }
 };
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights
