@@ -39,10 +39,10 @@ std::string model_name(const EngineConfig& config) {
 
 /// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
 /// no later token sees, so that its length does not matter.
-std::int64_t longest_prompt(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len,
+std::int64_t longest_prompt(const EngineConfig& config, std::int32_t window, std::int64_t max_model_len,
                             std::int32_t device_blocks) {
   const std::int64_t slots = std::int64_t{device_blocks} * config.slots_per_block();
-  const bool leaves_behind = model.sliding_window > 0 && config.enable_chunked_prefill && slots > model.sliding_window;
+  const bool leaves_behind = window > 0 && config.enable_chunked_prefill && slots > window;
   return leaves_behind ? std::max(slots, max_model_len) : slots;
 }
 
@@ -82,8 +82,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!defaults) return fail(defaults.error());
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
-  const models::ModelConfig& model = plan->model;
+  const models::ModelSpec& model = plan->model;
   const layers::ModelLimits& limits = plan->limits;
+  const std::int32_t window = plan->kv.only().window;
   const std::int32_t max_tokens = limits.max_tokens;
   const std::int64_t max_model_len = limits.max_model_len;
   const std::int32_t host_blocks = plan->num_host_blocks;
@@ -153,12 +154,12 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                   .num_host_blocks = host_blocks,
                   .watermark = config.watermark,
                   .enable_prefix_caching = config.enable_prefix_caching,
-                  .sliding_window = model.sliding_window,
+                  .sliding_window = window,
                   .prefix_hash_key = *prefix_hash_key};
   parts.limits.vocab_size = model.vocab_size;
   parts.limits.eos_token_ids = model.eos_token_ids;
   parts.limits.max_model_len = max_model_len;
-  parts.limits.max_kv_tokens = longest_prompt(config, model, max_model_len, device_blocks);
+  parts.limits.max_kv_tokens = longest_prompt(config, window, max_model_len, device_blocks);
   warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);
   parts.limits.max_num_seqs = config.num_rows();
   parts.limits.max_queued_requests = config.max_queued_requests;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/weights/measured_weights.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_device.hpp"
@@ -37,22 +38,21 @@ Result<DType> chosen_kv_dtype(const std::string& name, DType weights) {
               "kv_cache_dtype");
 }
 
-Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
+Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelSpec& model) {
   if (config.max_model_len == 0) return model.max_position_embeddings;
-  if (config.max_model_len > model.position_limit()) {
+  if (config.max_model_len > model.position_limit) {
     return fail(ErrorCode::bad_config,
                 "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
-                    std::to_string(model.position_limit()),
+                    std::to_string(model.position_limit),
                 "max_model_len");
   }
   return config.max_model_len;
 }
 
 /// Tokens whose KV one sequence of max_model_len holds at most: all, or with a sliding window those in it and a chunk.
-std::int64_t tokens_held(const EngineConfig& config, const models::ModelConfig& model, std::int64_t max_model_len) {
-  if (model.sliding_window == 0 || !config.enable_chunked_prefill) return max_model_len;
-  return std::min(max_model_len, std::int64_t{model.sliding_window} + config.tokens_per_step(max_model_len) +
-                                     config.slots_per_block());
+std::int64_t tokens_held(const EngineConfig& config, const KvLayout& kv, std::int64_t max_model_len) {
+  if (!config.enable_chunked_prefill) return max_model_len;
+  return kv.only().tokens_held(max_model_len, config.tokens_per_step(max_model_len));
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -88,6 +88,23 @@ std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, con
   return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, config.swap_space < 0 ? useful : kMaxBlocks}));
 }
 
+/// What a model takes of a device.
+struct MeasuredModel {
+  std::int64_t weight_bytes = 0;         ///< of all weights as loaded
+  std::int64_t copied_weight_bytes = 0;  ///< EnginePlan::copied_weight_bytes
+  models::ModelMemory memory;
+};
+
+/// Builds the planned model without reading a weight.
+Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Device& device) {
+  const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
+  const auto model = plan.model.build(weights);
+  if (!model) return fail(model.error());
+  return MeasuredModel{.weight_bytes = weights.loaded_bytes(),
+                       .copied_weight_bytes = weights.copied_bytes(),
+                       .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
@@ -104,7 +121,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
   const std::int64_t block_size = config.slots_per_block();
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
-  if (num_blocks * block_size < tokens_held(config, plan.model, max_model_len)) {
+  if (num_blocks * block_size < tokens_held(config, plan.kv, max_model_len)) {
     const bool was_told = config.kv_cache_memory > 0;  // else the device is too small
     const std::string key = !was_told && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
     return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
@@ -141,7 +158,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
               "kv_cache_memory");
 }
 
-execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelConfig& model,
+execution::RunnerConfig runner_config(const EngineConfig& config, const models::ModelSpec& model,
                                       const layers::ModelLimits& limits) {
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = limits.max_tokens,
@@ -178,21 +195,20 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto checkpoint = io::Checkpoint::open(folder);
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
-  const auto facts = plan.checkpoint->facts();
-  const auto weight_bytes =
-      weights::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  const std::int64_t batch_bytes = execution::ModelRunner::batch_bytes(
-      runner_config(config, plan.model, plan.limits), config.slots_per_block(), !device.shares_host_memory());
-  models::MemoryRequest request{weight_bytes,
-                                batch_bytes,
-                                plan.kv_dtype,
-                                config.slots_per_block(),
-                                plan.limits,
-                                0,
-                                device.ops().takes_narrow_rows()};
-  const std::int64_t fixed_bytes = models::plan_memory(plan.model, request).fixed_bytes();
+  plan.kv = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
+  const auto measured = measure_model(plan, device);
+  if (!measured) return fail(measured.error());
+  models::MemoryRequest request{
+      .weight_bytes = measured->weight_bytes,
+      .batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan.model, plan.limits),
+                                                         config.slots_per_block(), !device.shares_host_memory()),
+      .model = measured->memory,
+      .vocab_size = plan.model.vocab_size,
+      .kv = plan.kv,
+      .limits = plan.limits};
+  const std::int64_t fixed_bytes = models::plan_memory(request).fixed_bytes();
   request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
-  plan.memory = models::plan_memory(plan.model, request);
+  plan.memory = models::plan_memory(request);
   plan.num_device_blocks = config.num_device_blocks;
   if (config.num_device_blocks == 0) {
     const auto device_blocks = size_kv_cache(config, plan, plan.memory.kv_bytes());
@@ -201,12 +217,12 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
     plan.measures_kv_cache = config.kv_cache_memory == 0 && !device.shares_host_memory();
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
-  const auto copied_bytes = [&] {
-    return weights::copied_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  };
-  plan.copied_weight_bytes = copied_bytes();
-  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes, host_bytes_needed(config, plan));
-  plan.copied_weight_bytes = copied_bytes();
+  plan.copied_weight_bytes = measured->copied_weight_bytes;
+  plan.weights.copy_linear =
+      copies_linear(config, device, plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
+  const auto copied = measure_model(plan, device);
+  if (!copied) return fail(copied.error());
+  plan.copied_weight_bytes = copied->copied_weight_bytes;
   return plan;
 }
 

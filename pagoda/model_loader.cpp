@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "actors/clock.hpp"
-#include "engine/models/model.hpp"
+#include "engine/models/model_spec.hpp"
 
 namespace pagoda {
 
@@ -51,7 +51,11 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
   if (!model) return fail(std::move(model.error()));
   if (device_weights_ != nullptr) device_weights_->finish();
   if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
-  const layers::KvCache cache{memory.device_base(), num_device_blocks, block_size_, plan_.kv_dtype};
+  const layers::KvCache cache{.base = memory.device_base(),
+                              .num_blocks = num_device_blocks,
+                              .block_bytes = plan_.kv.block_bytes(),
+                              .block_size = block_size_,
+                              .dtype = plan_.kv_dtype};
   return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us);
 }
 

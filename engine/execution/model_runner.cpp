@@ -398,9 +398,8 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
       .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
       .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
       .max_query_len = batch.max_query_len,
-      .max_context_len = batch.max_context_len,
-      .logit_rows = inputs.logit_rows,
-      .num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows)};
+      .max_context_len = batch.max_context_len};
+  const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
     Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
                                                           .slots = inputs.token_slots,
@@ -413,7 +412,9 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                    .width = blocks_of_row_,
                                                    .out = block_tables_of_batch_.as<float>()});
     }
-    return status ? model_->forward(stream, forward, cache_, logits_.as<float>()) : status;
+    if (status) status = model_->run(stream, forward, cache_);
+    if (status) status = model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>());
+    return status;
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
 }
@@ -444,7 +445,7 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& in
   for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
     const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
     Status status =
-        model_->more_logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
+        model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
     if (!status) return status;
     const std::span<const kernels::SampleRow> rows(report_rows_);
     status = device_->ops().sample(

@@ -11,7 +11,8 @@ namespace pagoda::layers {
 struct KvCache {
   std::byte* base = nullptr;
   std::int64_t num_blocks = 0;
-  std::int32_t block_size = 0;
+  std::int64_t block_bytes = 0;  ///< of all layers together: KvLayout::block_bytes
+  std::int32_t block_size = 0;   ///< token slots per block
   DType dtype = DType::f32;
 };
 
@@ -27,16 +28,14 @@ struct ForwardBatch {
   const std::int32_t* context_len = nullptr;   ///< [num_sequences], with the new tokens
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
-  std::int32_t max_query_len = 0;            ///< of one sequence: an upper bound of its new tokens
-  std::int32_t max_context_len = 0;          ///< likewise of context_len
-  const std::int32_t* logit_rows = nullptr;  ///< [num_logit_rows]: the token rows whose logits are wanted
-  std::int32_t num_logit_rows = 0;
+  std::int32_t max_query_len = 0;    ///< of one sequence: an upper bound of its new tokens
+  std::int32_t max_context_len = 0;  ///< likewise of context_len
 };
 
-/// Largest batch that a model must be able to run; sizes its activation buffers once.
+/// Largest batch that a model must be able to run; sizes its memory once.
 struct ModelLimits {
   std::int32_t max_tokens = 0;      ///< tokens per run
-  std::int32_t max_logit_rows = 0;  ///< logit rows per run
+  std::int32_t max_logit_rows = 0;  ///< rows whose logits are asked for at once
   std::int64_t max_model_len = 0;   ///< positions
 };
 

@@ -10,7 +10,7 @@
 namespace pagoda::layers {
 
 /// One run of a model over a batch: what every layer needs to issue its ops. The first op that fails is remembered and
-/// the ops after it are not issued, so that a model's forward reads as a list of layers and looks at status() once.
+/// the ops after it are not issued, so that a model's run reads as a list of layers and looks at status() once.
 class ForwardPass {
  public:
   using Ops = kernels::Ops;

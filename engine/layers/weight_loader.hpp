@@ -30,15 +30,19 @@ class WeightLoader {
 
   /// The tensor `name` of this module as [rows, columns].
   kernels::WeightMatrix matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
-  /// The same in memory that the host reads.
-  kernels::WeightMatrix host_matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
   /// The tensor `name` of this module as [size].
   WeightVector vector(std::string_view name, std::int64_t size) const;
-  /// The weight [rows, columns] of this module, a linear layer; or what stands for a weight of the model's own.
+  /// The weight [rows, columns] of this module, a linear layer; one whose weight is another module's tensor, by
+  /// its full name; or one that is computed.
   weights::LinearWeight linear(std::int64_t rows, std::int64_t columns) const;
-  weights::LinearWeight linear(const weights::OwnWeight& own) const;
-  bool contains(std::string_view name) const { return source_->contains(prefix_ + std::string(name)); }
+  weights::LinearWeight tied_linear(std::string_view tensor, std::int64_t rows, std::int64_t columns) const;
+  weights::LinearWeight derived_linear(const weights::DerivedWeight& weight) const;
+  /// The full name of the tensor `name` of this module.
+  std::string full_name(std::string_view name) const { return prefix_ + std::string(name); }
+  bool contains(std::string_view name) const { return source_->contains(full_name(name)); }
 
+  /// Whether everything has been there so far.
+  const Status& status() const { return *status_; }
   /// Remembers an error of the caller's own about this module.
   void reject(std::string_view reason) const;
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/models/model_config.hpp"
+#include "engine/models/model_spec.hpp"
 #include "engine/weights/weight_source.hpp"
 #include "io/model_files/mapped_file.hpp"
 #include "io/model_files/safetensors.hpp"
@@ -39,6 +39,7 @@ class Checkpoint final : public weights::WeightSource {
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return tensors_.contains(name); }
   /// Takes the tensor's pages out of this process's memory; they are read again from the file, or from the system's
   /// cache of it.
@@ -49,7 +50,7 @@ class Checkpoint final : public weights::WeightSource {
   std::vector<std::string> tensor_names() const;
   /// To be asked once a model has taken its weights: bad_file when it has left some, for then the config belongs to
   /// another checkpoint. Buffers that a model computes itself do not count, nor a head that is tied to the embedding.
-  Status check_all_taken(const models::ModelConfig& config) const;
+  Status check_all_taken(const models::ModelSpec& spec) const;
 
  private:
   struct Location {
