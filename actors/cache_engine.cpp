@@ -11,9 +11,9 @@
 namespace pagoda::actors {
 namespace {
 
-/// Issues cache plans on its own stream when CacheOrder says so; the worker is told the event that ends each. When a move
-/// fails, blocks do not hold what the block manager believes, so no step may run: this actor ends, and whatever takes its
-/// place begins with empty pools.
+/// Issues cache plans on its own stream when CacheOrder says so; the worker is told the event that ends each. When a
+/// move fails, blocks do not hold what the block manager believes, so no step may run: this actor ends, and whatever
+/// takes its place begins with empty pools.
 struct CacheEngineState {
   CacheEngineState() {}
   ~CacheEngineState() {
@@ -63,12 +63,12 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   state.parts.stream->on_complete([run] { run->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
   state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
-                             block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
-                             has_ended_a_plan = state.has_ended_a_plan,
-                             me = caf::actor_cast<caf::actor_addr>(self)] {
+                                   block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
+                                   has_ended_a_plan = state.has_ended_a_plan,
+                                   me = caf::actor_cast<caf::actor_addr>(self)] {
     if (const Status status = stream->status(); !status) {
       if (const auto mover = caf::actor_cast<CacheEngineActor>(me)) {
-        send_anonymously(mover, DeviceFailed{status.error(), !*has_ended_a_plan});
+        send_anonymously(mover, DeviceFailed{status.error(), !*has_ended_a_plan, true});
       }
       return;
     }
@@ -96,7 +96,7 @@ void issue_ready_plans(Self self) {
       state.parts.stream->wait(event->second);
     }
     if (const Status issued = issue(self, state.plans.extract(ready->plan).mapped()); !issued) {
-      end_with(self, state.supervisor, DeviceFailed{issued.error(), !*state.has_ended_a_plan});
+      end_with(self, state.supervisor, DeviceFailed{issued.error(), !*state.has_ended_a_plan, true});
       return;
     }
     send(self, state.worker, CacheReady{ready->plan, state.parts.stream->record()});

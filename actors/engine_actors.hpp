@@ -66,7 +66,7 @@ OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shar
 /// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
 /// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
 /// why, and this one ends, and with it the replica. `factories`: by rank.
-ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, Replica replica,
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
                                                 std::vector<DeviceFactory> factories, trace::SharedTrace trace);
 
 /// What all replicas share.
@@ -77,6 +77,7 @@ struct SharedActors {
 };
 
 /// Watches the shared actors and the replica: when one of them dies, or the supervisor is told to exit, all end.
-caf::actor spawn_supervisor(caf::actor_system& system, SharedActors actors, ReplicaSupervisorActor replica);
+caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
+                            const ReplicaSupervisorActor& replica);
 
 }  // namespace pagoda::actors

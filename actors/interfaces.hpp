@@ -178,9 +178,10 @@ struct GetReplica {};
 
 }  // namespace pagoda::actors
 
-/// Every message type, listed once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by their
-/// visit_fields (wire.hpp). PAGODA_LOCAL: stays in this process, because it holds what can never leave it: sinks, and
-/// requests and answers of clients (the router's), addresses, handles (supervisors'), events and streams (a device's).
+/// Every message type, listed once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by
+/// their visit_fields (wire.hpp). PAGODA_LOCAL: stays in this process, because it holds what can never leave it: sinks,
+/// and requests and answers of clients (the router's), addresses, handles (supervisors'), events and streams (a
+/// device's).
 #define PAGODA_VALUE(type) CAF_ADD_TYPE_ID(pagoda, (type))
 #define PAGODA_LOCAL(type) CAF_ADD_TYPE_ID(pagoda, (type)) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)

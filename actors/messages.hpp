@@ -148,9 +148,12 @@ struct ChildGone {
 /// and tells the supervisor of its replica before.
 struct DeviceFailed {
   Error error;
-  bool in_vain = false;  ///< the stream had not ended a single step or plan
+  bool in_vain = false;      ///< the stream had not ended a single step or plan
+  bool memory_lost = false;  ///< it is the cache engine's
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.error, self.in_vain); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.error, self.in_vain, self.memory_lost);
+  }
 };
 
 /// Private, supervisor of a replica -> supervisor: it cannot go on, and ends.

@@ -75,8 +75,8 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
   return {
       [self](const OpenOutput& message) {
         auto& state = state_of(self);
-        state.sinks.emplace(message.spec->id, OutputProcessorState::Destination{message.sink, message.spec->tag,
-                                                                                message.scheduler});
+        state.sinks.emplace(message.spec->id,
+                            OutputProcessorState::Destination{message.sink, message.spec->tag, message.scheduler});
         state.core->open(message.spec);
       },
       [self](const StepOutputs& step) { process(self, step); },

@@ -52,20 +52,19 @@ void fail_replica(Self self, ErrorCode code, std::string why) {
 void fail_devices(Self self, const Error& problem) {
   const auto& state = state_of(self);
   if (!state.device_error) {
-    return fail_replica(self, ErrorCode::internal,
-                        "the worker has ended and cannot be replaced: " + problem.message);
+    return fail_replica(self, ErrorCode::internal, "the worker has ended and cannot be replaced: " + problem.message);
   }
   fail_replica(
       self, ErrorCode::device_failed,
       "the device has failed: " + state.device_error->message + "; it cannot be used again: " + problem.message);
 }
 
-void connect_devices(Self self) {
-  const Replica& replica = *state_of(self).replica;
+/// Before the scheduler knows the devices, so that these know everybody when the first step comes.
+void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) {
   const auto& [workers, cache_engines] = replica.devices;
   for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-    send(self, workers[rank], ConnectScheduler{replica.scheduler, self->address()});
-    send(self, cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, self->address()});
+    send_anonymously(workers[rank], ConnectScheduler{replica.scheduler, supervisor});
+    send_anonymously(cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, supervisor});
   }
 }
 
@@ -107,8 +106,8 @@ void replace_devices(Self self) {
   if (!made) return fail_devices(self, made.error());
   spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
                state.memory_lost ? "the device's memory" : "the worker");
-  connect_devices(self);
   const Replica& replica = *state.replica;
+  connect_devices(replica, self->address());
   if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
   send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
   state.gone.clear();
@@ -162,7 +161,6 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
   watch(me, replica.block_manager);
   for (const WorkerActor& worker : replica.devices.workers) watch(me, worker);
   for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) watch(me, cache_engine);
-  connect_devices(self);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const DeviceFailed& failed) {
@@ -170,6 +168,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
         spdlog::error("the device has failed: {}", failed.error.message);
         state.told_errors.emplace(self->current_sender()->id(), failed.error);
         state.devices_in_vain = failed.in_vain ? state.devices_in_vain + 1 : 0;
+        state.memory_lost |= failed.memory_lost;
       },
       [self](const ConnectRoot& connect) { state_of(self).root = connect.root; },
       [self](const GetReplica&) { return reply(*state_of(self).replica); },
@@ -178,9 +177,13 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
 
 }  // namespace
 
-ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, Replica replica,
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
                                                 std::vector<DeviceFactory> factories, trace::SharedTrace trace) {
-  return system.spawn<caf::detached>(behavior, std::move(replica), std::move(factories), std::move(trace));
+  const ReplicaSupervisorActor supervisor =
+      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(trace));
+  // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
+  connect_devices(replica, supervisor.address());
+  return supervisor;
 }
 
 }  // namespace pagoda::actors

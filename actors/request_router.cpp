@@ -305,7 +305,8 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
 }
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
-                                           const TokenizerActor& tokenizer, const std::vector<SchedulerActor>& schedulers,
+                                           const TokenizerActor& tokenizer,
+                                           const std::vector<SchedulerActor>& schedulers,
                                            const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<routing::RouterCore>(limits);
@@ -367,8 +368,8 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
                                         OutputProcessorActor outputs, trace::SharedTrace trace) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(schedulers), std::move(outputs),
-                      std::move(trace));
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(schedulers),
+                      std::move(outputs), std::move(trace));
 }
 
 }  // namespace pagoda::actors

@@ -58,8 +58,7 @@ void advance(Self self) {
 }
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
-                                       const BlockManagerActor& block_manager,
-                                       const std::vector<WorkerActor>& workers,
+                                       const BlockManagerActor& block_manager, const std::vector<WorkerActor>& workers,
                                        const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<scheduling::SchedulerCore>(config);

@@ -73,8 +73,6 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, c
   watch(me, actors.tokenizer);
   watch(me, actors.outputs);
   watch(me, replica);
-  send(self, replica, ConnectRoot{me});
-  send(self, actors.outputs, ConnectOutputs{actors.router});
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const ReplicaFailed& failed) { fail_engine(self, failed.error); },
@@ -83,8 +81,13 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, c
 
 }  // namespace
 
-caf::actor spawn_supervisor(caf::actor_system& system, SharedActors actors, ReplicaSupervisorActor replica) {
-  return caf::actor_cast<caf::actor>(system.spawn(behavior, std::move(actors), std::move(replica)));
+caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
+                            const ReplicaSupervisorActor& replica) {
+  const SupervisorActor supervisor = system.spawn(behavior, actors, replica);
+  // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
+  send_anonymously(replica, ConnectRoot{supervisor});
+  send_anonymously(actors.outputs, ConnectOutputs{actors.router});
+  return caf::actor_cast<caf::actor>(supervisor);
 }
 
 }  // namespace pagoda::actors

@@ -27,9 +27,9 @@ struct WorkerState {
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
   execution::StepOrder order;
-  std::map<StepId, std::shared_ptr<const ExecuteStep>> steps;         ///< not enqueued yet
-  std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;    ///< of plans that steps wait for
-  std::shared_ptr<const kernels::Stream> copy_stream;                 ///< of the cache engine
+  std::map<StepId, std::shared_ptr<const ExecuteStep>> steps;       ///< not enqueued yet
+  std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
+  std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -52,11 +52,11 @@ void enqueue(Self self, const std::shared_ptr<const ExecuteStep>& step) {
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
                        has_ended_a_step = state.has_ended_a_step, step, issued] {
-    Status status = stream->status();
-    if (status) status = copy_stream->status();  // else the step may have read blocks that were never moved
+    const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
+    const Status status = stream->status() ? moved : stream->status();
     if (!status) {
       if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
-        send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step});
+        send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step, !moved});
       }
       return;
     }

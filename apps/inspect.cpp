@@ -2,12 +2,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
-#include "engine/models/model.hpp"
+#include "engine/models/families.hpp"
 #include "kernels/cpu/memory_limits.hpp"
 #include "pagoda/engine_plan.hpp"
 
@@ -30,21 +31,13 @@ struct InspectOptions {
   bool architectures = false;
 };
 
-ordered_json model_facts(const models::ModelConfig& model) {
-  return {{"architecture", model.architecture},
-          {"vocab_size", model.vocab_size},
-          {"hidden_size", model.hidden_size},
-          {"intermediate_size", model.intermediate_size},
-          {"num_layers", model.num_layers},
-          {"num_heads", model.num_heads},
-          {"num_kv_heads", model.num_kv_heads},
-          {"head_dim", model.head_dim},
-          {"positions", models::to_string(model.positions)},
-          {"max_position_embeddings", model.max_position_embeddings},
-          {"sliding_window", model.sliding_window},
-          {"normalized_head", model.normalized_head},
-          {"tie_word_embeddings", model.tie_word_embeddings},
-          {"checkpoint_dtype", to_string(model.checkpoint_dtype)}};
+ordered_json model_facts(const models::ModelSpec& model) {
+  ordered_json facts{{"architecture", model.architecture}, {"vocab_size", model.vocab_size}};
+  for (const auto& [name, value] : model.facts) std::visit([&](const auto& v) { facts[name] = v; }, value);
+  facts["max_position_embeddings"] = model.max_position_embeddings;
+  facts["tie_word_embeddings"] = model.tie_word_embeddings;
+  facts["checkpoint_dtype"] = to_string(model.checkpoint_dtype);
+  return facts;
 }
 
 /// Where swapped KV blocks go.

@@ -6,8 +6,6 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/scheduling/waiting_queue.hpp"
-
 namespace pagoda {
 namespace {
 
@@ -171,7 +169,7 @@ std::vector<Error> EngineConfig::validate() const {
                                                std::to_string(max_num_batched_tokens));
   }
   check.in_range("max_chunk_ms", max_chunk_ms, -1, 3'600'000);
-  check.number("priority_aging_s", priority_aging_s, 0, true, scheduling::kMostAgingSeconds);
+  check.number("priority_aging_s", priority_aging_s, 0, true, kMostAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);

@@ -13,6 +13,9 @@ namespace pagoda {
 enum class PreemptionPolicy : std::uint8_t { recompute, swap, automatic };
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority, fair };
 
+/// Of priority_aging_s. Larger ones would overflow the times that priorities turn into.
+inline constexpr double kMostAgingSeconds = 86400;
+
 /// Everything an engine is told at start. Field names are the keys of a config file and, with dashes, the flags.
 /// Byte counts are bytes; the flags that take GiB say so.
 struct EngineConfig {

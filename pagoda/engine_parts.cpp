@@ -82,8 +82,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!defaults) return fail(defaults.error());
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
-  const models::ModelConfig& model = plan->model;
-  const models::ModelLimits& limits = plan->limits;
+  const models::ModelSpec& model = plan->model;
+  const layers::ModelLimits& limits = plan->limits;
   const std::int32_t max_tokens = limits.max_tokens;
   const std::int64_t max_model_len = limits.max_model_len;
   const std::int32_t host_blocks = plan->num_host_blocks;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/weights/measured_weights.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_device.hpp"
@@ -37,12 +38,12 @@ Result<DType> chosen_kv_dtype(const std::string& name, DType weights) {
               "kv_cache_dtype");
 }
 
-Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelConfig& model) {
+Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::ModelSpec& model) {
   if (config.max_model_len == 0) return model.max_position_embeddings;
-  if (config.max_model_len > model.position_limit()) {
+  if (config.max_model_len > model.position_limit) {
     return fail(ErrorCode::bad_config,
                 "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
-                    std::to_string(model.position_limit()),
+                    std::to_string(model.position_limit),
                 "max_model_len");
   }
   return config.max_model_len;
@@ -51,16 +52,8 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 /// Tokens whose KV one sequence of max_model_len holds at most.
 std::int64_t tokens_held(const EngineConfig& config, const EnginePlan& plan) {
   const std::int64_t max_model_len = plan.limits.max_model_len;
-  const std::int64_t tokens_per_step =
-      config.enable_chunked_prefill ? config.tokens_per_step(max_model_len) : max_model_len;
-  return plan.layout.only().tokens_held(max_model_len, tokens_per_step);
-}
-
-KvLayout kv_layout(const EngineConfig& config, const models::ModelConfig& model, DType kv_dtype) {
-  const std::int32_t block_size = config.slots_per_block();
-  const std::int64_t block_bytes = models::kv_bytes_per_block(model, kv_dtype, block_size);
-  return KvLayout::uniform(block_size, model.sliding_window, static_cast<std::int32_t>(model.num_layers),
-                           block_bytes / model.num_layers);
+  if (!config.enable_chunked_prefill) return max_model_len;
+  return plan.layout.only().tokens_held(max_model_len, config.tokens_per_step(max_model_len));
 }
 
 /// Bytes that the memory plan may give to the KV cache.
@@ -94,6 +87,23 @@ std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, con
   const std::int64_t num_blocks = config.swap_bytes(free_bytes) / plan.memory.kv_bytes_per_block;
   const std::int64_t useful = config.swap_space < 0 ? blocks_for_all_rows(config, plan) : kMaxBlocks;
   return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, useful}));
+}
+
+/// What a model takes of a device.
+struct MeasuredModel {
+  std::int64_t weight_bytes = 0;         ///< of all weights as loaded
+  std::int64_t copied_weight_bytes = 0;  ///< EnginePlan::copied_weight_bytes
+  models::ModelMemory memory;
+};
+
+/// Builds the planned model without reading a weight.
+Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Device& device) {
+  const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
+  const auto model = plan.model.build(weights);
+  if (!model) return fail(model.error());
+  return MeasuredModel{.weight_bytes = weights.loaded_bytes(),
+                       .copied_weight_bytes = weights.copied_bytes(),
+                       .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
 }
 
 }  // namespace
@@ -170,8 +180,8 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   if (!kv_dtype) return fail(kv_dtype.error());
   plan.dtype = *dtype;
   plan.kv_dtype = *kv_dtype;
-  plan.layout = kv_layout(config, plan.model, plan.kv_dtype);
-  plan.weights = models::weight_policy(config.dtype, config.quantize);
+  plan.layout = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
+  plan.weights = weights::weight_policy(config.dtype, config.quantize);
   const auto max_model_len = chosen_model_len(config, plan.model);
   if (!max_model_len) return fail(max_model_len.error());
   const std::int32_t max_tokens = config.tokens_per_step(*max_model_len);
@@ -186,21 +196,18 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto checkpoint = io::Checkpoint::open(folder);
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
-  const auto facts = plan.checkpoint->facts();
-  const auto weight_bytes =
-      models::loaded_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  const std::int64_t batch_bytes =
-      execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory());
-  models::MemoryRequest request{weight_bytes,
-                                batch_bytes,
-                                plan.kv_dtype,
-                                config.slots_per_block(),
-                                plan.limits,
-                                0,
-                                device.ops().takes_narrow_rows()};
-  const std::int64_t fixed_bytes = models::plan_memory(plan.model, request).fixed_bytes();
+  const auto measured = measure_model(plan, device);
+  if (!measured) return fail(measured.error());
+  models::MemoryRequest request{
+      .weight_bytes = measured->weight_bytes,
+      .batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory()),
+      .model = measured->memory,
+      .vocab_size = plan.model.vocab_size,
+      .kv = plan.layout,
+      .limits = plan.limits};
+  const std::int64_t fixed_bytes = models::plan_memory(request).fixed_bytes();
   request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
-  plan.memory = models::plan_memory(plan.model, request);
+  plan.memory = models::plan_memory(request);
   plan.num_device_blocks = config.num_device_blocks;
   if (config.num_device_blocks == 0) {
     const auto device_blocks = size_kv_cache(config, plan, plan.memory.kv_bytes());
@@ -209,12 +216,12 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
     plan.measures_kv_cache = config.kv_cache_memory == 0 && !device.shares_host_memory();
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
-  const auto copied_bytes = [&] {
-    return models::copied_weight_bytes(plan.model, plan.weights, facts.num_parameters, facts.weight_bytes);
-  };
-  plan.copied_weight_bytes = copied_bytes();
-  plan.weights.copy_linear = copies_linear(config, device, facts.weight_bytes, host_bytes_needed(config, plan));
-  plan.copied_weight_bytes = copied_bytes();
+  plan.copied_weight_bytes = measured->copied_weight_bytes;
+  plan.weights.copy_linear =
+      copies_linear(config, device, plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
+  const auto copied = measure_model(plan, device);
+  if (!copied) return fail(copied.error());
+  plan.copied_weight_bytes = copied->copied_weight_bytes;
   return plan;
 }
 

@@ -5,10 +5,10 @@
 
 #include "engine/config.hpp"
 #include "engine/execution/model_runner.hpp"
-#include "engine/models/loaded_weights.hpp"
 #include "engine/models/memory_plan.hpp"
-#include "engine/models/model_config.hpp"
+#include "engine/models/model_spec.hpp"
 #include "engine/step/kv_layout.hpp"
+#include "engine/weights/loaded_weights.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
@@ -18,13 +18,13 @@ namespace pagoda {
 
 /// How an engine will be sized. Everything in it is known before weights are read or memory is taken.
 struct EnginePlan {
-  models::ModelConfig model;
+  models::ModelSpec model;
   std::shared_ptr<io::Checkpoint> checkpoint;  ///< mapped, headers checked
   DType dtype = DType::f32;
-  models::WeightPolicy weights;
+  weights::WeightPolicy weights;
   DType kv_dtype = DType::f32;
   KvLayout layout;
-  models::ModelLimits limits;
+  layers::ModelLimits limits;
   models::MemoryPlan memory;
   std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of the checkpoint's mapped file
   std::int32_t num_device_blocks = 0;
@@ -33,7 +33,8 @@ struct EnginePlan {
   bool measures_kv_cache = false;
 };
 
-/// Reads config.json and the checkpoint's headers and sizes the KV cache for `device`. Errors as Engine::create.
+/// Reads config.json and the checkpoint's headers and sizes the KV cache for `device`. Errors as Engine::create; a
+/// tensor that is missing or has another shape is one of them.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
 
 /// Blocks of a device pool of up to `kv_bytes`, which is no more than max_num_seqs full contexts need. Errors: fewer

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "actors/clock.hpp"
-#include "engine/models/model.hpp"
+#include "engine/models/model_spec.hpp"
 
 namespace pagoda {
 
@@ -27,16 +27,16 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
     if (!cpu) return fail(std::move(cpu.error()));
     host = std::move(*cpu);
   }
-  loader->host_weights_ = std::make_unique<models::LoadedWeights>(*plan.checkpoint, plan.weights, host);
+  loader->host_weights_ = std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host);
   if (!loader->device_->shares_host_memory()) {
     const auto uploaded = [self = loader.get()](double done) { self->report("loading weights", done); };
-    loader->device_weights_ = std::make_unique<models::DeviceWeights>(*loader->host_weights_, loader->device_,
-                                                                      plan.memory.weight_bytes, uploaded);
+    loader->device_weights_ = std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_,
+                                                                       plan.memory.weight_bytes, uploaded);
   }
   return loader;
 }
 
-const models::WeightSource& ModelLoader::weights() const {
+const weights::WeightSource& ModelLoader::weights() const {
   if (device_weights_ != nullptr) return *device_weights_;
   return *host_weights_;
 }
@@ -51,7 +51,11 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
   if (!model) return fail(std::move(model.error()));
   if (device_weights_ != nullptr) device_weights_->finish();
   if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
-  const models::KvCache cache{memory.device_base(), num_device_blocks, block_size_, plan_.kv_dtype};
+  const layers::KvCache cache{.base = memory.device_base(),
+                              .num_blocks = num_device_blocks,
+                              .block_bytes = plan_.layout.block_bytes(),
+                              .block_size = block_size_,
+                              .dtype = plan_.kv_dtype};
   return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us);
 }
 

@@ -8,8 +8,8 @@
 #include "engine/config.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/model_runner.hpp"
-#include "engine/models/device_weights.hpp"
-#include "engine/models/loaded_weights.hpp"
+#include "engine/weights/device_weights.hpp"
+#include "engine/weights/loaded_weights.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
@@ -35,7 +35,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
-  const models::WeightSource& weights() const;
+  const weights::WeightSource& weights() const;
   void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;
@@ -45,8 +45,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   execution::RunnerConfig runner_;
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
-  std::unique_ptr<models::LoadedWeights> host_weights_;
-  std::unique_ptr<models::DeviceWeights> device_weights_;  // null where the device shares the host's memory
+  std::unique_ptr<weights::LoadedWeights> host_weights_;
+  std::unique_ptr<weights::DeviceWeights> device_weights_;  // null where the device shares the host's memory
 };
 
 }  // namespace pagoda

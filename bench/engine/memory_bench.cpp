@@ -108,7 +108,8 @@ BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
 /// management. Argument: prompt tokens.
 void admit_cached_prompt(benchmark::State& state) {
   const auto length = static_cast<std::int32_t>(state.range(0));
-  BlockSpaceManager manager({.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = 4 * (length / kBlockSize + 1)});
+  BlockSpaceManager manager(
+      {.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = 4 * (length / kBlockSize + 1)});
   const SharedTokens prompt = some_tokens(length, 1);
   StepId step = 0;
   SequenceId id = 0;

@@ -32,7 +32,7 @@ std::int64_t most_scattered_entries(const RunnerConfig& config) {
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model,
-                         std::shared_ptr<kernels::Device> device, const models::KvCache& cache, Clock clock)
+                         std::shared_ptr<kernels::Device> device, const layers::KvCache& cache, Clock clock)
     : config_(std::move(config)),
       model_(std::move(model)),
       device_(std::move(device)),
@@ -67,7 +67,7 @@ std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_blo
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                          std::shared_ptr<kernels::Device> device,
-                                                         const models::KvCache& cache, Clock clock) {
+                                                         const layers::KvCache& cache, Clock clock) {
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
   Status status = runner->allocate();
@@ -87,8 +87,7 @@ Status ModelRunner::allocate() {
       status = fail(std::move(memory.error()));
     }
   };
-  const auto input_bytes =
-      static_cast<std::int64_t>(StepLayout(largest_shape(config_, keeps_block_tables())).bytes());
+  const auto input_bytes = static_cast<std::int64_t>(StepLayout(largest_shape(config_, keeps_block_tables())).bytes());
   take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
   take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
   take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
@@ -382,7 +381,7 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
 }
 
 Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
-  const models::ForwardBatch forward{
+  const layers::ForwardBatch forward{
       .num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
       .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
       .token_ids = token_ids_.as<TokenId>(),
@@ -393,9 +392,8 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
       .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
       .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
       .max_query_len = batch.max_query_len,
-      .max_context_len = batch.max_context_len,
-      .logit_rows = inputs.logit_rows,
-      .num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows)};
+      .max_context_len = batch.max_context_len};
+  const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
     Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
                                                           .slots = inputs.token_slots,
@@ -408,7 +406,9 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                    .width = blocks_of_row_,
                                                    .out = block_tables_of_batch_.as<float>()});
     }
-    return status ? model_->forward(stream, forward, cache_, logits_.as<float>()) : status;
+    if (status) status = model_->run(stream, forward, cache_);
+    if (status) status = model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>());
+    return status;
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
 }
@@ -439,7 +439,7 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& in
   for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
     const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
     Status status =
-        model_->more_logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
+        model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
     if (!status) return status;
     const std::span<const kernels::SampleRow> rows(report_rows_);
     status = device_->ops().sample(

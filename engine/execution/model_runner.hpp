@@ -63,7 +63,7 @@ class ModelRunner {
   /// Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                      std::shared_ptr<kernels::Device> device,
-                                                     const models::KvCache& cache, Clock clock);
+                                                     const layers::KvCache& cache, Clock clock);
 
   /// Enqueues a step. Call inside Stream::submit, steps in their order. An op's error comes back with the result.
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step);
@@ -90,7 +90,7 @@ class ModelRunner {
   };
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
-              const models::KvCache& cache, Clock clock);
+              const layers::KvCache& cache, Clock clock);
   static StepShape largest_shape(const RunnerConfig& config, bool keeps_block_tables);
   Status allocate();
   /// Sets all block tables on the device to block 0, so that whatever goes wrong no entry lies outside of the cache.
@@ -135,7 +135,7 @@ class ModelRunner {
   RunnerConfig config_;
   std::unique_ptr<models::Model> model_;
   std::shared_ptr<kernels::Device> device_;
-  models::KvCache cache_;
+  layers::KvCache cache_;
   Clock clock_;
   DecodeBatches decode_batches_;
 

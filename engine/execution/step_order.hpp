@@ -12,9 +12,9 @@ namespace pagoda::execution {
 /// enqueued on the cache engine's stream, so that the compute stream can wait for its end. A deterministic state
 /// machine; events and steps themselves are its owner's.
 ///
-/// A worker may take the place of one that has ended. What that had enqueued has passed, and what it had not never will;
-/// but cache plans of such steps may still be to come. So a worker begins with its first step by asking the cache engine
-/// to connect (CacheOrder::connect), and enqueues nothing before it has.
+/// A worker may take the place of one that has ended. What that had enqueued has passed, and what it had not never
+/// will; but cache plans of such steps may still be to come. So a worker begins with its first step by asking the cache
+/// engine to connect (CacheOrder::connect), and enqueues nothing before it has.
 class StepOrder {
  public:
   /// A step that may be enqueued now.

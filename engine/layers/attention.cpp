@@ -8,33 +8,25 @@ namespace pagoda::layers {
 
 using kernels::Ops;
 
-AttentionShape attention_shape(const models::ModelConfig& config, std::int64_t layer, const PositionTables& positions) {
-  return {.layer = layer,
-          .num_layers = config.num_layers,
-          .num_heads = config.num_heads,
-          .num_kv_heads = config.num_kv_heads,
-          .head_dim = config.head_dim,
-          .window = config.window_of(layer),
-          .cos_sin = positions.cos_sin(),
-          .alibi_slopes = positions.alibi_slopes()};
+std::int64_t AttentionShape::kv_bytes(std::int32_t block_size, DType kv_dtype) const {
+  const kernels::KvCacheView one_layer{
+      .block_size = block_size, .num_kv_heads = num_kv_heads, .head_dim = head_dim, .dtype = kv_dtype};
+  return 2 * one_layer.part_bytes();
 }
 
-Attention::Attention(const AttentionShape& shape, QkvProjection qkv, Linear output)
-    : shape_(shape), qkv_(std::move(qkv)), output_(std::move(output)) {
+Attention::Attention(const AttentionShape& shape, std::int64_t kv_layer, QkvProjection qkv, Linear output)
+    : shape_(shape), kv_layer_(kv_layer), qkv_(std::move(qkv)), output_(std::move(output)) {
   PAGODA_ASSERT(qkv_.parts.size() == 3 || (qkv_.parts.size() == 1 && !qkv_.head_norms), "one projection or three");
 }
 
-kernels::KvCacheView Attention::cache_of_layer(const models::KvCache& cache) const {
-  kernels::KvCacheView view{.base = cache.base,
-                            .num_blocks = cache.num_blocks,
-                            .block_size = cache.block_size,
-                            .num_kv_heads = shape_.num_kv_heads,
-                            .head_dim = shape_.head_dim,
-                            .dtype = cache.dtype};
-  const std::int64_t layer_bytes = 2 * view.part_bytes();
-  view.block_bytes = shape_.num_layers * layer_bytes;
-  view.base += shape_.layer * layer_bytes;
-  return view;
+kernels::KvCacheView Attention::cache_of_layer(const KvCache& cache) const {
+  return {.base = cache.base + kv_layer_ * shape_.kv_bytes(cache.block_size, cache.dtype),
+          .block_bytes = cache.block_bytes,
+          .num_blocks = cache.num_blocks,
+          .block_size = cache.block_size,
+          .num_kv_heads = shape_.num_kv_heads,
+          .head_dim = shape_.head_dim,
+          .dtype = cache.dtype};
 }
 
 DType Attention::input_type(const ForwardPass& pass) const {
@@ -63,24 +55,27 @@ Attention::Heads Attention::project(ForwardPass& pass, const Rows& hidden, float
   return heads;
 }
 
-void Attention::operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
-                           Into into) const {
+void Attention::rotate(ForwardPass& pass, const Heads& heads, const float* cos_sin) const {
+  pass.run(&Ops::rotary, {.positions = pass.batch().positions,
+                          .num_tokens = pass.num_tokens(),
+                          .query = heads.query,
+                          .key = heads.key,
+                          .query_stride = heads.query_stride,
+                          .key_stride = heads.kv_stride,
+                          .num_heads = shape_.num_heads,
+                          .num_kv_heads = shape_.num_kv_heads,
+                          .head_dim = shape_.head_dim,
+                          .rotary_dim = shape_.head_dim,
+                          .cos_sin = cos_sin});
+}
+
+void Attention::operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions,
+                           const Rows& in, float* out, Into into) const {
   const auto& batch = pass.batch();
   const auto cache = cache_of_layer(pass.cache());
-  const auto heads = project(pass, in, activations.qkv);
-  if (shape_.cos_sin != nullptr) {
-    pass.run(&Ops::rotary, {.positions = batch.positions,
-                            .num_tokens = pass.num_tokens(),
-                            .query = heads.query,
-                            .key = heads.key,
-                            .query_stride = heads.query_stride,
-                            .key_stride = heads.kv_stride,
-                            .num_heads = shape_.num_heads,
-                            .num_kv_heads = shape_.num_kv_heads,
-                            .head_dim = shape_.head_dim,
-                            .rotary_dim = shape_.head_dim,
-                            .cos_sin = shape_.cos_sin});
-  }
+  const auto [qkv_rows, attended_rows] = activations.work(shape_.work_widths());
+  const auto heads = project(pass, in, qkv_rows);
+  if (positions.cos_sin() != nullptr) rotate(pass, heads, positions.cos_sin());
   pass.run(&Ops::store_kv, {.key = heads.key,
                             .value = heads.value,
                             .key_stride = heads.kv_stride,
@@ -88,7 +83,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                             .slot_mapping = batch.slot_mapping,
                             .num_tokens = pass.num_tokens(),
                             .cache = cache});
-  const Rows attended(activations.attention, output_.input_type(pass));
+  const Rows attended(attended_rows, output_.input_type(pass));
   pass.run(&Ops::paged_attention, {.query = heads.query,
                                    .query_stride = heads.query_stride,
                                    .num_heads = shape_.num_heads,
@@ -102,7 +97,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .max_context_len = batch.max_context_len,
                                    .cache = cache,
                                    .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim))),
-                                   .alibi_slopes = shape_.alibi_slopes,
+                                   .alibi_slopes = positions.alibi_slopes(),
                                    .window = shape_.window,
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});

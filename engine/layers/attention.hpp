@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,23 +13,20 @@
 
 namespace pagoda::layers {
 
-/// The dimensions of one layer's attention and how it sees positions.
+/// The dimensions of one layer's attention.
 struct AttentionShape {
-  std::int64_t layer = 0;
-  std::int64_t num_layers = 0;  ///< that share one KV block
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;
+  std::int64_t num_kv_heads = 0;  ///< divides num_heads
   std::int64_t head_dim = 0;
-  std::int32_t window = 0;              ///< tokens seen back, itself included; 0 = all
-  const float* cos_sin = nullptr;       ///< of PositionTables; null = not rotary
-  const float* alibi_slopes = nullptr;  ///< of PositionTables; null = no ALiBi
+  std::int32_t window = 0;  ///< tokens seen back, itself included; 0 = all
 
   std::int64_t query_width() const { return num_heads * head_dim; }
   std::int64_t kv_width() const { return num_kv_heads * head_dim; }
+  /// See ActivationShape: queries, keys and values; what has been attended to.
+  std::array<std::int64_t, 2> work_widths() const { return {query_width() + 2 * kv_width(), query_width()}; }
+  /// Bytes that one layer keeps in a KV block: keys and values, with their scales.
+  std::int64_t kv_bytes(std::int32_t block_size, DType kv_dtype) const;
 };
-
-/// The shape that `config` gives `layer`. `positions` must outlive it.
-AttentionShape attention_shape(const models::ModelConfig& config, std::int64_t layer, const PositionTables& positions);
 
 /// Norms over the queries and keys of each single head.
 struct HeadNorms {
@@ -45,13 +43,15 @@ struct QkvProjection {
 /// Multi-head attention with grouped keys and values over the paged KV cache: project, rotate, store, attend, project.
 class Attention {
  public:
-  Attention(const AttentionShape& shape, QkvProjection qkv, Linear output);
+  /// `kv_layer`: which of the layers it is that share a KV block, 0 being the first.
+  Attention(const AttentionShape& shape, std::int64_t kv_layer, QkvProjection qkv, Linear output);
 
   /// See Linear::input_type.
   DType input_type(const ForwardPass& pass) const;
 
   /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
-  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
+  void operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions, const Rows& in,
+                  float* out, Into into) const;
 
  private:
   /// Where the batch's queries, keys and values lie, and the floats from one token's to the next.
@@ -64,9 +64,11 @@ class Attention {
   };
 
   Heads project(ForwardPass& pass, const Rows& hidden, float* out) const;
-  kernels::KvCacheView cache_of_layer(const models::KvCache& cache) const;
+  void rotate(ForwardPass& pass, const Heads& heads, const float* cos_sin) const;
+  kernels::KvCacheView cache_of_layer(const KvCache& cache) const;
 
   AttentionShape shape_;
+  std::int64_t kv_layer_;
   QkvProjection qkv_;
   Linear output_;
 };

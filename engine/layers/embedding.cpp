@@ -18,15 +18,4 @@ void Embedding::issue(ForwardPass& pass, const std::int32_t* ids, float* out, bo
            {.token_ids = ids, .num_tokens = pass.num_tokens(), .table = table_, .out = out, .accumulate = accumulate});
 }
 
-void LmHead::operator()(ForwardPass& pass, const Activations& activations, const float* hidden, float* logits) const {
-  const auto& batch = pass.batch();
-  if (batch.num_logit_rows == 0) return;
-  pass.run(&kernels::Ops::gather_rows, {.x = hidden,
-                                        .rows = batch.logit_rows,
-                                        .num_rows = batch.num_logit_rows,
-                                        .width = projection_.in_features(),
-                                        .out = activations.logit_rows});
-  projection_(pass, activations.logit_rows, batch.num_logit_rows, logits);
-}
-
 }  // namespace pagoda::layers

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 
-#include "engine/layers/activations.hpp"
 #include "engine/layers/forward_pass.hpp"
-#include "engine/layers/linear.hpp"
 #include "engine/layers/weight_loader.hpp"
 
 namespace pagoda::layers {
@@ -24,25 +22,10 @@ class Embedding {
   /// out += the rows of ids.
   void add(ForwardPass& pass, const std::int32_t* ids, float* out) const { issue(pass, ids, out, true); }
 
-  const kernels::WeightMatrix& table() const { return table_; }
-
  private:
   void issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
 
   kernels::WeightMatrix table_;
-};
-
-/// Scores of the vocabulary for the rows of the batch that ask for them.
-class LmHead {
- public:
-  LmHead() = default;
-  explicit LmHead(Linear projection) : projection_(std::move(projection)) {}
-
-  /// hidden: [num_tokens, in_features of the projection]; logits: [num_logit_rows, vocab_size].
-  void operator()(ForwardPass& pass, const Activations& activations, const float* hidden, float* logits) const;
-
- private:
-  Linear projection_;
 };
 
 }  // namespace pagoda::layers

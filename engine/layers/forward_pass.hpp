@@ -3,20 +3,20 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine/models/model.hpp"
+#include "engine/layers/forward_batch.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::layers {
 
 /// One run of a model over a batch: what every layer needs to issue its ops. The first op that fails is remembered and
-/// the ops after it are not issued, so that a model's forward reads as a list of layers and looks at status() once.
+/// the ops after it are not issued, so that a model's run reads as a list of layers and looks at status() once.
 class ForwardPass {
  public:
   using Ops = kernels::Ops;
 
   /// Everything is borrowed for the time of the run.
-  ForwardPass(const Ops& ops, kernels::Stream& stream, const models::ForwardBatch& batch, const models::KvCache& cache)
+  ForwardPass(const Ops& ops, kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache)
       : ops_(ops), stream_(stream), batch_(batch), cache_(cache) {}
 
   /// Issues one op, for example run(&Ops::rms_norm, {...}).
@@ -25,8 +25,8 @@ class ForwardPass {
     if (status_) status_ = (ops_.*op)(stream_, params);
   }
 
-  const models::ForwardBatch& batch() const { return batch_; }
-  const models::KvCache& cache() const { return cache_; }
+  const ForwardBatch& batch() const { return batch_; }
+  const KvCache& cache() const { return cache_; }
   std::int64_t num_tokens() const { return batch_.num_tokens; }
   bool takes_narrow_rows() const { return ops_.takes_narrow_rows(); }
   const Status& status() const { return status_; }
@@ -34,8 +34,8 @@ class ForwardPass {
  private:
   const Ops& ops_;
   kernels::Stream& stream_;
-  const models::ForwardBatch& batch_;
-  const models::KvCache& cache_;
+  const ForwardBatch& batch_;
+  const KvCache& cache_;
   Status status_;
 };
 

@@ -19,13 +19,28 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
   }
 }
 
-Linear::Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias)
-    : bias_dtype_(bias.dtype), in_features_(weight.matrix.columns), out_features_(weight.matrix.rows) {
-  add(module.linear(weight));
-  if (bias.data != nullptr) biases_.push_back(bias.data);
+Linear Linear::tied(const WeightLoader& module, const WeightLoader& other, std::int64_t out_features,
+                    std::int64_t in_features) {
+  Linear linear;
+  linear.in_features_ = in_features;
+  linear.out_features_ = out_features;
+  linear.add(module.tied_linear(other.full_name("weight"), out_features, in_features));
+  return linear;
 }
 
-void Linear::add(models::LinearWeight weight) {
+Linear Linear::derived(const WeightLoader& module, const weights::DerivedWeight& weight, bool bias) {
+  Linear linear;
+  linear.in_features_ = weight.columns;
+  linear.out_features_ = weight.rows;
+  linear.add(module.derived_linear(weight));
+  if (!bias) return linear;
+  const auto vector = module.vector("bias", weight.rows);
+  linear.bias_dtype_ = vector.dtype;
+  linear.biases_.push_back(vector.data);
+  return linear;
+}
+
+void Linear::add(weights::LinearWeight weight) {
   if (weight.quantized != nullptr) {
     quantized_.push_back(weight.quantized->matrix);
     memory_.push_back(std::move(weight.quantized));

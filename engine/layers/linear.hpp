@@ -34,8 +34,11 @@ class Linear {
   Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias);
   Linear(const WeightLoader& loader, const Projection& projection, std::int64_t in_features, bool bias)
       : Linear(loader, {&projection, 1}, in_features, bias) {}
-  /// The layer `module` with a weight of the model's own (a head tied to the embedding), and a bias or null.
-  Linear(const WeightLoader& module, const models::OwnWeight& weight, const WeightVector& bias = {});
+  /// The layer `module` with `<other>.weight` [out_features, in_features] of another one: a head tied to the embedding.
+  static Linear tied(const WeightLoader& module, const WeightLoader& other, std::int64_t out_features,
+                     std::int64_t in_features);
+  /// The layer `module` with a weight that is computed, and a bias of its module or none.
+  static Linear derived(const WeightLoader& module, const weights::DerivedWeight& weight, bool bias);
 
   std::int64_t in_features() const { return in_features_; }
   /// Sum of the projections' outputs: the width of a row of y.
@@ -48,7 +51,7 @@ class Linear {
   void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into = Into::set) const;
 
  private:
-  void add(models::LinearWeight weight);
+  void add(weights::LinearWeight weight);
 
   std::vector<kernels::WeightMatrix> weights_;  // of one kind or the other
   std::vector<kernels::QuantizedMatrix> quantized_;

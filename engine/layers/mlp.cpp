@@ -16,13 +16,18 @@ std::optional<kernels::Activation> activation_of(std::string_view name) {
 GatedMlp::GatedMlp(Linear gate_up, kernels::Activation activation, Linear down)
     : gate_up_(std::move(gate_up)), activation_(activation), down_(std::move(down)) {}
 
-void GatedMlp::operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
-                          Into into) const {
-  gate_up_(pass, in, pass.num_tokens(), activations.gate_up);
-  const Rows activated(activations.activated, down_.input_type(pass));
-  pass.run(&kernels::Ops::activation, {.x = activations.gate_up,
+std::vector<std::int64_t> GatedMlp::work_widths() const {
+  const auto all = widths();
+  return {all.begin(), all.end()};
+}
+
+void GatedMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const {
+  const auto [gate_up_rows, activated_rows] = activations.work(widths());
+  gate_up_(pass, in, pass.num_tokens(), gate_up_rows);
+  const Rows activated(activated_rows, down_.input_type(pass));
+  pass.run(&kernels::Ops::activation, {.x = gate_up_rows,
                                        .num_tokens = pass.num_tokens(),
-                                       .width = gate_up_.out_features() / 2,
+                                       .width = down_.in_features(),
                                        .activation = activation_,
                                        .gated = true,
                                        .out = activated.floats,
@@ -30,18 +35,19 @@ void GatedMlp::operator()(ForwardPass& pass, const Activations& activations, con
   down_(pass, activated, pass.num_tokens(), out, into);
 }
 
-Mlp::Mlp(Linear up, kernels::Activation activation, Linear down)
+PlainMlp::PlainMlp(Linear up, kernels::Activation activation, Linear down)
     : up_(std::move(up)), activation_(activation), down_(std::move(down)) {}
 
-void Mlp::operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const {
-  up_(pass, in, pass.num_tokens(), activations.gate_up);
-  pass.run(&kernels::Ops::activation, {.x = activations.gate_up,
+void PlainMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const {
+  const auto [rows] = activations.work(std::array{up_.out_features()});
+  up_(pass, in, pass.num_tokens(), rows);
+  pass.run(&kernels::Ops::activation, {.x = rows,
                                        .num_tokens = pass.num_tokens(),
                                        .width = up_.out_features(),
                                        .activation = activation_,
                                        .gated = false,
-                                       .out = activations.gate_up});
-  down_(pass, activations.gate_up, pass.num_tokens(), out, into);
+                                       .out = rows});
+  down_(pass, rows, pass.num_tokens(), out, into);
 }
 
 }  // namespace pagoda::layers

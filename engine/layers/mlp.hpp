@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "engine/layers/activations.hpp"
 #include "engine/layers/forward_pass.hpp"
@@ -13,31 +15,45 @@ namespace pagoda::layers {
 /// The activation that Hugging Face calls `name` in hidden_act; nothing when there is no op for it.
 std::optional<kernels::Activation> activation_of(std::string_view name);
 
+/// The part of a decoder's layer that follows attention and sees each token alone. A family chooses which.
+class Mlp {
+ public:
+  virtual ~Mlp() = default;
+  /// See Linear::input_type.
+  virtual DType input_type(const ForwardPass& pass) const = 0;
+  /// See ActivationShape.
+  virtual std::vector<std::int64_t> work_widths() const = 0;
+  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  virtual void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const = 0;
+};
+
 /// down(act(gate(x)) * up(x)): the SwiGLU of Llama and its relatives.
-class GatedMlp {
+class GatedMlp final : public Mlp {
  public:
   /// `gate_up` gives the gate and then the values side by side in a row.
   GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
 
-  /// See Linear::input_type.
-  DType input_type(const ForwardPass& pass) const { return gate_up_.input_type(pass); }
-
-  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
-  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
+  DType input_type(const ForwardPass& pass) const override { return gate_up_.input_type(pass); }
+  std::vector<std::int64_t> work_widths() const override;
+  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const override;
 
  private:
+  /// Gate and values; activated.
+  std::array<std::int64_t, 2> widths() const { return {gate_up_.out_features(), down_.in_features()}; }
+
   Linear gate_up_;
   kernels::Activation activation_;
   Linear down_;
 };
 
 /// down(act(up(x))): the MLP of GPT-2 and OPT.
-class Mlp {
+class PlainMlp final : public Mlp {
  public:
-  Mlp(Linear up, kernels::Activation activation, Linear down);
+  PlainMlp(Linear up, kernels::Activation activation, Linear down);
 
-  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
-  void operator()(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const;
+  DType input_type(const ForwardPass& pass) const override { return up_.input_type(pass); }
+  std::vector<std::int64_t> work_widths() const override { return {up_.out_features()}; }
+  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const override;
 
  private:
   Linear up_;

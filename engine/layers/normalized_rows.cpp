@@ -6,8 +6,6 @@
 #include <span>
 #include <type_traits>
 
-#include "kernels/cpu/cpu_memory.hpp"
-
 namespace pagoda::layers {
 namespace {
 
@@ -36,27 +34,22 @@ void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
 
 }  // namespace
 
-Result<kernels::Buffer> normalized_rows(const kernels::WeightMatrix& matrix) {
+void normalize_rows(const kernels::WeightMatrix& matrix, std::byte* rows) {
   PAGODA_ASSERT(is_weight_type(matrix.dtype), "weights are not of a type of the KV cache");
-  const auto bytes = static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype);
-  auto rows = kernels::allocate_cpu_memory(bytes);
-  if (!rows) return rows;
-  auto* target = rows->as<std::byte>();
   switch (matrix.dtype) {
     case DType::f32:
-      normalize<float>(matrix, target);
+      normalize<float>(matrix, rows);
       break;
     case DType::f16:
-      normalize<Float16>(matrix, target);
+      normalize<Float16>(matrix, rows);
       break;
     case DType::bf16:
-      normalize<BFloat16>(matrix, target);
+      normalize<BFloat16>(matrix, rows);
       break;
     case DType::fp8_e4m3:
     case DType::int8:
       break;
   }
-  return rows;
 }
 
 }  // namespace pagoda::layers

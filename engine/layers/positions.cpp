@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "engine/layers/device_array.hpp"
-#include "engine/layers/rotary.hpp"
 
 namespace pagoda::layers {
-
-using models::PositionKind;
 
 std::vector<float> alibi_slopes(std::int64_t num_heads) {
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(num_heads)));
@@ -24,21 +21,21 @@ std::vector<float> alibi_slopes(std::int64_t num_heads) {
   return slopes;
 }
 
-std::int64_t PositionTables::bytes(const models::ModelConfig& config, const models::ModelLimits& limits) {
+std::int64_t PositionTables::bytes(const PositionShape& shape, std::int64_t max_model_len) {
   constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
-  switch (config.positions) {
+  switch (shape.kind) {
     case PositionKind::rotary:
-      return limits.max_model_len * config.head_dim * kFloatBytes;
+      return max_model_len * shape.rotary.rotary_dim * kFloatBytes;
     case PositionKind::alibi:
-      return config.num_heads * kFloatBytes;
+      return shape.num_heads * kFloatBytes;
     case PositionKind::learned:
       return 0;
   }
   return 0;
 }
 
-Result<PositionTables> PositionTables::create(kernels::Device& device, const models::ModelConfig& config,
-                                              const models::ModelLimits& limits) {
+Result<PositionTables> PositionTables::create(kernels::Device& device, const PositionShape& shape,
+                                              std::int64_t max_model_len) {
   PositionTables tables;
   const auto upload = [&](const std::vector<float>& values, kernels::Buffer& target) -> Status {
     auto buffer = copy_to_device(device, std::as_bytes(std::span(values)));
@@ -47,11 +44,10 @@ Result<PositionTables> PositionTables::create(kernels::Device& device, const mod
     return {};
   };
   Status status;
-  if (config.positions == PositionKind::rotary) {
-    const RotaryShape shape{.rotary_dim = config.head_dim, .theta = config.rope_theta, .scaling = config.rope_scaling};
-    status = upload(rotary_cos_sin(limits.max_model_len, shape), tables.cos_sin_);
-  } else if (config.positions == PositionKind::alibi) {
-    status = upload(layers::alibi_slopes(config.num_heads), tables.alibi_slopes_);
+  if (shape.kind == PositionKind::rotary) {
+    status = upload(rotary_cos_sin(max_model_len, shape.rotary), tables.cos_sin_);
+  } else if (shape.kind == PositionKind::alibi) {
+    status = upload(layers::alibi_slopes(shape.num_heads), tables.alibi_slopes_);
   }
   if (!status) return fail(std::move(status.error()));
   return tables;

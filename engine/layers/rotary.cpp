@@ -20,7 +20,7 @@ std::vector<float> theta_powers(std::int64_t rotary_dim, double theta) {
 }
 
 /// Long waves are stretched by the factor, short ones are kept, those between are blended.
-float llama3_frequency(float frequency, const models::RopeScaling& scaling) {
+float llama3_frequency(float frequency, const RopeScaling& scaling) {
   const auto original = static_cast<float>(scaling.original_max_position_embeddings);
   const auto factor = static_cast<float>(scaling.factor);
   const auto low = static_cast<float>(scaling.low_freq_factor);
@@ -67,7 +67,7 @@ float yarn_frequency(float power, float index, std::pair<float, float> range, fl
 }
 
 std::vector<float> scaled_frequencies(std::int64_t length, const RotaryShape& shape) {
-  using Type = models::RopeScaling::Type;
+  using Type = RopeScaling::Type;
   const auto& scaling = shape.scaling;
   const auto factor = static_cast<float>(scaling.factor);
   const auto range = scaling.type == Type::yarn ? yarn_range(shape) : std::pair(0.0F, 0.0F);

@@ -15,26 +15,25 @@ kernels::WeightMatrix WeightLoader::matrix(std::string_view name, std::int64_t r
   return {tensor.data, tensor.dtype, rows, columns};
 }
 
-kernels::WeightMatrix WeightLoader::host_matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const {
-  if (!*status_) return {};
-  const auto tensor = keep(source_->host_tensor(prefix_ + std::string(name), {rows, columns}));
-  return {tensor.data, tensor.dtype, rows, columns};
-}
-
 WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) const {
   const auto tensor = take(name, {size});
   return {tensor.data, tensor.dtype};
 }
 
-models::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : models::LinearWeight{};
+weights::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
+  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : weights::LinearWeight{};
 }
 
-models::LinearWeight WeightLoader::linear(const models::OwnWeight& own) const {
-  return *status_ ? keep(source_->linear(module_name(), own)) : models::LinearWeight{};
+weights::LinearWeight WeightLoader::tied_linear(std::string_view tensor, std::int64_t rows,
+                                                std::int64_t columns) const {
+  return *status_ ? keep(source_->tied_linear(module_name(), tensor, rows, columns)) : weights::LinearWeight{};
 }
 
-models::LinearWeight WeightLoader::keep(Result<models::LinearWeight> weight) const {
+weights::LinearWeight WeightLoader::derived_linear(const weights::DerivedWeight& weight) const {
+  return *status_ ? keep(source_->derived_linear(module_name(), weight)) : weights::LinearWeight{};
+}
+
+weights::LinearWeight WeightLoader::keep(Result<weights::LinearWeight> weight) const {
   if (weight) return std::move(*weight);
   *status_ = fail(std::move(weight.error()));
   return {};
@@ -45,11 +44,11 @@ void WeightLoader::reject(std::string_view reason) const {
   *status_ = fail(ErrorCode::bad_file, "module " + std::string(module_name()) + ": " + std::string(reason));
 }
 
-models::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  return *status_ ? keep(source_->tensor(prefix_ + std::string(name), shape)) : models::WeightTensor{};
+weights::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  return *status_ ? keep(source_->tensor(full_name(name), shape)) : weights::WeightTensor{};
 }
 
-models::WeightTensor WeightLoader::keep(Result<models::WeightTensor> tensor) const {
+weights::WeightTensor WeightLoader::keep(Result<weights::WeightTensor> tensor) const {
   if (tensor) return std::move(*tensor);
   *status_ = fail(std::move(tensor.error()));
   return {};

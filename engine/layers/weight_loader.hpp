@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/models/weight_source.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
@@ -23,33 +23,37 @@ struct WeightVector {
 class WeightLoader {
  public:
   /// Both must outlive the loader and its children.
-  WeightLoader(const models::WeightSource& source, Status& status) : source_(&source), status_(&status) {}
+  WeightLoader(const weights::WeightSource& source, Status& status) : source_(&source), status_(&status) {}
 
   WeightLoader operator/(std::string_view child) const;
   WeightLoader operator/(std::int64_t index) const { return *this / std::to_string(index); }
 
   /// The tensor `name` of this module as [rows, columns].
   kernels::WeightMatrix matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
-  /// The same in memory that the host reads.
-  kernels::WeightMatrix host_matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
   /// The tensor `name` of this module as [size].
   WeightVector vector(std::string_view name, std::int64_t size) const;
-  /// The weight [rows, columns] of this module, a linear layer; or what stands for a weight of the model's own.
-  models::LinearWeight linear(std::int64_t rows, std::int64_t columns) const;
-  models::LinearWeight linear(const models::OwnWeight& own) const;
-  bool contains(std::string_view name) const { return source_->contains(prefix_ + std::string(name)); }
+  /// The weight [rows, columns] of this module, a linear layer; one whose weight is another module's tensor, by
+  /// its full name; or one that is computed.
+  weights::LinearWeight linear(std::int64_t rows, std::int64_t columns) const;
+  weights::LinearWeight tied_linear(std::string_view tensor, std::int64_t rows, std::int64_t columns) const;
+  weights::LinearWeight derived_linear(const weights::DerivedWeight& weight) const;
+  /// The full name of the tensor `name` of this module.
+  std::string full_name(std::string_view name) const { return prefix_ + std::string(name); }
+  bool contains(std::string_view name) const { return source_->contains(full_name(name)); }
 
+  /// Whether everything has been there so far.
+  const Status& status() const { return *status_; }
   /// Remembers an error of the caller's own about this module.
   void reject(std::string_view reason) const;
 
  private:
   std::string_view module_name() const { return std::string_view(prefix_).substr(0, prefix_.size() - 1); }
-  models::LinearWeight keep(Result<models::LinearWeight> weight) const;
+  weights::LinearWeight keep(Result<weights::LinearWeight> weight) const;
   /// Empty, and the error remembered, when there is one.
-  models::WeightTensor keep(Result<models::WeightTensor> tensor) const;
-  models::WeightTensor take(std::string_view name, const std::vector<std::int64_t>& shape) const;
+  weights::WeightTensor keep(Result<weights::WeightTensor> tensor) const;
+  weights::WeightTensor take(std::string_view name, const std::vector<std::int64_t>& shape) const;
 
-  const models::WeightSource* source_;
+  const weights::WeightSource* source_;
   Status* status_;
   std::string prefix_;  // "model.layers.0." or empty
 };

@@ -275,8 +275,7 @@ void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) 
 void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
   const std::int32_t end = kv_.blocks_for(sequence.num_scheduled_tokens);
   for (std::int32_t i = std::max(first_block, sequence.table.first_owned()); i < end; ++i)
-    device_.fill(sequence.table[i],
-                 std::min(kv_.block_size, sequence.num_scheduled_tokens - i * kv_.block_size));
+    device_.fill(sequence.table[i], std::min(kv_.block_size, sequence.num_scheduled_tokens - i * kv_.block_size));
 }
 
 void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {

@@ -1,13 +1,40 @@
-#include "engine/models/gated_decoder.hpp"
-#include "engine/models/registry.hpp"
+#include "engine/models/families.hpp"
 
 namespace pagoda::models {
+namespace {
+
+using layers::PositionKind;
 
 /// Baichuan 1 and 2 (Yang et al. 2023): Llama's decoder with queries, keys and values from one projection. The 13B
-/// models have ALiBi instead of rotary positions, Baichuan 2 a head with rows of length 1. The config reader tells
-/// which it is.
-Result<std::unique_ptr<Model>> create_baichuan(const ModelParts& parts) {
-  return create_gated_decoder(parts, {.packed_qkv = "W_pack"});
+/// models have ALiBi instead of rotary positions, Baichuan 2 a head with rows of length 1. The published configs do not
+/// say which they belong to: `is_rotary` is what name and sizes tell, a vocabulary of 125696 means Baichuan 2. For
+/// sizes that were never published the keys position_embedding ("ROPE", "ALIBI") and norm_head say it.
+GatedDecoderConfig read(ConfigSource& config, bool is_rotary) {
+  constexpr std::int64_t kVocabOfBaichuan2 = 125696;
+  const auto positions = config.string("position_embedding", is_rotary ? "ROPE" : "ALIBI");
+  if (positions != "ROPE" && positions != "ALIBI") {
+    config.reject("position_embedding", "must be \"ROPE\" or \"ALIBI\", not " + config.shown("position_embedding"));
+  }
+  const bool usual_key = config.has("max_position_embeddings") || !config.has("model_max_length");
+  GatedDecoderConfig decoder =
+      read_gated_decoder(config, {.positions = positions == "ROPE" ? PositionKind::rotary : PositionKind::alibi,
+                                  .max_positions = usual_key ? "max_position_embeddings" : "model_max_length"});
+  decoder.packed_qkv = "W_pack";
+  decoder.normalized_head = config.boolean("norm_head", decoder.vocab_size == kVocabOfBaichuan2);
+  return decoder;
+}
+
+}  // namespace
+
+/// Baichuan 7B, which has a name of its own.
+GatedDecoderConfig read_baichuan_7b(ConfigSource& config) {
+  return read(config, true);
+}
+
+/// Baichuan 13B, and Baichuan 2: 7B with a hidden size of 4096, or 13B.
+GatedDecoderConfig read_baichuan(ConfigSource& config) {
+  constexpr std::int64_t kHiddenOf7b = 4096;
+  return read(config, config.integer("hidden_size", 1, kMaxWidth) == kHiddenOf7b);
 }
 
 }  // namespace pagoda::models

@@ -2,19 +2,21 @@
 
 #include <cstdint>
 
+#include "engine/layers/forward_batch.hpp"
 #include "engine/models/model.hpp"
+#include "engine/step/kv_layout.hpp"
 
 namespace pagoda::models {
 
 /// What must be known to plan a device's memory; nothing needs to be loaded.
 struct MemoryRequest {
-  std::int64_t weight_bytes = 0;  ///< as loaded (loaded_weight_bytes)
+  std::int64_t weight_bytes = 0;  ///< as loaded (weights::MeasuredWeights)
   std::int64_t batch_bytes = 0;   ///< ModelRunner::batch_bytes
-  DType kv_dtype = DType::f32;
-  std::int32_t block_size = 16;  ///< token slots per block
-  ModelLimits limits;
+  ModelMemory model;
+  std::int64_t vocab_size = 0;
+  KvLayout kv;
+  layers::ModelLimits limits;
   std::int64_t budget_bytes = 0;  ///< for everything together
-  bool narrow_rows = false;       ///< Ops::takes_narrow_rows
 };
 
 /// Where the bytes of a device go.
@@ -35,7 +37,6 @@ struct MemoryPlan {
   std::int64_t kv_bytes() const { return num_blocks * kv_bytes_per_block; }
 };
 
-/// `config` must be one that create_model accepts; block_size at least 1.
-MemoryPlan plan_memory(const ModelConfig& config, const MemoryRequest& request);
+MemoryPlan plan_memory(const MemoryRequest& request);
 
 }  // namespace pagoda::models

@@ -1,11 +1,12 @@
-#include "engine/models/gated_decoder.hpp"
-#include "engine/models/registry.hpp"
+#include "engine/models/families.hpp"
 
 namespace pagoda::models {
 
 /// Mistral 7B (Jiang et al. 2023): Llama's decoder with a sliding window in every layer.
-Result<std::unique_ptr<Model>> create_mistral(const ModelParts& parts) {
-  return create_gated_decoder(parts, {});
+GatedDecoderConfig read_mistral(ConfigSource& config) {
+  GatedDecoderConfig decoder = read_gated_decoder(config);
+  decoder.attention.window = read_window(config);
+  return decoder;
 }
 
 }  // namespace pagoda::models

@@ -1,37 +1,49 @@
 #pragma once
 
-#include <optional>
-#include <vector>
+#include <array>
+#include <cstdint>
 
-#include "engine/layers/attention.hpp"
-#include "engine/layers/embedding.hpp"
-#include "engine/layers/mlp.hpp"
-#include "engine/layers/norm.hpp"
-#include "engine/layers/positions.hpp"
-#include "engine/models/registry.hpp"
+#include "engine/models/decoder.hpp"
 
 namespace pagoda::models {
 
-struct PlainDecoderLayer {
-  layers::LayerNorm attention_norm;
-  layers::Attention attention;
-  layers::LayerNorm mlp_norm;
-  layers::Mlp mlp;
+/// What a family calls the modules of a plain decoder.
+struct PlainDecoderNames {
+  /// The decoder within the checkpoint; and within one that leaves out the outer module, where "" is the checkpoint.
+  std::array<const char*, 2> models{};
+  const char* tokens = nullptr;
+  const char* positions = nullptr;
+  const char* project_in = nullptr;   ///< of a decoder whose embedding may have another width
+  const char* project_out = nullptr;  ///< likewise
+  const char* final_norm = nullptr;
+  const char* layers = nullptr;
+  // of a layer
+  const char* attention_norm = nullptr;
+  std::array<const char*, 3> qkv{};  ///< of queries, keys and values; or one that holds them all, and null
+  const char* attention_output = nullptr;
+  const char* mlp_norm = nullptr;
+  const char* up = nullptr;
+  const char* down = nullptr;
 };
 
-/// The weights of a decoder with LayerNorm, learned positions and an MLP without a gate, under our names.
-struct PlainDecoderWeights {
-  layers::Embedding tokens;                  ///< [vocab_size, embedding_size]
-  layers::Embedding positions;               ///< [at least max_position_embeddings, hidden_size]
-  std::optional<layers::Linear> project_in;  ///< embedding_size -> hidden_size
-  std::vector<PlainDecoderLayer> layers;
-  bool post_norm = false;                       ///< norms follow attention and MLP instead of leading them
-  std::optional<layers::LayerNorm> final_norm;  ///< none only with post_norm
-  std::optional<layers::Linear> project_out;    ///< hidden_size -> embedding_size
-  layers::LmHead head;
+/// A decoder with LayerNorm before or after each part, learned positions, as many KV heads as heads, and an MLP without
+/// a gate. GPT-2 (Radford et al. 2019) and OPT (Zhang et al. 2022) are of this kind.
+struct PlainDecoderConfig : DecoderConfig {
+  std::int64_t embedding_size = 0;   ///< width of the token embedding; other than hidden_size: projected
+  std::int64_t position_offset = 0;  ///< rows that the position table has in front of position 0
+  double norm_eps = 1e-5;
+  bool biases = true;               ///< attention and MLP have them
+  bool post_norm = false;           ///< norms follow attention and MLP instead of leading them
+  bool final_norm = true;           ///< a norm stands before the head; only a post-norm decoder may go without
+  bool affine_norms = true;         ///< norms have a weight and a bias
+  bool transposed_weights = false;  ///< of attention and MLP: stored as [in, out]
+  PlainDecoderNames names;
 };
 
-/// The model of these weights. Errors: out_of_memory.
-Result<std::unique_ptr<Model>> create_plain_decoder(const ModelParts& parts, PlainDecoderWeights weights);
+ModelSpec spec_of(const PlainDecoderConfig& config);
+
+/// One key and value head for each head. `hidden_key`, `heads_key`: what the family calls the sizes that must fit.
+void set_heads(ConfigSource& config, PlainDecoderConfig& decoder, std::int64_t num_heads, const char* hidden_key,
+               const char* heads_key);
 
 }  // namespace pagoda::models

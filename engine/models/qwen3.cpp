@@ -1,11 +1,16 @@
-#include "engine/models/gated_decoder.hpp"
-#include "engine/models/registry.hpp"
+#include "engine/models/families.hpp"
 
 namespace pagoda::models {
 
-/// Qwen 3 (Yang et al. 2025): Llama's decoder with an RMSNorm over the queries and keys of each head.
-Result<std::unique_ptr<Model>> create_qwen3(const ModelParts& parts) {
-  return create_gated_decoder(parts, {.head_norms = true});
+/// Qwen 3 (Yang et al. 2025): Llama's decoder with an RMSNorm over the queries and keys of each head, heads of 128
+/// unless the config says otherwise, and windows as in Qwen 2.
+GatedDecoderConfig read_qwen3(ConfigSource& config) {
+  GatedDecoderConfig decoder = read_gated_decoder(config, {.default_head_dim = 128});
+  decoder.head_norms = true;
+  decoder.attention_bias = config.boolean("attention_bias", false);
+  decoder.attention_output_bias = decoder.attention_bias;
+  read_optional_window(config, decoder);
+  return decoder;
 }
 
 }  // namespace pagoda::models

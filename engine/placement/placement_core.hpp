@@ -21,8 +21,8 @@ struct PlacementConfig {
 };
 
 /// Decides which replica runs a request: the one that has the fewest tokens to compute with it, counting what it runs
-/// already and what of the prompt its prefix cache does not hold, as far as can be told from the prompts that went there
-/// before. A deterministic state machine. Not thread-safe: one owner.
+/// already and what of the prompt its prefix cache does not hold, as far as can be told from the prompts that went
+/// there before. A deterministic state machine. Not thread-safe: one owner.
 class PlacementCore {
  public:
   explicit PlacementCore(const PlacementConfig& config);

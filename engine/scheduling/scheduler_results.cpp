@@ -155,7 +155,8 @@ void SchedulerCore::let_go(Sequence& sequence) {
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
       sampled_.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
     }
-    if (sequence.num_computed_tokens > sequence.num_reported) progress_.push_back({sequence.id, sequence.num_computed_tokens});
+    if (sequence.num_computed_tokens > sequence.num_reported)
+      progress_.push_back({sequence.id, sequence.num_computed_tokens});
   }
   if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
     releases_.push_back(sequence.id);

@@ -26,10 +26,10 @@ struct Sequence {
   TokenIds output;                    ///< sampled and known
   std::int32_t num_placeholders = 0;  ///< samples of steps in flight
   SequenceState state = SequenceState::waiting;
-  std::int32_t num_scheduled_tokens = 0;       ///< tokens that were planned into steps
-  std::int32_t num_computed_tokens = 0;        ///< of them, those whose steps have succeeded
-  std::int32_t num_reported = 0;        ///< computed tokens that the block manager was told of
-  std::size_t num_reported_tokens = 0;  ///< output tokens that the block manager knows
+  std::int32_t num_scheduled_tokens = 0;  ///< tokens that were planned into steps
+  std::int32_t num_computed_tokens = 0;   ///< of them, those whose steps have succeeded
+  std::int32_t num_reported = 0;          ///< computed tokens that the block manager was told of
+  std::size_t num_reported_tokens = 0;    ///< output tokens that the block manager knows
   std::int32_t num_admitted_tokens =
       0;                   ///< of its last admission; others may share them as soon as a step is to compute them
   StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail

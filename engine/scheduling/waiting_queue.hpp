@@ -35,9 +35,6 @@ class WaitingQueue {
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
 };
 
-/// Larger ones would overflow the times that priorities turn into.
-inline constexpr double kMostAgingSeconds = 86400;
-
 /// fcfs: by arrival. priority: lower first, arrival within a priority; with `priority_aging_s` above 0 by
 /// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has
 /// waited long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that

@@ -3,8 +3,8 @@
 /// Bytes of plain values, for what leaves the process: messages to other processes and the journal. A value is a
 /// number, an enum with last_value(), a string, a container of values, or a struct whose visit_fields names its fields.
 ///
-/// Integers are variable in length (LEB128; signed ones zigzag first), floating-point numbers their bits, little-endian.
-/// There are no tags: both sides must be of the same version, which whoever connects them checks.
+/// Integers are variable in length (LEB128; signed ones zigzag first), floating-point numbers their bits,
+/// little-endian. There are no tags: both sides must be of the same version, which whoever connects them checks.
 
 #include <array>
 #include <bit>
@@ -24,7 +24,9 @@
 namespace pagoda {
 
 template <class T>
-concept HasFields = requires(T& value) { T::visit_fields(value, [](auto&...) {}); };
+concept HasFields = requires(T& value) {
+  T::visit_fields(value, [](auto&...) {});
+};
 
 /// Appends values to a buffer.
 class Encoder {
@@ -48,10 +50,8 @@ class Encoder {
     }
   }
   template <class T>
-    requires std::is_enum_v<T>
-  void put(T value) {
-    byte(static_cast<unsigned char>(value));
-  }
+  requires std::is_enum_v<T>
+  void put(T value) { byte(static_cast<unsigned char>(value)); }
   void put(float value) { bits(std::bit_cast<std::uint32_t>(value)); }
   void put(double value) { bits(std::bit_cast<std::uint64_t>(value)); }
 
@@ -141,7 +141,7 @@ class Decoder {
     }
   }
   template <class T>
-    requires std::is_enum_v<T>
+  requires std::is_enum_v<T>
   bool get(T& value) {
     unsigned char read = 0;
     if (!byte(read) || read > static_cast<unsigned char>(last_value(T{}))) return false;

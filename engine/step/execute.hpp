@@ -22,7 +22,7 @@ struct RowSampling {
   double frequency_penalty = 0.0;
   double repetition_penalty = 1.0;
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::int64_t min_tokens = 0;    ///< until a sequence has so many, it does not get ...
+  std::int64_t min_tokens = 0;        ///< until a sequence has so many, it does not get ...
   TokenIds banned_before_min_tokens;  ///< ... any of these
   std::int32_t num_logprobs = -1;     ///< likeliest tokens to report beside each sampled one; -1 = nothing
   std::int32_t num_prompt_logprobs = -1;

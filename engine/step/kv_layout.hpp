@@ -42,8 +42,12 @@ struct KvGroup {
   constexpr bool has_window() const { return kind == KvKind::window; }
 
   /// Blocks whose slots hold `num_tokens` tokens.
-  constexpr std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size - 1) / block_size; }
-  constexpr std::int32_t blocks_for(std::int32_t num_tokens) const { return (num_tokens + block_size - 1) / block_size; }
+  constexpr std::int64_t blocks_for(std::int64_t num_tokens) const {
+    return (num_tokens + block_size - 1) / block_size;
+  }
+  constexpr std::int32_t blocks_for(std::int32_t num_tokens) const {
+    return (num_tokens + block_size - 1) / block_size;
+  }
 
   constexpr std::int32_t block_of(std::int32_t position) const { return position / block_size; }
 

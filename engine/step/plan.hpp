@@ -62,7 +62,9 @@ struct RunningCandidate {
   Range sequences;                                        ///< of PlanStep::needs
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequences, self.preemption); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.group, self.sequences, self.preemption);
+  }
 };
 
 /// A swapped-out group that wants to come back, and to run in this step.
@@ -84,7 +86,10 @@ struct AdmissionCandidate {
   bool may_chunk = false;        ///< it may start with a part of its tokens when the budget does not hold them all
   bool use_prefix_cache = true;  ///< false: every token must be computed (prompt_logprobs)
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequence, self.tokens, self.adapter, self.cache_salt, self.may_chunk, self.use_prefix_cache); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.group, self.sequence, self.tokens, self.adapter, self.cache_salt, self.may_chunk,
+                 self.use_prefix_cache);
+  }
 };
 
 /// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
@@ -113,7 +118,9 @@ struct SequenceProgress {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.num_computed_tokens); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.sequence, self.num_computed_tokens);
+  }
 };
 
 /// Message 3, scheduler -> block manager. Applied in the order of the fields: what happened since the last plan, then
@@ -146,7 +153,11 @@ struct PlanStep {
   std::vector<AdmissionCandidate> waiting;
   std::vector<SequenceNeed> needs;  ///< ranges of running and swapped candidates
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost, self.token_budget, self.costs, self.forks, self.sampled, self.progress, self.releases, self.running, self.swapped, self.waiting, self.needs); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost,
+                 self.token_budget, self.costs, self.forks, self.sampled, self.progress, self.releases, self.running,
+                 self.swapped, self.waiting, self.needs);
+  }
 };
 
 /// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
@@ -177,7 +188,9 @@ struct AdmissionOutcome {
   /// computed. If it, or a step before it that is still in flight, fails, they are not there.
   StepId awaits_step = 0;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.status, self.num_cached_tokens, self.num_new_tokens, self.awaits_step); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.status, self.num_cached_tokens, self.num_new_tokens, self.awaits_step);
+  }
 };
 
 /// A part of a sequence's block table that changed: blocks [first_block, first_block + blocks.count).
@@ -187,7 +200,9 @@ struct TableDelta {
   Range blocks;                  ///< of StepPlan::blocks
   KvGroupId group = 0;           ///< whose table
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.first_block, self.blocks, self.group); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.sequence, self.first_block, self.blocks, self.group);
+  }
 };
 
 struct MemoryStats {
@@ -201,7 +216,11 @@ struct MemoryStats {
   std::int64_t allocated_slots = 0;       ///< token slots in blocks that sequences own
   std::int64_t used_slots = 0;            ///< of them, slots that hold or will hold a token of a scheduled step
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.device_blocks_total, self.device_blocks_free, self.device_blocks_cached, self.host_blocks_total, self.host_blocks_free, self.prefix_cache_queries, self.prefix_cache_hits, self.allocated_slots, self.used_slots); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.device_blocks_total, self.device_blocks_free, self.device_blocks_cached, self.host_blocks_total,
+                 self.host_blocks_free, self.prefix_cache_queries, self.prefix_cache_hits, self.allocated_slots,
+                 self.used_slots);
+  }
 };
 
 /// Message 5, block manager -> scheduler.
@@ -215,7 +234,10 @@ struct StepPlan {
   bool has_cache_plan = false;  ///< workers must wait for CacheReady of this step
   MemoryStats memory;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.running, self.swapped, self.waiting, self.table_deltas, self.blocks, self.has_cache_plan, self.memory); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.running, self.swapped, self.waiting, self.table_deltas, self.blocks,
+                 self.has_cache_plan, self.memory);
+  }
 };
 
 /// One block moved between pools or within the device pool. `last_touched_step`: the last step that reads or writes
@@ -226,7 +248,9 @@ struct BlockMove {
   StepId last_touched_step = 0;
   KvGroupId group = 0;  ///< whose table names `to`
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.from, self.to, self.last_touched_step, self.group); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.from, self.to, self.last_touched_step, self.group);
+  }
 };
 
 /// Message 4, block manager -> cache engines. Executed in this order: swap_out, swap_in, copies. Everything finishes

@@ -114,12 +114,12 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const std::f
   return {};
 }
 
-Status Checkpoint::check_all_taken(const models::ModelConfig& config) const {
+Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {
   const std::lock_guard lock(mutex_);
   std::int64_t num_left = 0;
   const std::string* first = nullptr;
   for (const auto& [name, location] : tensors_) {
-    if (taken_.contains(name) || is_buffer(name) || (config.tie_word_embeddings && name == "lm_head.weight")) continue;
+    if (taken_.contains(name) || is_buffer(name) || (spec.tie_word_embeddings && name == "lm_head.weight")) continue;
     if (first == nullptr) first = &name;
     ++num_left;
   }
@@ -127,11 +127,12 @@ Status Checkpoint::check_all_taken(const models::ModelConfig& config) const {
   const MappedFile& file = files_[tensors_.at(*first).file];
   return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(*first) +
                                        (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") +
-                                       " of no use to " + config.architecture +
+                                       " of no use to " + spec.architecture +
                                        " as config.json describes it: the two do not belong together");
 }
 
-Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+Result<weights::WeightTensor> Checkpoint::describe(std::string_view name,
+                                                   const std::vector<std::int64_t>& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     const std::string& where = files_.empty() ? std::string("checkpoint") : files_.front().path();
@@ -139,8 +140,7 @@ Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std
                 where + (files_.size() > 1 ? " and the other shards" : "") + ": tensor " + quote(name) + " is missing");
   }
   const auto& [file_index, entry] = found->second;
-  const auto& file = files_[file_index];
-  const auto bad = [&](const std::string& reason) {
+  const auto bad = [&, &file = files_[file_index]](const std::string& reason) {
     return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(name) + ": " + reason);
   };
   const auto dtype = weight_dtype(entry.dtype);
@@ -148,13 +148,20 @@ Result<models::WeightTensor> Checkpoint::tensor(std::string_view name, const std
   if (entry.shape != shape) {
     return bad("shape " + shape_text(entry.shape) + " does not fit the config, which asks for " + shape_text(shape));
   }
-  const auto* data = file.bytes().data() + entry.begin;
+  return weights::WeightTensor{std::string(name), *dtype, entry.shape, nullptr};
+}
+
+Result<weights::WeightTensor> Checkpoint::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  auto tensor = describe(name, shape);
+  if (!tensor) return tensor;
   {
     const std::lock_guard lock(mutex_);
     taken_.emplace(name);
   }
-  return models::WeightTensor{std::string(name), *dtype, entry.shape,
-                              aligned(name, data, entry.end - entry.begin, size_of(*dtype))};
+  const auto& [file_index, entry] = tensors_.find(name)->second;
+  const auto* data = files_[file_index].bytes().data() + entry.begin;
+  tensor->data = aligned(name, data, entry.end - entry.begin, size_of(tensor->dtype));
+  return tensor;
 }
 
 const void* Checkpoint::aligned(std::string_view name, const std::byte* data, std::size_t bytes,
@@ -182,7 +189,7 @@ CheckpointFacts Checkpoint::facts() const {
   return facts;
 }
 
-void Checkpoint::copied(const models::WeightTensor& tensor) const {
+void Checkpoint::copied(const weights::WeightTensor& tensor) const {
   const auto found = tensors_.find(tensor.name);
   if (found == tensors_.end()) return;
   const auto& [file_index, entry] = found->second;

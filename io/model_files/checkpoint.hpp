@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/models/model_config.hpp"
-#include "engine/models/weight_source.hpp"
+#include "engine/models/model_spec.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "io/model_files/mapped_file.hpp"
 #include "io/model_files/safetensors.hpp"
 #include "kernels/result.hpp"
@@ -31,25 +31,26 @@ struct CheckpointFacts {
 /// names. Files are mapped and tensors point into them; nothing is copied, except a tensor that lies at an address its
 /// element type cannot be read from (files of early safetensors versions), which is copied once when asked for.
 /// Thread-safe after open.
-class Checkpoint final : public models::WeightSource {
+class Checkpoint final : public weights::WeightSource {
  public:
   /// Maps the files and checks every header. Errors: io_failed (no such folder or file), bad_file (see
   /// parse_safetensors; an index that names a file outside the folder, a shard that is missing, or a tensor that its
   /// shard does not hold).
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
-  Result<models::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return tensors_.contains(name); }
   /// Takes the tensor's pages out of this process's memory; they are read again from the file, or from the system's
   /// cache of it.
-  void copied(const models::WeightTensor& tensor) const override;
+  void copied(const weights::WeightTensor& tensor) const override;
 
   CheckpointFacts facts() const;
   /// The names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;
   /// To be asked once a model has taken its weights: bad_file when it has left some, for then the config belongs to
   /// another checkpoint. Buffers that a model computes itself do not count, nor a head that is tied to the embedding.
-  Status check_all_taken(const models::ModelConfig& config) const;
+  Status check_all_taken(const models::ModelSpec& spec) const;
 
  private:
   struct Location {

@@ -1,30 +1,18 @@
 #include "io/model_files/config_reader.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "io/model_files/file_text.hpp"
 
 namespace pagoda::io {
 
-std::string shown(const nlohmann::json& value) {
+std::string shown_value(const nlohmann::json& value) {
   if (value.is_string()) return quote(value.get_ref<const std::string&>());
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
   return value.dump();
-}
-
-ConfigReader ConfigReader::child(const char* key) {
-  static const nlohmann::json kNothing = nlohmann::json::object();
-  const auto* object = find(key);
-  if (object != nullptr && !object->is_object()) reject(key, "must be an object, not " + shown(*object));
-  ConfigReader reader(object != nullptr && object->is_object() ? *object : kNothing, file_ + ": " + key);
-  reader.key_ = key;
-  return reader;
-}
-
-void ConfigReader::adopt(const ConfigReader& child) {
-  if (!status_ || child.status_) return;
-  status_ = child.status_;
-  status_.error().param = child.key_;
 }
 
 const nlohmann::json* ConfigReader::find(const char* key) const {
@@ -53,13 +41,13 @@ std::int64_t ConfigReader::integer(const char* key, std::int64_t min, std::int64
     return default_value.value_or(min);
   }
   if (!value->is_number_integer()) {
-    reject(key, "must be a whole number, not " + shown(*value));
+    reject(key, "must be a whole number, not " + shown_value(*value));
     return min;
   }
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const bool too_large = value->is_number_unsigned() && value->get<std::uint64_t>() > kMax;
   if (too_large || value->get<std::int64_t>() < min || value->get<std::int64_t>() > max) {
-    reject(key, "must be " + std::to_string(min) + " to " + std::to_string(max) + ", not " + shown(*value));
+    reject(key, "must be " + std::to_string(min) + " to " + std::to_string(max) + ", not " + shown_value(*value));
     return min;
   }
   return value->get<std::int64_t>();
@@ -72,12 +60,12 @@ double ConfigReader::number(const char* key, double above, std::optional<double>
     return default_value.value_or(1.0);
   }
   if (!value->is_number()) {
-    reject(key, "must be a number, not " + shown(*value));
+    reject(key, "must be a number, not " + shown_value(*value));
     return 1.0;
   }
   const auto result = value->get<double>();
   if (!std::isfinite(result) || !(result > above)) {
-    reject(key, "must be more than " + nlohmann::json(above).dump() + ", not " + shown(*value));
+    reject(key, "must be more than " + nlohmann::json(above).dump() + ", not " + shown_value(*value));
     return 1.0;
   }
   return result;
@@ -87,7 +75,7 @@ bool ConfigReader::boolean(const char* key, bool default_value) {
   const auto* value = find(key);
   if (value == nullptr) return default_value;
   if (!value->is_boolean()) {
-    reject(key, "must be true or false, not " + shown(*value));
+    reject(key, "must be true or false, not " + shown_value(*value));
     return default_value;
   }
   return value->get<bool>();
@@ -100,10 +88,49 @@ std::string ConfigReader::string(const char* key, std::optional<std::string> def
     return default_value.value_or("");
   }
   if (!value->is_string()) {
-    reject(key, "must be a string, not " + shown(*value));
+    reject(key, "must be a string, not " + shown_value(*value));
     return {};
   }
   return value->get<std::string>();
+}
+
+std::optional<std::vector<std::string>> ConfigReader::strings(const char* key, std::int64_t count,
+                                                              std::initializer_list<std::string_view> allowed) {
+  const auto* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array() || std::cmp_not_equal(value->size(), count)) {
+    reject(key, "must be an array of " + std::to_string(count) + " strings");
+    return std::nullopt;
+  }
+  std::vector<std::string> strings;
+  for (const auto& entry : *value) {
+    const auto* text = entry.get_ptr<const std::string*>();  // null when it is no string
+    if (text == nullptr || std::ranges::find(allowed, *text) == allowed.end()) {
+      std::string list;
+      for (const auto choice : allowed) list.append(list.empty() ? "" : ", ").append(choice);
+      reject(key, shown_value(entry) + " is not supported (" + list + ")", ErrorCode::unsupported);
+      return std::nullopt;
+    }
+    strings.push_back(*text);
+  }
+  return strings;
+}
+
+void ConfigReader::object(const char* key, const std::function<void(models::ConfigSource&)>& read) {
+  static const nlohmann::json kNothing = nlohmann::json::object();
+  const auto* object = find(key);
+  const bool is_object = object != nullptr && object->is_object();
+  if (object != nullptr && !is_object) reject(key, "must be an object, not " + shown_value(*object));
+  ConfigReader reader(is_object ? *object : kNothing, file_ + ": " + key);
+  read(reader);
+  if (!status_ || reader.status_) return;
+  status_ = reader.status_;
+  status_.error().param = key;
+}
+
+std::string ConfigReader::shown(const char* key) const {
+  const auto* value = find(key);
+  return value == nullptr ? "nothing" : shown_value(*value);
 }
 
 }  // namespace pagoda::io

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/model_files/architecture_config.hpp"
+#include "engine/models/families.hpp"
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/mapped_file.hpp"
@@ -18,16 +18,21 @@ namespace {
 constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
 constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
-std::string read_architecture(ConfigReader& reader) {
+/// Null when it is missing or not known.
+const models::Family* read_family(ConfigReader& reader) {
   const auto* value = reader.find("architectures");
   if (value == nullptr) {
     reader.reject("architectures", "is missing");
   } else if (!value->is_array() || value->empty() || !value->front().is_string()) {
     reader.reject("architectures", "must be an array with the architecture's name");
   } else {
-    return value->front().get<std::string>();
+    const auto& name = value->front().get_ref<const std::string&>();
+    if (const auto* family = models::find_family(name)) return family;
+    std::string reason = quote(name) + " is not known; known are";
+    for (const auto& known : models::known_architectures()) reason += " " + known;
+    reader.reject("architectures", reason);
   }
-  return {};
+  return nullptr;
 }
 
 DType read_dtype(ConfigReader& reader) {
@@ -44,7 +49,7 @@ DType read_dtype(ConfigReader& reader) {
 std::optional<TokenId> read_token(ConfigReader& reader, const char* key, const nlohmann::json& value) {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxTokenId) ||
       value.get<std::int64_t>() < 0) {
-    reader.reject(key, "must be a token id, not " + shown(value));
+    reader.reject(key, "must be a token id, not " + shown_value(value));
     return std::nullopt;
   }
   return static_cast<TokenId>(value.get<std::int64_t>());
@@ -71,14 +76,14 @@ std::optional<std::vector<TokenId>> read_eos(ConfigReader& reader) {
   return tokens;
 }
 
-void check_tokens(ConfigReader& reader, const models::ModelConfig& config) {
+void check_tokens(ConfigReader& reader, const models::ModelSpec& spec) {
   const auto check = [&](const char* key, TokenId token) {
-    if (token >= config.vocab_size) {
-      reader.reject(key, std::to_string(token) + " is not below vocab_size " + std::to_string(config.vocab_size));
+    if (token >= spec.vocab_size) {
+      reader.reject(key, std::to_string(token) + " is not below vocab_size " + std::to_string(spec.vocab_size));
     }
   };
-  if (config.bos_token_id) check("bos_token_id", *config.bos_token_id);
-  for (const auto token : config.eos_token_ids) check("eos_token_id", token);
+  if (spec.bos_token_id) check("bos_token_id", *spec.bos_token_id);
+  for (const auto token : spec.eos_token_ids) check("eos_token_id", token);
 }
 
 Result<nlohmann::json> parse_object(const ConfigText& text) {
@@ -102,35 +107,36 @@ Result<MappedFile> open_config(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<models::ModelConfig> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
+Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
   const auto root = parse_object(config_text);
   if (!root) return fail(root.error());
   ConfigReader reader(*root, config_text.file_name);
-  models::ModelConfig config;
-  config.architecture = read_architecture(reader);
-  if (reader.status()) read_architecture_config(reader, config);
+  const models::Family* family = read_family(reader);
+  if (family == nullptr) return fail(reader.status().error());
+  models::ModelSpec spec = family->describe(reader);
   if (!reader.status()) return fail(reader.status().error());
-  config.checkpoint_dtype = read_dtype(reader);
+  spec.architecture = family->architecture;
+  spec.checkpoint_dtype = read_dtype(reader);
   if (reader.has("quantization_config")) {
     reader.reject("quantization_config", "quantised checkpoints are not supported", ErrorCode::unsupported);
   }
-  if (const auto* bos = reader.find("bos_token_id")) config.bos_token_id = read_token(reader, "bos_token_id", *bos);
-  if (auto eos = read_eos(reader)) config.eos_token_ids = std::move(*eos);
-  check_tokens(reader, config);
+  if (const auto* bos = reader.find("bos_token_id")) spec.bos_token_id = read_token(reader, "bos_token_id", *bos);
+  if (auto eos = read_eos(reader)) spec.eos_token_ids = std::move(*eos);
+  check_tokens(reader, spec);
   if (!reader.status()) return fail(reader.status().error());
 
   if (generation != nullptr) {
     const auto generation_root = parse_object(*generation);
     if (!generation_root) return fail(generation_root.error());
     ConfigReader generation_reader(*generation_root, generation->file_name);
-    if (auto eos = read_eos(generation_reader)) config.eos_token_ids = std::move(*eos);
-    check_tokens(generation_reader, config);
+    if (auto eos = read_eos(generation_reader)) spec.eos_token_ids = std::move(*eos);
+    check_tokens(generation_reader, spec);
     if (!generation_reader.status()) return fail(generation_reader.status().error());
   }
-  return config;
+  return spec;
 }
 
-Result<models::ModelConfig> load_hf_config(const std::filesystem::path& folder) {
+Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder) {
   const auto config_file = open_config(folder / "config.json");
   if (!config_file) return fail(config_file.error());
   const ConfigText config{text_of(*config_file), config_file->path()};

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/models/model_config.hpp"
+#include "engine/models/model_spec.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -17,12 +17,11 @@ struct ConfigText {
 
 /// Reads config.json of a Hugging Face model folder, and generation_config.json where there is one (for its eos ids,
 /// which win). Errors: bad_config when config.json cannot be read, else as parse_hf_config.
-Result<models::ModelConfig> load_hf_config(const std::filesystem::path& folder);
+Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder);
 
 /// The same from texts; `generation` may be null. A key that is missing, has another type, lies outside its limits or
 /// contradicts another is bad_config; a meaning that is right but not built (a rope scaling, a quantised checkpoint) is
-/// unsupported. The message names file and key, and Error::param is the key. The architecture's name is not checked
-/// here: create_model knows which there are.
-Result<models::ModelConfig> parse_hf_config(const ConfigText& config, const ConfigText* generation);
+/// unsupported. The message names file and key, and Error::param is the key.
+Result<models::ModelSpec> parse_hf_config(const ConfigText& config, const ConfigText* generation);
 
 }  // namespace pagoda::io

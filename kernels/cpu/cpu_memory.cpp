@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/memory_limits.hpp"
+#include "kernels/host_memory.hpp"
 
 namespace pagoda::kernels {
 namespace {
@@ -66,6 +67,10 @@ Result<Buffer> allocate_cpu_memory(std::size_t bytes, const std::function<void(v
   auto buffer = allocate_large(bytes);
   if (buffer && place) place(buffer->data(), bytes);
   return buffer;
+}
+
+Result<Buffer> allocate_host_memory(std::size_t bytes) {
+  return allocate_cpu_memory(bytes);
 }
 
 Status touch_cpu_memory(void* data, std::size_t bytes) {

@@ -29,11 +29,11 @@ class ServableModel {
     for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels / name)) {
       std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
     }
-    const auto config = io::load_hf_config(kGoldenModels / name);
-    if (!config) throw std::runtime_error(config.error().message);
-    window_ = config->sliding_window;
+    const auto spec = io::load_hf_config(kGoldenModels / name);
+    if (!spec) throw std::runtime_error(spec.error().message);
+    window_ = spec->kv_layout(1, DType::f32).only().window;
     nlohmann::json vocab = nlohmann::json::object();
-    for (std::int64_t id = 0; id < config->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
+    for (std::int64_t id = 0; id < spec->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
     folder_.write(
         "tokenizer.json",
         nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}.dump());

@@ -11,9 +11,7 @@
 namespace pagoda::layers {
 namespace {
 
-using models::PositionKind;
-
-constexpr models::ModelLimits kLimits{.max_tokens = 4, .max_logit_rows = 4, .max_model_len = 33};
+constexpr std::int64_t kPositions = 33;
 
 std::shared_ptr<kernels::Device> cpu() {
   auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""});
@@ -36,27 +34,25 @@ TEST(Positions, AlibiSlopesOfOtherNumbersTakeEveryOtherSlopeOfTwiceThePower) {
   EXPECT_EQ(slopes[39], static_cast<float>(std::exp2(-15.0 / 8)));
 }
 
-TEST(Positions, TheTablesOfADeviceHoldWhatTheConfigAsksFor) {
+TEST(Positions, TheTablesOfADeviceHoldWhatTheShapeAsksFor) {
   const auto device = cpu();
   ASSERT_TRUE(device);
-  models::ModelConfig config;
-  config.num_heads = 6;
-  config.head_dim = 8;
-  auto tables = PositionTables::create(*device, config, kLimits);
+  PositionShape shape{.kind = PositionKind::rotary, .rotary = {.rotary_dim = 8, .scaling = {}}, .num_heads = 6};
+  auto tables = PositionTables::create(*device, shape, kPositions);
   ASSERT_TRUE(tables) << tables.error().message;
   const auto expected = rotary_cos_sin(33, {.rotary_dim = 8, .theta = 10000.0, .scaling = {}});
   EXPECT_EQ(std::memcmp(tables->cos_sin(), expected.data(), expected.size() * sizeof(float)), 0);
   EXPECT_EQ(tables->alibi_slopes(), nullptr);
-  EXPECT_EQ(PositionTables::bytes(config, kLimits), 33 * 8 * 4);
+  EXPECT_EQ(PositionTables::bytes(shape, kPositions), 33 * 8 * 4);
 
-  config.positions = PositionKind::alibi;
-  tables = PositionTables::create(*device, config, kLimits);
+  shape.kind = PositionKind::alibi;
+  tables = PositionTables::create(*device, shape, kPositions);
   ASSERT_TRUE(tables) << tables.error().message;
   EXPECT_EQ(tables->cos_sin(), nullptr);
   EXPECT_EQ(tables->alibi_slopes()[4], 0.5F);
 
-  config.positions = PositionKind::learned;
-  tables = PositionTables::create(*device, config, kLimits);
+  shape.kind = PositionKind::learned;
+  tables = PositionTables::create(*device, shape, kPositions);
   ASSERT_TRUE(tables);
   EXPECT_EQ(tables->cos_sin(), nullptr);
   EXPECT_EQ(tables->alibi_slopes(), nullptr);

@@ -8,7 +8,7 @@
 namespace pagoda::layers {
 namespace {
 
-using Type = models::RopeScaling::Type;
+using Type = RopeScaling::Type;
 
 struct Expected {
   std::int64_t position;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "io/model_files/checkpoint.hpp"
 #include "tests/engine/models/model_runner.hpp"
 
 namespace pagoda::models {
@@ -152,6 +154,59 @@ TEST_P(Golden, LogitsDoNotDependOnChunksBlockSizeThreadsOrBatchMates) {
       chunked.insert(chunked.end(), rows.begin(), rows.end());
     }
     EXPECT_EQ(chunked, expected.back()) << "in chunks of 7, block size " << block_size;
+  }
+}
+
+TEST_P(Golden, LogitsOfAnyRowsOfTheLastRunCanBeAskedFor) {
+  ModelRunner runner(folder_);
+  const auto prompt = prompt_of(golden_.at("cases").back());
+  const auto all = runner.run(runner.add_sequence(), prompt);
+  const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
+  EXPECT_EQ(runner.logits({last}), Rows{all.back()});
+  EXPECT_EQ(runner.logits({last, 0, last}), (Rows{all.back(), all.front(), all.back()}));
+  EXPECT_EQ(runner.logits({}), Rows{});
+}
+
+/// The matrix [vocab_size, hidden width] that a checkpoint holds for the head, as Hugging Face names it.
+std::vector<float> stored_head(const io::Checkpoint& checkpoint, const ModelSpec& spec, std::int64_t width) {
+  for (const char* name : {"lm_head.weight", "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
+                           "model.decoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+    if (!checkpoint.contains(name) || (spec.tie_word_embeddings && name == std::string("lm_head.weight"))) continue;
+    const auto tensor = checkpoint.tensor(name, {spec.vocab_size, width}).value();
+    std::vector<float> head;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      head.push_back(tensor.dtype == DType::f32    ? static_cast<const float*>(tensor.data)[i]
+                     : tensor.dtype == DType::bf16 ? to_float(static_cast<const BFloat16*>(tensor.data)[i])
+                                                   : to_float(static_cast<const Float16*>(tensor.data)[i]));
+    }
+    return head;
+  }
+  ADD_FAILURE() << "no head";
+  return {};
+}
+
+TEST_P(Golden, HiddenRowsTimesTheHeadAreTheLogits) {
+  ModelRunner runner(folder_);
+  const auto checkpoint = io::Checkpoint::open(folder_).value();
+  const auto width = runner.model().hidden_width();
+  const auto head = stored_head(*checkpoint, runner.spec(), width);
+  const auto& facts = runner.spec().facts;
+  const bool normalized = std::ranges::find(facts, Fact{"normalized_head", true}) != facts.end();
+  const auto prompt = prompt_of(golden_.at("cases").back());
+  const auto logits = runner.run(runner.add_sequence(), prompt);
+  const std::vector<std::int32_t> rows = {static_cast<std::int32_t>(prompt.size()) - 1, 0};
+  const auto hidden = runner.hidden(rows);
+  ASSERT_EQ(hidden.size(), rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(hidden[i].size(), static_cast<std::size_t>(width));
+    std::vector<float> expected;
+    for (auto weight = head.begin(); weight != head.end(); weight += width) {
+      const double length = normalized ? std::sqrt(std::inner_product(weight, weight + width, weight, 0.0)) : 1.0;
+      expected.push_back(
+          static_cast<float>(std::inner_product(weight, weight + width, hidden[i].begin(), 0.0) / length));
+    }
+    // A normalised head is rounded to its type; else both are sums of the same products.
+    EXPECT_LT(relative_error(logits[static_cast<std::size_t>(rows[i])], expected), normalized ? 1e-2 : 1e-5);
   }
 }
 

@@ -28,13 +28,13 @@ T must(Result<T> result) {
 
 struct ModelRunner::State {
   Options options;
-  models::ModelConfig config;
+  models::ModelSpec spec;
   std::unique_ptr<io::Checkpoint> checkpoint;
   std::shared_ptr<kernels::Device> device;
   std::unique_ptr<kernels::Stream> stream;
   std::unique_ptr<models::Model> model;
+  std::int64_t block_bytes = 0;
   kernels::Buffer kv;
-  kernels::Buffer logits;
   std::vector<std::int32_t> free_blocks;
   struct Sequence {
     std::int32_t length = 0;
@@ -51,24 +51,37 @@ struct ModelRunner::State {
     inputs.push_back(std::move(buffer));
     return inputs.back().as<T>();
   }
+
+  /// What `issue` writes for token rows of the last run: [count, width].
+  template <class Issue>
+  Rows rows_of(const std::vector<std::int32_t>& token_rows, std::int64_t width, const Issue& issue) {
+    const auto count = static_cast<std::int32_t>(token_rows.size());
+    const auto* rows = upload(token_rows);
+    const auto* out = upload(std::vector<float>(static_cast<std::size_t>(count * width)));
+    Status status;
+    stream->submit([&] { status = issue(rows, count, const_cast<float*>(out)); });
+    stream->synchronize();
+    EXPECT_TRUE(status) << (status ? "" : status.error().message);
+    Rows result;
+    for (std::int32_t i = 0; i < count; ++i) result.emplace_back(out + i * width, out + (i + 1) * width);
+    return result;
+  }
 };
 
 ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& options)
     : state_(std::make_unique<State>()) {
   auto& s = *state_;
   s.options = options;
-  s.config = must(io::load_hf_config(folder));
+  s.spec = must(io::load_hf_config(folder));
   s.checkpoint = must(io::Checkpoint::open(folder));
   s.device = must(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = options.isa}));
   s.stream = must(s.device->create_stream("test"));
   s.model = must(models::create_model(
-      s.config, *s.checkpoint, s.device,
-      {.max_tokens = kMaxTokens, .max_logit_rows = kMaxTokens, .max_model_len = s.config.max_position_embeddings}));
-  const std::int64_t bytes =
-      kNumSlots / options.block_size * models::kv_bytes_per_block(s.config, options.kv_dtype, options.block_size);
+      s.spec, *s.checkpoint, s.device,
+      {.max_tokens = kMaxTokens, .max_logit_rows = kMaxTokens, .max_model_len = s.spec.max_position_embeddings}));
+  s.block_bytes = s.spec.kv_layout(options.block_size, options.kv_dtype).block_bytes();
+  const std::int64_t bytes = kNumSlots / options.block_size * s.block_bytes;
   s.kv = must(s.device->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device));
-  s.logits = must(s.device->allocate(kMaxTokens * static_cast<std::size_t>(s.config.vocab_size) * sizeof(float),
-                                     kernels::MemoryKind::device));
   s.free_blocks.resize(static_cast<std::size_t>(kNumSlots / options.block_size));
   std::iota(s.free_blocks.begin(), s.free_blocks.end(), 0);
   std::shuffle(s.free_blocks.begin(), s.free_blocks.end(), std::mt19937(1));
@@ -76,8 +89,8 @@ ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& opt
 
 ModelRunner::~ModelRunner() = default;
 
-const models::ModelConfig& ModelRunner::config() const {
-  return state_->config;
+const models::ModelSpec& ModelRunner::spec() const {
+  return state_->spec;
 }
 models::Model& ModelRunner::model() {
   return *state_->model;
@@ -121,11 +134,8 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
     tables.insert(tables.end(), blocks.begin(), blocks.end());
     tables.insert(tables.end(), max_blocks - blocks.size(), 0);
   }
-  std::vector<std::int32_t> rows(token_ids.size());
-  std::iota(rows.begin(), rows.end(), 0);
-
   s.inputs.clear();
-  const models::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),
+  const layers::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),
                                    .num_sequences = static_cast<std::int32_t>(chunks.size()),
                                    .token_ids = s.upload(token_ids),
                                    .positions = s.upload(positions),
@@ -133,26 +143,42 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
                                    .query_start = s.upload(query_start),
                                    .context_len = s.upload(context_len),
                                    .block_tables = s.upload(tables),
-                                   .max_blocks = static_cast<std::int64_t>(max_blocks),
-                                   .logit_rows = s.upload(rows),
-                                   .num_logit_rows = static_cast<std::int32_t>(rows.size())};
-  const models::KvCache cache{.base = s.kv.as<std::byte>(),
+                                   .max_blocks = static_cast<std::int64_t>(max_blocks)};
+  const layers::KvCache cache{.base = s.kv.as<std::byte>(),
                               .num_blocks = kNumSlots / s.options.block_size,
+                              .block_bytes = s.block_bytes,
                               .block_size = s.options.block_size,
                               .dtype = s.options.kv_dtype};
   Status status;
-  s.stream->submit([&] { status = s.model->forward(*s.stream, batch, cache, s.logits.as<float>()); });
+  s.stream->submit([&] { status = s.model->run(*s.stream, batch, cache); });
   s.stream->synchronize();
   EXPECT_TRUE(status) << (status ? "" : status.error().message);
 
+  std::vector<std::int32_t> all(token_ids.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Rows rows = logits(all);
   std::vector<Rows> results;
-  const auto vocab = static_cast<std::size_t>(s.config.vocab_size);
-  const auto* row = s.logits.as<float>();
+  auto row = rows.begin();
   for (const auto& chunk : chunks) {
-    auto& logits = results.emplace_back();
-    for (std::size_t i = 0; i < chunk.tokens.size(); ++i, row += vocab) logits.emplace_back(row, row + vocab);
+    const auto end = row + std::ssize(chunk.tokens);
+    results.emplace_back(row, end);
+    row = end;
   }
   return results;
+}
+
+ModelRunner::Rows ModelRunner::logits(const std::vector<std::int32_t>& token_rows) {
+  auto& s = *state_;
+  return s.rows_of(token_rows, s.spec.vocab_size, [&](const std::int32_t* rows, std::int32_t count, float* out) {
+    return s.model->logits(*s.stream, rows, count, out);
+  });
+}
+
+ModelRunner::Rows ModelRunner::hidden(const std::vector<std::int32_t>& token_rows) {
+  auto& s = *state_;
+  return s.rows_of(token_rows, s.model->hidden_width(), [&](const std::int32_t* rows, std::int32_t count, float* out) {
+    return s.model->hidden(*s.stream, rows, count, out);
+  });
 }
 
 TokenId argmax(const std::vector<float>& logits) {

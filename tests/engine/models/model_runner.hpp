@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/model.hpp"
+#include "engine/models/model_spec.hpp"
 #include "kernels/device.hpp"
 #include "tests/support/instruction_sets.hpp"
 
@@ -40,7 +40,11 @@ class ModelRunner {
   /// One sequence alone.
   Rows run(int sequence, const TokenIds& tokens) { return run({{sequence, tokens}}).front(); }
 
-  const models::ModelConfig& config() const;
+  /// Logits and hidden rows of some token rows of the last run.
+  Rows logits(const std::vector<std::int32_t>& token_rows);
+  Rows hidden(const std::vector<std::int32_t>& token_rows);
+
+  const models::ModelSpec& spec() const;
   models::Model& model();
   kernels::Device& device();
 

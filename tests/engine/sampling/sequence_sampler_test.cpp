@@ -111,7 +111,8 @@ TEST(SequenceSampler, PromptLogprobsForceThePromptsToken) {
   params.prompt_logprobs = 2;
   params.logit_bias = {{1, 5.0}};
   params.temperature = 0.3;
-  const kernels::SampleRow row = SequenceSampler(row_sampling(params, kEos), 0, 0, kVocab).prompt_logprobs_row(4, 11, 1);
+  const kernels::SampleRow row =
+      SequenceSampler(row_sampling(params, kEos), 0, 0, kVocab).prompt_logprobs_row(4, 11, 1);
   EXPECT_EQ(row.logits_row, 4);
   EXPECT_EQ(row.forced_token, 11);
   EXPECT_EQ(row.position, 1U);

@@ -82,8 +82,9 @@ TEST(SchedulerAdmission, a_sequence_that_waits_is_not_admitted_while_the_rest_of
   SchedulerConfig config = config_of(SchedulingPolicy::priority, 16);
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
-  Service service(config,
-                  {.layout = KvLayout::uniform(4), .num_device_blocks = 13, .num_host_blocks = 13, .enable_prefix_caching = false});
+  Service service(
+      config,
+      {.layout = KvLayout::uniform(4), .num_device_blocks = 13, .num_host_blocks = 13, .enable_prefix_caching = false});
   service.add(1, 8, 40, 0, {}, 3);
   for (int i = 0; i < 9; ++i) service.step();
   service.lose_worker();

@@ -188,8 +188,10 @@ TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_p
   config.preemption = PreemptionPolicy::swap;
   // 18 short decodes, 2 long ones and 40 sequences of one request outgrow the pool together; without the short, they
   // fit.
-  Service service(config,
-                  {.layout = KvLayout::uniform(4), .num_device_blocks = 200, .num_host_blocks = 400, .enable_prefix_caching = false});
+  Service service(config, {.layout = KvLayout::uniform(4),
+                           .num_device_blocks = 200,
+                           .num_host_blocks = 400,
+                           .enable_prefix_caching = false});
   for (RequestId id = 1; id <= 20; ++id) service.add(id, 4, id <= 18 ? 16 : 200);
   service.add(21, 4, 12, 0, {}, 40);
   while (service.stats().preemptions_swap_total == 0) ASSERT_TRUE(service.step());

@@ -57,8 +57,8 @@ void SimulatedDevice::run_cache_engine() {
 /// Whoever the cache engine knows: a worker that has ended, until it is told of the next.
 template <class Message>
 void SimulatedDevice::tell_worker(Message message) {
-  const bool knows_it = std::ranges::none_of(
-      cache_mail_, [](const auto& mail) { return std::holds_alternative<ConnectWorker>(mail); });
+  const bool knows_it =
+      std::ranges::none_of(cache_mail_, [](const auto& mail) { return std::holds_alternative<ConnectWorker>(mail); });
   if (knows_it) worker_mail_.emplace_back(std::move(message));
 }
 

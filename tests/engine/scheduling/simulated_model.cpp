@@ -33,7 +33,7 @@ TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, 
 }
 
 std::vector<std::pair<TokenId, float>> SimulatedModel::beam_candidates_after(const RequestSpec& spec,
-                                                                         const TokenIds& tokens) const {
+                                                                             const TokenIds& tokens) const {
   std::uint64_t h = mix(spec.seed, 99);
   for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
   std::vector<std::pair<TokenId, float>> candidates;

@@ -28,7 +28,8 @@ Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
       device_(config, model_, seed, [this](const SharedTokens& prompt) { return request_of(prompt); }) {}
 
 SharedSpec Simulation::request_of(const SharedTokens& prompt) {
-  const auto found = std::ranges::find_if(told_, [&](const auto& entry) { return entry.second.spec->prompt == prompt; });
+  const auto found =
+      std::ranges::find_if(told_, [&](const auto& entry) { return entry.second.spec->prompt == prompt; });
   PAGODA_ASSERT(found != told_.end(), "a row comes for a prompt that nobody has asked");
   return found->second.spec;
 }
@@ -252,9 +253,10 @@ std::optional<std::string> Simulation::run() {
 std::optional<std::string> Simulation::judge(const Told& told) const {
   if (!told.ended) return "never ended";
   const RequestSpec& spec = *told.spec;
-  const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
-  const std::int64_t most =
-      spec.sampling.num_sequences() * (std::ssize(*spec.prompt) + spec.sampling.max_tokens + config_.blocks.layout.only().block_size);
+  const std::int64_t capacity =
+      std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
+  const std::int64_t most = spec.sampling.num_sequences() * (std::ssize(*spec.prompt) + spec.sampling.max_tokens +
+                                                             config_.blocks.layout.only().block_size);
   const bool may_be_cut = most > capacity;  // a group that outgrows the whole pool ends with what it has
   if (spec.sampling.prompt_logprobs && !told.aborted) {
     const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());

@@ -17,8 +17,8 @@ namespace pagoda::test {
 
 /// The whole message flow of the engine over a simulated device. Each actor has a mailbox; a seed decides who takes its
 /// next message when, so any order is met in which the actors of one process, or of two joined by one connection, can
-/// see their messages. Every sequence has one right continuation, and blocks hold marks, so a wrong table, copy, swap or
-/// reuse is seen, and so is a step or a move that runs too early.
+/// see their messages. Every sequence has one right continuation, and blocks hold marks, so a wrong table, copy, swap
+/// or reuse is seen, and so is a step or a move that runs too early.
 class Simulation {
  public:
   Simulation(const SimulationConfig& config, std::uint64_t seed);

@@ -49,10 +49,8 @@ class RandomValue {
     }
   }
   template <class T>
-    requires std::is_enum_v<T>
-  void fill(T& value) {
-    value = static_cast<T>(random_() % (static_cast<std::uint64_t>(last_value(T{})) + 1));
-  }
+  requires std::is_enum_v<T>
+  void fill(T& value) { value = static_cast<T>(random_() % (static_cast<std::uint64_t>(last_value(T{})) + 1)); }
   void fill(float& value) { value = std::bit_cast<float>(static_cast<std::uint32_t>(random_())); }
   void fill(double& value) { value = std::bit_cast<double>(random_()); }
   template <class T>

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "engine/models/model.hpp"
+#include "engine/models/families.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
@@ -25,12 +25,12 @@ json llama() {
     "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16"})");
 }
 
-Result<models::ModelConfig> parse(const json& config) {
+Result<models::ModelSpec> parse(const json& config) {
   const auto text = config.dump();
   return parse_hf_config({text, "config.json"}, nullptr);
 }
 
-Result<models::ModelConfig> parse(const json& config, const json& generation) {
+Result<models::ModelSpec> parse(const json& config, const json& generation) {
   const auto text = config.dump();
   const auto generation_text = generation.dump();
   const ConfigText file{generation_text, "generation_config.json"};
@@ -38,132 +38,36 @@ Result<models::ModelConfig> parse(const json& config, const json& generation) {
 }
 
 TEST(HfConfig, ALlamaConfigIsReadWhole) {
-  const auto config = parse(llama());
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->architecture, "LlamaForCausalLM");
-  EXPECT_EQ(config->vocab_size, 512);
-  EXPECT_EQ(config->hidden_size, 64);
-  EXPECT_EQ(config->intermediate_size, 172);
-  EXPECT_EQ(config->num_layers, 5);
-  EXPECT_EQ(config->num_heads, 8);
-  EXPECT_EQ(config->num_kv_heads, 4);
-  EXPECT_EQ(config->head_dim, 8);
-  EXPECT_EQ(config->max_position_embeddings, 512);
-  EXPECT_EQ(config->norm_eps, 1e-5);
-  EXPECT_EQ(config->rope_theta, 500000.0);
-  EXPECT_TRUE(config->tie_word_embeddings);
-  EXPECT_FALSE(config->attention_bias);
-  EXPECT_EQ(config->checkpoint_dtype, DType::bf16);
-  EXPECT_EQ(config->bos_token_id, 1);
-  EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
+  const auto spec = parse(llama());
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(spec->vocab_size, 512);
+  EXPECT_EQ(spec->max_position_embeddings, 512);
+  EXPECT_EQ(spec->position_limit, 512);
+  EXPECT_TRUE(spec->tie_word_embeddings);
+  EXPECT_EQ(spec->kv_layout(16, DType::bf16).block_bytes(), 5 * 2 * 4 * 8 * 16 * 2);
+  EXPECT_EQ(spec->checkpoint_dtype, DType::bf16);
+  EXPECT_EQ(spec->bos_token_id, 1);
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(2));
 }
 
-TEST(HfConfig, AbsentAndNullKeysTakeTheDefaultsOfTransformers) {
+TEST(HfConfig, AbsentKeysTakeTheDefaultsOfTransformers) {
   auto source = llama();
-  for (const char* key : {"num_key_value_heads", "rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings",
-                          "bos_token_id", "eos_token_id", "torch_dtype"}) {
-    source.erase(key);
-  }
-  source["head_dim"] = nullptr;
-  source["rope_scaling"] = nullptr;
-  const auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->num_kv_heads, 8);
-  EXPECT_EQ(config->head_dim, 8);
-  EXPECT_EQ(config->norm_eps, 1e-6);
-  EXPECT_EQ(config->rope_theta, 10000.0);
-  EXPECT_FALSE(config->tie_word_embeddings);
-  EXPECT_EQ(config->checkpoint_dtype, DType::f32);
-  EXPECT_EQ(config->bos_token_id, std::nullopt);
-  EXPECT_THAT(config->eos_token_ids, ElementsAre());
+  for (const char* key : {"bos_token_id", "eos_token_id", "torch_dtype"}) source.erase(key);
+  const auto spec = parse(source);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->checkpoint_dtype, DType::f32);
+  EXPECT_EQ(spec->bos_token_id, std::nullopt);
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre());
 }
 
-TEST(HfConfig, NewerFilesSpellDtypeAndRopeParametersDifferently) {
+TEST(HfConfig, NewerFilesSpellDtypeDifferently) {
   auto source = llama();
   source.erase("torch_dtype");
-  source.erase("rope_theta");
   source["dtype"] = "float16";
-  source["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1000000.0}};
-  const auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->checkpoint_dtype, DType::f16);
-  EXPECT_EQ(config->rope_theta, 1000000.0);
-}
-
-TEST(HfConfig, RopeScalingIsReadFromOlderAndNewerFiles) {
-  auto source = llama();
-  source["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
-  auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::linear);
-  EXPECT_EQ(config->rope_scaling.factor, 2.5);
-  EXPECT_EQ(config->rope_theta, 500000.0);
-
-  source.erase("rope_scaling");
-  source["rope_parameters"] = {{"rope_type", "llama3"},   {"rope_theta", 1e4},
-                               {"factor", 8.0},           {"low_freq_factor", 1.0},
-                               {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
-  config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::llama3);
-  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 64);
-  EXPECT_EQ(config->rope_theta, 1e4);
-}
-
-TEST(HfConfig, YarnIsReadWithTheDefaultsOfTransformers) {
-  auto source = llama();
-  source["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
-  auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope_scaling.type, models::RopeScaling::Type::yarn);
-  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 512);
-  EXPECT_EQ(config->rope_scaling.beta_fast, 32.0);
-  EXPECT_EQ(config->rope_scaling.beta_slow, 1.0);
-  EXPECT_TRUE(config->rope_scaling.truncate);
-  EXPECT_DOUBLE_EQ(config->rope_scaling.attention_factor, 1.138629436111989);
-  EXPECT_EQ(config->max_position_embeddings, 512);
-  EXPECT_EQ(config->position_limit(), 2048);
-
-  source.erase("rope_scaling");
-  source["rope_parameters"] = {{"rope_type", "yarn"},  {"original_max_position_embeddings", 128},
-                               {"beta_fast", 20.0},    {"beta_slow", 2.0},
-                               {"truncate", false},    {"mscale", 0.7},
-                               {"mscale_all_dim", 1.3}};
-  config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope_scaling.factor, 4.0) << "512 / 128";
-  EXPECT_FALSE(config->rope_scaling.truncate);
-  EXPECT_DOUBLE_EQ(config->rope_scaling.attention_factor, 0.9295234923939468);
-  EXPECT_EQ(config->position_limit(), 512);
-
-  source["rope_parameters"]["attention_factor"] = 0.9;
-  source["original_max_position_embeddings"] = 256;
-  config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope_scaling.original_max_position_embeddings, 256) << "beside the scaling it wins";
-  EXPECT_EQ(config->rope_scaling.attention_factor, 0.9);
-}
-
-TEST(HfConfig, LinearAndDynamicScalingReachFurtherThanTheDefaultContext) {
-  auto source = llama();
-  for (const char* type : {"linear", "dynamic"}) {
-    source["rope_scaling"] = {{"type", type}, {"factor", 2.5}};
-    const auto config = parse(source);
-    ASSERT_TRUE(config) << config.error().message;
-    EXPECT_EQ(config->max_position_embeddings, 512);
-    EXPECT_EQ(config->position_limit(), 1280);
-  }
-  source["rope_scaling"] = nullptr;
-  EXPECT_EQ(parse(source)->position_limit(), 512);
-}
-
-TEST(HfConfig, HeadDimNeedNotFollowFromHiddenSize) {
-  auto source = llama();
-  source["hidden_size"] = 60;
-  source["head_dim"] = 16;
-  const auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->head_dim, 16);
+  const auto spec = parse(source);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->checkpoint_dtype, DType::f16);
 }
 
 json of_architecture(const char* name) {
@@ -172,143 +76,13 @@ json of_architecture(const char* name) {
   return source;
 }
 
-TEST(HfConfig, ASlidingWindowOfEveryLayerIsOneNumber) {
-  auto source = of_architecture("MistralForCausalLM");
-  source["sliding_window"] = 32;
-  auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->sliding_window, 32);
-  EXPECT_EQ(config->window_of(4), 32);
-  source["sliding_window"] = nullptr;
-  config = parse(source);
-  ASSERT_TRUE(config);
-  EXPECT_EQ(config->sliding_window, 0);
-}
-
-TEST(HfConfig, ASlidingWindowThatIsNotMentionedIsThatOfTransformers) {
-  const auto mistral = parse(of_architecture("MistralForCausalLM"));
-  ASSERT_TRUE(mistral) << mistral.error().message;
-  EXPECT_EQ(mistral->sliding_window, 4096);
-  for (const char* name : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
-    auto source = of_architecture(name);
-    EXPECT_EQ(parse(source)->sliding_window, 0) << name;
-    source["use_sliding_window"] = true;
-    source["max_window_layers"] = 0;
-    EXPECT_EQ(parse(source)->sliding_window, 4096) << name;
-    source["sliding_window"] = nullptr;
-    EXPECT_EQ(parse(source)->sliding_window, 0) << name;
-  }
-}
-
-TEST(HfConfig, QwenMayGiveAWindowToSomeLayersOnly) {
-  auto source = of_architecture("Qwen2ForCausalLM");
-  source["sliding_window"] = 32;
-  source["use_sliding_window"] = false;
-  auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_TRUE(config->attention_bias);
-  EXPECT_FALSE(config->attention_output_bias);
-  EXPECT_EQ(config->window_of(4), 0);
-
-  source["use_sliding_window"] = true;
-  source["max_window_layers"] = 3;
-  config = parse(source);
-  ASSERT_TRUE(config);
-  EXPECT_EQ(config->sliding_window, 0);
-  EXPECT_THAT(config->layer_windows, ElementsAre(0, 0, 0, 32, 32));
-
-  source["max_window_layers"] = 0;
-  config = parse(source);
-  ASSERT_TRUE(config);
-  EXPECT_EQ(config->sliding_window, 32);
-  EXPECT_THAT(config->layer_windows, ElementsAre());
-
-  source["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "full_attention", "full_attention"};
-  config = parse(source);
-  ASSERT_TRUE(config);
-  EXPECT_THAT(config->layer_windows, ElementsAre(0, 32, 0, 0, 0));
-
-  source["layer_types"] = {"full_attention"};
-  config = parse(source);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().param, "layer_types");
-  source["layer_types"] = {"full_attention", "linear_attention", "full_attention", "full_attention", "full_attention"};
-  config = parse(source);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().code, ErrorCode::unsupported);
-}
-
-TEST(HfConfig, Qwen3HasHeadsOf128UnlessItSaysOtherwise) {
-  const auto config = parse(of_architecture("Qwen3ForCausalLM"));
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->head_dim, 128);
-  EXPECT_FALSE(config->attention_bias);
-}
-
-/// The keys of a published Baichuan config that tell the models apart.
-json baichuan(const char* name, std::int64_t hidden, std::int64_t heads, std::int64_t vocab,
-              const char* positions_key) {
-  auto source = of_architecture(name);
-  for (const char* key : {"num_key_value_heads", "max_position_embeddings", "rope_theta", "tie_word_embeddings"}) {
-    source.erase(key);
-  }
-  source["model_type"] = "baichuan";
-  source["hidden_size"] = hidden;
-  source["num_attention_heads"] = heads;
-  source["vocab_size"] = vocab;
-  source[positions_key] = 4096;
-  return source;
-}
-
-TEST(HfConfig, BaichuanModelsAreToldApartByNameAndSizes) {
-  using models::PositionKind;
-  struct Published {
-    json source;
-    PositionKind positions;
-    bool normalized_head;
-  };
-  const std::vector<Published> table = {
-      {baichuan("BaiChuanForCausalLM", 4096, 32, 64000, "max_position_embeddings"), PositionKind::rotary, false},
-      {baichuan("BaichuanForCausalLM", 5120, 40, 64000, "model_max_length"), PositionKind::alibi, false},
-      {baichuan("BaichuanForCausalLM", 4096, 32, 125696, "max_position_embeddings"), PositionKind::rotary, true},
-      {baichuan("BaichuanForCausalLM", 5120, 40, 125696, "model_max_length"), PositionKind::alibi, true},
-  };
-  for (const auto& [source, positions, normalized_head] : table) {
-    const auto config = parse(source);
-    ASSERT_TRUE(config) << config.error().message;
-    EXPECT_EQ(config->positions, positions) << source;
-    EXPECT_EQ(config->normalized_head, normalized_head) << source;
-    EXPECT_EQ(config->max_position_embeddings, 4096);
-    EXPECT_EQ(config->num_kv_heads, config->num_heads);
-    EXPECT_EQ(config->head_dim, 128);
-  }
-}
-
-TEST(HfConfig, BaichuanModelsOfOtherSizesSayWhatTheyAre) {
-  auto source = baichuan("BaichuanForCausalLM", 64, 8, 512, "model_max_length");
-  source["position_embedding"] = "ROPE";
-  source["norm_head"] = true;
-  auto config = parse(source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->positions, models::PositionKind::rotary);
-  EXPECT_TRUE(config->normalized_head);
-
-  source["position_embedding"] = "LEARNED";
-  config = parse(source);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().param, "position_embedding");
-
-  source = baichuan("BaichuanForCausalLM", 64, 8, 512, "model_max_length");
-  source.erase("model_max_length");
-  config = parse(source);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().param, "max_position_embeddings");
-}
-
 TEST(HfConfig, EveryKnownArchitectureCanBeRead) {
   for (const auto& name : models::known_architectures()) {
-    const auto config = parse(of_architecture(name.c_str()));
-    EXPECT_TRUE(config || config.error().param != "architectures") << name;
+    const auto spec = parse(of_architecture(name.c_str()));
+    EXPECT_TRUE(spec || spec.error().param != "architectures") << name;
+    if (spec) {
+      EXPECT_EQ(spec->architecture, name);
+    }
   }
 }
 

@@ -1,12 +1,10 @@
-#include "engine/models/loaded_weights.hpp"
+#include "engine/weights/loaded_weights.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <span>
 #include <utility>
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 constexpr std::string_view kHead = "lm_head";
@@ -38,67 +36,6 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
-std::int64_t embedding_width(const ModelConfig& config) {
-  return config.embedding_size == 0 ? config.hidden_size : config.embedding_size;
-}
-
-/// A kind of linear layer, of which a model has some.
-struct LinearShape {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t count = 0;
-};
-
-std::vector<LinearShape> linear_shapes(const ModelConfig& config) {
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t layers = config.num_layers;
-  const std::int64_t query_width = config.num_heads * config.head_dim;
-  std::vector<LinearShape> shapes = {{query_width, hidden, layers},
-                                     {config.num_kv_heads * config.head_dim, hidden, 2 * layers},
-                                     {hidden, query_width, layers},
-                                     {config.intermediate_size, hidden, config.gated_mlp ? 2 * layers : layers},
-                                     {hidden, config.intermediate_size, layers}};
-  const std::int64_t embedding = embedding_width(config);
-  if (embedding != hidden) {
-    shapes.push_back({hidden, embedding, 1});
-    shapes.push_back({embedding, hidden, 1});
-  }
-  return shapes;
-}
-
-std::int64_t quantized_bytes(std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format) {
-  return kernels::QuantizedMatrix{nullptr, nullptr, rows, columns, format}.bytes();
-}
-
-/// What becomes of a checkpoint's elements.
-struct WeightShares {
-  std::int64_t quantized_bytes = 0;
-  std::int64_t plain_parameters = 0;  ///< that are not quantised
-};
-
-WeightShares weight_shares(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters) {
-  WeightShares shares{0, num_parameters};
-  if (!policy.quantize) return shares;
-  for (const auto& [rows, columns, count] : linear_shapes(config)) {
-    shares.plain_parameters -= rows * columns * count;
-    shares.quantized_bytes += quantized_bytes(rows, columns, *policy.format_of({})) * count;
-  }
-  const std::int64_t width = embedding_width(config);
-  if (!config.tie_word_embeddings) shares.plain_parameters -= config.vocab_size * width;
-  shares.quantized_bytes += quantized_bytes(config.vocab_size, width, *policy.format_of(kHead));
-  shares.plain_parameters = std::max<std::int64_t>(0, shares.plain_parameters);
-  return shares;
-}
-
-/// Of so many elements that are not quantised, in a checkpoint of num_parameters.
-std::int64_t plain_bytes(const WeightPolicy& policy, std::int64_t parameters, std::int64_t num_parameters,
-                         std::int64_t checkpoint_bytes) {
-  if (policy.dtype) return parameters * static_cast<std::int64_t>(size_of(*policy.dtype));
-  if (num_parameters == 0) return 0;
-  const double bytes_per_parameter = static_cast<double>(checkpoint_bytes) / static_cast<double>(num_parameters);
-  return static_cast<std::int64_t>(bytes_per_parameter * static_cast<double>(parameters));
-}
-
 }  // namespace
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view module) const {
@@ -115,28 +52,6 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
   if (quantize == "int4") policy.quantize = kernels::kInt4Weights;
   PAGODA_ASSERT(policy.quantize || quantize == "none", "there is no such quantisation");
   return policy;
-}
-
-std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes) {
-  const WeightShares shares = weight_shares(config, policy, num_parameters);
-  return shares.quantized_bytes + plain_bytes(policy, shares.plain_parameters, num_parameters, checkpoint_bytes);
-}
-
-std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes) {
-  const WeightShares shares = weight_shares(config, policy, num_parameters);
-  const bool converts = policy.dtype && *policy.dtype != config.checkpoint_dtype;
-  std::int64_t parameters = 0;
-  if (converts) {
-    parameters = shares.plain_parameters;
-  } else if (policy.copy_linear && !policy.quantize) {
-    // An embedding is no linear layer, unless it is the head as well.
-    parameters =
-        shares.plain_parameters - (config.tie_word_embeddings ? 0 : config.vocab_size * embedding_width(config));
-  }
-  return shares.quantized_bytes +
-         plain_bytes(policy, std::max<std::int64_t>(0, parameters), num_parameters, checkpoint_bytes);
 }
 
 Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
@@ -168,11 +83,47 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
   return loaded;
 }
 
-Result<LinearWeight> LoadedWeights::linear(std::string_view module, const OwnWeight& own) const {
-  const auto format = policy_.format_of(module);
-  if (format) return quantize(module, own.matrix, *format);
-  // A weight that the model has made lies in memory already.
-  return policy_.copy_linear && own.memory == nullptr ? copy(module, own.matrix) : WeightSource::linear(module, own);
+Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                                std::int64_t columns) const {
+  const auto stored = stored_.tensor(tensor, {rows, columns});
+  if (!stored) return fail(stored.error());
+  auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
+  if (!weight) return weight;
+  if (const auto format = policy_.format_of(module)) return quantize(module, weight->plain, *format);
+  const bool is_copy = weight->plain.dtype != stored->dtype;
+  return policy_.copy_linear && !is_copy ? copy(module, weight->plain) : weight;
+}
+
+Result<LinearWeight> LoadedWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {
+  const std::lock_guard lock(derived_mutex_);
+  auto found = derived_.find(module);
+  if (found == derived_.end()) {
+    auto derived = make_derived(module, weight);
+    if (!derived) return derived;
+    found = derived_.emplace(std::string(module), std::move(*derived)).first;
+  }
+  return found->second;
+}
+
+/// The tensor's converted copy, where it needs one, is let go: a model takes what is derived from it.
+Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const DerivedWeight& weight) const {
+  auto stored = stored_.tensor(weight.tensor, {weight.stored_rows, weight.stored_columns});
+  if (!stored) return fail(std::move(stored.error()));
+  const WeightTensor original = *stored;
+  kernels::Buffer converted;
+  if (policy_.dtype && stored->dtype != *policy_.dtype) {
+    auto copy = convert(original, *policy_.dtype);
+    if (!copy) return fail(std::move(copy.error()));
+    converted = std::move(*copy);
+    stored->dtype = *policy_.dtype;
+    stored->data = converted.data();
+  }
+  auto memory = derive(weight, *stored);
+  if (!memory) return fail(std::move(memory.error()));
+  stored_.copied(original);
+  const kernels::WeightMatrix matrix{memory->data(), stored->dtype, weight.rows, weight.columns};
+  if (const auto format = policy_.format_of(module)) return quantize(module, matrix, *format);
+  return LinearWeight{.plain = matrix, .memory = std::make_shared<const kernels::Buffer>(std::move(*memory))};
 }
 
 Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels::WeightMatrix& matrix) const {
@@ -186,13 +137,14 @@ Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels:
   }
   kernels::WeightMatrix copy = matrix;
   copy.data = found->second.data();
-  return LinearWeight{copy, nullptr};
+  return LinearWeight{.plain = copy};
 }
 
 Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kernels::WeightMatrix& matrix,
                                              const kernels::QuantizedFormat& format) const {
   const std::lock_guard lock(mutex_);
-  if (const auto found = quantized_.find(module); found != quantized_.end()) return LinearWeight{{}, found->second};
+  if (const auto found = quantized_.find(module); found != quantized_.end())
+    return LinearWeight{.plain = {}, .quantized = found->second};
   auto weights = std::make_shared<QuantizedWeights>();
   weights->matrix = {nullptr, nullptr, matrix.rows, matrix.columns, format};
   for (const auto& [buffer, bytes] : {std::pair{&weights->data, weights->matrix.data_bytes()},
@@ -218,7 +170,7 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kern
     return fail(std::move(status.error()));
   }
   quantized_.emplace(std::string(module), weights);
-  return LinearWeight{{}, std::move(weights)};
+  return LinearWeight{.plain = {}, .quantized = std::move(weights)};
 }
 
 Result<kernels::Buffer> LoadedWeights::convert(const WeightTensor& tensor, DType dtype) const {
@@ -250,8 +202,11 @@ Status LoadedWeights::run(const std::function<Status(kernels::Stream&)>& issue) 
 }
 
 std::int64_t LoadedWeights::copied_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_, derived_mutex_);
   std::int64_t bytes = 0;
+  for (const auto& [module, weight] : derived_) {
+    if (weight.memory != nullptr) bytes += static_cast<std::int64_t>(weight.memory->bytes());
+  }
   for (const auto& [name, buffer] : converted_) bytes += static_cast<std::int64_t>(buffer.bytes());
   for (const auto& [module, buffer] : copied_) bytes += static_cast<std::int64_t>(buffer.bytes());
   for (const auto& [module, weights] : quantized_) bytes += weights->matrix.bytes();
@@ -259,10 +214,11 @@ std::int64_t LoadedWeights::copied_bytes() const {
 }
 
 void LoadedWeights::drop_copies() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_, derived_mutex_);
+  derived_.clear();
   converted_.clear();
   copied_.clear();
   quantized_.clear();
 }
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -1,4 +1,4 @@
-#include "engine/models/device_weights.hpp"
+#include "engine/weights/device_weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "kernels/ops.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
@@ -132,12 +132,7 @@ Result<WeightTensor> DeviceWeights::tensor(std::string_view name, const std::vec
   if (!data) return fail(data.error());
   tensor->data = *data;
   tensors_.emplace(std::string(name), *tensor);
-  names_.emplace(*data, std::string(name));
   return tensor;
-}
-
-Result<WeightTensor> DeviceWeights::host_tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  return host_.tensor(name, shape);
 }
 
 Result<LinearWeight> DeviceWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
@@ -151,21 +146,22 @@ Result<LinearWeight> DeviceWeights::linear(std::string_view module, std::int64_t
   return WeightSource::linear(module, rows, columns);
 }
 
-Result<LinearWeight> DeviceWeights::linear(std::string_view module, const OwnWeight& own) const {
+Result<LinearWeight> DeviceWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                                std::int64_t columns) const {
+  if (!host_.quantizes(module)) return WeightSource::tied_linear(module, tensor, rows, columns);
   const std::lock_guard lock(mutex_);
   if (const auto found = linears_.find(module); found != linears_.end()) return found->second;
-  OwnWeight on_host = own;
-  const auto name = names_.find(own.matrix.data);
-  if (own.memory == nullptr && name != names_.end()) {
-    if (!host_.quantizes(module)) return LinearWeight{own.matrix, nullptr};
-    const auto stored = host_.tensor(name->second, tensors_.at(name->second).shape);
-    if (!stored) return fail(stored.error());
-    on_host.matrix.data = stored->data;
-  }
-  const auto weight = host_.linear(module, on_host);
-  if (!weight) return weight;
-  if (weight->quantized != nullptr) return upload_quantized(module, *weight->quantized);
-  return upload_own(module, own.matrix);
+  auto weight = host_.tied_linear(module, tensor, rows, columns);
+  return weight ? upload_quantized(module, *weight->quantized) : weight;
+}
+
+Result<LinearWeight> DeviceWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = linears_.find(module); found != linears_.end()) return found->second;
+  auto derived = host_.derived_linear(module, weight);
+  if (!derived) return derived;
+  return derived->quantized != nullptr ? upload_quantized(module, *derived->quantized)
+                                       : upload_derived(module, derived->plain);
 }
 
 Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, const QuantizedWeights& weights) const {
@@ -183,16 +179,16 @@ Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, co
   host_.drop_copies();
   copy->matrix.data = reinterpret_cast<const std::uint8_t*>(*data);
   copy->matrix.scales = reinterpret_cast<const Float16*>(*scales);
-  return linears_.emplace(std::string(module), LinearWeight{{}, std::move(copy)}).first->second;
+  return linears_.emplace(std::string(module), LinearWeight{.plain = {}, .quantized = std::move(copy)}).first->second;
 }
 
-Result<LinearWeight> DeviceWeights::upload_own(std::string_view module, const kernels::WeightMatrix& matrix) const {
+Result<LinearWeight> DeviceWeights::upload_derived(std::string_view module, const kernels::WeightMatrix& matrix) const {
   kernels::WeightMatrix copy = matrix;
   const auto data = upload(matrix.data, bytes_of(matrix));
   if (!data) return fail(data.error());
   host_.drop_copies();
   copy.data = *data;
-  return linears_.emplace(std::string(module), LinearWeight{copy, nullptr}).first->second;
+  return linears_.emplace(std::string(module), LinearWeight{.plain = copy}).first->second;
 }
 
 void DeviceWeights::finish() const {
@@ -205,4 +201,4 @@ std::int64_t DeviceWeights::uploaded_bytes() const {
   return uploaded_bytes_;
 }
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/model_config.hpp"
-#include "engine/models/weight_source.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 #include "kernels/quantized.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// What becomes of a checkpoint's weights when they are loaded.
 struct WeightPolicy {
@@ -31,15 +30,6 @@ struct WeightPolicy {
 /// The policy of --dtype ("auto" or a DType) and --quantize ("none", "int8" or "int4"), which must be one of these.
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize);
 
-/// Bytes of all weights once they are loaded, known without reading any: of a checkpoint with so many elements and
-/// bytes. Weights that are used where they lie count as well.
-std::int64_t loaded_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes);
-
-/// Those of them that are copies in memory of their own, and not the pages of the mapped file.
-std::int64_t copied_weight_bytes(const ModelConfig& config, const WeightPolicy& policy, std::int64_t num_parameters,
-                                 std::int64_t checkpoint_bytes);
-
 /// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
 /// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {
@@ -53,7 +43,9 @@ class LoadedWeights final : public WeightSource {
   bool contains(std::string_view name) const override { return stored_.contains(name); }
   /// More errors: out_of_memory; bad_file when a weight is not finite.
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
-  Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const override;
+  Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                   std::int64_t columns) const override;
+  Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
 
   /// Whether the linear layer `module` is quantised.
   bool quantizes(std::string_view module) const { return policy_.format_of(module).has_value(); }
@@ -68,6 +60,7 @@ class LoadedWeights final : public WeightSource {
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const kernels::WeightMatrix& matrix,
                                 const kernels::QuantizedFormat& format) const;
+  Result<LinearWeight> make_derived(std::string_view module, const DerivedWeight& weight) const;
   Status run(const std::function<Status(kernels::Stream&)>& issue) const;
 
   const WeightSource& stored_;
@@ -77,6 +70,8 @@ class LoadedWeights final : public WeightSource {
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
+  mutable std::mutex derived_mutex_;                                  // of what follows; locked before mutex_
+  mutable std::map<std::string, LinearWeight, std::less<>> derived_;  // by module
 };
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

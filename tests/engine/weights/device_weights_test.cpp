@@ -1,8 +1,7 @@
-#include "engine/models/device_weights.hpp"
+#include "engine/weights/device_weights.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,30 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "kernels/ops.hpp"
+#include "tests/engine/weights/wave_weights.hpp"
 #include "tests/support/split_memory_device.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 namespace {
 
-/// Float32 tensors with waves of values.
-class WaveWeights final : public WeightSource {
- public:
-  Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
-    WeightTensor tensor{std::string(name), DType::f32, shape, nullptr};
-    auto& values = values_[tensor.name];
-    if (values.empty()) {
-      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-        values.push_back(std::sin(static_cast<float>(i) + static_cast<float>(name.size())));
-      }
-    }
-    tensor.data = values.data();
-    return tensor;
-  }
-  bool contains(std::string_view) const override { return true; }
-
- private:
-  mutable std::map<std::string, std::vector<float>> values_;
-};
+using test::WaveWeights;
 
 class DeviceWeightsTest : public testing::Test {
  protected:
@@ -103,7 +85,7 @@ TEST_F(DeviceWeightsTest, MoreThanWasExpectedGoesToFurtherMemory) {
 TEST_F(DeviceWeightsTest, AHeadTiedToTheEmbeddingIsThatTensor) {
   const auto source = weights("bfloat16", "none");
   const auto table = source.tensor("embed.weight", {50, 64}).value();
-  const auto head = source.linear("lm_head", {{table.data, table.dtype, 50, 64}});
+  const auto head = source.tied_linear("lm_head", "embed.weight", 50, 64);
   ASSERT_TRUE(head);
   EXPECT_EQ(head->plain.data, table.data);
   EXPECT_EQ(source.uploaded_bytes(), 50 * 64 * 2);
@@ -113,12 +95,11 @@ TEST_F(DeviceWeightsTest, AHeadTiedToTheEmbeddingIsThatTensor) {
 TEST_F(DeviceWeightsTest, QuantisedMatricesAreThoseOfTheHost) {
   const auto source = weights("bfloat16", "int8");
   const auto table = source.tensor("embed.weight", {50, 64}).value();
-  const auto head = source.linear("lm_head", {{table.data, table.dtype, 50, 64}});
+  const auto head = source.tied_linear("lm_head", "embed.weight", 50, 64);
   const auto up = source.linear("up_proj", 40, 100);
   ASSERT_TRUE(head && up);
   source.finish();
-  const auto expected_table = host_->tensor("embed.weight", {50, 64}).value();
-  const auto expected_head = host_->linear("lm_head", {{expected_table.data, expected_table.dtype, 50, 64}});
+  const auto expected_head = host_->tied_linear("lm_head", "embed.weight", 50, 64);
   const auto expected_up = host_->linear("up_proj", 40, 100);
   for (const auto& [actual, expected] : {std::pair(head, expected_head), std::pair(up, expected_up)}) {
     const auto& matrix = expected->quantized->matrix;
@@ -148,21 +129,31 @@ TEST_F(DeviceWeightsTest, AsymmetricMatricesHaveTheMinimumsOfTheHost) {
   expect_equal(actual.mins, matrix.mins, static_cast<std::size_t>(matrix.min_bytes()));
 }
 
-TEST_F(DeviceWeightsTest, AWeightThatAModelHasMadeIsUploadedForEveryModelThatComes) {
+TEST_F(DeviceWeightsTest, AWeightThatIsComputedIsUploadedOnce) {
   const auto source = weights("auto", "none");
-  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  const void* first = nullptr;
-  for (int model = 0; model < 2; ++model) {
-    auto memory = std::make_shared<kernels::Buffer>(device_->allocate(24, kernels::MemoryKind::host).value());
-    std::memcpy(memory->data(), values.data(), 24);
-    const auto weight = source.linear("c_attn", {{memory->data(), DType::f32, 2, 3}, memory});
-    ASSERT_TRUE(weight);
-    memory.reset();
-    source.finish();
-    expect_equal(weight->plain.data, values.data(), 24);
-    if (first == nullptr) first = weight->plain.data;
-    EXPECT_EQ(weight->plain.data, first);
-  }
+  const auto weight = source.derived_linear("c_attn", test::reversed("c_attn.weight", 2, 3));
+  ASSERT_TRUE(weight) << weight.error().message;
+  source.finish();
+  const auto stored = stored_.tensor("c_attn.weight", {2, 3}).value();
+  const auto* values = static_cast<const float*>(stored.data);
+  std::vector<float> expected(values, values + 6);
+  std::ranges::reverse(expected);
+  expect_equal(weight->plain.data, expected.data(), 24);
+  EXPECT_EQ(weight->plain.rows, 3);
+  EXPECT_EQ(source.derived_linear("c_attn", test::reversed("c_attn.weight", 2, 3))->plain.data, weight->plain.data);
+  EXPECT_EQ(source.uploaded_bytes(), 24);
+  EXPECT_EQ(host_->copied_bytes(), 0) << "what is uploaded is not kept on the host";
+}
+
+TEST_F(DeviceWeightsTest, AWeightThatIsComputedMayBeQuantised) {
+  const auto source = weights("bfloat16", "int8");
+  const auto weight = source.derived_linear("c_attn", test::reversed("c_attn.weight", 40, 100));
+  ASSERT_TRUE(weight) << weight.error().message;
+  source.finish();
+  const auto expected = host_->derived_linear("c_attn", test::reversed("c_attn.weight", 40, 100));
+  const auto& matrix = expected->quantized->matrix;
+  ASSERT_NE(weight->quantized, nullptr);
+  expect_equal(weight->quantized->matrix.data, matrix.data, static_cast<std::size_t>(matrix.data_bytes()));
 }
 
 TEST_F(DeviceWeightsTest, WeightsThatDoNotFitAreNamed) {
@@ -175,4 +166,4 @@ TEST_F(DeviceWeightsTest, WeightsThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +12,7 @@
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// A tensor of a checkpoint, in memory that ops read: row-major, not owned. Valid as long as the WeightSource lives.
 struct WeightTensor {
@@ -25,6 +26,7 @@ struct WeightTensor {
     for (auto d : shape) n *= d;
     return n;
   }
+  std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// A quantised matrix and its memory.
@@ -35,18 +37,21 @@ struct QuantizedWeights {
   kernels::Buffer mins;  ///< of an asymmetric format
 };
 
-/// A linear layer's weight that a model does not take from the source as it is: one that it has made itself of other
-/// tensors, in `memory`, which the host reads; or a tensor that the source has given it before (a head tied to the
-/// embedding), then without memory.
-struct OwnWeight {
-  kernels::WeightMatrix matrix;
-  std::shared_ptr<const kernels::Buffer> memory = nullptr;
+/// A linear layer's weight that is computed from a tensor of the checkpoint; it keeps the tensor's type.
+struct DerivedWeight {
+  std::string tensor;  ///< full name
+  std::int64_t stored_rows = 0;
+  std::int64_t stored_columns = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  /// Fills `weight` [rows, columns] from `stored` [stored_rows, stored_columns], both in the host's memory.
+  void (*derive)(const kernels::WeightMatrix& stored, std::byte* weight) = nullptr;
 };
 
 /// What a linear layer multiplies with: a quantised matrix where there is one, else a plain one.
 struct LinearWeight {
   kernels::WeightMatrix plain;
-  std::shared_ptr<const QuantizedWeights> quantized;
+  std::shared_ptr<const QuantizedWeights> quantized = nullptr;
   std::shared_ptr<const kernels::Buffer> memory = nullptr;  ///< of a plain matrix that does not lie in the source
 };
 
@@ -59,8 +64,8 @@ class WeightSource {
   /// that names file, tensor and reason.
   virtual Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const = 0;
 
-  /// The same in memory that the host reads, for weights of which a model makes others.
-  virtual Result<WeightTensor> host_tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  /// The same without its data, so that nothing is read and the tensor does not count as taken. Errors as tensor().
+  virtual Result<WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const {
     return tensor(name, shape);
   }
 
@@ -71,17 +76,17 @@ class WeightSource {
 
   /// The weight [rows, columns] of the linear layer `module`, "model.layers.0.mlp.up_proj" for example. Errors as
   /// tensor().
-  virtual Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
-    auto weight = tensor(std::string(module) + ".weight", {rows, columns});
-    if (!weight) return fail(std::move(weight.error()));
-    return LinearWeight{{weight->data, weight->dtype, rows, columns}, nullptr};
-  }
+  virtual Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const;
 
-  /// The same for a layer with a weight of the model's own. Errors: those of the source's memory.
-  virtual Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const {
-    static_cast<void>(module);
-    return LinearWeight{own.matrix, nullptr, own.memory};
-  }
+  /// The same for a layer whose weight is another module's `tensor`: a head tied to the embedding.
+  virtual Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                           std::int64_t columns) const;
+
+  /// The same for a layer whose weight is computed. More errors: out_of_memory.
+  virtual Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const;
 };
 
-}  // namespace pagoda::models
+/// `weight` of `stored`, which lies in the host's memory, in host memory of its own. Errors: out_of_memory.
+Result<kernels::Buffer> derive(const DerivedWeight& weight, const WeightTensor& stored);
+
+}  // namespace pagoda::weights

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/models/loaded_weights.hpp"
-#include "engine/models/weight_source.hpp"
+#include "engine/weights/loaded_weights.hpp"
+#include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 
-namespace pagoda::models {
+namespace pagoda::weights {
 
 /// Weights in the memory of a device that does not share the host's. A weight is uploaded when it is first asked for,
 /// one behind the other in the order of asking, and kept, so that another model over the same source shares it. A head
@@ -23,17 +23,18 @@ class DeviceWeights final : public WeightSource {
   /// Told the share of the weights that is uploaded, 0 to 1.
   using Progress = std::function<void(double)>;
 
-  /// `host` must outlive this. `expected_bytes`: of all weights (loaded_weight_bytes), which get one piece of memory.
+  /// `host` must outlive this. `expected_bytes`: of all weights (MeasuredWeights), which get one piece of memory.
   DeviceWeights(const LoadedWeights& host, std::shared_ptr<kernels::Device> device, std::int64_t expected_bytes,
                 Progress progress);
   ~DeviceWeights() override;
 
   /// More errors: out_of_memory.
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
-  Result<WeightTensor> host_tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return host_.contains(name); }
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
-  Result<LinearWeight> linear(std::string_view module, const OwnWeight& own) const override;
+  Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                   std::int64_t columns) const override;
+  Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
 
   /// Waits until what was asked for is there, and gives back what only uploading needs. Call when a model has taken its
   /// weights and before it runs.
@@ -46,7 +47,7 @@ class DeviceWeights final : public WeightSource {
   /// `from`: [bytes], host memory, read before it returns. The copy is aligned to 256 bytes.
   Result<const std::byte*> upload(const void* from, std::int64_t bytes) const;
   Result<LinearWeight> upload_quantized(std::string_view module, const QuantizedWeights& weights) const;
-  Result<LinearWeight> upload_own(std::string_view module, const kernels::WeightMatrix& matrix) const;
+  Result<LinearWeight> upload_derived(std::string_view module, const kernels::WeightMatrix& matrix) const;
 
   const LoadedWeights& host_;
   std::shared_ptr<kernels::Device> device_;
@@ -59,8 +60,7 @@ class DeviceWeights final : public WeightSource {
   mutable std::int64_t uploaded_bytes_ = 0;
   mutable std::unique_ptr<Uploader> uploader_;  // while weights are being loaded
   mutable std::map<std::string, WeightTensor, std::less<>> tensors_;
-  mutable std::map<const void*, std::string> names_;                  // of tensors_, by their address
-  mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised, or of a model's own; by module
+  mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised or derived; by module
 };
 
-}  // namespace pagoda::models
+}  // namespace pagoda::weights

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.hpp"
+
+namespace pagoda::layers {
+
+/// The KV memory of one device, as the cache engine owns it: blocks of all layers.
+struct KvCache {
+  std::byte* base = nullptr;
+  std::int64_t num_blocks = 0;
+  std::int64_t block_bytes = 0;  ///< of all layers together: KvLayout::block_bytes
+  std::int32_t block_size = 0;   ///< token slots per block
+  DType dtype = DType::f32;
+};
+
+/// Inputs of one model run: a batch of sequences, each with some new tokens (a prompt chunk or one decode token). All
+/// pointers are device memory and stay valid until the run has passed in stream order.
+struct ForwardBatch {
+  std::int32_t num_tokens = 0;
+  std::int32_t num_sequences = 0;
+  const std::int32_t* token_ids = nullptr;     ///< [num_tokens]
+  const std::int32_t* positions = nullptr;     ///< [num_tokens]
+  const std::int64_t* slot_mapping = nullptr;  ///< [num_tokens]
+  const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
+  const std::int32_t* context_len = nullptr;   ///< [num_sequences], with the new tokens
+  const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
+  std::int64_t max_blocks = 0;
+  std::int32_t max_query_len = 0;    ///< of one sequence: an upper bound of its new tokens
+  std::int32_t max_context_len = 0;  ///< likewise of context_len
+};
+
+/// Largest batch that a model must be able to run; sizes its memory once.
+struct ModelLimits {
+  std::int32_t max_tokens = 0;      ///< tokens per run
+  std::int32_t max_logit_rows = 0;  ///< rows whose logits are asked for at once
+  std::int64_t max_model_len = 0;   ///< positions
+};
+
+}  // namespace pagoda::layers

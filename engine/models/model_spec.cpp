@@ -1,0 +1,46 @@
+#include "engine/models/model_spec.hpp"
+
+#include <string>
+#include <utility>
+
+namespace pagoda::models {
+namespace {
+
+Status check_limits(const ModelSpec& spec, const layers::ModelLimits& limits) {
+  const auto bad = [](const char* key, const std::string& reason) {
+    return fail(ErrorCode::bad_config, std::string(key) + ": " + reason, key);
+  };
+  if (limits.max_tokens < 1) return bad("max_tokens", "must be at least 1");
+  if (limits.max_logit_rows < 1) return bad("max_logit_rows", "must be at least 1");
+  if (limits.max_model_len < 1 || limits.max_model_len > spec.position_limit) {
+    return bad("max_model_len", std::to_string(limits.max_model_len) + " is not within 1 and the model's " +
+                                    std::to_string(spec.position_limit) + " positions");
+  }
+  return {};
+}
+
+}  // namespace
+
+KvLayout ModelSpec::kv_layout(std::int32_t block_size, DType kv_dtype) const {
+  KvLayout layout{.groups = {}};
+  for (const auto& [attention, num_layers] : kv) {
+    layout.groups.push_back({.kind = attention.window > 0 ? KvKind::window : KvKind::full,
+                             .block_size = block_size,
+                             .window = attention.window,
+                             .num_layers = static_cast<std::int32_t>(num_layers),
+                             .layer_bytes = attention.kv_bytes(block_size, kv_dtype)});
+  }
+  return layout;
+}
+
+Result<std::unique_ptr<Model>> create_model(const ModelSpec& spec, const weights::WeightSource& weights,
+                                            std::shared_ptr<kernels::Device> device,
+                                            const layers::ModelLimits& limits) {
+  if (auto status = check_limits(spec, limits); !status) return fail(std::move(status.error()));
+  auto model = spec.build(weights);
+  if (!model) return model;
+  if (auto status = (*model)->allocate(std::move(device), limits); !status) return fail(std::move(status.error()));
+  return model;
+}
+
+}  // namespace pagoda::models

@@ -1,0 +1,116 @@
+#include "engine/models/rope_config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace pagoda::models {
+namespace {
+
+using layers::RopeScaling;
+using layers::RotaryShape;
+using Type = RopeScaling::Type;
+
+/// Positions before the stretch: the key may stand beside the scaling (`beside`, there it wins) or in it.
+std::int64_t read_original_positions(ConfigSource& rope, std::int64_t beside, std::int64_t max_position_embeddings) {
+  return beside > 0 ? beside
+                    : rope.integer("original_max_position_embeddings", 1, kMaxPositions, max_position_embeddings);
+}
+
+RopeScaling read_dynamic(ConfigSource& rope, std::int64_t head_dim, std::int64_t max_position_embeddings) {
+  if (head_dim <= 2) rope.reject("rope_type", "dynamic scaling needs a head_dim above 2");
+  return {.type = Type::dynamic,
+          .factor = rope.number("factor", 0.0),
+          .original_max_position_embeddings = max_position_embeddings};
+}
+
+RopeScaling read_llama3(ConfigSource& rope, std::int64_t original_beside, std::int64_t max_position_embeddings) {
+  RopeScaling scaling{.type = Type::llama3, .factor = rope.number("factor", 0.0)};
+  scaling.low_freq_factor = rope.number("low_freq_factor", 0.0);
+  scaling.high_freq_factor = rope.number("high_freq_factor", 0.0);
+  scaling.original_max_position_embeddings = read_original_positions(rope, original_beside, max_position_embeddings);
+  if (rope.status() && scaling.high_freq_factor <= scaling.low_freq_factor) {
+    rope.reject("high_freq_factor", "must be more than low_freq_factor");
+  }
+  return scaling;
+}
+
+/// By how much YaRN sharpens the attention over a context that is `factor` times as long.
+double yarn_scale(double factor, double weight) {
+  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
+}
+
+RopeScaling read_yarn(ConfigSource& rope, std::int64_t original_beside, std::int64_t max_position_embeddings) {
+  RopeScaling scaling{.type = Type::yarn};
+  scaling.original_max_position_embeddings = read_original_positions(rope, original_beside, max_position_embeddings);
+  scaling.factor = rope.number(
+      "factor", 0.0,
+      static_cast<double>(max_position_embeddings) / static_cast<double>(scaling.original_max_position_embeddings));
+  scaling.beta_fast = rope.number("beta_fast", 0.0, scaling.beta_fast);
+  scaling.beta_slow = rope.number("beta_slow", 0.0, scaling.beta_slow);
+  scaling.truncate = rope.boolean("truncate", scaling.truncate);
+  const bool weighted = rope.has("mscale") && rope.has("mscale_all_dim");
+  const double weight = weighted ? rope.number("mscale", 0.0) : 1.0;
+  const double inner = weighted ? yarn_scale(scaling.factor, rope.number("mscale_all_dim", 0.0)) : 1.0;
+  scaling.attention_factor = rope.number("attention_factor", 0.0, yarn_scale(scaling.factor, weight) / inner);
+  if (rope.status() && scaling.beta_fast <= scaling.beta_slow) rope.reject("beta_fast", "must be more than beta_slow");
+  return scaling;
+}
+
+RopeScaling read_scaling(ConfigSource& rope, std::int64_t head_dim, std::int64_t original_beside,
+                         std::int64_t max_position_embeddings) {
+  const char* key = rope.has("rope_type") ? "rope_type" : "type";  // older files say type
+  const auto type = rope.string(key, "default");
+  if (type == "linear") return {.type = Type::linear, .factor = rope.number("factor", 0.0)};
+  if (type == "dynamic") return read_dynamic(rope, head_dim, max_position_embeddings);
+  if (type == "llama3") return read_llama3(rope, original_beside, max_position_embeddings);
+  if (type == "yarn") return read_yarn(rope, original_beside, max_position_embeddings);
+  if (type != "default") {
+    rope.reject(key,
+                "rope scaling " + rope.shown(key) + " is not supported (default, linear, dynamic, llama3 and yarn are)",
+                ErrorCode::unsupported);
+  }
+  return {};
+}
+
+/// Positions before the stretch of a scaling that multiplies them by its factor; 0 for the others.
+std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
+  switch (scaling.type) {
+    case Type::linear:
+      return max_position_embeddings;
+    case Type::dynamic:
+    case Type::yarn:
+      return scaling.original_max_position_embeddings;
+    case Type::none:
+    case Type::llama3:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings) {
+  constexpr double kDefaultTheta = 10000.0;
+  RotaryShape shape{.rotary_dim = head_dim, .theta = config.number("rope_theta", 0.0, kDefaultTheta), .scaling = {}};
+  const std::int64_t original = config.integer("original_max_position_embeddings", 1, kMaxPositions, 0);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key)) continue;
+    config.object(key, [&](ConfigSource& rope) {
+      shape.theta = rope.number("rope_theta", 0.0, shape.theta);
+      shape.scaling = read_scaling(rope, head_dim, original, max_position_embeddings);
+      if (rope.number("partial_rotary_factor", 0.0, 1.0) != 1.0) {
+        rope.reject("partial_rotary_factor", "only 1 is supported", ErrorCode::unsupported);
+      }
+    });
+  }
+  return shape;
+}
+
+std::int64_t position_limit(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
+  constexpr double kFarthest = 1LL << 40;
+  const double reach = static_cast<double>(multiplied_positions(max_position_embeddings, scaling)) * scaling.factor;
+  return std::max(max_position_embeddings, static_cast<std::int64_t>(std::min(reach, kFarthest)));
+}
+
+}  // namespace pagoda::models

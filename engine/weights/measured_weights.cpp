@@ -1,0 +1,74 @@
+#include "engine/weights/measured_weights.hpp"
+
+#include <utility>
+
+namespace pagoda::weights {
+
+Result<WeightTensor> MeasuredWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  auto tensor = stored_.describe(name, shape);
+  if (!tensor) return tensor;
+  const bool converts = policy_.dtype && *policy_.dtype != tensor->dtype;
+  if (converts) tensor->dtype = *policy_.dtype;
+  tensor->data = nullptr;
+  tensors_[tensor->name] = {tensor->bytes(), converts};
+  return tensor;
+}
+
+Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
+  const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
+  if (!stored) return fail(stored.error());
+  if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
+  const bool converts = policy_.dtype && *policy_.dtype != stored->dtype;
+  if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
+  linears_[std::string(module)] = {stored->bytes(), true};
+  return LinearWeight{.plain = {nullptr, stored->dtype, rows, columns}};
+}
+
+Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                                  std::int64_t columns) const {
+  const auto stored = stored_.describe(tensor, {rows, columns});
+  if (!stored) return fail(stored.error());
+  auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
+  if (!weight) return weight;
+  if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
+  const bool is_copy = weight->plain.dtype != stored->dtype;
+  if (policy_.copy_linear && !is_copy) linears_[std::string(module)] = {stored->bytes(), true};
+  return weight;
+}
+
+Result<LinearWeight> MeasuredWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {
+  const auto stored = stored_.describe(weight.tensor, {weight.stored_rows, weight.stored_columns});
+  if (!stored) return fail(stored.error());
+  if (const auto format = policy_.format_of(module)) {
+    return count_quantized(module, weight.rows, weight.columns, *format);
+  }
+  const DType dtype = policy_.dtype.value_or(stored->dtype);
+  linears_[std::string(module)] = {weight.rows * weight.columns * static_cast<std::int64_t>(size_of(dtype)), true};
+  return LinearWeight{.plain = {nullptr, dtype, weight.rows, weight.columns}};
+}
+
+LinearWeight MeasuredWeights::count_quantized(std::string_view module, std::int64_t rows, std::int64_t columns,
+                                              const kernels::QuantizedFormat& format) const {
+  auto weights = std::make_shared<QuantizedWeights>();
+  weights->matrix = {.rows = rows, .columns = columns, .format = format};
+  linears_[std::string(module)] = {weights->matrix.bytes(), true};
+  return {.plain = {}, .quantized = std::move(weights)};
+}
+
+std::int64_t MeasuredWeights::loaded_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto* taken : {&tensors_, &linears_}) {
+    for (const auto& [name, weight] : *taken) bytes += weight.bytes;
+  }
+  return bytes;
+}
+
+std::int64_t MeasuredWeights::copied_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto* taken : {&tensors_, &linears_}) {
+    for (const auto& [name, weight] : *taken) bytes += weight.is_copy ? weight.bytes : 0;
+  }
+  return bytes;
+}
+
+}  // namespace pagoda::weights

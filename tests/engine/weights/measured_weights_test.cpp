@@ -1,0 +1,91 @@
+#include "engine/weights/measured_weights.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/models/model_spec.hpp"
+#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/hf_config.hpp"
+#include "tests/engine/weights/wave_weights.hpp"
+
+namespace pagoda::weights {
+namespace {
+
+std::vector<std::string> model_folders() {
+  const std::string root = PAGODA_SOURCE_DIR;
+  std::vector<std::string> folders = {root + "/examples/models/pagoda-stories"};
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/tests/data/models")) {
+    if (std::filesystem::exists(entry.path() / "golden.json")) folders.push_back(entry.path().string());
+  }
+  return folders;
+}
+
+std::vector<WeightPolicy> policies() {
+  std::vector<WeightPolicy> all;
+  for (const char* quantize : {"none", "int8", "int4"}) {
+    for (const char* dtype : {"auto", "float32", "bfloat16"}) {
+      for (const bool copy_linear : {false, true}) {
+        all.push_back(weight_policy(dtype, quantize));
+        all.back().copy_linear = copy_linear;
+      }
+    }
+  }
+  return all;
+}
+
+/// Whatever the family and the policy.
+TEST(MeasuredWeights, TheBytesOfAModelAreKnownBeforeTheyAreLoaded) {
+  const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
+  for (const auto& folder : model_folders()) {
+    const auto spec = io::load_hf_config(folder).value();
+    const auto checkpoint = io::Checkpoint::open(folder).value();
+    const auto facts = checkpoint->facts();
+    for (const auto& policy : policies()) {
+      SCOPED_TRACE(testing::Message() << folder << (policy.dtype ? to_string(*policy.dtype) : " auto")
+                                      << (policy.quantize ? policy.quantize->bits : 0) << policy.copy_linear);
+      const MeasuredWeights measured(*checkpoint, policy);
+      const LoadedWeights loaded(*checkpoint, policy, device);
+      ASSERT_TRUE(spec.build(measured));
+      const auto model = spec.build(loaded);
+      ASSERT_TRUE(model) << model.error().message;
+      EXPECT_EQ(measured.copied_bytes(), loaded.copied_bytes());
+      if (policy.dtype || policy.quantize) {
+        EXPECT_GE(measured.loaded_bytes(), measured.copied_bytes());
+      } else if (!policy.copy_linear) {
+        EXPECT_EQ(measured.loaded_bytes(), facts.weight_bytes);
+      }
+    }
+  }
+}
+
+TEST(MeasuredWeights, NoTensorCountsAsTaken) {
+  const std::string folder = std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories";
+  const auto spec = io::load_hf_config(folder).value();
+  const auto checkpoint = io::Checkpoint::open(folder).value();
+  const MeasuredWeights measured(*checkpoint, WeightPolicy{});
+  ASSERT_TRUE(spec.build(measured));
+  EXPECT_FALSE(checkpoint->check_all_taken(spec));
+  ASSERT_TRUE(spec.build(*checkpoint));
+  EXPECT_TRUE(checkpoint->check_all_taken(spec));
+}
+
+TEST(MeasuredWeights, HaveTypesAndNoData) {
+  const test::WaveWeights stored;
+  const MeasuredWeights measured(stored, weight_policy("bfloat16", "int8"));
+  const auto tensor = measured.tensor("norm.weight", {5});
+  ASSERT_TRUE(tensor);
+  EXPECT_EQ(tensor->dtype, DType::bf16);
+  EXPECT_EQ(tensor->data, nullptr);
+  const auto linear = measured.linear("up_proj", 40, 100);
+  ASSERT_TRUE(linear);
+  ASSERT_NE(linear->quantized, nullptr);
+  EXPECT_EQ(measured.loaded_bytes(), 5 * 2 + linear->quantized->matrix.bytes());
+  ASSERT_TRUE(measured.linear("up_proj", 40, 100));
+  EXPECT_EQ(measured.loaded_bytes(), 5 * 2 + linear->quantized->matrix.bytes()) << "each weight counts once";
+}
+
+}  // namespace
+}  // namespace pagoda::weights
