@@ -10,7 +10,7 @@
 
 #include "actors/interfaces.hpp"
 #include "engine/execution/kv_memory.hpp"
-#include "engine/execution/model_runner.hpp"
+#include "engine/execution/step_runner.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/output/output_core.hpp"
 #include "engine/routing/router_core.hpp"
@@ -24,7 +24,7 @@ namespace pagoda::actors {
 
 /// A worker's parts: made anew for each life of it.
 struct WorkerParts {
-  std::shared_ptr<execution::ModelRunner> runner;
+  std::shared_ptr<execution::StepRunner> runner;
   std::shared_ptr<kernels::Stream> stream;
 };
 

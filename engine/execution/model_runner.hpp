@@ -12,6 +12,7 @@
 #include "engine/execution/decode_batches.hpp"
 #include "engine/execution/step_inputs.hpp"
 #include "engine/execution/step_memory.hpp"
+#include "engine/execution/step_runner.hpp"
 #include "engine/models/model.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/kv_layout.hpp"
@@ -32,28 +33,10 @@ struct RunnerConfig {
   bool replay_decode = false;
 };
 
-/// A step between ModelRunner::issue and collect.
-struct IssuedStep {
-  struct Row {
-    SequenceId sequence = 0;
-    std::int32_t end_position = 0;
-    std::int32_t num_samples = 0;
-    std::int32_t num_prompt_logprobs = 0;
-    bool bans_tokens = false;  ///< the request's parameters leave out some tokens
-  };
-
-  StepId step = 0;
-  TimeUs issued_us = 0;
-  std::optional<Error> error;
-  std::vector<Row> rows;  ///< of ExecuteStep::work
-  ResultShape shape;
-  std::unique_ptr<StepMemory> memory;
-};
-
 /// Runs steps on one device. `issue` enqueues a step's work and never looks at what the device computes, so a step can
 /// be issued while those before it still run: the tokens of a row lie in the device's memory, where the samples of one
 /// step are the inputs of the next, and the host only counts them.
-class ModelRunner {
+class ModelRunner final : public StepRunner {
  public:
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
 
@@ -65,12 +48,8 @@ class ModelRunner {
                                                      std::shared_ptr<kernels::Device> device,
                                                      const layers::KvCache& cache, Clock clock);
 
-  /// Enqueues a step. Call inside Stream::submit, steps in their order. An op's error comes back with the result.
-  IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step);
-
-  /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete, while the stream's
-  /// status is well: uses no device. May run while another thread issues a later step.
-  StepResult collect(IssuedStep issued);
+  IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
+  StepResult collect(IssuedStep issued) override;
 
   /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
   /// Call before the first step, not inside submit; blocks.

@@ -1,0 +1,265 @@
+// All actors of an engine over a fake device, without a model: what they do when others die, drain or fail.
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "actors/engine_actors.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
+#include "kernels/device.hpp"
+#include "tests/support/fake_runner.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int32_t kBlockSize = 4;
+constexpr std::int32_t kDeviceBlocks = 60;
+constexpr std::int32_t kHostBlocks = 100;
+
+/// What a sink actor has received.
+struct Received {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::uint64_t, RequestOutput> ends;
+  std::map<std::uint64_t, int> num_ends;
+
+  bool wait_for(std::size_t count) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 60s, [&] { return ends.size() >= count; });
+  }
+};
+
+SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::shared_ptr<Received>& received) {
+  return {[received](const OutputBatch& batch) {
+    happens_before::received();
+    const std::lock_guard lock(received->mutex);
+    for (const RequestOutput& output : batch.outputs) {
+      if (!output.done && !output.error) continue;
+      received->ends[output.tag] = output;
+      ++received->num_ends[output.tag];
+    }
+    received->changed.notify_all();
+  }};
+}
+
+class EngineOfFakes : public ::testing::Test {
+ protected:
+  EngineOfFakes() {
+#ifdef CAF_VERSION_MAJOR
+    caf::init_global_meta_objects<caf::id_block::pagoda>();
+    caf::core::init_global_meta_objects();
+#endif
+    configure_pool(config_, 2);
+    system_ = std::make_unique<caf::actor_system>(config_);
+    memory_ = execution::KvMemory::create(device_, kBlockSize * sizeof(test::Mark), kDeviceBlocks, kHostBlocks).value();
+    const auto tokenizer =
+        io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
+    DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
+    shared_.tokenizer = spawn_tokenizer(*system_, tokenizer);
+    shared_.outputs = spawn_output_processor(*system_, tokenizer, nullptr);
+    replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), nullptr)};
+    replica_.devices.workers = {
+        spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), nullptr)};
+    replica_.block_manager = spawn_block_manager(*system_,
+                                                 {.layout = KvLayout::uniform(kBlockSize),
+                                                  .num_device_blocks = kDeviceBlocks,
+                                                  .num_host_blocks = kHostBlocks},
+                                                 replica_.devices.cache_engines, nullptr);
+    scheduling::SchedulerConfig scheduler;
+    scheduler.max_num_seqs = 16;
+    scheduler.max_num_batched_tokens = 64;
+    scheduler.can_swap = true;
+    scheduler.preemption = PreemptionPolicy::swap;
+    replica_.scheduler = spawn_scheduler(*system_, scheduler, replica_.block_manager, replica_.devices.workers,
+                                         shared_.outputs, nullptr);
+    routing::AdmissionLimits limits;
+    limits.vocab_size = test::kFakeVocab;
+    limits.max_model_len = limits.max_kv_tokens = 200;
+    limits.max_num_seqs = 16;
+    limits.max_queued_requests = 100;
+    limits.max_queued_prompt_tokens = 10'000;
+    shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, {replica_.scheduler},
+                                          shared_.outputs, nullptr);
+    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, nullptr);
+    supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
+    sink_ = system_->spawn(recording_sink, received_);
+  }
+
+  ~EngineOfFakes() override {
+    caf::scoped_actor self{*system_};
+    caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
+    self->wait_for(supervisor_);
+    caf::anon_send_exit(shared_.router, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
+    const std::lock_guard lock(errors_->mutex);
+    EXPECT_EQ(errors_->all, std::vector<std::string>{});
+  }
+
+  Result<WorkerParts> make_worker() {
+    if (no_more_workers_) return fail(ErrorCode::out_of_memory, "no memory for another runner");
+    auto stream = device_->create_stream("fake-step");
+    return WorkerParts{std::make_shared<test::FakeRunner>(memory_, errors_), std::move(*stream)};
+  }
+  Result<CacheParts> make_cache_engine() {
+    auto stream = device_->create_stream("fake-copy");
+    return CacheParts{memory_, std::move(*stream)};
+  }
+
+  template <class Answer, class Handle, class Message>
+  Answer ask(const Handle& whom, const Message& message) {
+    caf::scoped_actor self{*system_};
+    Answer answer{};
+    actors::ask(self, whom, message, [&](Answer& a) { answer = std::move(a); });
+    return answer;
+  }
+
+  static GenerateRequest request(std::uint64_t tag, std::int64_t max_tokens) {
+    GenerateRequest request;
+    std::vector<std::int64_t> prompt;
+    for (std::uint64_t i = 0; i < 5 + tag % 20; ++i) prompt.push_back(static_cast<std::int64_t>((tag % 3 * 100 + i) % 900));
+    request.prompt_token_ids = prompt;
+    request.sampling.max_tokens = max_tokens;
+    request.sampling.ignore_eos = true;
+    request.sampling.seed = tag;
+    request.sampling.n = tag % 4 == 1 ? 2 : 1;
+    return request;
+  }
+  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens) {
+    const auto shared = std::make_shared<const GenerateRequest>(request(tag, max_tokens));
+    return ask<SubmitReply>(shared_.router, SubmitRequest{shared, sink_, tag}).ticket;
+  }
+  /// The tokens that the fake model gives, whatever happens to the actors.
+  static std::vector<TokenIds> right_tokens(std::uint64_t tag, std::int64_t max_tokens) {
+    const GenerateRequest asked = request(tag, max_tokens);
+    std::vector<TokenIds> all;
+    for (std::int32_t index = 0; index < asked.sampling.n; ++index) {
+      TokenIds tokens(asked.prompt_token_ids->begin(), asked.prompt_token_ids->end());
+      TokenIds& output = all.emplace_back();
+      while (std::ssize(output) < max_tokens) {
+        output.push_back(test::fake_token(tag, index, tokens));
+        tokens.push_back(output.back());
+      }
+    }
+    return all;
+  }
+  void expect_right(std::uint64_t tag, std::int64_t max_tokens) {
+    const std::lock_guard lock(received_->mutex);
+    const RequestOutput& end = received_->ends.at(tag);
+    EXPECT_EQ(received_->num_ends.at(tag), 1);
+    ASSERT_FALSE(end.error) << end.error->message;
+    std::vector<TokenIds> tokens;
+    for (const SequenceResult& sequence : end.done->outputs) tokens.push_back(sequence.token_ids);
+    EXPECT_EQ(tokens, right_tokens(tag, max_tokens)) << "request " << tag;
+  }
+
+  Replica replica() { return ask<Replica>(replica_supervisor_, GetReplica{}); }
+
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+  std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
+  std::shared_ptr<execution::KvMemory> memory_;
+  std::shared_ptr<test::FakeRunnerErrors> errors_ = std::make_shared<test::FakeRunnerErrors>();
+  std::atomic<bool> no_more_workers_ = false;
+  SharedActors shared_;
+  Replica replica_;
+  ReplicaSupervisorActor replica_supervisor_;
+  caf::actor supervisor_;
+  std::shared_ptr<Received> received_ = std::make_shared<Received>();
+  SinkActor sink_;
+};
+
+TEST_F(EngineOfFakes, serves_more_than_its_memory_holds_by_swapping) {
+  constexpr std::int64_t kTokens = 60;
+  for (std::uint64_t tag = 1; tag <= 12; ++tag) ASSERT_TRUE(submit(tag, kTokens));
+  ASSERT_TRUE(received_->wait_for(12));
+  for (std::uint64_t tag = 1; tag <= 12; ++tag) expect_right(tag, kTokens);
+  EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).preemptions_swap_total, 0);
+}
+
+TEST_F(EngineOfFakes, workers_and_cache_engines_may_die_at_any_time_and_no_token_changes) {
+  constexpr std::int64_t kTokens = 60;
+  std::mt19937_64 random(5);
+  std::uint64_t tag = 0;
+  int killed = 0;
+  for (int round = 0; round < 60; ++round) {
+    const std::uint64_t first = tag + 1;
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(submit(++tag, kTokens));
+    for (int i = 0; i < scheduling::kMaxWorkersLost - 1; ++i, ++killed) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      const Replica now = replica();
+      if (random() % 2 == 0) {
+        caf::anon_send_exit(now.devices.workers.front(), caf::exit_reason::kill);
+      } else {
+        caf::anon_send_exit(now.devices.cache_engines.front(), caf::exit_reason::kill);
+      }
+    }
+    ASSERT_TRUE(received_->wait_for(tag)) << "round " << round;
+    for (std::uint64_t one = first; one <= tag; ++one) expect_right(one, kTokens);
+  }
+  EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, killed / 2);
+}
+
+TEST_F(EngineOfFakes, a_drain_ends_what_is_live_and_refuses_what_comes) {
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 40));
+  EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) expect_right(tag, 40);
+  const auto refused = submit(9, 5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::shutting_down);
+}
+
+TEST_F(EngineOfFakes, a_drain_waits_for_a_worker_that_is_replaced_under_it) {
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 100));
+  caf::anon_send_exit(replica_.devices.workers.front(), caf::exit_reason::kill);
+  EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) expect_right(tag, 100);
+}
+
+TEST_F(EngineOfFakes, when_the_block_manager_dies_whoever_waits_is_told) {
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
+  caf::anon_send_exit(replica_.block_manager, caf::exit_reason::kill);
+  ASSERT_TRUE(received_->wait_for(5));
+  caf::scoped_actor self{*system_};
+  self->wait_for(supervisor_);
+  int told = 0;
+  for (const auto& [tag, end] : received_->ends) told += end.error ? 1 : 0;
+  EXPECT_GT(told, 0);
+  const auto refused = submit(9, 5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "an actor of the engine has ended");
+}
+
+TEST_F(EngineOfFakes, a_worker_that_cannot_be_replaced_ends_the_engine_with_its_reason) {
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
+  no_more_workers_ = true;
+  caf::anon_send_exit(replica_.devices.workers.front(), caf::exit_reason::kill);
+  ASSERT_TRUE(received_->wait_for(5));
+  caf::scoped_actor self{*system_};
+  self->wait_for(supervisor_);
+  const std::string health = ask<EngineStats>(shared_.router, GetStats{}).health;
+  EXPECT_NE(health.find("no memory for another runner"), std::string::npos) << health;
+}
+
+TEST_F(EngineOfFakes, an_exit_ends_every_actor_and_tells_every_request) {
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
+  const Replica now = replica();
+  caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
+  caf::scoped_actor self{*system_};
+  self->wait_for(supervisor_, replica_supervisor_, shared_.router, shared_.tokenizer, shared_.outputs, now.scheduler,
+                 now.block_manager, now.devices.workers.front(), now.devices.cache_engines.front());
+  ASSERT_TRUE(received_->wait_for(5));
+  for (const auto& [tag, count] : received_->num_ends) EXPECT_EQ(count, 1);
+}
+
+}  // namespace
+}  // namespace pagoda::actors

@@ -1,0 +1,86 @@
+#include "tests/support/fake_runner.hpp"
+
+#include <utility>
+
+namespace pagoda::test {
+
+TokenId fake_token(std::uint64_t seed, std::int32_t sequence_index, const TokenIds& tokens) {
+  Mark mark = root_mark("", seed * 31 + static_cast<std::uint64_t>(sequence_index));
+  for (const TokenId token : tokens) mark = next_mark(mark, token);
+  return static_cast<TokenId>(mark % kFakeVocab);
+}
+
+void FakeRunner::check(bool is_right, const std::string& what) {
+  if (is_right) return;
+  const std::lock_guard lock(errors_->mutex);
+  errors_->all.push_back(what);
+}
+
+Mark& FakeRunner::slot(const Row& row, std::size_t position) {
+  const auto block_size = static_cast<std::size_t>(memory_->block_bytes()) / sizeof(Mark);
+  auto* marks = reinterpret_cast<Mark*>(memory_->device_base());
+  return marks[static_cast<std::size_t>(row.table[position / block_size]) * block_size + position % block_size];
+}
+
+void FakeRunner::apply(const ExecuteStep& step) {
+  for (const RowId row : step.rows_gone) check(rows_.erase(row) == 1, "a row goes that was not there");
+  for (const NewRow& fresh : step.new_rows) {
+    Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec.prompt, {}};
+    row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+    check(rows_.emplace(fresh.row, std::move(row)).second, "a row comes that was there already");
+  }
+  for (const ChosenToken& chosen : step.chosen_tokens) rows_.at(chosen.row).tokens.push_back(chosen.token);
+  for (const RowTableDelta& delta : step.table_deltas) {
+    auto& table = rows_.at(delta.row).table;
+    table.resize(static_cast<std::size_t>(delta.first_block));
+    const auto first = step.blocks.begin() + delta.blocks.first;
+    table.insert(table.end(), first, first + delta.blocks.count);
+  }
+}
+
+void FakeRunner::write(const RowWork& work) {
+  const Row& row = rows_.at(work.row);
+  Mark mark = root_mark("", 0);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(work.end_position()); ++i) {
+    mark = next_mark(mark, row.tokens.at(i));
+    if (i >= static_cast<std::size_t>(work.first_position)) slot(row, i) = mark;
+  }
+}
+
+void FakeRunner::run(const RowWork& work, StepResult& result) {
+  Row& row = rows_.at(work.row);
+  const auto end = static_cast<std::size_t>(work.end_position());
+  check(row.sequence == work.sequence, "a row runs for another sequence");
+  Mark mark = root_mark("", 0);
+  bool sees_its_own = true;
+  for (std::size_t i = 0; i < end; ++i) sees_its_own &= slot(row, i) == (mark = next_mark(mark, row.tokens[i]));
+  check(sees_its_own, "step " + std::to_string(result.step) + ": a row does not see its own tokens");
+  RowResult& told = result.rows.emplace_back(RowResult{work.sequence, work.end_position(), {}, {}, std::nullopt});
+  told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+  const TokenIds before = row.tokens;
+  for (std::int32_t k = 0; k < work.num_samples; ++k) {
+    const TokenId token = fake_token(row.spec.seed, work.num_samples > 1 ? k : row.index, before);
+    result.samples.push_back({token, 0, 1, {}});
+    if (k == 0 && row.spec.sampling.appends_samples) row.tokens.push_back(token);
+  }
+}
+
+execution::IssuedStep FakeRunner::issue(kernels::Stream&, const ExecuteStep& step) {
+  apply(step);
+  StepResult result;
+  result.step = step.step;
+  for (const RowWork& work : step.work) write(work);  // all of a step is stored before any is read
+  for (const RowWork& work : step.work) run(work, result);
+  const std::lock_guard lock(mutex_);
+  results_[step.step] = std::move(result);
+  execution::IssuedStep issued;
+  issued.step = step.step;
+  return issued;
+}
+
+StepResult FakeRunner::collect(execution::IssuedStep issued) {
+  const std::lock_guard lock(mutex_);
+  return results_.extract(issued.step).mapped();
+}
+
+}  // namespace pagoda::test

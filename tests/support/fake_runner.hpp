@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/execution/kv_memory.hpp"
+#include "engine/execution/step_runner.hpp"
+#include "tests/support/fake_device.hpp"
+
+namespace pagoda::test {
+
+/// The token that the fake model says after `tokens`.
+TokenId fake_token(std::uint64_t seed, std::int32_t sequence_index, const TokenIds& tokens);
+inline constexpr TokenId kFakeVocab = 1000;
+
+/// What runners have found wrong, whichever of them lives.
+struct FakeRunnerErrors {
+  std::mutex mutex;
+  std::vector<std::string> all;
+};
+
+/// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a row
+/// that reads what is not its own is seen, and tokens are hashes of all tokens before them.
+class FakeRunner final : public execution::StepRunner {
+ public:
+  /// A block of `memory` holds a mark for each of its slots.
+  FakeRunner(std::shared_ptr<execution::KvMemory> memory, std::shared_ptr<FakeRunnerErrors> errors)
+      : memory_(std::move(memory)), errors_(std::move(errors)) {}
+
+  execution::IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
+  StepResult collect(execution::IssuedStep issued) override;
+
+ private:
+  struct Row {
+    SequenceId sequence = 0;
+    std::int32_t index = 0;
+    RowSpec spec;
+    TokenIds tokens;
+    std::vector<BlockId> table;
+  };
+
+  void apply(const ExecuteStep& step);
+  Mark& slot(const Row& row, std::size_t position);
+  void write(const RowWork& work);
+  void run(const RowWork& work, StepResult& result);
+  void check(bool is_right, const std::string& what);
+
+  std::shared_ptr<execution::KvMemory> memory_;
+  std::shared_ptr<FakeRunnerErrors> errors_;
+  std::unordered_map<RowId, Row> rows_;
+  std::mutex mutex_;
+  std::map<StepId, StepResult> results_;
+};
+
+}  // namespace pagoda::test
