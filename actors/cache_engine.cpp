@@ -129,9 +129,10 @@ CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, con
       [self](const ConnectCache& connect) {
         auto& state = state_of(self);
         state.step_events.clear();
-        const StepId last_plan = state.order.connect(connect.first_step);
+        state.order.connect(connect.first_step);
         issue_ready_plans(self);
-        send(self, state.worker, CacheConnected{last_plan, state.parts.stream->record(), state.parts.stream});
+        send(self, state.worker,
+             CacheConnected{state.order.last_plan(), state.parts.stream->record(), state.parts.stream});
       },
       [self](const ConnectWorker& connect) {
         auto& state = state_of(self);

@@ -36,23 +36,28 @@ class CacheOrder {
   void step_enqueued(StepId step) { last_enqueued_ = std::max(last_enqueued_, step); }
 
   /// A worker is about to enqueue its first step: all before it have passed, or never will. Every plan of a step before
-  /// it has come by now, and may be enqueued; the worker is told the end of these, and their last step.
-  StepId connect(StepId first_step) {
+  /// it has come by now, and may be enqueued. Take these, then tell the worker where they end, and last_plan().
+  void connect(StepId first_step) {
     step_enqueued(first_step - 1);
-    return first_step - 1;
+    last_plan_ = std::max(last_plan_, first_step - 1);
   }
+
+  /// No plan up to here is still to be enqueued. Some that are may have been told to a worker that has ended.
+  StepId last_plan() const { return last_plan_; }
 
   /// Takes the next plan that may be enqueued, if there is one.
   std::optional<Ready> next() {
     if (plans_.empty() || plans_.front().after > last_enqueued_) return std::nullopt;
     const Ready ready = plans_.front();
     plans_.pop_front();
+    last_plan_ = std::max(last_plan_, ready.plan);
     return ready;
   }
 
  private:
   std::deque<Ready> plans_;
   StepId last_enqueued_ = 0;
+  StepId last_plan_ = 0;
 };
 
 }  // namespace pagoda::execution

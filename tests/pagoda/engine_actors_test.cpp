@@ -176,17 +176,15 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
 
 TEST_F(EngineActors, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
   constexpr std::size_t kRequests = 9;
+  std::mt19937_64 random(11);
   const auto run = [&](bool disturbed) {
     {
       const std::lock_guard lock(received_->mutex);
       received_->outputs.clear();
     }
     for (std::uint64_t tag = 1; tag <= kRequests; ++tag) EXPECT_TRUE(submit(tag, 120, sink_, tag % 3 == 0));
-    std::mt19937_64 random(11);
-    int killed = 0;
-    // No request may lose as many devices as would make it the suspect.
-    for (; disturbed && killed < scheduling::kMaxWorkersLost - 1; ++killed) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
+    if (disturbed) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
       const auto replica = ask_of<actors::Replica>(engine_.replica_supervisor, actors::GetReplica{});
       if (random() % 3 == 0) {
         caf::anon_send_exit(replica.devices.workers.front(), caf::exit_reason::kill);
@@ -205,9 +203,9 @@ TEST_F(EngineActors, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
     return tokens;
   };
   const auto expected = run(false);
-  for (int round = 0; round < 12; ++round) EXPECT_EQ(run(true), expected) << "round " << round;
+  for (int round = 0; round < 20; ++round) EXPECT_EQ(run(true), expected) << "round " << round;
   const auto stats = ask<EngineStats>(actors::GetStats{});
-  EXPECT_GT(stats.worker_restarts_total, 12);
+  EXPECT_GT(stats.worker_restarts_total, 10);
   EXPECT_EQ(stats.requests_failed_total, 0);
   EXPECT_TRUE(comes_to_rest());
 }

@@ -25,8 +25,8 @@ struct FakeRunnerErrors {
   std::vector<std::string> all;
 };
 
-/// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a row
-/// that reads what is not its own is seen, and tokens are hashes of all tokens before them.
+/// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a
+/// row that reads what is not its own is seen, and tokens are hashes of all tokens before them.
 class FakeRunner final : public execution::StepRunner {
  public:
   /// A block of `memory` holds a mark for each of its slots.

@@ -47,9 +47,9 @@ void SimulatedDevice::run_cache_engine() {
     cache_order_.step_enqueued(step->step);
   } else if (const auto* connect = std::get_if<ConnectCache>(&message)) {
     step_events_.clear();
-    const StepId last_plan = cache_order_.connect(connect->first_step);
+    cache_order_.connect(connect->first_step);
     enqueue_plans();
-    tell_worker(CacheConnected{last_plan});
+    tell_worker(CacheConnected{cache_order_.last_plan()});
   }
   enqueue_plans();
 }
