@@ -144,6 +144,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   }
   // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
   if (output.finished == FinishReason::stop && !sampling.include_stop_str_in_output) return;
+  // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
   const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
   take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);
   if (sequence.ended) ++request.num_ended;

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "engine/request/ending_tokens.hpp"
 #include "engine/sampling/beam_search.hpp"
 
 namespace pagoda {
 namespace {
 
 /// Log-probabilities the engine itself needs are asked beside those the client asked.
-std::int32_t num_logprobs(const SamplingParams& params, std::size_t num_eos) {
-  const std::size_t num_ending_tokens = params.stop_token_ids.size() + (params.ignore_eos ? 0 : num_eos);
+std::int32_t num_logprobs(const SamplingParams& params, const EndingTokens& ends) {
   std::int64_t count = params.logprobs.value_or(-1);
-  if (params.use_beam_search) count = std::max(count, beam_candidates(params.num_sequences(), num_ending_tokens));
+  if (params.use_beam_search) count = std::max(count, beam_candidates(params.num_sequences(), ends.all().size()));
   if (params.ranks_outputs()) count = std::max<std::int64_t>(count, 0);
   return static_cast<std::int32_t>(count);
 }
@@ -31,13 +31,9 @@ RowSampling row_sampling(const SamplingParams& params, std::span<const TokenId> 
     row.logit_bias.emplace_back(static_cast<TokenId>(token), static_cast<float>(bias));
   }
   row.min_tokens = params.min_tokens;
-  if (params.min_tokens > 0) {
-    row.banned_before_min_tokens.assign(eos_token_ids.begin(), eos_token_ids.end());
-    for (const std::int64_t token : params.stop_token_ids) {
-      row.banned_before_min_tokens.push_back(static_cast<TokenId>(token));
-    }
-  }
-  row.num_logprobs = num_logprobs(params, eos_token_ids.size());
+  const EndingTokens ends(params, eos_token_ids);
+  row.banned_before_min_tokens = ends.banned_before_min_tokens();
+  row.num_logprobs = num_logprobs(params, ends);
   row.num_prompt_logprobs = static_cast<std::int32_t>(params.prompt_logprobs.value_or(-1));
   row.processed_logprobs = params.use_beam_search;
   row.appends_samples = !params.use_beam_search;

@@ -39,8 +39,8 @@ void SchedulerCore::add_group(SharedSpec spec) {
   group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()),
                   spec->arrival_us};
   group->spec = std::move(spec);
-  if (group->spec->sampling.use_beam_search) group->beams = make_beams(group->spec->sampling);
-  group->forked = group->num_samples() == 1 && !group->beams;
+  group->decoding = make_decoding(*group->spec, config_.eos_token_ids);
+  group->forked = group->num_samples() == 1 && !group->decoding->chooses_tokens();
   group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
   Sequence& first = group->sequences.emplace_back();
@@ -356,7 +356,7 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
     step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
-  if (group.beams) {
+  if (group.decoding->chooses_tokens()) {
     for (; sequence.num_row_tokens < sequence.output.size(); ++sequence.num_row_tokens) {
       step.chosen_tokens.push_back({sequence.row, sequence.output[sequence.num_row_tokens]});
     }
@@ -364,7 +364,7 @@ void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t n
   RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
   sequence.num_scheduled_tokens += num_tokens;
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
-    work.num_samples = group.num_samples_at_end();
+    work.num_samples = group.decoding->num_samples_at_end(group);
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
   }
   // The token at position p tells the log-probability of the one at p + 1.
@@ -404,7 +404,11 @@ void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
     s.state = to;
     if (to == SequenceState::waiting) drop_kv(s);
   }
-  if (group.beams && to == SequenceState::waiting) collapse_beams(group);
+  if (to == SequenceState::waiting) {
+    std::vector<SequenceId> gone;
+    group.decoding->on_kv_lost(group, gone);
+    for (const SequenceId id : gone) group_of_.erase(id);
+  }
   place(group);
   something_was_freed();
 }
@@ -419,7 +423,7 @@ void SchedulerCore::recompute(SequenceGroup& group) {
 
 void SchedulerCore::reserve_rows(SequenceGroup& group) {
   if (group.rows_reserved > 0) return;
-  group.rows_reserved = group.num_unfinished();
+  group.rows_reserved = group.decoding->num_rows(group);
   rows_reserved_ += group.rows_reserved;
 }
 

@@ -62,7 +62,7 @@ inline constexpr std::int32_t kMaxWorkersLost = 3;
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
 /// out to have ended in k wastes one row of k+1, whose result is dropped.
-class SchedulerCore {
+class SchedulerCore final : private GroupEffects {
  public:
   explicit SchedulerCore(SchedulerConfig config);
 
@@ -174,30 +174,25 @@ class SchedulerCore {
 
   // results
   SequenceGroup* ended_work(const WorkRef& work);
-  void drop(const WorkRef& work, const Error& error);
+  void fail_work(const WorkRef& work, const Error& error);
   void accept(const WorkRef& work, const RowResult& row, const StepResult& result);
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
-  void append_token(SequenceGroup& group, std::size_t index, const TokenReport& sample);
-  void fork_samples(SequenceGroup& group);
   void let_go(Sequence& sequence);
   void finish_sequence(SequenceGroup& group, Sequence& sequence);
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);
   void fail_killers_of_workers(const std::vector<RequestId>& running);
-  void tell_length(const SequenceGroup& group, std::int32_t index);
   void erase_group(SequenceGroup& group);
   void place(SequenceGroup& group);
   void something_was_freed();
 
-  // beam search (scheduler_beams.cpp)
-  std::unique_ptr<Beams> make_beams(const SamplingParams& sampling) const;
-  bool accept_beam(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples);
-  bool advance_beams(SequenceGroup& group);
-  void fork_beams(SequenceGroup& group);
-  void regrow_beams(SequenceGroup& group);
-  void collapse_beams(SequenceGroup& group);
-  void end_beams(SequenceGroup& group);
-  Sequence fork_of(const Sequence& parent, RequestId group);
+  // what strategies do to their groups
+  Sequence fork_of(const Sequence& parent, const SequenceGroup& group) override;
+  void has_news(const Sequence& sequence) override;
+  void drop(Sequence& sequence) override;
+  void finish(SequenceGroup& group, Sequence& sequence) override { finish_sequence(group, sequence); }
+  void tell(SequenceOutput output) override { outputs_.outputs.push_back(std::move(output)); }
+  void generated(std::int64_t num_tokens) override { stats_.generation_tokens_total += num_tokens; }
 
   SequenceGroup* find(RequestId id);
   Sequence* find(SequenceGroup* group, SequenceId id);

@@ -191,7 +191,7 @@ std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t 
 std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
   std::int32_t rows_taken = 0;
   for (const SequenceGroup* group : swapped_) {
-    const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->num_unfinished();
+    const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->decoding->num_rows(*group);
     if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted)
       break;  // results to come, or no rows: in order only
     rows_taken += rows_wanted;
@@ -215,7 +215,7 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
     // Some of its sequences wait, others are on the host: these come first.
     if (group.in_swapped && std::ranges::find(plan.swapped, id, &SwapInCandidate::group) == plan.swapped.end())
       return false;
-    std::int32_t rows_wanted = group.rows_reserved > 0 ? 0 : group.num_unfinished();
+    std::int32_t rows_wanted = group.rows_reserved > 0 ? 0 : group.decoding->num_rows(group);
     for (Sequence& s : group.sequences) {
       if (s.state != SequenceState::waiting) continue;
       if (s.num_placeholders > 0) return false;

@@ -33,7 +33,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     if (result.error) {
-      drop(step.work[i], *result.error);
+      fail_work(step.work[i], *result.error);
     } else {
       accept(step.work[i], result.rows[i], result);
     }
@@ -55,7 +55,7 @@ SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   return nullptr;
 }
 
-void SchedulerCore::drop(const WorkRef& work, const Error& error) {
+void SchedulerCore::fail_work(const WorkRef& work, const Error& error) {
   SequenceGroup* group = ended_work(work);
   if (group == nullptr) return;
   ++stats_.requests_failed_total;
@@ -64,26 +64,20 @@ void SchedulerCore::drop(const WorkRef& work, const Error& error) {
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
   PAGODA_ASSERT(row.sequence == work.sequence && row.samples.count == work.num_samples, "rows come in their order");
-  if (row.error) return drop(work, *row.error);
+  if (row.error) return fail_work(work, *row.error);
   SequenceGroup* group = ended_work(work);
   if (group == nullptr) return;
   report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));
   const std::span<const TokenReport> samples = part(result.samples, row.samples);
   Sequence* s = find(group, work.sequence);
-  PAGODA_ASSERT(s != nullptr || group->beams, "sequences live as long as their group, but for beams");
   const bool is_current = s != nullptr && work.epoch == s->epoch;
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
     to_report_.push_back(s->id);
   }
-  if (group->beams) {
-    if (is_current && !accept_beam(*group, *s, samples)) return;
-  } else if (!samples.empty()) {
-    --s->num_placeholders;
+  if (is_current || (s != nullptr && group->decoding->keeps_tokens_of_lost_kv())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
-    if (samples.size() > 1) fork_samples(*group);  // moves the sequences; the prompt's own is the first
-    for (std::size_t k = 0; k < samples.size(); ++k) append_token(*group, index + k, samples[k]);
-    if (group->all_finished()) {
+    if (group->decoding->on_result(*group, index, samples, *this)) {
       ++stats_.requests_finished_total;
       erase_group(*group);
       return;
@@ -98,54 +92,24 @@ void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, std::span<const
   outputs_.prompt_logprobs.push_back({group.entry.id, {reports.begin(), reports.end()}});
 }
 
-void SchedulerCore::fork_samples(SequenceGroup& group) {
-  group.forked = true;
-  group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));
-  const Sequence parent = group.sequences.front();
-  for (std::int32_t index = 1; index < group.num_samples(); ++index) {
-    group.sequences.push_back(fork_of(parent, group.entry.id));
-    group.sequences.back().index = index;
-  }
-}
-
-/// A new sequence with the parent's tokens and, where it holds KV, its blocks. It has no row yet.
-Sequence SchedulerCore::fork_of(const Sequence& parent, RequestId group) {
+Sequence SchedulerCore::fork_of(const Sequence& parent, const SequenceGroup& group) {
   Sequence child = parent;
   child.id = next_sequence_++;
   child.row = -1;
   child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
-  group_of_[child.id] = group;
+  group_of_[child.id] = group.entry.id;
   if (parent.state != SequenceState::waiting) forks_.push_back({parent.id, child.id});
   return child;
 }
 
-void SchedulerCore::append_token(SequenceGroup& group, std::size_t index, const TokenReport& sample) {
-  Sequence& s = group.sequences[index];
-  if (s.state == SequenceState::finished) return;
-  const SamplingParams& sampling = group.spec->sampling;
-  s.output.push_back(sample.token);
-  if (s.state == SequenceState::running) to_report_.push_back(s.id);
-  ++stats_.generation_tokens_total;
+void SchedulerCore::has_news(const Sequence& sequence) {
+  if (sequence.state == SequenceState::running) to_report_.push_back(sequence.id);
+}
 
-  SequenceOutput out;
-  out.request = group.entry.id;
-  out.sequence_index = s.index;
-  out.token = sample;
-  const auto generated = static_cast<std::int64_t>(s.output.size());
-  if (generated >= sampling.min_tokens) {
-    const auto& stop_ids = sampling.stop_token_ids;
-    const auto& eos_ids = config_.eos_token_ids;
-    if (std::find(stop_ids.begin(), stop_ids.end(), sample.token) != stop_ids.end()) {
-      out.finished = FinishReason::stop;
-      out.stop_token = sample.token;
-    } else if (!sampling.ignore_eos && std::find(eos_ids.begin(), eos_ids.end(), sample.token) != eos_ids.end()) {
-      out.finished = FinishReason::stop;
-    }
-  }
-  if (!out.finished && generated >= sampling.max_tokens) out.finished = FinishReason::length;
-  const bool finished = out.finished.has_value();
-  outputs_.outputs.push_back(std::move(out));
-  if (finished) finish_sequence(group, s);
+void SchedulerCore::drop(Sequence& sequence) {
+  let_go(sequence);
+  group_of_.erase(sequence.id);
+  something_was_freed();
 }
 
 /// The sequence runs no more: gives back its row and its blocks.
@@ -181,28 +145,9 @@ void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) 
 }
 
 void SchedulerCore::end_with_length(SequenceGroup& group) {
-  if (group.beams) {
-    group.beams->search.cut();
-    end_beams(group);
-    return;
-  }
-  for (const Sequence& s : group.sequences) {
-    if (s.state != SequenceState::finished) tell_length(group, s.index);
-  }
-  if (!group.forked) {
-    for (std::int32_t index = 1; index < group.num_samples(); ++index) tell_length(group, index);
-  }
+  group.decoding->cut(group, *this);
   ++stats_.requests_finished_total;
   erase_group(group);
-}
-
-/// The sequence ends as it is.
-void SchedulerCore::tell_length(const SequenceGroup& group, std::int32_t index) {
-  SequenceOutput out;
-  out.request = group.entry.id;
-  out.sequence_index = index;
-  out.finished = FinishReason::length;
-  outputs_.outputs.push_back(std::move(out));
 }
 
 void SchedulerCore::erase_group(SequenceGroup& group) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
-#include "engine/sampling/beam_search.hpp"
+#include "engine/scheduling/decoding.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -35,22 +35,8 @@ struct Sequence {
   StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
   RowId row = -1;
-  SharedTokens recompute_tokens;  ///< prompt and output, made once per preemption; null = the prompt alone
-  // of beams only
-  std::vector<std::pair<TokenId, float>> candidates;  ///< what may follow; empty while its result is awaited
-  std::size_t num_row_tokens = 0;                     ///< output tokens that its row has been told
-};
-
-/// The search of a group that asked for it, and what to report of each token that it has kept.
-///
-/// The sequences of the group are its running beams, in their order. No beam runs again before all of them have their
-/// result. The group starts as one sequence, the trunk: the prompt alone. After a preemption by recompute it is one
-/// again: the tokens that all beams have in common. Once those are computed, the trunk forks into the beams.
-struct Beams {
-  explicit Beams(BeamSearchParams params) : search(std::move(params)) {}
-
-  BeamSearch search;
-  std::vector<TokenReport> reports;  ///< by BeamNode; `top` only when logprobs were asked
+  SharedTokens recompute_tokens;   ///< prompt and output, made once per preemption; null = the prompt alone
+  std::size_t num_row_tokens = 0;  ///< output tokens that its row has been told, where rows are (Decoding)
 };
 
 /// All sequences of one request.
@@ -63,8 +49,8 @@ struct SequenceGroup {
   bool in_running = false;  ///< listed in the running queue; likewise below
   bool in_swapped = false;
   bool in_waiting = false;
-  bool forked = false;           ///< the prompt's samples (or the beams) have become sequences
-  std::unique_ptr<Beams> beams;  ///< only with use_beam_search
+  std::unique_ptr<Decoding> decoding;
+  bool forked = false;  ///< the prompt's one sequence has become as many as the request wants
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
@@ -84,22 +70,14 @@ struct SequenceGroup {
     return static_cast<std::int64_t>(s.output.size()) + s.num_placeholders;
   }
   /// What runs next is known only when the last result is: the group is not looked ahead.
-  bool depends_on_results() const { return beams || !forked; }
+  bool depends_on_results() const { return !decoding->looks_ahead(*this); }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;
-    if (beams && !s.candidates.empty()) return 0;
-    if (s.num_placeholders > 0 && depends_on_results()) return 0;
+    if (decoding->waits(*this, s) || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
-  /// Samples to draw when a sequence has run all its tokens: none where the trunk of a preempted search ends.
-  std::int32_t num_samples_at_end() const {
-    if (beams) return forked || beams->search.length() == 0 ? 1 : 0;
-    return forked ? 1 : num_samples();
-  }
-  /// Batch rows that the group needs; a beam search may always grow to its width.
   std::int32_t num_unfinished() const {
-    if (!forked || beams) return num_samples();
     std::int32_t count = 0;
     for (const Sequence& s : sequences) count += s.state == SequenceState::finished ? 0 : 1;
     return count;

@@ -1,0 +1,100 @@
+// Sampling: every sequence goes on with what it samples. The first tokens of n sequences are drawn from one prompt.
+
+#include <utility>
+
+#include "engine/request/ending_tokens.hpp"
+#include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/sequence_group.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+class Sampling final : public Decoding {
+ public:
+  Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) : ends_(spec.sampling, eos_token_ids) {}
+
+  /// Only the fork waits for its result.
+  bool looks_ahead(const SequenceGroup& group) const override { return group.forked; }
+  bool waits(const SequenceGroup&, const Sequence&) const override { return false; }
+  std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
+    return group.forked ? 1 : group.num_samples();
+  }
+  std::int32_t num_rows(const SequenceGroup& group) const override {
+    return group.forked ? group.num_unfinished() : group.num_samples();
+  }
+  bool chooses_tokens() const override { return false; }
+  bool keeps_tokens_of_lost_kv() const override { return true; }
+
+  bool on_result(SequenceGroup& group, std::size_t index, std::span<const TokenReport> samples,
+                 GroupEffects& effects) override {
+    if (samples.empty()) return false;
+    --group.sequences[index].num_placeholders;
+    if (samples.size() > 1) fork(group, effects);  // moves the sequences; the prompt's own is the first
+    for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
+    return group.all_finished();
+  }
+
+  void on_kv_lost(SequenceGroup&, std::vector<SequenceId>&) override {}
+
+  void cut(SequenceGroup& group, GroupEffects& effects) override {
+    for (const Sequence& s : group.sequences) {
+      if (s.state != SequenceState::finished) effects.tell(length_end(group.spec->id, s.index));
+    }
+    if (group.forked) return;
+    for (std::int32_t index = 1; index < group.num_samples(); ++index) {
+      effects.tell(length_end(group.spec->id, index));
+    }
+  }
+
+ private:
+  static void fork(SequenceGroup& group, GroupEffects& effects) {
+    group.forked = true;
+    group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));
+    const Sequence parent = group.sequences.front();
+    for (std::int32_t index = 1; index < group.num_samples(); ++index) {
+      group.sequences.push_back(effects.fork_of(parent, group));
+      group.sequences.back().index = index;
+    }
+  }
+
+  void append(SequenceGroup& group, Sequence& sequence, const TokenReport& sample, GroupEffects& effects) const {
+    if (sequence.state == SequenceState::finished) return;
+    sequence.output.push_back(sample.token);
+    effects.has_news(sequence);
+    effects.generated(1);
+    SequenceOutput output;
+    output.request = group.spec->id;
+    output.sequence_index = sequence.index;
+    output.token = sample;
+    const auto end = ends_.end_of(sample.token, std::ssize(sequence.output));
+    if (end) {
+      output.finished = end->reason;
+      output.stop_token = end->stop_token;
+    }
+    effects.tell(std::move(output));
+    if (end) effects.finish(group, sequence);
+  }
+
+  EndingTokens ends_;
+};
+
+}  // namespace
+
+std::unique_ptr<Decoding> make_sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) {
+  return std::make_unique<Sampling>(spec, eos_token_ids);
+}
+
+std::unique_ptr<Decoding> make_decoding(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) {
+  return spec.sampling.use_beam_search ? make_beam_search(spec, eos_token_ids) : make_sampling(spec, eos_token_ids);
+}
+
+SequenceOutput length_end(RequestId request, std::int32_t sequence_index) {
+  SequenceOutput output;
+  output.request = request;
+  output.sequence_index = sequence_index;
+  output.finished = FinishReason::length;
+  return output;
+}
+
+}  // namespace pagoda::scheduling
