@@ -89,7 +89,8 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   return run->failed ? Status(fail(run->error)) : Status();
 }
 
-void issue_ready_plans(Self self) {
+/// False when a plan could not be issued, and this actor ends.
+bool issue_ready_plans(Self self) {
   auto& state = state_of(self);
   while (const auto ready = state.order.next()) {
     if (const auto event = state.step_events.find(ready->after); event != state.step_events.end()) {
@@ -97,10 +98,11 @@ void issue_ready_plans(Self self) {
     }
     if (const Status issued = issue(self, state.plans.extract(ready->plan).mapped()); !issued) {
       end_with(self, state.supervisor, DeviceFailed{issued.error(), !*state.has_ended_a_plan, true});
-      return;
+      return false;
     }
     send(self, state.worker, CacheReady{ready->plan, state.parts.stream->record()});
   }
+  return true;
 }
 
 void forget_passed_steps(CacheEngineState& state) {
@@ -130,7 +132,7 @@ CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, con
         auto& state = state_of(self);
         state.step_events.clear();
         state.order.connect(connect.first_step);
-        issue_ready_plans(self);
+        if (!issue_ready_plans(self)) return;
         send(self, state.worker,
              CacheConnected{state.order.last_plan(), state.parts.stream->record(), state.parts.stream});
       },

@@ -56,7 +56,6 @@ BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSp
 
 CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, trace::SharedTrace trace);
 
-/// `results`: where StepResult goes; told later by ConnectScheduler because scheduler and worker know each other.
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
                          trace::SharedTrace trace);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,7 +33,9 @@ struct ReplicaSupervisorState {
   bool memory_lost = false;
   std::unordered_map<caf::actor_id, Error> told_errors;  ///< by actors that are about to end
   std::optional<Error> device_error;                     ///< why the present devices end, when a stream is the reason
+  bool in_vain = true;                                   ///< none of those who told an error had ended anything
   int devices_in_vain = 0;
+  std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
 };
 
 using Self = ReplicaSupervisorActor::stateful_pointer<ReplicaSupervisorState>;
@@ -44,15 +47,18 @@ void end_all(const Replica& replica) {
   for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) end_now(cache_engine);
 }
 
+/// The root supervisor ends this one when the router knows why.
 void fail_replica(Self self, ErrorCode code, std::string why) {
-  send(self, state_of(self).root, ReplicaFailed{Error{code, std::move(why), {}, -1}});
-  self->quit(caf::exit_reason::user_shutdown);
+  auto& state = state_of(self);
+  state.failure = Error{code, std::move(why), {}, -1};
+  if (state.root) send(self, state.root, ReplicaFailed{*state.failure});
 }
 
 void fail_devices(Self self, const Error& problem) {
   const auto& state = state_of(self);
   if (!state.device_error) {
-    return fail_replica(self, ErrorCode::internal, "the worker has ended and cannot be replaced: " + problem.message);
+    const std::string who = state.memory_lost ? "the cache engine" : "the worker";
+    return fail_replica(self, ErrorCode::internal, who + " has ended and cannot be replaced: " + problem.message);
   }
   fail_replica(
       self, ErrorCode::device_failed,
@@ -73,7 +79,10 @@ Status spawn_cache_engines(Self self) {
   std::vector<CacheEngineActor> fresh;
   for (const DeviceFactory& factory : state.factories) {
     auto parts = factory.make_cache_engine();
-    if (!parts) return fail(std::move(parts.error()));
+    if (!parts) {
+      for (const CacheEngineActor& spawned : fresh) end_now(spawned);
+      return fail(std::move(parts.error()));
+    }
     fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), state.trace));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
   }
@@ -86,7 +95,10 @@ Status spawn_workers(Self self) {
   std::vector<WorkerActor> fresh;
   for (std::size_t rank = 0; rank < state.factories.size(); ++rank) {
     auto parts = state.factories[rank].make_worker();
-    if (!parts) return fail(std::move(parts.error()));
+    if (!parts) {
+      for (const WorkerActor& spawned : fresh) end_now(spawned);
+      return fail(std::move(parts.error()));
+    }
     const CacheEngineActor& cache_engine = state.replica->devices.cache_engines[rank];
     fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, state.trace));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
@@ -97,6 +109,7 @@ Status spawn_workers(Self self) {
 
 void replace_devices(Self self) {
   auto& state = state_of(self);
+  if (state.device_error) state.devices_in_vain = state.in_vain ? state.devices_in_vain + 1 : 0;
   if (state.device_error && state.devices_in_vain >= kMaxDevicesInVain) {
     return fail_replica(self, ErrorCode::device_failed,
                         "the device has failed again and again: " + state.device_error->message);
@@ -105,7 +118,7 @@ void replace_devices(Self self) {
   if (made) made = spawn_workers(self);
   if (!made) return fail_devices(self, made.error());
   spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
-               state.memory_lost ? "the device's memory" : "the worker");
+               state.memory_lost ? "the cache engine" : "the worker");
   const Replica& replica = *state.replica;
   connect_devices(replica, self->address());
   if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
@@ -113,6 +126,7 @@ void replace_devices(Self self) {
   state.gone.clear();
   state.memory_lost = false;
   state.device_error.reset();
+  state.in_vain = true;
 }
 
 /// Ends those that must be replaced too. True when all of them have ended.
@@ -134,6 +148,7 @@ bool is_one_of(const std::vector<Handle>& actors, const caf::actor_addr& address
 
 void on_child_gone(Self self, const caf::actor_addr& child) {
   auto& state = state_of(self);
+  if (state.failure) return;
   const DeviceGroup& devices = state.replica->devices;
   const bool is_worker = is_one_of(devices.workers, child);
   const bool is_cache_engine = is_one_of(devices.cache_engines, child);
@@ -167,10 +182,14 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
         auto& state = state_of(self);
         spdlog::error("the device has failed: {}", failed.error.message);
         state.told_errors.emplace(self->current_sender()->id(), failed.error);
-        state.devices_in_vain = failed.in_vain ? state.devices_in_vain + 1 : 0;
+        state.in_vain &= failed.in_vain;
         state.memory_lost |= failed.memory_lost;
       },
-      [self](const ConnectRoot& connect) { state_of(self).root = connect.root; },
+      [self](const ConnectRoot& connect) {
+        auto& state = state_of(self);
+        state.root = connect.root;
+        if (state.failure) send(self, state.root, ReplicaFailed{*state.failure});
+      },
       [self](const GetReplica&) { return reply(*state_of(self).replica); },
   };
 }

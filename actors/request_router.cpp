@@ -313,6 +313,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.tokenizer_queue = std::make_unique<routing::TokenizerQueue>(limits.max_queued_prompt_bytes);
   initial.info = info;
   initial.tokenizer = tokenizer;
+  PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas && limits.num_replicas == 1, "one replica is served");
   initial.schedulers = schedulers;
   initial.outputs = outputs;
   initial.trace = trace;

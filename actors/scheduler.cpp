@@ -63,6 +63,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   auto& initial = state_of(self);
   initial.core = std::make_unique<scheduling::SchedulerCore>(config);
   initial.block_manager = block_manager;
+  PAGODA_ASSERT(workers.size() == 1, "one rank answers a step");
   initial.workers = workers;
   initial.outputs = outputs;
   initial.trace = trace;

@@ -31,7 +31,7 @@ struct EngineStats {
   std::int64_t requests_finished_total = 0;
   std::int64_t requests_aborted_total = 0;
   std::int64_t requests_failed_total = 0;
-  std::int64_t worker_restarts_total = 0;
+  std::int64_t worker_restarts_total = 0;  ///< new workers, alone or with a new cache engine
   double uptime_s = 0;
   std::string health = "ok";  ///< or why the engine has stopped; then only uptime_s stands beside it
 };

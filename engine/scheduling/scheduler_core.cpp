@@ -140,7 +140,7 @@ void SchedulerCore::fail_killers_of_workers(const std::vector<RequestId>& runnin
     ++stats_.requests_failed_total;
     end_group(*group, Error{ErrorCode::internal,
                             "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
-                                " workers died",
+                                " devices died",
                             {},
                             -1});
   }

@@ -97,17 +97,21 @@ class EngineOfFakes : public ::testing::Test {
   ~EngineOfFakes() override {
     caf::scoped_actor self{*system_};
     caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
-    self->wait_for(supervisor_);
+    self->wait_for(supervisor_, replica_supervisor_);
     caf::anon_send_exit(shared_.router, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
-    const std::lock_guard lock(errors_->mutex);
-    EXPECT_EQ(errors_->all, std::vector<std::string>{});
+    shared_ = {};
+    replica_ = {};
+    sink_ = nullptr;
+    self->await_all_other_actors_done();
+    const std::lock_guard lock(runners_->mutex);
+    EXPECT_EQ(runners_->errors, std::vector<std::string>{});
   }
 
   Result<WorkerParts> make_worker() {
     if (no_more_workers_) return fail(ErrorCode::out_of_memory, "no memory for another runner");
     auto stream = device_->create_stream("fake-step");
-    return WorkerParts{std::make_shared<test::FakeRunner>(memory_, errors_), std::move(*stream)};
+    return WorkerParts{std::make_shared<test::FakeRunner>(memory_, runners_), std::move(*stream)};
   }
   Result<CacheParts> make_cache_engine() {
     auto stream = device_->create_stream("fake-copy");
@@ -167,16 +171,16 @@ class EngineOfFakes : public ::testing::Test {
   }
 
   caf::actor_system_config config_;
-  std::unique_ptr<caf::actor_system> system_;
   std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
   std::shared_ptr<execution::KvMemory> memory_;
-  std::shared_ptr<test::FakeRunnerErrors> errors_ = std::make_shared<test::FakeRunnerErrors>();
+  std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::atomic<bool> no_more_workers_ = false;
+  std::shared_ptr<Received> received_ = std::make_shared<Received>();
+  std::unique_ptr<caf::actor_system> system_;  // its end waits for the actors, which use what stands above
   SharedActors shared_;
   Replica replica_;
   ReplicaSupervisorActor replica_supervisor_;
   caf::actor supervisor_;
-  std::shared_ptr<Received> received_ = std::make_shared<Received>();
   SinkActor sink_;
 };
 
@@ -193,10 +197,16 @@ TEST_F(EngineOfFakes, workers_and_cache_engines_may_die_at_any_time_and_no_token
   std::mt19937_64 random(5);
   std::uint64_t tag = 0;
   constexpr int kRounds = 120;
+  int killed_at_work = 0;
+  runners_->step_us = 50;
   for (int round = 0; round < kRounds; ++round) {
     const std::uint64_t first = tag + 1;
     for (int i = 0; i < 8; ++i) ASSERT_TRUE(submit(++tag, kTokens));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    {
+      const std::lock_guard lock(received_->mutex);
+      killed_at_work += received_->ends.size() < tag ? 1 : 0;
+    }
     // One in each round: what is left of the round before may cost a request a second device, and no more.
     const Replica now = replica();
     if (random() % 2 == 0) {
@@ -208,6 +218,7 @@ TEST_F(EngineOfFakes, workers_and_cache_engines_may_die_at_any_time_and_no_token
     for (std::uint64_t one = first; one <= tag; ++one) expect_right(one, kTokens);
   }
   EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, kRounds / 2);
+  EXPECT_GT(killed_at_work, kRounds / 2);
 }
 
 TEST_F(EngineOfFakes, a_drain_ends_what_is_live_and_refuses_what_comes) {
@@ -221,14 +232,17 @@ TEST_F(EngineOfFakes, a_drain_ends_what_is_live_and_refuses_what_comes) {
 }
 
 TEST_F(EngineOfFakes, a_drain_waits_for_a_worker_that_is_replaced_under_it) {
+  runners_->step_us = 1000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 100));
   caf::anon_send_exit(replica_.devices.workers.front(), caf::exit_reason::kill);
   EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
   ASSERT_TRUE(received_->wait_for(5));
   for (std::uint64_t tag = 1; tag <= 5; ++tag) expect_right(tag, 100);
+  EXPECT_EQ(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, 1);
 }
 
 TEST_F(EngineOfFakes, when_the_block_manager_dies_whoever_waits_is_told) {
+  runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   caf::anon_send_exit(replica_.block_manager, caf::exit_reason::kill);
   ASSERT_TRUE(received_->wait_for(5));
@@ -243,6 +257,7 @@ TEST_F(EngineOfFakes, when_the_block_manager_dies_whoever_waits_is_told) {
 }
 
 TEST_F(EngineOfFakes, a_worker_that_cannot_be_replaced_ends_the_engine_with_its_reason) {
+  runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   no_more_workers_ = true;
   caf::anon_send_exit(replica_.devices.workers.front(), caf::exit_reason::kill);
@@ -254,6 +269,7 @@ TEST_F(EngineOfFakes, a_worker_that_cannot_be_replaced_ends_the_engine_with_its_
 }
 
 TEST_F(EngineOfFakes, an_exit_ends_every_actor_and_tells_every_request) {
+  runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   const Replica now = replica();
   caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);

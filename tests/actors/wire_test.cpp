@@ -71,6 +71,10 @@ TYPED_TEST(Wire, a_message_is_the_same_on_the_other_side) {
   }
 }
 
+TYPED_TEST(Wire, a_message_visits_all_its_fields) {
+  EXPECT_EQ(test::count_visited<TypeParam>(), test::count_fields<TypeParam>());
+}
+
 TYPED_TEST(Wire, damaged_bytes_are_an_error) {
   auto message = test::RandomValue(5).draw<TypeParam>();
   auto bytes = bytes_of(*this->system_, message);

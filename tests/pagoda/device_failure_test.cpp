@@ -202,7 +202,7 @@ TEST(DeviceFailure, BlocksThatWereNotMovedAreComputedAgainAndTheTokensStayTheSam
     c.preemption_mode = PreemptionPolicy::swap;
   };
   std::vector<TokenIds> expected;
-  for (const int broken_after : {-1, 0, 2, 9}) {
+  for (const int broken_after : {-1, 0, 2, 4}) {
     SCOPED_TRACE("copy stream breaks after op " + std::to_string(broken_after));
     const auto device = std::make_shared<test::SplitMemoryDevice>();
     const auto engine = engine_on(device, swaps);

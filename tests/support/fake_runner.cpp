@@ -1,5 +1,7 @@
 #include "tests/support/fake_runner.hpp"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace pagoda::test {
@@ -12,8 +14,8 @@ TokenId fake_token(std::uint64_t seed, std::int32_t sequence_index, const TokenI
 
 void FakeRunner::check(bool is_right, const std::string& what) {
   if (is_right) return;
-  const std::lock_guard lock(errors_->mutex);
-  errors_->all.push_back(what);
+  const std::lock_guard lock(shared_->mutex);
+  shared_->errors.push_back(what);
 }
 
 Mark& FakeRunner::slot(const Row& row, std::size_t position) {
@@ -67,6 +69,7 @@ void FakeRunner::run(const RowWork& work, StepResult& result) {
 
 execution::IssuedStep FakeRunner::issue(kernels::Stream&, const ExecuteStep& step) {
   apply(step);
+  std::this_thread::sleep_for(std::chrono::microseconds(shared_->step_us));
   StepResult result;
   result.step = step.step;
   for (const RowWork& work : step.work) write(work);  // all of a step is stored before any is read

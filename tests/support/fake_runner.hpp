@@ -19,10 +19,11 @@ namespace pagoda::test {
 TokenId fake_token(std::uint64_t seed, std::int32_t sequence_index, const TokenIds& tokens);
 inline constexpr TokenId kFakeVocab = 1000;
 
-/// What runners have found wrong, whichever of them lives.
-struct FakeRunnerErrors {
+/// Of all runners, whichever of them lives.
+struct FakeRunners {
   std::mutex mutex;
-  std::vector<std::string> all;
+  std::vector<std::string> errors;  ///< what they have found wrong
+  std::atomic<int> step_us = 0;     ///< what a step takes at least
 };
 
 /// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a
@@ -30,8 +31,8 @@ struct FakeRunnerErrors {
 class FakeRunner final : public execution::StepRunner {
  public:
   /// A block of `memory` holds a mark for each of its slots.
-  FakeRunner(std::shared_ptr<execution::KvMemory> memory, std::shared_ptr<FakeRunnerErrors> errors)
-      : memory_(std::move(memory)), errors_(std::move(errors)) {}
+  FakeRunner(std::shared_ptr<execution::KvMemory> memory, std::shared_ptr<FakeRunners> shared)
+      : memory_(std::move(memory)), shared_(std::move(shared)) {}
 
   execution::IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
   StepResult collect(execution::IssuedStep issued) override;
@@ -52,7 +53,7 @@ class FakeRunner final : public execution::StepRunner {
   void check(bool is_right, const std::string& what);
 
   std::shared_ptr<execution::KvMemory> memory_;
-  std::shared_ptr<FakeRunnerErrors> errors_;
+  std::shared_ptr<FakeRunners> shared_;
   std::unordered_map<RowId, Row> rows_;
   std::mutex mutex_;
   std::map<StepId, StepResult> results_;

@@ -18,7 +18,7 @@ void SimulatedDevice::run_worker() {
   worker_mail_.pop_front();
   if (const auto* step = std::get_if<ExecuteStep>(&message)) {
     steps_.emplace(step->step, *step);
-    if (step_order_.step_arrived(step->step, step->wait_for_cache)) cache_mail_.emplace_back(ConnectCache{step->step});
+    if (step_order_.step_arrived(step->step, step->wait_for_cache)) tell_cache_engine(ConnectCache{step->step});
   } else if (const auto* ready = std::get_if<CacheReady>(&message)) {
     step_order_.plan_enqueued(ready->step);
   } else {
@@ -32,7 +32,7 @@ void SimulatedDevice::enqueue_steps() {
   while (const auto ready = step_order_.next()) {
     const auto step = steps_.extract(ready->step);
     enqueue(step.mapped(), ready->waits_for_plan ? ready->step : connected_to_);
-    cache_mail_.emplace_back(StepEnqueued{ready->step});
+    tell_cache_engine(StepEnqueued{ready->step});
   }
 }
 
@@ -59,7 +59,7 @@ template <class Message>
 void SimulatedDevice::tell_worker(Message message) {
   const bool knows_it =
       std::ranges::none_of(cache_mail_, [](const auto& mail) { return std::holds_alternative<ConnectWorker>(mail); });
-  if (knows_it) worker_mail_.emplace_back(std::move(message));
+  if (knows_it && worker_lives_) worker_mail_.emplace_back(std::move(message));
 }
 
 void SimulatedDevice::enqueue_plans() {
@@ -195,7 +195,7 @@ void SimulatedDevice::spoil(StepResult& result) const {
   }
 }
 
-void SimulatedDevice::replace_worker() {
+void SimulatedDevice::kill_worker() {
   if (!running_.empty()) device_.complete(running_.back().step);
   device_.forget_failures();
   for (const auto& [id, row] : rows_) device_.drop(row.sequence);
@@ -204,18 +204,28 @@ void SimulatedDevice::replace_worker() {
   worker_mail_.clear();
   steps_.clear();
   step_order_ = {};
-  cache_mail_.emplace_back(ConnectWorker{});
+  worker_lives_ = false;
 }
 
-void SimulatedDevice::replace_all() {
-  replace_worker();
-  device_.synchronize();
-  device_.lose_memory();
+void SimulatedDevice::kill_cache_engine() {
   cache_mail_.clear();
-  plans_.clear();
-  step_events_.clear();
-  cache_order_ = {};
-  num_swapped_ = 0;
+  cache_engine_lives_ = false;
+}
+
+bool SimulatedDevice::replace() {
+  if (worker_lives_) kill_worker();
+  const bool memory_lost = !cache_engine_lives_;
+  if (memory_lost) {
+    device_.synchronize();
+    device_.lose_memory();
+    plans_.clear();
+    step_events_.clear();
+    cache_order_ = {};
+    num_swapped_ = 0;
+  }
+  worker_lives_ = cache_engine_lives_ = true;
+  tell_cache_engine(ConnectWorker{});
+  return memory_lost;
 }
 
 }  // namespace pagoda::test

@@ -32,8 +32,10 @@ class SimulatedDevice {
                   FindRequest find_request);
 
   // -- messages to the two
-  void execute(ExecuteStep step) { worker_mail_.emplace_back(std::move(step)); }
-  void move(CachePlan plan) { cache_mail_.emplace_back(std::move(plan)); }
+  void execute(ExecuteStep step) {
+    if (worker_lives_) worker_mail_.emplace_back(std::move(step));
+  }
+  void move(CachePlan plan) { tell_cache_engine(std::move(plan)); }
 
   bool worker_has_mail() const { return !worker_mail_.empty(); }
   bool cache_engine_has_mail() const { return !cache_mail_.empty(); }
@@ -48,10 +50,14 @@ class SimulatedDevice {
   std::optional<SwapMeasured> take_measured();
   void advance() { device_.advance(); }
 
-  /// The worker dies: what it has enqueued passes, what it was told is lost. Another one takes its place.
-  void replace_worker();
-  /// So does the cache engine, and nothing is left in its pools.
-  void replace_all();
+  /// The worker dies: what it has enqueued passes, what it was told is lost.
+  void kill_worker();
+  /// The cache engine dies. The worker does not know.
+  void kill_cache_engine();
+  bool is_broken() const { return !worker_lives_ || !cache_engine_lives_; }
+  /// Others take the place of the dead. True when the cache engine was one: then nothing is left in the pools, and the
+  /// worker was ended as well.
+  bool replace();
 
   /// From then on the request may read what failed steps have left: it was admitted with what was to be computed.
   void note_awaiting(RequestId request) { awaiting_.insert(request); }
@@ -86,6 +92,10 @@ class SimulatedDevice {
 
   template <class Message>
   void tell_worker(Message message);
+  template <class Message>
+  void tell_cache_engine(Message message) {
+    if (cache_engine_lives_) cache_mail_.emplace_back(std::move(message));
+  }
   void enqueue_steps();
   void enqueue_plans();
   void enqueue(const ExecuteStep& step, StepId last_plan);
@@ -104,6 +114,7 @@ class SimulatedDevice {
   FakeDevice device_;
 
   // the worker
+  bool worker_lives_ = true;
   std::deque<std::variant<ExecuteStep, CacheReady, CacheConnected>> worker_mail_;
   execution::StepOrder step_order_;
   std::map<StepId, ExecuteStep> steps_;
@@ -112,6 +123,7 @@ class SimulatedDevice {
   std::deque<StepResult> running_;
 
   // the cache engine
+  bool cache_engine_lives_ = true;
   std::deque<std::variant<CachePlan, ConnectCache, StepEnqueued, ConnectWorker>> cache_mail_;
   execution::CacheOrder cache_order_;
   std::map<StepId, CachePlan> plans_;

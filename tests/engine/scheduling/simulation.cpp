@@ -133,16 +133,12 @@ void Simulation::listen(const StepOutputs& outputs) {
   }
 }
 
-/// The worker, or the whole device, dies and is replaced; the scheduler hears of it in its time, and until then talks
-/// to who is gone.
-void Simulation::lose_device(bool with_memory) {
-  if (with_memory) {
-    device_.replace_all();
-    block_manager_mail_.emplace_back(CacheEngineReplaced{});
-  } else {
-    device_.replace_worker();
-  }
-  scheduler_mail_.emplace_back(DeviceReplaced{with_memory});
+/// The supervisor has seen that somebody is dead. Block manager and scheduler hear of the others in their time, and
+/// until then talk to who is gone.
+void Simulation::replace_devices() {
+  const bool memory_lost = device_.replace();
+  if (memory_lost) block_manager_mail_.emplace_back(CacheEngineReplaced{});
+  scheduler_mail_.emplace_back(DeviceReplaced{memory_lost});
 }
 
 void Simulation::run_block_manager() {
@@ -178,7 +174,7 @@ void Simulation::run_scheduler() {
 }
 
 bool Simulation::deliver_one() {
-  enum class Actor : std::uint8_t { client, stop, scheduler, block_manager, worker, cache_engine, device };
+  enum class Actor : std::uint8_t { client, stop, scheduler, block_manager, worker, cache_engine, device, supervisor };
   std::vector<Actor> choices;
   if (!block_manager_mail_.empty()) choices.push_back(Actor::block_manager);
   if (!scheduler_mail_.empty()) choices.push_back(Actor::scheduler);
@@ -187,6 +183,7 @@ bool Simulation::deliver_one() {
   if (device_.runs_a_step()) choices.push_back(Actor::device);
   if (arrived_ < config_.num_requests) choices.push_back(Actor::client);
   if (!stops_.empty()) choices.push_back(Actor::stop);
+  if (device_.is_broken()) choices.push_back(Actor::supervisor);
   if (choices.empty()) return false;
   device_.now = now_;
   switch (choices[random_() % choices.size()]) {
@@ -205,6 +202,9 @@ bool Simulation::deliver_one() {
       break;
     case Actor::device:
       scheduler_mail_.emplace_back(device_.complete_step());
+      break;
+    case Actor::supervisor:
+      replace_devices();
       break;
     case Actor::client:
       arrive();
@@ -230,8 +230,8 @@ std::optional<std::string> Simulation::run() {
       scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
       after_scheduler_event();
     }
-    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) lose_device(false);
-    if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) lose_device(true);
+    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) device_.kill_worker();
+    if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
   }
   if (error_) return error_;
   if (!scheduler_.idle()) {

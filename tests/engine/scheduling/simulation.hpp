@@ -61,7 +61,7 @@ class Simulation {
   void check_head_is_offered(const PlanStep& plan);
   void run_block_manager();
   void run_scheduler();
-  void lose_device(bool with_memory);
+  void replace_devices();
   void listen(const StepOutputs& outputs);
   void fail(std::string what) {
     if (!error_) error_ = std::move(what);
