@@ -4,9 +4,9 @@
 /// number, an enum with last_value(), a string, a container of values, or a struct whose visit_fields names its fields.
 ///
 /// Integers are variable in length (LEB128; signed ones zigzag first), floating-point numbers their bits,
-/// little-endian. There are no tags: both sides must be of the same version, which whoever connects them checks. A value
-/// that decodes has the right types, no more: whether ranges lie in their lists and pointers are set is for its receiver
-/// to check.
+/// little-endian. There are no tags: both sides must be of the same version, which whoever connects them checks. A
+/// value that decodes has the right types, no more: whether ranges lie in their lists and pointers are set is for its
+/// receiver to check.
 
 #include <array>
 #include <bit>
