@@ -59,9 +59,6 @@ class Beams final : public Decoding {
       : ends_(spec.sampling, eos_token_ids), search_(params_of(spec.sampling, ends_)), candidates_(1) {}
 
   bool looks_ahead(const SequenceGroup&) const override { return false; }
-  bool waits(const SequenceGroup& group, const Sequence& sequence) const override {
-    return !candidates_[static_cast<std::size_t>(&sequence - group.sequences.data())].empty();
-  }
   /// None where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked || search_.length() == 0 ? 1 : 0;
@@ -81,6 +78,7 @@ class Beams final : public Decoding {
     }
     --sequence.num_placeholders;
     candidates_[index] = samples.front().top;
+    sequence.waits = true;
     if (std::ranges::any_of(candidates_, &Candidates::empty)) return false;
     return advance(group, effects);
   }
@@ -92,6 +90,7 @@ class Beams final : public Decoding {
     Sequence& trunk = group.sequences.front();
     trunk.output = common_beginning(search_);
     trunk.num_placeholders = 0;
+    trunk.waits = false;
     candidates_.assign(1, {});
     group.forked = false;
   }
@@ -151,6 +150,7 @@ class Beams final : public Decoding {
       Sequence& s = group.sequences[i];
       s.index = static_cast<std::int32_t>(i);
       s.output.push_back(running[i].token);
+      s.waits = false;
       effects.has_news(s);
     }
     candidates_.assign(running.size(), {});

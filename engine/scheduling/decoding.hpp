@@ -42,8 +42,6 @@ class Decoding {
 
   /// Whether a step of the group may be planned before the result of the last one is known.
   virtual bool looks_ahead(const SequenceGroup& group) const = 0;
-  /// Whether the sequence waits for results of others of its group.
-  virtual bool waits(const SequenceGroup& group, const Sequence& sequence) const = 0;
   /// Samples to draw when a sequence has run all its tokens.
   virtual std::int32_t num_samples_at_end(const SequenceGroup& group) const = 0;
   /// Batch rows that the group needs now, or may need before it gives any back.

@@ -16,7 +16,6 @@ class Sampling final : public Decoding {
 
   /// Only the fork waits for its result.
   bool looks_ahead(const SequenceGroup& group) const override { return group.forked; }
-  bool waits(const SequenceGroup&, const Sequence&) const override { return false; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked ? 1 : group.num_samples();
   }

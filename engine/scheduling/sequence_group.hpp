@@ -34,6 +34,7 @@ struct Sequence {
       0;                   ///< of its last admission; others may share them as soon as a step is to compute them
   StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
+  bool waits = false;      ///< for results of others of its group (Decoding)
   RowId row = -1;
   SharedTokens recompute_tokens;   ///< prompt and output, made once per preemption; null = the prompt alone
   std::size_t num_row_tokens = 0;  ///< output tokens that its row has been told, where rows are (Decoding)
@@ -74,7 +75,7 @@ struct SequenceGroup {
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;
-    if (decoding->waits(*this, s) || (s.num_placeholders > 0 && depends_on_results())) return 0;
+    if (s.waits || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
   std::int32_t num_unfinished() const {
