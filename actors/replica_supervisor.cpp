@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
@@ -31,9 +30,8 @@ struct ReplicaSupervisorState {
   trace::SharedTrace trace;
   std::unordered_set<caf::actor_id> gone;  ///< of the present devices' actors
   bool memory_lost = false;
-  std::unordered_map<caf::actor_id, Error> told_errors;  ///< by actors that are about to end
-  std::optional<Error> device_error;                     ///< why the present devices end, when a stream is the reason
-  bool in_vain = true;                                   ///< none of those who told an error had ended anything
+  std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
+  bool in_vain = true;                ///< none of those who told an error had ended anything
   int devices_in_vain = 0;
   std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
 };
@@ -155,7 +153,6 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   if (!is_worker && !is_cache_engine) {
     return fail_replica(self, ErrorCode::internal, "an actor of the engine has ended");
   }
-  if (auto told = state.told_errors.extract(child.id())) state.device_error = std::move(told.mapped());
   state.gone.insert(child.id());
   state.memory_lost |= is_cache_engine;
   const bool workers_ended = all_ended(state.gone, devices.workers);
@@ -181,7 +178,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
       [self](const DeviceFailed& failed) {
         auto& state = state_of(self);
         spdlog::error("the device has failed: {}", failed.error.message);
-        state.told_errors.emplace(self->current_sender()->id(), failed.error);
+        if (!state.device_error) state.device_error = failed.error;  // its sender ends now
         state.in_vain &= failed.in_vain;
         state.memory_lost |= failed.memory_lost;
       },

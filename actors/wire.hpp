@@ -4,7 +4,6 @@
 /// process is never turned into bytes.
 
 #include <cstddef>
-#include <type_traits>
 #include <vector>
 
 #include "actors/caf_compat.hpp"

@@ -1,6 +1,5 @@
 #include <atomic>
 #include <map>
-#include <string>
 
 #include "actors/clock.hpp"
 #include "actors/device_failure.hpp"

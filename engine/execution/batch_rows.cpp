@@ -14,6 +14,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
     const RowSpec& spec = fresh.spec;
+    PAGODA_ASSERT(spec.adapter == 0, "the base model alone is served");
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
@@ -26,6 +27,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   chosen_positions_.clear();
   for (const ChosenToken& chosen : step.chosen_tokens) chosen_positions_.push_back(at(chosen.row).num_tokens++);
   for (const RowTableDelta& delta : step.table_deltas) {
+    PAGODA_ASSERT(delta.group == 0, "one group of layers is served");
     auto& table = at(delta.row).block_table;
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;

@@ -36,7 +36,6 @@ RowSampling row_sampling(const SamplingParams& params, std::span<const TokenId> 
   row.num_logprobs = num_logprobs(params, ends);
   row.num_prompt_logprobs = static_cast<std::int32_t>(params.prompt_logprobs.value_or(-1));
   row.processed_logprobs = params.use_beam_search;
-  row.appends_samples = !params.use_beam_search;
   return row;
 }
 

@@ -344,7 +344,9 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
 }
 
 RowSpec SchedulerCore::row_spec(const SequenceGroup& group) const {
-  return {group.spec->prompt, row_sampling(group.spec->sampling, config_.eos_token_ids), group.spec->seed, 0};
+  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, config_.eos_token_ids), group.spec->seed, 0};
+  row.sampling.appends_samples = !group.decoding->chooses_tokens();
+  return row;
 }
 
 void SchedulerCore::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens, ExecuteStep& step) {

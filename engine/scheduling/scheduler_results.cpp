@@ -73,7 +73,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   const bool is_current = s != nullptr && work.epoch == s->epoch;
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
-    to_report_.push_back(s->id);
+    has_news(*s);
   }
   if (is_current || (s != nullptr && group->decoding->keeps_tokens_of_lost_kv())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
