@@ -14,6 +14,8 @@ struct BlockHash {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
   friend bool operator==(const BlockHash&, const BlockHash&) = default;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.low, self.high); }
 };
 
 using HashKey = std::array<std::uint64_t, 2>;

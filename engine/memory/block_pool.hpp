@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/types.hpp"
@@ -69,6 +71,40 @@ class BlockPool {
   /// The last step known to have read or written the block. Steps of its present owners are added when they let go.
   StepId last_touched(BlockId id) const { return at(id).last_touched; }
   void touch(BlockId id, StepId step) { at(id).last_touched = std::max(at(id).last_touched, step); }
+
+  /// A pool between two steps, but for the owners of its blocks.
+  struct Saved {
+    std::vector<StepId> last_touched;  ///< by block
+    std::vector<BlockId> free;         ///< the next to be given out last
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.last_touched, self.free); }
+  };
+  Saved save() const {
+    Saved saved{{}, free_};
+    for (const Block& block : blocks_) saved.last_touched.push_back(block.last_touched);
+    return saved;
+  }
+  /// Whether a pool of this size can have been saved so, with so many owners of each block.
+  bool can_load(const Saved& saved, std::span<const std::int32_t> num_owners) const {
+    if (num_owners.size() != blocks_.size() || saved.last_touched.size() != blocks_.size()) return false;
+    std::vector<bool> is_free(blocks_.size(), false);
+    return std::ranges::all_of(saved.free, [&](BlockId id) {
+      if (id < 0 || id >= size()) return false;
+      const auto index = static_cast<std::size_t>(id);
+      const bool is_twice = is_free[index];
+      is_free[index] = true;
+      return !is_twice && num_owners[index] == 0;
+    });
+  }
+  /// Makes a pool that was never used the one that was saved.
+  void load(Saved saved, std::span<const std::int32_t> num_owners) {
+    PAGODA_ASSERT(can_load(saved, num_owners), "a pool is loaded that was not saved so");
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = {num_owners[i], false, saved.last_touched[i]};
+    for (const BlockId id : saved.free) at(id).is_free = true;
+    saved.free.reserve(blocks_.size());
+    free_ = std::move(saved.free);
+    num_owned_ = static_cast<std::int32_t>(std::ranges::count_if(num_owners, [](auto count) { return count > 0; }));
+  }
 
  private:
   struct Block {

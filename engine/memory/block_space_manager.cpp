@@ -72,6 +72,19 @@ MemoryStats BlockSpaceManager::stats() const {
   return stats;
 }
 
+void BlockSpaceManager::save(Encoder& out) const {
+  out.put(state_->last_step);
+  out.put(state_->prefix_cache_queries);
+  out.put(state_->prefix_cache_hits);
+  state_->store.save(out);
+}
+
+bool BlockSpaceManager::load(Decoder& in) {
+  PAGODA_ASSERT(state_->last_step == 0, "only a manager that has planned nothing can be made another");
+  return in.get(state_->last_step) && in.get(state_->prefix_cache_queries) && in.get(state_->prefix_cache_hits) &&
+         state_->store.load(in) && !check_invariants();
+}
+
 std::optional<std::string> BlockSpaceManager::check_invariants() const {
   return find_broken_invariant(state_->store);
 }

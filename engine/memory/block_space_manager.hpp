@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/step/codec.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
@@ -20,11 +21,18 @@ struct BlockSpaceConfig {
   bool enable_prefix_caching = true;
   /// Key of the prefix hashes. Give a random one where clients must not be able to construct equal hashes.
   std::array<std::uint64_t, 2> prefix_hash_key = {0x7061676f6461U, 0x6b762d626c6f636bU};
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.layout, self.num_device_blocks, self.num_host_blocks, self.watermark, self.enable_prefix_caching,
+                 self.prefix_hash_key);
+  }
 };
 
 struct PlannedStep {
   StepPlan plan;
   CachePlan cache_plan;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.cache_plan); }
 };
 
 /// Decides who gets KV memory in a step: block tables, reference counts, copy-on-write, prefix cache, swap maps.
@@ -43,6 +51,12 @@ class BlockSpaceManager {
 
   /// Every memory invariant of docs/architecture.md; the first that is broken, or nothing.
   std::optional<std::string> check_invariants() const;
+
+  /// All that later plans depend on, config apart.
+  void save(Encoder& out) const;
+  /// Makes a manager that has planned nothing, of the same config, the one that was saved: it plans as that would. When
+  /// the bytes are no such state it is false, and the manager must not be used.
+  bool load(Decoder& in);
 
  private:
   struct State;

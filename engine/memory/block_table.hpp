@@ -52,6 +52,13 @@ class BlockTable {
   /// The row is gone or new: it needs the whole table.
   void mark_all_changed() { first_changed_ = 0; }
 
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.blocks_, self.first_owned_, self.first_changed_);
+  }
+  bool is_valid() const {
+    return 0 <= first_owned_ && first_owned_ <= size() && 0 <= first_changed_ && first_changed_ <= size();
+  }
+
  private:
   std::vector<BlockId> blocks_;
   std::int32_t first_owned_ = 0;

@@ -1,5 +1,7 @@
 #include "engine/memory/device_blocks.hpp"
 
+#include <utility>
+
 namespace pagoda::memory {
 
 DeviceBlocks::DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size)
@@ -46,6 +48,39 @@ void DeviceBlocks::hide(BlockId block) {
   if (!evictor_.contains(block)) return;
   evictor_.remove(block);
   pool_.put_free(block);
+}
+
+DeviceBlocks::Saved DeviceBlocks::save() const {
+  Saved saved{pool_.save(), {}};
+  for (BlockId block = 0; block < size(); ++block) {
+    if (!cache_.contains(block)) continue;
+    const auto tokens = cache_.tokens(block);
+    saved.cached.push_back({block, cache_.hash(block), cache_.parent(block), cache_.prefix_blocks(block),
+                            cache_.computed_by(block), is_evictable(block) ? evictor_.last_used(block) : 0,
+                            TokenIds(tokens.begin(), tokens.end())});
+  }
+  return saved;
+}
+
+bool DeviceBlocks::load(Saved saved, std::span<const std::int32_t> num_owners) {
+  if (!pool_.can_load(saved.pool, num_owners)) return false;
+  PrefixCache cache(size(), block_size_);
+  Evictor evictor(size());
+  for (const Saved::Cached& entry : saved.cached) {
+    const bool is_possible = entry.block >= 0 && entry.block < size() && !cache.contains(entry.block) &&
+                             entry.prefix_blocks > 0 && std::ssize(entry.tokens) == block_size_;
+    if (!is_possible || !cache.insert(entry.block, entry.hash, entry.parent, entry.tokens, entry.prefix_blocks,
+                                      entry.computed_by)) {
+      return false;
+    }
+    if (num_owners[static_cast<std::size_t>(entry.block)] == 0) {
+      evictor.add(entry.block, entry.last_used, entry.prefix_blocks);
+    }
+  }
+  pool_.load(std::move(saved.pool), num_owners);
+  cache_ = std::move(cache);
+  evictor_ = std::move(evictor);
+  return true;
 }
 
 void DeviceBlocks::fill(BlockId block, std::int32_t num_slots) {

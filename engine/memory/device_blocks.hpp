@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/memory/block_pool.hpp"
@@ -43,6 +44,32 @@ class DeviceBlocks {
   void fill(BlockId block, std::int32_t num_slots);
   std::int32_t filled_slots(BlockId block) const { return filled_[static_cast<std::size_t>(block)]; }
   std::int64_t used_slots() const { return used_slots_; }
+
+  /// The blocks between two steps, but for their owners.
+  struct Saved {
+    struct Cached {
+      BlockId block = 0;
+      BlockHash hash;
+      BlockHash parent;
+      std::int32_t prefix_blocks = 0;
+      StepId computed_by = 0;
+      StepId last_used = 0;  ///< of a block without owners
+      TokenIds tokens;
+
+      static constexpr auto visit_fields(auto& self, auto&& visit) {
+        return visit(self.block, self.hash, self.parent, self.prefix_blocks, self.computed_by, self.last_used,
+                     self.tokens);
+      }
+    };
+    BlockPool::Saved pool;
+    std::vector<Cached> cached;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.pool, self.cached); }
+  };
+  Saved save() const;
+  /// Makes blocks that were never used those that were saved, with so many owners each. False, and nothing happens, when
+  /// they cannot have been.
+  bool load(Saved saved, std::span<const std::int32_t> num_owners);
 
  private:
   BlockPool pool_;

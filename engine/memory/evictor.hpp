@@ -22,6 +22,10 @@ class Evictor {
 
   bool contains(BlockId block) const { return positions_[static_cast<std::size_t>(block)] >= 0; }
   std::int32_t size() const { return static_cast<std::int32_t>(heap_.size()); }
+  /// The step that the block, which must be contained, was last used in.
+  StepId last_used(BlockId block) const {
+    return heap_[static_cast<std::size_t>(positions_[static_cast<std::size_t>(block)])].last_used;
+  }
 
  private:
   struct Entry {

@@ -22,7 +22,11 @@ SequenceStore::~SequenceStore() {
 }
 
 void SequenceStore::forget_everything() {
-  while (!groups_.empty()) forget(groups_.begin()->second);
+  // In an order that does not depend on the map's: it becomes that of the free blocks.
+  std::vector<RequestId> ids;
+  for (const auto& [id, group] : groups_) ids.push_back(id);
+  std::ranges::sort(ids);
+  for (const RequestId id : ids) forget(group(id));
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (device_.cache().contains(block)) device_.hide(block);
   }

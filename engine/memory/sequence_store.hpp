@@ -11,6 +11,7 @@
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/memory/block_table.hpp"
 #include "engine/memory/device_blocks.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/plan.hpp"
 
@@ -22,6 +23,8 @@ struct BlockKey {
   BlockHash hash;
   BlockHash parent;
   BlockId found = kNoBlock;  ///< during a swap-in: the device block of this content
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.index, self.hash, self.parent); }
 };
 
 /// A sequence that holds blocks, on the device or (swapped out) on the host.
@@ -47,6 +50,12 @@ struct Sequence {
   std::vector<BlockKey> keys;
 
   std::int32_t reserved_blocks = 0;  ///< blocks that its prompt will still need and that no admission may take
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.id, self.group, self.on_host, self.table, self.prompt, self.sampled, self.num_scheduled_tokens,
+                 self.num_computed_tokens, self.last_run, self.num_hashed_blocks, self.hash, self.root, self.duplicates,
+                 self.keys, self.reserved_blocks);
+  }
 
   std::int32_t num_known_tokens() const { return static_cast<std::int32_t>(prompt->size() + sampled.size()); }
   TokenId token(std::int32_t position) const {
@@ -161,7 +170,17 @@ class SequenceStore {
   /// Takes what find_swapped() has found in this step, and fetches the rest.
   void swap_in(Group& group);
 
+  // --- between steps
+  void save(Encoder& out) const;
+  /// Makes a store that was never used the one that was saved. False when the bytes are no store of this config; then
+  /// the store must not be used.
+  bool load(Decoder& in);
+
  private:
+  bool is_possible(const Sequence& sequence) const;  ///< whether it can have been saved
+  bool load_sequences(Decoder& in);
+  bool count_owners(std::vector<std::int32_t>& device, std::vector<std::int32_t>& host) const;
+
   /// last_touched_step of an operation over two blocks and what the mover itself last ran in.
   StepId stamp(StepId first, StepId second, StepId third) const;
   void release_device(BlockId block, StepId last_run) { device_.release(block, last_run, step_); }

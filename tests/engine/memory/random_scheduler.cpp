@@ -197,8 +197,10 @@ void RandomScheduler::plan_step(bool drain) {
                    std::ssize(request.releases) + std::ssize(request.running) + std::ssize(request.swapped) +
                    std::ssize(request.waiting);
 
+  if (before_plan) before_plan(*manager_, config_);
   const memory::PlannedStep planned = manager_->plan(request);
   if (const auto broken = manager_->check_invariants()) return fail(*broken);
+  if (on_planned) on_planned(request, planned);
   take_answer(request, planned);
   count(planned);
   if (chance(50)) device_->advance();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -21,6 +22,10 @@ class RandomScheduler {
 
   /// Plans and checks so many steps, then ends everything. What went wrong, or nothing.
   std::optional<std::string> run(int num_steps);
+
+  /// Called around each plan, where they are set.
+  std::function<void(const memory::BlockSpaceManager&, const memory::BlockSpaceConfig&)> before_plan;
+  std::function<void(const PlanStep&, const memory::PlannedStep&)> on_planned;
 
   /// Candidates, forks, tokens, reports and releases sent in all.
   std::int64_t num_commands() const { return num_commands_; }

@@ -1,0 +1,93 @@
+// The state of the memory between two steps, as bytes. What can be counted from the block tables is not saved but
+// counted again: owners, slots in use, reserves. So a state that loads cannot contradict itself there.
+
+#include <algorithm>
+
+#include "engine/memory/sequence_store.hpp"
+
+namespace pagoda::memory {
+
+void SequenceStore::save(Encoder& out) const {
+  PAGODA_ASSERT(cache_plan_ == nullptr, "the state is saved between steps");
+  std::vector<RequestId> groups;
+  for (const auto& [id, group] : groups_) groups.push_back(id);
+  std::ranges::sort(groups);
+  out.put(groups.size());
+  for (const RequestId id : groups) {
+    const Group& group = groups_.at(id);
+    out.put(group.num_host_blocks);
+    out.put(group.sequences.size());
+    for (const Sequence* sequence : group.sequences) out.put(*sequence);
+  }
+  out.put(device_.save());
+  out.put(host_.save());
+}
+
+bool SequenceStore::is_possible(const Sequence& sequence) const {
+  if (sequence.prompt == nullptr || !sequence.table.is_valid()) return false;
+  const std::int64_t num_slots = std::int64_t{sequence.table.size()} * kv_.block_size;
+  const auto is_hashed = [&](const BlockKey& key) { return 0 <= key.index && key.index < sequence.num_hashed_blocks; };
+  return 0 <= sequence.num_computed_tokens && sequence.num_computed_tokens <= sequence.num_scheduled_tokens &&
+         sequence.num_scheduled_tokens <= num_slots && 0 <= sequence.num_hashed_blocks &&
+         sequence.num_hashed_blocks <= sequence.table.size() && sequence.reserved_blocks >= 0 &&
+         std::ranges::all_of(sequence.keys, is_hashed) && std::ranges::all_of(sequence.duplicates, is_hashed);
+}
+
+bool SequenceStore::load_sequences(Decoder& in) {
+  std::size_t num_groups = 0;
+  if (!in.get(num_groups)) return false;
+  for (; num_groups > 0; --num_groups) {
+    Group group;
+    std::size_t num_sequences = 0;
+    if (!in.get(group.num_host_blocks) || !in.get(num_sequences) || num_sequences == 0) return false;
+    RequestId id = 0;
+    for (; num_sequences > 0; --num_sequences) {
+      Sequence sequence;
+      if (!in.get(sequence) || !is_possible(sequence)) return false;
+      if (!group.sequences.empty() && sequence.group != id) return false;
+      id = sequence.group;
+      num_reserved_ += sequence.reserved_blocks;
+      const auto [entry, is_new] = sequences_.try_emplace(sequence.id, std::move(sequence));
+      if (!is_new) return false;
+      group.sequences.push_back(&entry->second);
+    }
+    if (!groups_.emplace(id, std::move(group)).second) return false;
+  }
+  return true;
+}
+
+/// False when a table names a block that is in no pool.
+bool SequenceStore::count_owners(std::vector<std::int32_t>& device, std::vector<std::int32_t>& host) const {
+  for (const auto& [id, sequence] : sequences_) {
+    auto& owners = sequence.on_host ? host : device;
+    for (const BlockId block : sequence.table.owned()) {
+      if (sequence.on_host && block == kNoBlock) continue;
+      if (block < 0 || block >= std::ssize(owners)) return false;
+      ++owners[static_cast<std::size_t>(block)];
+    }
+  }
+  return true;
+}
+
+bool SequenceStore::load(Decoder& in) {
+  PAGODA_ASSERT(sequences_.empty(), "only a store that was never used is loaded");
+  std::vector<std::int32_t> device_owners(static_cast<std::size_t>(device_.size()), 0);
+  std::vector<std::int32_t> host_owners(static_cast<std::size_t>(host_.size()), 0);
+  DeviceBlocks::Saved device;
+  BlockPool::Saved host;
+  const bool is_whole = load_sequences(in) && count_owners(device_owners, host_owners) && in.get(device) &&
+                        in.get(host) && host_.can_load(host, host_owners) &&
+                        device_.load(std::move(device), device_owners);
+  if (!is_whole) {
+    groups_.clear();
+    sequences_.clear();
+    return false;
+  }
+  host_.load(std::move(host), host_owners);
+  for (const auto& [id, sequence] : sequences_) {
+    if (!sequence.on_host) fill(sequence, 0);
+  }
+  return true;
+}
+
+}  // namespace pagoda::memory
