@@ -1,5 +1,6 @@
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/journal/recorded_block_manager.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 struct BlockManagerState {
   BlockManagerState() {}
 
-  std::unique_ptr<memory::BlockSpaceManager> blocks;
+  std::unique_ptr<journal::RecordedBlockManager> blocks;
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
   trace::SharedTrace trace;
 };
@@ -18,7 +19,7 @@ StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const
   const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory");
   memory::PlannedStep planned = state.blocks->plan(message);
 #ifdef PAGODA_CHECK_INVARIANTS
-  const auto broken = state.blocks->check_invariants();
+  const auto broken = state.blocks->core().check_invariants();
   PAGODA_ASSERT(!broken, *broken);
 #endif
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
@@ -31,10 +32,10 @@ StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const
 BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<BlockManagerState> self,
                                           const memory::BlockSpaceConfig& config,
                                           const std::vector<CacheEngineActor>& cache_engines,
-                                          const trace::SharedTrace& trace) {
-  state_of(self).blocks = std::make_unique<memory::BlockSpaceManager>(config);
+                                          const Instruments& instruments) {
+  state_of(self).blocks = std::make_unique<journal::RecordedBlockManager>(config, instruments.journal);
   state_of(self).cache_engines = cache_engines;
-  state_of(self).trace = trace;
+  state_of(self).trace = instruments.trace;
   return {
       [self](const PlanStep& message) { return plan(self, message); },
       [self](const CacheEnginesReplaced& message) { state_of(self).cache_engines = message.cache_engines; },
@@ -44,8 +45,8 @@ BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<Bl
 }  // namespace
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      std::vector<CacheEngineActor> cache_engines, trace::SharedTrace trace) {
-  return system.spawn(behavior, std::move(config), std::move(cache_engines), std::move(trace));
+                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments) {
+  return system.spawn(behavior, std::move(config), std::move(cache_engines), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

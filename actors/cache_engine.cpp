@@ -6,7 +6,7 @@
 #include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
-#include "engine/execution/cache_order.hpp"
+#include "engine/journal/recorded_orders.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -25,7 +25,7 @@ struct CacheEngineState {
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
-  execution::CacheOrder order;
+  std::unique_ptr<journal::RecordedCacheOrder> order;
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
@@ -92,7 +92,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
 /// False when a plan could not be issued, and this actor ends.
 bool issue_ready_plans(Self self) {
   auto& state = state_of(self);
-  while (const auto ready = state.order.next()) {
+  while (const auto ready = state.order->next()) {
     if (const auto event = state.step_events.find(ready->after); event != state.step_events.end()) {
       state.parts.stream->wait(event->second);
     }
@@ -111,13 +111,14 @@ void forget_passed_steps(CacheEngineState& state) {
   }
 }
 
-CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, const trace::SharedTrace& trace) {
-  state_of(self).trace = trace;
+CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, const Instruments& instruments) {
+  state_of(self).trace = instruments.trace;
+  state_of(self).order = std::make_unique<journal::RecordedCacheOrder>(instruments.journal);
   state_of(self).parts = parts;
   return {
       [self](CachePlan& plan) {
         auto& state = state_of(self);
-        state.order.plan_arrived(plan);
+        state.order->plan_arrived(plan);
         state.plans.emplace(plan.step, std::make_shared<const CachePlan>(std::move(plan)));
         issue_ready_plans(self);
       },
@@ -125,16 +126,16 @@ CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, con
         auto& state = state_of(self);
         forget_passed_steps(state);
         state.step_events.emplace(step.step, step.event);
-        state.order.step_enqueued(step.step);
+        state.order->step_enqueued(step.step);
         issue_ready_plans(self);
       },
       [self](const ConnectCache& connect) {
         auto& state = state_of(self);
         state.step_events.clear();
-        state.order.connect(connect.first_step);
+        state.order->connect(connect.first_step);
         if (!issue_ready_plans(self)) return;
         send(self, state.worker,
-             CacheConnected{state.order.last_plan(), state.parts.stream->record(), state.parts.stream});
+             CacheConnected{state.order->last_plan(), state.parts.stream->record(), state.parts.stream});
       },
       [self](const ConnectWorker& connect) {
         auto& state = state_of(self);
@@ -148,8 +149,8 @@ CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, con
 
 }  // namespace
 
-CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, trace::SharedTrace trace) {
-  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(trace));
+CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, Instruments instruments) {
+  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

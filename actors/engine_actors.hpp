@@ -11,6 +11,7 @@
 #include "actors/interfaces.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/step_runner.hpp"
+#include "engine/journal/journal.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/output/output_core.hpp"
 #include "engine/routing/router_core.hpp"
@@ -20,7 +21,11 @@
 
 namespace pagoda::actors {
 
-/// Every spawn function of an actor that takes part in steps has a `trace`, which may be null.
+/// What watches the steps of a replica. Each may be null.
+struct Instruments {
+  trace::SharedTrace trace;
+  journal::SharedJournal journal;
+};
 
 /// A worker's parts: made anew for each life of it.
 struct WorkerParts {
@@ -49,15 +54,15 @@ TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const 
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
                                BlockManagerActor block_manager, std::vector<WorkerActor> workers,
-                               OutputProcessorActor outputs, trace::SharedTrace trace);
+                               OutputProcessorActor outputs, Instruments instruments);
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      std::vector<CacheEngineActor> cache_engines, trace::SharedTrace trace);
+                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments);
 
-CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, trace::SharedTrace trace);
+CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, Instruments instruments);
 
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
-                         trace::SharedTrace trace);
+                         Instruments instruments);
 
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             trace::SharedTrace trace);
@@ -66,7 +71,7 @@ OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shar
 /// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
 /// why, and this one ends, and with it the replica. `factories`: by rank.
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
-                                                std::vector<DeviceFactory> factories, trace::SharedTrace trace);
+                                                std::vector<DeviceFactory> factories, Instruments instruments);
 
 /// What all replicas share.
 struct SharedActors {

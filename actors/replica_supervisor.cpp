@@ -27,7 +27,7 @@ struct ReplicaSupervisorState {
   std::shared_ptr<Replica> replica;
   std::vector<DeviceFactory> factories;
   SupervisorActor root;
-  trace::SharedTrace trace;
+  Instruments instruments;
   std::unordered_set<caf::actor_id> gone;  ///< of the present devices' actors
   bool memory_lost = false;
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
@@ -81,7 +81,7 @@ Status spawn_cache_engines(Self self) {
       for (const CacheEngineActor& spawned : fresh) end_now(spawned);
       return fail(std::move(parts.error()));
     }
-    fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), state.trace));
+    fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), state.instruments));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
   }
   state.replica->devices.cache_engines = std::move(fresh);
@@ -98,7 +98,7 @@ Status spawn_workers(Self self) {
       return fail(std::move(parts.error()));
     }
     const CacheEngineActor& cache_engine = state.replica->devices.cache_engines[rank];
-    fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, state.trace));
+    fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, state.instruments));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
   }
   state.replica->devices.workers = std::move(fresh);
@@ -162,11 +162,11 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
 
 ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica,
                                                const std::vector<DeviceFactory>& factories,
-                                               const trace::SharedTrace& trace) {
+                                               const Instruments& instruments) {
   auto& initial = state_of(self);
   initial.replica = std::make_shared<Replica>(replica);
   initial.factories = factories;
-  initial.trace = trace;
+  initial.instruments = instruments;
   self->attach_functor([kept = initial.replica] { end_all(*kept); });
   const auto me = caf::actor_cast<ReplicaSupervisorActor>(self);
   watch(me, replica.scheduler);
@@ -194,9 +194,9 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
 }  // namespace
 
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
-                                                std::vector<DeviceFactory> factories, trace::SharedTrace trace) {
+                                                std::vector<DeviceFactory> factories, Instruments instruments) {
   const ReplicaSupervisorActor supervisor =
-      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(trace));
+      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(instruments));
   // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
   connect_devices(replica, supervisor.address());
   return supervisor;

@@ -3,6 +3,7 @@
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/journal/recorded_scheduler.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 struct SchedulerState {
   SchedulerState() {}
 
-  std::unique_ptr<scheduling::SchedulerCore> core;
+  std::unique_ptr<journal::RecordedScheduler> core;
   BlockManagerActor block_manager;
   std::vector<WorkerActor> workers;  ///< by rank
   OutputProcessorActor outputs;
@@ -42,7 +43,7 @@ void on_step_plan(Self self, const StepPlan& plan) {
 void advance(Self self) {
   auto& state = state_of(self);
 #ifdef PAGODA_CHECK_INVARIANTS
-  const auto broken = state.core->check_invariants();
+  const auto broken = state.core->core().check_invariants();
   PAGODA_ASSERT(!broken, *broken);
 #endif
   StepOutputs outputs = state.core->take_outputs();
@@ -59,14 +60,14 @@ void advance(Self self) {
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
                                        const BlockManagerActor& block_manager, const std::vector<WorkerActor>& workers,
-                                       const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
+                                       const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
-  initial.core = std::make_unique<scheduling::SchedulerCore>(config);
+  initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal);
   initial.block_manager = block_manager;
   PAGODA_ASSERT(workers.size() == 1, "one rank answers a step");
   initial.workers = workers;
   initial.outputs = outputs;
-  initial.trace = trace;
+  initial.trace = instruments.trace;
   return {
       [self](const AddGroup& message) {
         state_of(self).core->add_group(message.spec);
@@ -81,7 +82,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
         state.core->on_step_result(result);
         span.end({arg("step", result.step), arg("tokens", result.samples.size()),
-                  arg("requests_left", state.core->num_groups())});
+                  arg("requests_left", state.core->core().num_groups())});
         advance(self);
       },
       [self](const StopHit& hit) {
@@ -95,7 +96,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state.core->device_replaced(message.memory_lost);
         advance(self);
       },
-      [self](const GetStats&) { return reply(state_of(self).core->stats()); },
+      [self](const GetStats&) { return reply(state_of(self).core->core().stats()); },
   };
 }
 
@@ -103,9 +104,9 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
                                BlockManagerActor block_manager, std::vector<WorkerActor> workers,
-                               OutputProcessorActor outputs, trace::SharedTrace trace) {
+                               OutputProcessorActor outputs, Instruments instruments) {
   return system.spawn(behavior, std::move(config), std::move(block_manager), std::move(workers), std::move(outputs),
-                      std::move(trace));
+                      std::move(instruments));
 }
 
 }  // namespace pagoda::actors

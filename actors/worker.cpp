@@ -5,7 +5,7 @@
 #include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
-#include "engine/execution/step_order.hpp"
+#include "engine/journal/recorded_orders.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -25,7 +25,7 @@ struct WorkerState {
   SchedulerActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
-  execution::StepOrder order;
+  std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, std::shared_ptr<const ExecuteStep>> steps;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
   std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
@@ -69,7 +69,7 @@ void enqueue(Self self, const std::shared_ptr<const ExecuteStep>& step) {
 
 void enqueue_ready_steps(Self self) {
   auto& state = state_of(self);
-  while (const auto ready = state.order.next()) {
+  while (const auto ready = state.order->next()) {
     if (ready->waits_for_plan) state.parts.stream->wait(state.ends_of_plans.at(ready->step));
     state.ends_of_plans.erase(state.ends_of_plans.begin(), state.ends_of_plans.upper_bound(ready->step));
     enqueue(self, state.steps.extract(ready->step).mapped());
@@ -77,15 +77,16 @@ void enqueue_ready_steps(Self self) {
 }
 
 WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const CacheEngineActor& cache_engine,
-                                    const trace::SharedTrace& trace) {
+                                    const Instruments& instruments) {
   state_of(self).parts = parts;
   state_of(self).cache_engine = cache_engine;
-  state_of(self).trace = trace;
+  state_of(self).trace = instruments.trace;
+  state_of(self).order = std::make_unique<journal::RecordedStepOrder>(instruments.journal);
   return {
       [self](ExecuteStep& step) {
         auto& state = state_of(self);
         const StepId id = step.step;
-        const bool is_first = state.order.step_arrived(id, step.wait_for_cache);
+        const bool is_first = state.order->step_arrived(id, step.wait_for_cache);
         state.steps.emplace(id, std::make_shared<const ExecuteStep>(std::move(step)));
         if (is_first) send(self, state.cache_engine, ConnectCache{id});
         enqueue_ready_steps(self);
@@ -93,14 +94,14 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](const CacheReady& ready) {
         auto& state = state_of(self);
         state.ends_of_plans.emplace(ready.step, ready.event);
-        state.order.plan_enqueued(ready.step);
+        state.order->plan_enqueued(ready.step);
         enqueue_ready_steps(self);
       },
       [self](const CacheConnected& connected) {
         auto& state = state_of(self);
         state.copy_stream = connected.copy_stream;
         state.parts.stream->wait(connected.event);
-        state.order.connected(connected.last_plan);
+        state.order->connected(connected.last_plan);
         enqueue_ready_steps(self);
       },
       [self](const ConnectScheduler& connect) {
@@ -114,8 +115,8 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
 }  // namespace
 
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
-                         trace::SharedTrace trace) {
-  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(cache_engine), std::move(trace));
+                         Instruments instruments) {
+  return system.spawn<caf::detached>(behavior, std::move(parts), std::move(cache_engine), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

@@ -27,10 +27,13 @@ class CacheOrder {
   struct Ready {
     StepId plan = 0;
     StepId after = 0;  ///< first the copy stream must wait for the end of this step, if the end is not behind already
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.after); }
   };
 
-  /// Message 4 has come. Plans come in their order.
-  void plan_arrived(const CachePlan& plan) { plans_.push_back({plan.step, last_touched_step(plan)}); }
+  /// Message 4 has come: the plan of `step`, whose moves wait for `last_touched` (last_touched_step). Plans come in
+  /// their order.
+  void plan_arrived(StepId step, StepId last_touched) { plans_.push_back({step, last_touched}); }
 
   /// The worker has enqueued the step. Steps are enqueued in their order, so the last one covers the others.
   void step_enqueued(StepId step) { last_enqueued_ = std::max(last_enqueued_, step); }
@@ -52,6 +55,11 @@ class CacheOrder {
     plans_.pop_front();
     last_plan_ = std::max(last_plan_, ready.plan);
     return ready;
+  }
+
+  /// Its state.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.plans_, self.last_enqueued_, self.last_plan_);
   }
 
  private:

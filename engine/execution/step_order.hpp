@@ -21,6 +21,8 @@ class StepOrder {
   struct Ready {
     StepId step = 0;
     bool waits_for_plan = false;  ///< first the compute stream must wait for the end of the step's cache plan
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.waits_for_plan); }
   };
 
   /// Message 6 has come. Steps come in their order. True for the first: the cache engine must be asked to connect.
@@ -49,6 +51,11 @@ class StepOrder {
     if (ready.waits_for_plan && plans_.erase(ready.step) == 0) return std::nullopt;
     steps_.pop_front();
     return ready;
+  }
+
+  /// Its state.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.steps_, self.plans_, self.asked_, self.is_connected_, self.plans_passed_to_);
   }
 
  private:

@@ -14,8 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -29,6 +31,12 @@ template <class T>
 concept HasFields = requires(T& value) {
   T::visit_fields(value, [](auto&...) {});
 };
+
+/// Holds any number of values.
+template <class T>
+concept SequenceContainer = std::same_as<T, std::vector<typename T::value_type>> ||
+                            std::same_as<T, std::deque<typename T::value_type>> ||
+                            std::same_as<T, std::set<typename T::value_type>>;
 
 /// Appends values to a buffer.
 class Encoder {
@@ -57,10 +65,10 @@ class Encoder {
   void put(float value) { bits(std::bit_cast<std::uint32_t>(value)); }
   void put(double value) { bits(std::bit_cast<std::uint64_t>(value)); }
 
-  template <class T>
-  void put(const std::vector<T>& values) {
+  template <SequenceContainer T>
+  void put(const T& values) {
     varint(values.size());
-    for (const T& value : values) put(value);
+    for (const auto& value : values) put(value);
   }
   template <class A, class B>
   void put(const std::pair<A, B>& pair) {
@@ -112,6 +120,7 @@ class Decoder {
   explicit Decoder(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   std::size_t num_left() const { return bytes_.size(); }
+  std::span<const std::byte> rest() const { return bytes_; }
 
   bool get(bool& value) {
     unsigned char read = 0;
@@ -163,16 +172,16 @@ class Decoder {
     return true;
   }
 
-  template <class T>
-  bool get(std::vector<T>& values) {
+  template <SequenceContainer T>
+  bool get(T& values) {
     std::uint64_t size = 0;
     // Each value takes a byte at least.
     if (!varint(size) || size > bytes_.size()) return false;
     values.clear();
     for (; size > 0; --size) {
-      T value{};
+      typename T::value_type value{};
       if (!get(value)) return false;
-      values.push_back(std::move(value));
+      values.insert(values.end(), std::move(value));
     }
     return true;
   }

@@ -66,21 +66,21 @@ class EngineOfFakes : public ::testing::Test {
         io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
     DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
     shared_.tokenizer = spawn_tokenizer(*system_, tokenizer);
-    shared_.outputs = spawn_output_processor(*system_, tokenizer, nullptr);
+    shared_.outputs = spawn_output_processor(*system_, tokenizer, {});
     replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), nullptr)};
     replica_.devices.workers = {
         spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), nullptr)};
     replica_.block_manager = spawn_block_manager(
         *system_,
         {.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = kDeviceBlocks, .num_host_blocks = kHostBlocks},
-        replica_.devices.cache_engines, nullptr);
+        replica_.devices.cache_engines, {});
     scheduling::SchedulerConfig scheduler;
     scheduler.max_num_seqs = 16;
     scheduler.max_num_batched_tokens = 64;
     scheduler.can_swap = true;
     scheduler.preemption = PreemptionPolicy::swap;
     replica_.scheduler = spawn_scheduler(*system_, scheduler, replica_.block_manager, replica_.devices.workers,
-                                         shared_.outputs, nullptr);
+                                         shared_.outputs, {});
     routing::AdmissionLimits limits;
     limits.vocab_size = test::kFakeVocab;
     limits.max_model_len = limits.max_kv_tokens = 200;
@@ -88,8 +88,8 @@ class EngineOfFakes : public ::testing::Test {
     limits.max_queued_requests = 100;
     limits.max_queued_prompt_tokens = 10'000;
     shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, {replica_.scheduler},
-                                          shared_.outputs, nullptr);
-    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, nullptr);
+                                          shared_.outputs, {});
+    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, {});
     supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
     sink_ = system_->spawn(recording_sink, received_);
   }

@@ -5,16 +5,18 @@
 namespace pagoda::execution {
 namespace {
 
-CachePlan plan_of(StepId step, StepId last_touched) {
+TEST(CacheOrder, a_plan_waits_for_the_last_step_that_any_of_its_moves_waits_for) {
   CachePlan plan;
-  plan.step = step;
-  plan.copies = {{0, 1, last_touched}};
-  return plan;
+  EXPECT_EQ(last_touched_step(plan), 0U);
+  plan.copies = {{0, 1, 4}};
+  plan.swap_in = {{0, 1, 2}, {1, 2, 5}};
+  plan.swap_out = {{2, 1, 3}};
+  EXPECT_EQ(last_touched_step(plan), 5U);
 }
 
 TEST(CacheOrder, waits_until_the_last_step_that_touches_the_blocks_is_enqueued) {
   CacheOrder order;
-  order.plan_arrived(plan_of(3, 2));
+  order.plan_arrived(3, 2);
   order.step_enqueued(1);
   EXPECT_FALSE(order.next());
   order.step_enqueued(2);
@@ -26,7 +28,7 @@ TEST(CacheOrder, waits_until_the_last_step_that_touches_the_blocks_is_enqueued) 
 
 TEST(CacheOrder, tells_a_new_worker_also_of_plans_that_a_dead_one_was_told) {
   CacheOrder order;
-  order.plan_arrived(plan_of(4, 0));
+  order.plan_arrived(4, 0);
   ASSERT_TRUE(order.next());  // told to a worker that dies
   order.connect(4);
   EXPECT_FALSE(order.next());
@@ -35,7 +37,7 @@ TEST(CacheOrder, tells_a_new_worker_also_of_plans_that_a_dead_one_was_told) {
 
 TEST(CacheOrder, lets_plans_of_lost_steps_go_when_a_new_worker_begins) {
   CacheOrder order;
-  order.plan_arrived(plan_of(6, 5));  // step 5 was never enqueued
+  order.plan_arrived(6, 5);  // step 5 was never enqueued
   EXPECT_FALSE(order.next());
   order.connect(7);
   EXPECT_TRUE(order.next());

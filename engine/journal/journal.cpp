@@ -1,0 +1,41 @@
+#include "engine/journal/journal.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace pagoda::journal {
+
+std::uint64_t digest(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+Encoder Recorder::begin(std::uint8_t what) {
+  record_.clear();
+  Encoder out(record_);
+  out.put(source_);
+  out.put(what);
+  return out;
+}
+
+/// A core that finds a new segment begins it with its state.
+void Recorder::append_input() {
+  while (!journal_->append(segment_, record_)) {
+    const std::uint64_t segment = journal_->segment();
+    std::vector<std::byte> state;
+    Encoder out(state);
+    out.put(source_);
+    out.put(kState);
+    save_(out);
+    if (journal_->append(segment, state)) segment_ = segment;
+  }
+}
+
+/// An effect of what entered in the segment before is left out: the state that this one begins with tells as much.
+void Recorder::append_effect() {
+  const std::uint64_t value = digest(std::span(record_).subspan(kHeaderBytes));
+  record_.resize(kHeaderBytes);
+  Encoder(record_).put(value);
+  journal_->append(segment_, record_);
+}
+
+}  // namespace pagoda::journal

@@ -1,0 +1,301 @@
+#include "engine/journal/replay.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/journal/recorded_block_manager.hpp"
+#include "engine/journal/recorded_orders.hpp"
+#include "engine/journal/recorded_scheduler.hpp"
+
+namespace pagoda::journal {
+namespace {
+
+/// Reads all arguments of an input, and that there is nothing behind them.
+template <class... Fields>
+bool read(Decoder& in, Fields&... fields) {
+  return (in.get(fields) && ...) && in.num_left() == 0;
+}
+
+/// The state of a core as its Recorder writes it.
+template <class Core>
+std::vector<std::byte> state_of(const Core& core, const auto& config) {
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  out.put(config);
+  core.save(out);
+  return bytes;
+}
+
+std::string of_step(const char* what, StepId step) {
+  return what + (" of step " + std::to_string(step));
+}
+
+}  // namespace
+
+const char* to_string(Source source) {
+  switch (source) {
+    case Source::setup:
+      return "setup";
+    case Source::scheduler:
+      return "scheduler";
+    case Source::block_manager:
+      return "block manager";
+    case Source::step_order:
+      return "step order";
+    case Source::cache_order:
+      return "cache order";
+  }
+  return "unknown";
+}
+
+void Replay::begin_segment(std::uint64_t number) {
+  // Records before the first state belong to what was lost with an older segment.
+  if (number != segment_ + 1) courses_ = {};
+  segment_ = number;
+  record_ = 0;
+  ++report_.num_segments;
+}
+
+void Replay::differs(Source source, std::string what) {
+  course(source) = {};
+  report_.differences.push_back({segment_, record_, source, std::move(what)});
+}
+
+void Replay::record(std::span<const std::byte> bytes) {
+  ++report_.num_records;
+  Decoder in(bytes);
+  Source source{};
+  std::uint8_t what = 0;
+  if (!in.get(source) || !in.get(what)) {
+    differs(Source::setup, "a record names no core");
+  } else if (what == kState) {
+    if (!load_state(source, in)) differs(source, "its state cannot be read");
+  } else if (Course& its = course(source); its.is_known) {
+    if (what == kEffect) {
+      compare_effect(its, in);
+    } else if (its.effect) {
+      differs(source, "did more than is recorded: " + its.effect_name);
+    } else {
+      ++report_.num_inputs[static_cast<std::size_t>(source)];
+      if (!enter(source, what - kFirstInput, in)) differs(source, "what enters it cannot be read");
+    }
+  }
+  ++record_;
+}
+
+void Replay::compare_effect(Course& its, Decoder& in) {
+  const auto source = static_cast<Source>(&its - courses_.data());
+  std::uint64_t recorded = 0;
+  if (!read(in, recorded)) return differs(source, "an effect cannot be read");
+  if (!its.effect) return differs(source, "did less than is recorded");
+  if (*its.effect != recorded) return differs(source, "did something else than is recorded: " + its.effect_name);
+  its.effect.reset();
+  ++report_.num_effects;
+}
+
+template <class Effect>
+void Replay::effect(Source source, const Effect& effect, std::string name) {
+  course(source).effect = digest(encode(effect));
+  course(source).effect_name = std::move(name);
+}
+
+template <class Core>
+bool Replay::compare_state(const Core* core, const auto& config, std::span<const std::byte> state) {
+  if (core == nullptr) return true;
+  ++report_.num_states;
+  const auto own = state_of(*core, config);
+  return std::ranges::equal(own, state);
+}
+
+bool Replay::load_state(Source source, Decoder& in) {
+  const bool went_on = course(source).is_known;
+  course(source) = {};
+  switch (source) {
+    case Source::setup: {
+      std::string setup;
+      if (!read(in, setup)) return false;
+      if (watcher_.setup) watcher_.setup(setup);
+      return true;
+    }
+    case Source::scheduler: {
+      if (went_on && !compare_state(scheduler_.get(), scheduler_config_, in.rest())) {
+        differs(source, "has come to another state");
+      }
+      if (!in.get(scheduler_config_)) return false;
+      scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
+      if (!scheduler_->load(in) || in.num_left() > 0) return false;
+      break;
+    }
+    case Source::block_manager: {
+      if (went_on && !compare_state(block_manager_.get(), block_config_, in.rest())) {
+        differs(source, "has come to another state");
+      }
+      if (!in.get(block_config_)) return false;
+      block_manager_ = std::make_unique<memory::BlockSpaceManager>(block_config_);
+      if (!block_manager_->load(in) || in.num_left() > 0) return false;
+      break;
+    }
+    case Source::step_order:
+      step_order_ = {};
+      if (!read(in, step_order_)) return false;
+      break;
+    case Source::cache_order:
+      cache_order_ = {};
+      if (!read(in, cache_order_)) return false;
+      break;
+  }
+  course(source).is_known = true;
+  return true;
+}
+
+bool Replay::enter(Source source, std::uint8_t input, Decoder& in) {
+  switch (source) {
+    case Source::setup:
+      return false;
+    case Source::scheduler:
+      return enter_scheduler(input, in);
+    case Source::block_manager:
+      return enter_block_manager(input, in);
+    case Source::step_order:
+      return enter_step_order(input, in);
+    case Source::cache_order:
+      return enter_cache_order(input, in);
+  }
+  return false;
+}
+
+bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(SchedulerInput{}))) return false;
+  TimeUs now = 0;
+  switch (static_cast<SchedulerInput>(input)) {
+    case SchedulerInput::add_group: {
+      SharedSpec spec;
+      if (!read(in, spec) || spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
+      scheduler_->add_group(std::move(spec));
+      return true;
+    }
+    case SchedulerInput::abort_group: {
+      RequestId request = 0;
+      if (!read(in, request)) return false;
+      scheduler_->abort_group(request);
+      return true;
+    }
+    case SchedulerInput::stop_hit: {
+      StopHit hit;
+      if (!read(in, hit)) return false;
+      scheduler_->stop_hit(hit);
+      return true;
+    }
+    case SchedulerInput::step_plan: {
+      StepPlan plan;
+      if (!read(in, plan, now)) return false;
+      const auto step = scheduler_->on_step_plan(plan, now);
+      if (!step) return true;
+      effect(Source::scheduler, *step, of_step("rows", step->step));
+      ++report_.num_steps;
+      report_.last_step = step->step;
+      if (report_.first_step == 0) report_.first_step = step->step;
+      if (watcher_.step) watcher_.step(*step);
+      return true;
+    }
+    case SchedulerInput::step_result: {
+      StepResult result;
+      if (!read(in, result)) return false;
+      if (watcher_.result) watcher_.result(result);
+      scheduler_->on_step_result(result);
+      return true;
+    }
+    case SchedulerInput::swap_measured: {
+      SwapMeasured measured;
+      if (!read(in, measured)) return false;
+      scheduler_->swap_measured(measured);
+      return true;
+    }
+    case SchedulerInput::device_replaced: {
+      bool memory_lost = false;
+      if (!read(in, memory_lost)) return false;
+      if (watcher_.device_replaced) watcher_.device_replaced(memory_lost);
+      scheduler_->device_replaced(memory_lost);
+      return true;
+    }
+    case SchedulerInput::next_plan: {
+      if (!read(in, now)) return false;
+      if (const auto plan = scheduler_->next_plan(now)) effect(Source::scheduler, *plan, of_step("plan", plan->step));
+      return true;
+    }
+    case SchedulerInput::take_outputs: {
+      if (!read(in)) return false;
+      const StepOutputs outputs = scheduler_->take_outputs();
+      if (!outputs.empty()) effect(Source::scheduler, outputs, of_step("outputs", outputs.step));
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(BlockManagerInput{}))) return false;
+  PlanStep request;
+  if (!read(in, request)) return false;
+  const memory::PlannedStep planned = block_manager_->plan(request);
+  effect(Source::block_manager, planned, of_step("answer to the plan", request.step));
+  if (!planned.cache_plan.empty() && watcher_.cache_plan) watcher_.cache_plan(planned.cache_plan);
+  return true;
+}
+
+bool Replay::enter_step_order(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(StepOrderInput{}))) return false;
+  StepId step = 0;
+  switch (static_cast<StepOrderInput>(input)) {
+    case StepOrderInput::step_arrived: {
+      bool wait_for_cache = false;
+      if (!read(in, step, wait_for_cache)) return false;
+      const bool is_first = step_order_.step_arrived(step, wait_for_cache);
+      effect(Source::step_order, is_first, is_first ? "asked to connect" : "did not ask to connect");
+      return true;
+    }
+    case StepOrderInput::plan_enqueued:
+      if (!read(in, step)) return false;
+      step_order_.plan_enqueued(step);
+      return true;
+    case StepOrderInput::connected:
+      if (!read(in, step)) return false;
+      step_order_.connected(step);
+      return true;
+    case StepOrderInput::next: {
+      if (!read(in)) return false;
+      if (const auto ready = step_order_.next()) effect(Source::step_order, *ready, of_step("start", ready->step));
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Replay::enter_cache_order(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(CacheOrderInput{}))) return false;
+  StepId step = 0;
+  switch (static_cast<CacheOrderInput>(input)) {
+    case CacheOrderInput::plan_arrived: {
+      StepId last_touched = 0;
+      if (!read(in, step, last_touched)) return false;
+      cache_order_.plan_arrived(step, last_touched);
+      return true;
+    }
+    case CacheOrderInput::step_enqueued:
+      if (!read(in, step)) return false;
+      cache_order_.step_enqueued(step);
+      return true;
+    case CacheOrderInput::connect:
+      if (!read(in, step)) return false;
+      cache_order_.connect(step);
+      return true;
+    case CacheOrderInput::next: {
+      if (!read(in)) return false;
+      if (const auto ready = cache_order_.next()) effect(Source::cache_order, *ready, of_step("moves", ready->plan));
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace pagoda::journal

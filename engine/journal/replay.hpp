@@ -1,0 +1,105 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/execution/cache_order.hpp"
+#include "engine/execution/step_order.hpp"
+#include "engine/journal/journal.hpp"
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+
+namespace pagoda::journal {
+
+inline constexpr std::size_t kNumSources = 5;
+
+/// What a core did otherwise than its record says.
+struct Difference {
+  std::uint64_t segment = 0;
+  std::size_t record = 0;  ///< of the segment, from 0
+  Source source = Source::setup;
+  std::string what;
+};
+
+struct ReplayReport {
+  std::int64_t num_segments = 0;
+  std::int64_t num_records = 0;
+  std::array<std::int64_t, kNumSources> num_inputs{};  ///< by Source
+  std::int64_t num_effects = 0;                        ///< that were compared
+  std::int64_t num_states = 0;                         ///< likewise: of segments behind the first
+  std::int64_t num_steps = 0;                          ///< that the scheduler sent to be executed
+  StepId first_step = 0;                               ///< of them
+  StepId last_step = 0;
+  std::vector<Difference> differences;  ///< the first of each core in each segment
+};
+
+/// Who wants to see what passes. Each may be empty.
+struct ReplayWatcher {
+  std::function<void(const std::string& setup)> setup;
+  std::function<void(const CachePlan&)> cache_plan;    ///< before the step it belongs to
+  std::function<void(const ExecuteStep&)> step;
+  std::function<void(const StepResult&)> result;       ///< as it was recorded
+  std::function<void(bool memory_lost)> device_replaced;
+};
+
+/// Runs the cores of a journal again and compares every effect, and the states that segments begin with. A core that
+/// differs is left alone until its next state. A journal may come from anywhere as long as its records are what a
+/// Recorder wrote: the cores take what they are told as they do from their actors, and abort where they would.
+class Replay {
+ public:
+  explicit Replay(ReplayWatcher watcher = {}) : watcher_(std::move(watcher)) {}
+
+  void begin_segment(std::uint64_t number);
+  void record(std::span<const std::byte> bytes);
+  const ReplayReport& report() const { return report_; }
+
+  /// The core as it is now; null before its first state.
+  const scheduling::SchedulerCore* scheduler() const { return scheduler_.get(); }
+  const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
+
+ private:
+  struct Course {
+    bool is_known = false;  ///< its state was there, and nothing differed since
+    /// Digest and name of an effect that was not compared yet.
+    std::optional<std::uint64_t> effect;
+    std::string effect_name;
+  };
+
+  bool load_state(Source source, Decoder& in);
+  bool enter(Source source, std::uint8_t input, Decoder& in);
+  bool enter_scheduler(std::uint8_t input, Decoder& in);
+  bool enter_block_manager(std::uint8_t input, Decoder& in);
+  bool enter_step_order(std::uint8_t input, Decoder& in);
+  bool enter_cache_order(std::uint8_t input, Decoder& in);
+  void compare_effect(Course& course, Decoder& in);
+  template <class Effect>
+  void effect(Source source, const Effect& effect, std::string name);
+  template <class Core>
+  bool compare_state(const Core* core, const auto& config, std::span<const std::byte> state);
+  Course& course(Source source) { return courses_[static_cast<std::size_t>(source)]; }
+  void differs(Source source, std::string what);
+
+  ReplayWatcher watcher_;
+  ReplayReport report_;
+  std::array<Course, kNumSources> courses_;
+  std::uint64_t segment_ = 0;
+  std::size_t record_ = 0;
+
+  scheduling::SchedulerConfig scheduler_config_;
+  std::unique_ptr<scheduling::SchedulerCore> scheduler_;
+  memory::BlockSpaceConfig block_config_;
+  std::unique_ptr<memory::BlockSpaceManager> block_manager_;
+  execution::StepOrder step_order_;
+  execution::CacheOrder cache_order_;
+};
+
+/// The name of a source as people read it.
+const char* to_string(Source source);
+
+}  // namespace pagoda::journal

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/journal/journal.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// A journal in a file of fixed size: a ring of segments, of which the oldest is overwritten. The file is mapped, so a
+/// record is a copy in memory, and what was recorded outlives the process however that ends (but not the machine: the
+/// system writes to the disk when it likes). Little-endian:
+///
+///   file     header (4096 bytes): magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment,
+///            u32 length and text of the version that wrote it; then the segments
+///   segment  u64 number (0 = empty; the next is one more), then records, each at a multiple of 8
+///   record   u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed), bytes
+class JournalFile final : public journal::Journal {
+ public:
+  /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, whatever was there before:
+  /// what a crashed process has left is not lost when the next begins. `setup` begins every segment.
+  /// Errors: io_failed, out_of_memory (the disk is full), bad_config (bytes is too small).
+  static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup);
+  ~JournalFile() override;
+  JournalFile(const JournalFile&) = delete;
+  JournalFile& operator=(const JournalFile&) = delete;
+
+  std::uint64_t segment() const override;
+  bool append(std::uint64_t segment, std::span<const std::byte> record) override;
+  void begin_segment_if_full() override;
+
+ private:
+  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup);
+  void begin_segment();
+  bool write(std::span<const std::byte> record);
+  std::span<std::byte> current() const;
+
+  std::span<std::byte> file_;
+  std::size_t segment_bytes_;
+  std::string setup_;
+  mutable std::mutex mutex_;  ///< of what follows, and of the file
+  std::uint64_t segment_ = 0;
+  std::size_t used_ = 0;          ///< bytes of the segment
+  std::int64_t num_records_ = 0;  ///< of the segment
+  bool is_torn_ = false;          ///< a record did not fit: nothing more comes into this segment
+  bool is_over_ = false;          ///< the file cannot hold what must be kept
+};
+
+/// The segments of a journal, oldest first.
+struct JournalContents {
+  struct Segment {
+    std::uint64_t number = 0;
+    std::vector<std::span<const std::byte>> records;
+  };
+  std::vector<std::byte> bytes;
+  std::string version;  ///< of the program that wrote it
+  std::vector<Segment> segments;
+  std::int64_t num_damaged = 0;  ///< segments that end before their end, at a record that is not whole
+};
+
+/// Reads a journal, also while it is written. Errors: io_failed, bad_file.
+Result<JournalContents> read_journal(const std::string& path);
+/// The same of bytes; `path` names them in errors.
+Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path);
+
+}  // namespace pagoda::io

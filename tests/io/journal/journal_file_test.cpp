@@ -1,0 +1,205 @@
+#include "io/journal/journal_file.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/version.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::int64_t kSmall = 4 * (64 << 10) + 4096;
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class JournalFileTest : public testing::Test {
+ protected:
+  std::shared_ptr<JournalFile> make(std::int64_t bytes = kSmall) {
+    auto journal = JournalFile::create(path_, bytes, "the setup");
+    EXPECT_TRUE(journal) << journal.error().message;
+    return *journal;
+  }
+  /// Without the record that each segment begins with.
+  static std::vector<std::string> texts(const JournalContents::Segment& segment) {
+    std::vector<std::string> texts;
+    for (std::size_t i = 1; i < segment.records.size(); ++i) texts.push_back(text_of(segment.records[i]));
+    return texts;
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = (folder_.path() / "journal").string();
+};
+
+TEST_F(JournalFileTest, gives_back_what_was_appended_while_it_is_open_and_later) {
+  auto journal = make();
+  EXPECT_TRUE(journal->append(1, bytes_of("one")));
+  EXPECT_TRUE(journal->append(1, bytes_of("a second record")));
+  EXPECT_FALSE(journal->append(2, bytes_of("of a segment that has not begun")));
+  for (int i = 0; i < 2; ++i) {
+    const auto contents = read_journal(path_);
+    ASSERT_TRUE(contents) << contents.error().message;
+    EXPECT_EQ(contents->version, version());
+    EXPECT_EQ(contents->num_damaged, 0);
+    ASSERT_EQ(contents->segments.size(), 1U);
+    EXPECT_EQ(contents->segments[0].number, 1U);
+    EXPECT_NE(text_of(contents->segments[0].records.at(0)).find("the setup"), std::string::npos);
+    EXPECT_EQ(texts(contents->segments[0]), (std::vector<std::string>{"one", "a second record"}));
+    journal.reset();
+  }
+}
+
+TEST_F(JournalFileTest, keeps_the_last_segments_in_a_file_of_fixed_size) {
+  const auto journal = make();
+  const auto size = std::filesystem::file_size(path_);
+  int written = 0;
+  while (journal->segment() < 9) {
+    ASSERT_TRUE(journal->append(journal->segment(), bytes_of("record " + std::to_string(written++))));
+    journal->begin_segment_if_full();
+  }
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  EXPECT_EQ(std::filesystem::file_size(path_), size);
+  EXPECT_EQ(contents->num_damaged, 0);
+  ASSERT_EQ(contents->segments.size(), 4U);
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(contents->segments[i].number, 6 + i);
+    for (const auto& text : texts(contents->segments[i])) kept.push_back(text);
+  }
+  ASSERT_GT(kept.size(), 1000U);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i], "record " + std::to_string(static_cast<std::size_t>(written) - kept.size() + i));
+  }
+}
+
+TEST_F(JournalFileTest, keeps_the_journal_that_was_there) {
+  make()->append(1, bytes_of("what the process that crashed has left"));
+  const auto journal = make();
+  const auto before = read_journal(path_ + ".1");
+  ASSERT_TRUE(before) << before.error().message;
+  EXPECT_EQ(texts(before->segments.at(0)), std::vector<std::string>{"what the process that crashed has left"});
+  EXPECT_TRUE(texts(read_journal(path_)->segments.at(0)).empty());
+}
+
+TEST_F(JournalFileTest, what_was_recorded_outlives_a_process_that_is_killed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto journal = make();
+    for (int i = 0; i < 100; ++i) journal->append(1, bytes_of(std::to_string(i)));
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents) << contents.error().message;
+  const auto found = texts(contents->segments.at(0));
+  ASSERT_EQ(found.size(), 100U);
+  EXPECT_EQ(found.back(), "99");
+}
+
+TEST_F(JournalFileTest, a_record_that_is_not_whole_ends_its_segment) {
+  auto journal = make();
+  for (const char* text : {"first", "second", "third"}) journal->append(1, bytes_of(text));
+  journal.reset();
+  auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  auto bytes = contents->bytes;
+  const auto* second = contents->segments.at(0).records.at(2).data();
+  bytes[static_cast<std::size_t>(second - contents->bytes.data())] ^= std::byte{1};
+  const auto damaged = parse_journal(bytes, "journal");
+  ASSERT_TRUE(damaged);
+  EXPECT_EQ(damaged->num_damaged, 1);
+  EXPECT_EQ(texts(damaged->segments.at(0)), std::vector<std::string>{"first"});
+}
+
+TEST_F(JournalFileTest, a_record_that_does_not_fit_ends_its_segment_and_the_next_begins) {
+  const auto journal = make();
+  for (int i = 0; i < 100; ++i) journal->append(1, bytes_of("small"));
+  EXPECT_TRUE(journal->append(1, std::vector<std::byte>(64 << 10)));
+  EXPECT_TRUE(journal->append(1, bytes_of("what would not make sense without it")));
+  journal->begin_segment_if_full();
+  EXPECT_EQ(journal->segment(), 2U);
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  EXPECT_EQ(contents->num_damaged, 0);
+  EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
+}
+
+TEST_F(JournalFileTest, stops_when_a_segment_holds_little_more_than_the_states_it_begins_with) {
+  const auto journal = make();
+  EXPECT_TRUE(journal->append(1, std::vector<std::byte>(60 << 10)));
+  journal->begin_segment_if_full();
+  EXPECT_EQ(journal->segment(), 1U);
+  EXPECT_TRUE(journal->append(7, bytes_of("nobody is kept from going on")));
+}
+
+TEST_F(JournalFileTest, many_threads_may_append) {
+  const auto journal = make();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        journal->append(1, bytes_of(std::string(static_cast<std::size_t>(i % 17), static_cast<char>('a' + t))));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  EXPECT_EQ(contents->num_damaged, 0);
+}
+
+TEST_F(JournalFileTest, names_what_is_no_journal) {
+  EXPECT_EQ(read_journal(path_).error().code, ErrorCode::io_failed);
+  std::ofstream(path_) << "something else";
+  const auto other = read_journal(path_);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::bad_file);
+  EXPECT_EQ(other.error().message, path_ + " is not a journal");
+  make()->append(1, bytes_of("x"));
+  auto bytes = read_journal(path_)->bytes;
+  bytes.resize(bytes.size() / 2);
+  EXPECT_NE(parse_journal(bytes, "half").error().message.find("cut short"), std::string::npos);
+  EXPECT_FALSE(JournalFile::create(path_, 1000, ""));
+  EXPECT_FALSE(JournalFile::create((folder_.path() / "no" / "folder").string(), kSmall, ""));
+}
+
+TEST_F(JournalFileTest, any_bytes_are_a_journal_or_an_error) {
+  auto journal = make();
+  for (int i = 0; i < 50; ++i) journal->append(1, bytes_of("record " + std::to_string(i)));
+  journal.reset();
+  const auto right = read_journal(path_)->bytes;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 400; ++i) {
+    auto bytes = right;
+    for (auto changes = 1 + random() % 4; changes > 0; --changes) {
+      bytes[random() % (i % 2 == 0 ? 64 : 6000)] = static_cast<std::byte>(random());
+    }
+    if (random() % 8 == 0) bytes.resize(random() % bytes.size());
+    const auto contents = parse_journal(bytes, "bytes");
+    if (contents) {
+      EXPECT_LE(contents->segments.size(), 4U);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::io

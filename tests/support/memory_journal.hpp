@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/journal/journal.hpp"
+#include "engine/journal/replay.hpp"
+
+namespace pagoda::test {
+
+/// A journal that keeps everything. A segment is full when it has so many records.
+class MemoryJournal final : public journal::Journal {
+ public:
+  explicit MemoryJournal(std::size_t records_per_segment) : records_per_segment_(records_per_segment) {}
+
+  using Segment = std::vector<std::vector<std::byte>>;
+
+  std::uint64_t segment() const override {
+    const std::lock_guard lock(mutex_);
+    return segments_.size();
+  }
+  bool append(std::uint64_t segment, std::span<const std::byte> record) override {
+    const std::lock_guard lock(mutex_);
+    if (segment != segments_.size()) return false;
+    segments_.back().emplace_back(record.begin(), record.end());
+    return true;
+  }
+  void begin_segment_if_full() override {
+    const std::lock_guard lock(mutex_);
+    if (segments_.back().size() >= records_per_segment_) segments_.emplace_back();
+  }
+
+  std::vector<Segment> segments() const {
+    const std::lock_guard lock(mutex_);
+    return segments_;
+  }
+
+  /// Runs the cores again from a segment on.
+  journal::ReplayReport replay(std::size_t first_segment = 0, journal::ReplayWatcher watcher = {}) const {
+    journal::Replay replay(std::move(watcher));
+    const auto all = segments();
+    for (std::size_t i = first_segment; i < all.size(); ++i) {
+      replay.begin_segment(i + 1);
+      for (const auto& record : all[i]) replay.record(record);
+    }
+    return replay.report();
+  }
+
+ private:
+  std::size_t records_per_segment_;
+  mutable std::mutex mutex_;
+  std::vector<Segment> segments_{1};
+};
+
+}  // namespace pagoda::test
