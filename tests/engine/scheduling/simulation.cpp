@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/step/codec.hpp"
+
 namespace pagoda::test {
 namespace {
 
@@ -75,10 +77,21 @@ void Simulation::add_request() {
   scheduler_.add_group(spec);
 }
 
+template <class Effect>
+void Simulation::note(const Effect& effect) {
+  for (const std::byte byte : encode(effect)) {
+    effects_digest_ = (effects_digest_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001B3U;
+  }
+}
+
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.check_invariants()) fail("scheduler: " + *broken);
-  listen(scheduler_.take_outputs());
+  const StepOutputs outputs = scheduler_.take_outputs();
+  note(outputs);
+  note(scheduler_.stats());
+  listen(outputs);
   if (auto plan = scheduler_.next_plan(now_)) {
+    note(*plan);
     check_head_is_offered(*plan);
     block_manager_mail_.push_back(std::move(*plan));
   }
@@ -164,6 +177,7 @@ void Simulation::run_scheduler() {
   scheduler_mail_.pop_front();
   if (const auto* plan = std::get_if<StepPlan>(&message)) {
     auto step = scheduler_.on_step_plan(*plan, now_);
+    note(step);
     if (step && !is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*step));
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
     scheduler_.on_step_result(*result);

@@ -26,6 +26,9 @@ class Simulation {
   /// Runs to the end. The first thing that went wrong, or nothing.
   std::optional<std::string> run();
 
+  /// Of all effects of the scheduler, in their order: runs with the same effects have the same.
+  std::uint64_t effects_digest() const { return effects_digest_; }
+
   std::int64_t preemptions() const;
   std::int64_t failures() const { return scheduler_.stats().requests_failed_total; }
   std::int64_t crashes() const { return scheduler_.stats().worker_restarts_total; }
@@ -58,6 +61,8 @@ class Simulation {
   void add_request();
   bool deliver_one();
   void after_scheduler_event();
+  template <class Effect>
+  void note(const Effect& effect);
   void check_head_is_offered(const PlanStep& plan);
   void run_block_manager();
   void run_scheduler();
@@ -73,6 +78,7 @@ class Simulation {
   scheduling::SchedulerCore scheduler_;
   memory::BlockSpaceManager blocks_;
   SimulatedDevice device_;
+  std::uint64_t effects_digest_ = 0;
   std::int32_t arrived_ = 0;
   std::int64_t num_stop_hits_ = 0;
   TimeUs now_ = 0;
