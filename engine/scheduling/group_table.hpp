@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
 
@@ -24,6 +26,11 @@ struct PlanNews {
   std::vector<SequenceId> releases;
   StepId first_failed_step = 0;
   bool device_memory_lost = false;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.to_report, self.sampled, self.progress, self.forks, self.releases, self.first_failed_step,
+                 self.device_memory_lost);
+  }
 
   /// What the steps from `first` on were to compute is not there.
   void steps_failed(StepId first);
@@ -82,8 +89,21 @@ struct GroupTable {
   /// first broken one, or nothing.
   std::optional<std::string> check_invariants(std::int32_t pipeline_depth) const;
 
+  void save(Encoder& out) const;
+  /// Of a new table. False when the bytes are no table, or one that nothing can go on with.
+  bool load(Decoder& in, std::span<const TokenId> eos_token_ids);
+
  private:
+  /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence);
+  }
+
   void give_row_back(Sequence& sequence);
+  bool load_group(Decoder& in, std::span<const TokenId> eos_token_ids);
+  bool is_sound(const SequenceGroup& group) const;
+  /// Lists those that were loaded in the queues of their states.
+  bool load_queues(Decoder& in);
 };
 
 }  // namespace pagoda::scheduling

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,8 @@ SchedulerCore::SchedulerCore(SchedulerConfig config)
 
 void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
-  group->entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()),
-                  spec->arrival_us};
   group->spec = std::move(spec);
-  group->decoding = make_decoding(*group->spec, config_.eos_token_ids);
+  group->follow_spec(config_.eos_token_ids);
   group->forked = group->num_samples() == 1 && !group->decoding->chooses_tokens();
   group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
@@ -129,7 +128,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   if (in_flight_.empty() || result.step < in_flight_.front().step) return;  // of a worker that was replaced
   PAGODA_ASSERT(in_flight_.front().step == result.step, "results come in the order of the steps");
   const InFlightStep step = std::move(in_flight_.front());
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   last_completed_step_ = result.step;
   ++stats_.steps_total;
   planning_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
@@ -260,6 +259,15 @@ EngineStats SchedulerCore::stats() const {
 
 std::optional<std::string> SchedulerCore::check_invariants() const {
   if (static_cast<std::int32_t>(in_flight_.size()) > config_.pipeline_depth) return "too many steps in flight";
+  std::unordered_map<RequestId, std::int32_t> in_steps;
+  for (const InFlightStep& step : in_flight_) {
+    for (const WorkRef& work : step.work) ++in_steps[work.group];
+  }
+  for (const auto& [id, group] : table_.groups) {
+    const auto counted = in_steps.find(id);
+    if (group->num_in_flight != (counted == in_steps.end() ? 0 : counted->second))
+      return "the steps in flight of request " + std::to_string(id) + " were miscounted";
+  }
   return table_.check_invariants(config_.pipeline_depth);
 }
 

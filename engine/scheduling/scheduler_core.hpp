@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 #include "engine/scheduling/step_builder.hpp"
 #include "engine/scheduling/step_planning.hpp"
 #include "engine/stats.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/outputs.hpp"
 #include "engine/step/plan.hpp"
@@ -77,7 +77,19 @@ class SchedulerCore final : private GroupEffects {
   /// Those of GroupTable, and that no more steps are in flight than may be. The first broken one, or nothing.
   std::optional<std::string> check_invariants() const;
 
+  // -- state ---------------------------------------------------------------------------------------------------------
+  /// All that later effects depend on, between any two events. A core that has loaded it goes on as this one does.
+  void save(Encoder& out) const;
+  /// Of a new core with the config of the one that was saved. False when the bytes are no such state; the core is of no
+  /// use then.
+  bool load(Decoder& in);
+
  private:
+  /// What is neither the table's nor the planning's.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
+  }
+
   // answers
   void run_rows(const PendingPlan& pending, RequestId group, Range rows, StepBuilder& building);
   void leave_out(SequenceId admitted, StepId step);
@@ -114,7 +126,7 @@ class SchedulerCore final : private GroupEffects {
   SchedulerConfig config_;
   GroupTable table_;
   StepPlanning planning_;
-  std::deque<InFlightStep> in_flight_;
+  std::vector<InFlightStep> in_flight_;
   StepId last_completed_step_ = 0;
   StepOutputs outputs_;
   EngineStats stats_;

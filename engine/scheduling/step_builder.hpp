@@ -18,6 +18,10 @@ struct WorkRef {
   std::int32_t epoch = 0;
   std::int32_t num_samples = 0;
   bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.dropped);
+  }
 };
 
 /// What is remembered of a step until its result comes.
@@ -26,6 +30,10 @@ struct InFlightStep {
   std::vector<WorkRef> work;
   std::int64_t num_tokens = 0;
   std::int64_t num_prompt_tokens = 0;  ///< of them, in chunks of prompts
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens);
+  }
 };
 
 /// Writes down what the workers run in one step. A sequence is told its row, and counts as scheduled what it is given.

@@ -9,6 +9,7 @@
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/step_times.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -18,6 +19,8 @@ namespace pagoda::scheduling {
 struct WaitingRef {
   RequestId group = 0;
   SequenceId sequence = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequence); }
 };
 
 /// What a PlanStep has asked for, until it is answered.
@@ -32,6 +35,11 @@ struct PendingPlan {
   bool prompts_only = false;  ///< nothing that runs was asked for
   bool discarded = false;     ///< the workers were replaced meanwhile
   bool memory_lost = false;   ///< the KV memory, too: no move of its plan happens, and nobody waits for its step
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.token_budget, self.running, self.swapped, self.waiting, self.needs, self.shares,
+                 self.prompts_only, self.discarded, self.memory_lost);
+  }
 };
 
 /// Decides what the block manager is asked to fit into the next step: the budget, who runs and who pauses, who comes
@@ -68,8 +76,17 @@ class StepPlanning {
   void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
   double measured_swap_bytes_per_s() const { return cost_.measured_swap_bytes_per_s(); }
 
+  void save(Encoder& out) const;
+  bool load(Decoder& in);
+
  private:
   static constexpr std::size_t kAllOffers = std::numeric_limits<std::size_t>::max();
+
+  /// What lies between two plans.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
+                 self.next_to_pause_, self.cost_, self.step_times_, self.last_prompt_step_us_);
+  }
 
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
