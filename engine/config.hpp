@@ -11,7 +11,14 @@
 namespace pagoda {
 
 enum class PreemptionPolicy : std::uint8_t { recompute, swap, automatic };
+constexpr PreemptionPolicy last_value(PreemptionPolicy) {
+  return PreemptionPolicy::automatic;
+}
+
 enum class SchedulingPolicy : std::uint8_t { fcfs, priority, fair };
+constexpr SchedulingPolicy last_value(SchedulingPolicy) {
+  return SchedulingPolicy::fair;
+}
 
 /// Of priority_aging_s. Larger ones would overflow the times that priorities turn into.
 inline constexpr double kMostAgingSeconds = 86400;

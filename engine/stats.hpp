@@ -34,6 +34,16 @@ struct EngineStats {
   std::int64_t worker_restarts_total = 0;  ///< new workers, alone or with a new cache engine
   double uptime_s = 0;
   std::string health = "ok";  ///< or why the engine has stopped; then only uptime_s stands beside it
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.requests_waiting, self.requests_running, self.requests_swapped, self.device_blocks_total,
+                 self.device_blocks_free, self.device_blocks_cached, self.host_blocks_total, self.host_blocks_free,
+                 self.prompt_tokens_total, self.generation_tokens_total, self.steps_total,
+                 self.preemptions_recompute_total, self.preemptions_swap_total, self.prefix_cache_queries_total,
+                 self.prefix_cache_hits_total, self.allocated_slots, self.used_slots, self.swap_bytes_total,
+                 self.swap_bytes_per_s, self.requests_finished_total, self.requests_aborted_total,
+                 self.requests_failed_total, self.worker_restarts_total, self.uptime_s, self.health);
+  }
 };
 
 /// What a client may know of the served model (`model` event).

@@ -88,6 +88,18 @@ std::vector<BeamNode> BeamSearch::path(BeamNode node) const {
   return path;
 }
 
+bool BeamSearch::is_sound() const {
+  const auto num_nodes = std::ssize(nodes_);
+  const auto is_node = [&](BeamNode node) { return node >= 0 && node < num_nodes; };
+  for (std::ptrdiff_t node = 0; node < num_nodes; ++node) {
+    const BeamNode parent = nodes_[static_cast<std::size_t>(node)].parent;
+    if (parent < -1 || parent >= node) return false;
+  }
+  return length_ >= 0 && std::ssize(running_) <= params_.width && std::ssize(hypotheses_) <= params_.width &&
+         std::ranges::all_of(running_, [&](const RunningBeam& b) { return b.node == -1 || is_node(b.node); }) &&
+         std::ranges::all_of(hypotheses_, [&](const BeamHypothesis& h) { return is_node(h.node); });
+}
+
 bool BeamSearch::ends(TokenId token) const {
   return std::ranges::binary_search(params_.ending_tokens, token);
 }

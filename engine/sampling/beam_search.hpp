@@ -39,6 +39,10 @@ struct RunningBeam {
   TokenId token = 0;        ///< its last token
   BeamNode node = -1;       ///< -1: the prompt alone
   double cumulative_logprob = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.parent, self.token, self.node, self.cumulative_logprob);
+  }
 };
 
 /// A finished sequence.
@@ -48,6 +52,10 @@ struct BeamHypothesis {
   double score = 0;
   std::int64_t length = 0;  ///< generated tokens, the ending token included
   FinishReason finish_reason = FinishReason::stop;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.node, self.cumulative_logprob, self.score, self.length, self.finish_reason);
+  }
 };
 
 /// Beam search of one sequence group: tokens in, forks and ends out. No model, no memory, no clock: the owner runs the
@@ -93,10 +101,19 @@ class BeamSearch {
   /// The nodes from the first token to `node`.
   std::vector<BeamNode> path(BeamNode node) const;
 
+  /// All but the params.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.length_, self.nodes_, self.running_, self.hypotheses_);
+  }
+  /// For one that was read: beams and hypotheses are paths of the tree, and no more of them than may be.
+  bool is_sound() const;
+
  private:
   struct Node {
     BeamNode parent = -1;
     TokenId token = 0;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.parent, self.token); }
   };
 
   static bool is_better(const RunningBeam& a, const RunningBeam& b);

@@ -100,6 +100,19 @@ class Beams final : public Decoding {
     tell(group, effects);
   }
 
+  void save(Encoder& out) const override {
+    out.put(search_);
+    out.put(candidates_);
+    out.put(reports_);
+  }
+  bool load(Decoder& in, const SequenceGroup& group) override {
+    if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
+    if (!search_.is_sound() || search_.done()) return false;  // with its end the group is gone
+    const std::size_t num_sequences = group.forked ? search_.running().size() : 1;
+    return group.sequences.size() == num_sequences && candidates_.size() == num_sequences &&
+           reports_.size() == search_.num_nodes();
+  }
+
  private:
   /// Every beam has its candidates: the search takes one token. True when that ended it.
   bool advance(SequenceGroup& group, GroupEffects& effects) {

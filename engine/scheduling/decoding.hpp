@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/outputs.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -59,6 +60,11 @@ class Decoding {
   virtual void on_kv_lost(SequenceGroup& group, std::vector<SequenceId>& gone) = 0;
   /// There is no memory for the group's next tokens, nor will be: it ends with what it has. Tells everything.
   virtual void cut(SequenceGroup& group, GroupEffects& effects) = 0;
+
+  /// What it knows beside the request and its group.
+  virtual void save(Encoder& out) const = 0;
+  /// Of a new strategy for the same request, whose group is loaded already. False when the two do not fit.
+  virtual bool load(Decoder& in, const SequenceGroup& group) = 0;
 };
 
 /// The strategy of a request.

@@ -36,6 +36,10 @@ class PreemptionCost {
   /// Out and in again.
   double swap_us(std::int64_t num_bytes) const { return 2.0 * static_cast<double>(num_bytes) / swap_bytes_per_us(); }
 
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.us_, self.tokens_, self.swap_us_, self.swap_bytes_);
+  }
+
  private:
   static constexpr double kFade = 0.9;
 

@@ -46,6 +46,9 @@ class Sampling final : public Decoding {
     }
   }
 
+  void save(Encoder&) const override {}
+  bool load(Decoder&, const SequenceGroup&) override { return true; }
+
  private:
   static void fork(SequenceGroup& group, GroupEffects& effects) {
     group.forked = true;

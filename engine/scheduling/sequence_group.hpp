@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
@@ -18,6 +19,9 @@ enum class SequenceState : std::uint8_t {
   swapped,   ///< its KV is in the host pool
   finished,  ///< will never run again; results in flight are dropped
 };
+constexpr SequenceState last_value(SequenceState) {
+  return SequenceState::finished;
+}
 
 /// One sequence of a request, as the scheduler sees it. Positions count from the prompt's first token.
 struct Sequence {
@@ -38,6 +42,13 @@ struct Sequence {
   RowId row = -1;
   SharedTokens recompute_tokens;   ///< prompt and output, made once per preemption; null = the prompt alone
   std::size_t num_row_tokens = 0;  ///< output tokens that its row has been told, where rows are (Decoding)
+
+  /// But for recompute_tokens, which are made where they are missing.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.id, self.index, self.output, self.num_placeholders, self.state, self.num_scheduled_tokens,
+                 self.num_computed_tokens, self.num_reported, self.num_reported_tokens, self.num_admitted_tokens,
+                 self.awaits_step, self.epoch, self.waits, self.row, self.num_row_tokens);
+  }
 };
 
 /// All sequences of one request.
@@ -59,7 +70,19 @@ struct SequenceGroup {
   std::int32_t workers_lost = 0;  ///< workers that died while a step of it was in flight
   bool grew_too_large = false;    ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
-  std::int64_t cached_tokens = 0;
+
+  /// But for what follows from the spec and the sequences, and `decoding`, which saves itself.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
+                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.grew_too_large,
+                 self.first_scheduled_us);
+  }
+
+  /// Its entry and its strategy are those of the spec.
+  void follow_spec(std::span<const TokenId> eos_token_ids) {
+    entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
+    decoding = make_decoding(*spec, eos_token_ids);
+  }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
   std::int32_t prompt_len() const { return static_cast<std::int32_t>(spec->prompt->size()); }

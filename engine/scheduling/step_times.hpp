@@ -34,6 +34,10 @@ class StepTimes {
     return std::max(slope, kLeastShare * mean_y / mean_x);
   }
 
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.n_, self.x_, self.y_, self.xx_, self.xy_);
+  }
+
  private:
   static constexpr double kFade = 0.95;
   /// Towards the line through the origin: as strong as the measurements when sizes vary by a seventh.

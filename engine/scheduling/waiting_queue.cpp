@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -27,6 +28,11 @@ class OrderedQueue final : public WaitingQueue {
   std::size_t size() const override { return entries_.size(); }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return key(a) < key(b); }
   void charge(const QueueEntry&, std::int64_t) override {}
+  void save(Encoder&) const override {}
+  bool load(Decoder&, std::span<const QueueEntry> waiting) override {
+    for (const QueueEntry& entry : waiting) push(entry);
+    return true;
+  }
 
  private:
   struct Key {
@@ -111,6 +117,42 @@ class FairQueue final : public WaitingQueue {
     const auto tenant = tenants_.try_emplace(entry.user).first;
     if (tenant->second.unsettled == 0) unsettled_.push_back(&*tenant);
     tenant->second.unsettled += num_tokens;
+  }
+
+  void save(Encoder& out) const override {
+    settle();
+    std::vector<std::pair<std::string, std::int64_t>> served;
+    std::optional<std::string> last_to_leave;
+    for (const auto& [user, tenant] : tenants_) {
+      served.emplace_back(user, tenant.served);
+      if (&tenant == last_to_leave_) last_to_leave = user;
+    }
+    out.put(served);
+    out.put(last_to_leave);
+    out.put(prune_at_);
+  }
+
+  bool load(Decoder& in, std::span<const QueueEntry> waiting) override {
+    std::vector<std::pair<std::string, std::int64_t>> served;
+    std::optional<std::string> last_to_leave;
+    if (!in.get(served) || !in.get(last_to_leave) || !in.get(prune_at_)) return false;
+    for (const auto& [user, tokens] : served) {
+      if (!tenants_.try_emplace(user, Tenant{tokens, 0, {}}).second) return false;
+    }
+    for (const QueueEntry& entry : waiting) {
+      const auto tenant = tenants_.find(entry.user);
+      if (tenant == tenants_.end()) return false;
+      tenant->second.waiting.insert({entry.id, entry.num_prompt_tokens});
+    }
+    size_ = waiting.size();
+    for (const auto& [user, tenant] : tenants_) {
+      if (!tenant.waiting.empty()) order_.insert({tenant.served, user});
+    }
+    if (!last_to_leave) return true;
+    const auto last = tenants_.find(*last_to_leave);
+    if (last == tenants_.end()) return false;
+    last_to_leave_ = &last->second;
+    return true;
   }
 
  private:

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/config.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::scheduling {
@@ -33,6 +35,11 @@ class WaitingQueue {
   virtual bool runs_before(const QueueEntry& a, const QueueEntry& b) const = 0;
   /// Tokens were computed or generated for the user's requests.
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
+
+  /// What the order depends on beside the entries.
+  virtual void save(Encoder& out) const = 0;
+  /// Of a new queue of the same policy. `waiting`: the entries it had. False when the two do not fit.
+  virtual bool load(Decoder& in, std::span<const QueueEntry> waiting) = 0;
 };
 
 /// fcfs: by arrival. priority: lower first, arrival within a priority; with `priority_aging_s` above 0 by

@@ -96,7 +96,7 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
       fail("a row comes that was there already");
       return false;
     }
-    Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec.prompt), *fresh.spec.prompt};
+    Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec), *fresh.spec.prompt};
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }

@@ -26,7 +26,7 @@ namespace pagoda::test {
 class SimulatedDevice {
  public:
   /// The request that a row belongs to, from its prompt.
-  using FindRequest = std::function<SharedSpec(const SharedTokens& prompt)>;
+  using FindRequest = std::function<SharedSpec(const RowSpec& row)>;
 
   SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
                   FindRequest find_request);

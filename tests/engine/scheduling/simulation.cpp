@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/step/codec.hpp"
+
 namespace pagoda::test {
 namespace {
 
@@ -23,14 +25,14 @@ Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
     : config_(config),
       model_(config),
       random_(seed),
-      scheduler_(with_eos(config.scheduler)),
+      scheduler_(std::make_unique<scheduling::SchedulerCore>(with_eos(config.scheduler))),
       blocks_(config.blocks),
-      device_(config, model_, seed, [this](const SharedTokens& prompt) { return request_of(prompt); }) {}
+      device_(config, model_, seed, [this](const RowSpec& row) { return request_of(row); }) {}
 
-SharedSpec Simulation::request_of(const SharedTokens& prompt) {
+SharedSpec Simulation::request_of(const RowSpec& row) {
   const auto found =
-      std::ranges::find_if(told_, [&](const auto& entry) { return entry.second.spec->prompt == prompt; });
-  PAGODA_ASSERT(found != told_.end(), "a row comes for a prompt that nobody has asked");
+      std::ranges::find_if(told_, [&](const auto& entry) { return entry.second.spec->seed == row.seed; });
+  PAGODA_ASSERT(found != told_.end(), "a row comes for a request that nobody has made");
   return found->second.spec;
 }
 
@@ -72,13 +74,25 @@ void Simulation::add_request() {
     spec->sampling.length_penalty = static_cast<double>(random_() % 3);
   }
   told_[spec->id].spec = spec;
-  scheduler_.add_group(spec);
+  scheduler_->add_group(spec);
+}
+
+template <class Effect>
+void Simulation::note(const Effect& effect) {
+  for (const std::byte byte : encode(effect)) {
+    effects_digest_ = (effects_digest_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001B3U;
+  }
 }
 
 void Simulation::after_scheduler_event() {
-  if (const auto broken = scheduler_.check_invariants()) fail("scheduler: " + *broken);
-  listen(scheduler_.take_outputs());
-  if (auto plan = scheduler_.next_plan(now_)) {
+  if (between_events_) between_events_(scheduler_);
+  if (const auto broken = scheduler_->check_invariants()) fail("scheduler: " + *broken);
+  const StepOutputs outputs = scheduler_->take_outputs();
+  note(outputs);
+  note(scheduler_->stats());
+  listen(outputs);
+  if (auto plan = scheduler_->next_plan(now_)) {
+    note(*plan);
     check_head_is_offered(*plan);
     block_manager_mail_.push_back(std::move(*plan));
   }
@@ -86,12 +100,12 @@ void Simulation::after_scheduler_event() {
 
 /// Whether it fits is the block manager's to say, anew in each plan: memory may have appeared without anybody's end.
 void Simulation::check_head_is_offered(const PlanStep& plan) {
-  const auto head = scheduler_.head_of_queue();
+  const auto head = scheduler_->head_of_queue();
   std::int64_t used = 0;
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
   const bool has_reason = !head || !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
                           config_.scheduler.delay_factor > 0 ||
-                          scheduler_.num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
+                          scheduler_->num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
@@ -163,12 +177,13 @@ void Simulation::run_scheduler() {
   const auto message = std::move(scheduler_mail_.front());
   scheduler_mail_.pop_front();
   if (const auto* plan = std::get_if<StepPlan>(&message)) {
-    auto step = scheduler_.on_step_plan(*plan, now_);
+    auto step = scheduler_->on_step_plan(*plan, now_);
+    note(step);
     if (step && !is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*step));
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
-    scheduler_.on_step_result(*result);
+    scheduler_->on_step_result(*result);
   } else {
-    scheduler_.device_replaced(std::get<DeviceReplaced>(message).memory_lost);
+    scheduler_->device_replaced(std::get<DeviceReplaced>(message).memory_lost);
   }
   after_scheduler_event();
 }
@@ -198,7 +213,7 @@ bool Simulation::deliver_one() {
       break;
     case Actor::cache_engine:
       device_.run_cache_engine();
-      if (const auto measured = device_.take_measured()) scheduler_.swap_measured(*measured);
+      if (const auto measured = device_.take_measured()) scheduler_->swap_measured(*measured);
       break;
     case Actor::device:
       scheduler_mail_.emplace_back(device_.complete_step());
@@ -210,7 +225,7 @@ bool Simulation::deliver_one() {
       arrive();
       break;
     case Actor::stop:
-      scheduler_.stop_hit(stops_.front());
+      scheduler_->stop_hit(stops_.front());
       stops_.pop_front();
       after_scheduler_event();
       break;
@@ -227,15 +242,15 @@ std::optional<std::string> Simulation::run() {
     if (++messages > 400'000) fail("no end in sight");
     if (device_.error()) fail("device: " + *device_.error());
     if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
-      scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
+      scheduler_->abort_group(1 + random_() % static_cast<RequestId>(arrived_));
       after_scheduler_event();
     }
     if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) device_.kill_worker();
     if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
   }
   if (error_) return error_;
-  if (!scheduler_.idle()) {
-    const EngineStats stats = scheduler_.stats();
+  if (!scheduler_->idle()) {
+    const EngineStats stats = scheduler_->stats();
     return "the messages have run dry with " + std::to_string(stats.requests_waiting) + " waiting, " +
            std::to_string(stats.requests_running) + " running, " + std::to_string(stats.requests_swapped) + " swapped";
   }
@@ -285,7 +300,7 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
 }
 
 std::int64_t Simulation::preemptions() const {
-  return scheduler_.stats().preemptions_recompute_total + scheduler_.stats().preemptions_swap_total;
+  return scheduler_->stats().preemptions_recompute_total + scheduler_->stats().preemptions_swap_total;
 }
 
 }  // namespace pagoda::test

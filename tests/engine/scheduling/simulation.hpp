@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "tests/engine/scheduling/simulated_device.hpp"
@@ -23,15 +26,22 @@ class Simulation {
  public:
   Simulation(const SimulationConfig& config, std::uint64_t seed);
 
+  /// Called behind each event of the scheduler, before its effects are taken; may put another scheduler in its place.
+  using BetweenEvents = std::function<void(std::unique_ptr<scheduling::SchedulerCore>&)>;
+  void on_scheduler_event(BetweenEvents call) { between_events_ = std::move(call); }
+
   /// Runs to the end. The first thing that went wrong, or nothing.
   std::optional<std::string> run();
 
+  /// Of all effects of the scheduler, in their order: runs with the same effects have the same.
+  std::uint64_t effects_digest() const { return effects_digest_; }
+
   std::int64_t preemptions() const;
-  std::int64_t failures() const { return scheduler_.stats().requests_failed_total; }
-  std::int64_t crashes() const { return scheduler_.stats().worker_restarts_total; }
+  std::int64_t failures() const { return scheduler_->stats().requests_failed_total; }
+  std::int64_t crashes() const { return scheduler_->stats().worker_restarts_total; }
   std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
-  std::int64_t prefix_hits() const { return scheduler_.stats().prefix_cache_hits_total; }
+  std::int64_t prefix_hits() const { return scheduler_->stats().prefix_cache_hits_total; }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
   std::int64_t half_swapped_groups() const { return num_half_swapped_; }
@@ -51,13 +61,15 @@ class Simulation {
     bool aborted = false;
   };
 
-  SharedSpec request_of(const SharedTokens& prompt);
+  SharedSpec request_of(const RowSpec& row);
   /// What is wrong with the outputs of an ended request.
   std::optional<std::string> judge(const Told& told) const;
   void arrive();
   void add_request();
   bool deliver_one();
   void after_scheduler_event();
+  template <class Effect>
+  void note(const Effect& effect);
   void check_head_is_offered(const PlanStep& plan);
   void run_block_manager();
   void run_scheduler();
@@ -70,9 +82,11 @@ class Simulation {
   SimulationConfig config_;
   SimulatedModel model_;
   std::mt19937_64 random_;
-  scheduling::SchedulerCore scheduler_;
+  std::unique_ptr<scheduling::SchedulerCore> scheduler_;
+  BetweenEvents between_events_;
   memory::BlockSpaceManager blocks_;
   SimulatedDevice device_;
+  std::uint64_t effects_digest_ = 0;
   std::int32_t arrived_ = 0;
   std::int64_t num_stop_hits_ = 0;
   TimeUs now_ = 0;

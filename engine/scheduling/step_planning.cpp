@@ -1,16 +1,16 @@
-// The planning half of SchedulerCore: what the block manager is asked to fit into the next step.
+#include "engine/scheduling/step_planning.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "engine/scheduling/scheduler_core.hpp"
+#include "kernels/result.hpp"
 
 namespace pagoda::scheduling {
 namespace {
 
 /// Running sequences that are through with their prompts.
-std::int32_t num_decoding(const SequenceGroup& group) {
+std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
   for (const Sequence& s : group.sequences)
     count += s.state == SequenceState::running && group.runnable_tokens(s) <= 1 ? 1 : 0;
@@ -25,40 +25,21 @@ bool runs_prompt(const SequenceGroup& group) {
 
 }  // namespace
 
-bool SchedulerCore::admission_wanted(TimeUs now) const {
-  return waiting_->size() > 0 && rows_reserved_ < config_.max_num_seqs && delay_has_passed(now);
-}
-
-std::optional<RequestId> SchedulerCore::head_of_queue() const {
-  std::optional<RequestId> head;
-  waiting_->visit_in_order([&](RequestId id) {
-    head = id;
-    return false;
-  });
-  return head;
-}
-
-bool SchedulerCore::delay_has_passed(TimeUs now) const {
-  if (config_.delay_factor == 0 || (running_.empty() && in_flight_.empty())) return true;
-  const TimeUs arrival = groups_.at(*head_of_queue())->entry.arrival_us;
-  return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
-}
-
-std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
-  if (pending_ || static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
-  if (!changed_ && releases_.empty()) return std::nullopt;
+std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
+  if (pending_ || (!changed_ && table_.news.releases.empty())) return std::nullopt;
 
   PlanStep plan;
   shares_.clear();
   plan.step = next_step_;
-  plan.last_completed_step = last_completed_step_;
+  plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
-  std::int32_t rows = config_.max_num_seqs - rows_reserved_;
+  std::int32_t rows = table_.num_free_rows();
   // Without chunked prefill whole prompts go first, in steps of their own.
-  const bool in_own_steps = !config_.enable_chunked_prefill && swapped_.empty();
-  const bool may_admit = admission_wanted(now) && !(in_own_steps && decodes_first_ && !running_.empty());
+  const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty();
+  const bool may_admit =
+      admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   rows -= add_swapped_candidates(plan, rows);
@@ -71,60 +52,34 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
     used = add_running_candidates(plan, decoding, may_admit);
   }
 
-  if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && releases_.empty()) {
+  if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && table_.news.releases.empty()) {
     changed_ = false;
     return std::nullopt;
   }
-  report_progress(plan);
+  table_.tell(plan);
   ++next_step_;
   changed_ = false;
   expect_answer(plan, prompts_only);
   return plan;
 }
 
-void SchedulerCore::expect_answer(const PlanStep& plan, bool prompts_only) {
-  PendingPlan pending;
-  pending.step = plan.step;
-  pending.token_budget = plan.token_budget;
-  pending.running = plan.running;
-  pending.swapped = plan.swapped;
-  pending.needs = plan.needs;
-  pending.prompts_only = prompts_only;
-  pending.shares = std::exchange(shares_, {});
-  for (const AdmissionCandidate& c : plan.waiting) pending.waiting.push_back({c.group, c.sequence});
-  pending_ = std::move(pending);
+bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
+  return table_.waiting->size() > 0 && table_.num_free_rows() > 0 && delay_has_passed(now, steps_in_flight);
 }
 
-void SchedulerCore::report_progress(PlanStep& plan) {
-  for (const SequenceId id : to_report_) {
-    const auto group = group_of_.find(id);
-    if (group == group_of_.end()) continue;
-    Sequence* s = find(find(group->second), id);
-    if (s == nullptr || s->state != SequenceState::running) continue;
-    for (; s->num_reported_tokens < s->output.size(); ++s->num_reported_tokens) {
-      sampled_.push_back({id, s->output[s->num_reported_tokens]});
-    }
-    if (s->num_computed_tokens > s->num_reported) {
-      s->num_reported = s->num_computed_tokens;
-      progress_.push_back({id, s->num_computed_tokens});
-    }
-  }
-  to_report_.clear();
-  plan.sampled = std::exchange(sampled_, {});
-  plan.progress = std::exchange(progress_, {});
-  plan.forks = std::exchange(forks_, {});
-  plan.releases = std::exchange(releases_, {});
-  plan.first_failed_step = std::exchange(first_failed_step_, 0);
-  plan.device_memory_lost = std::exchange(device_memory_lost_, false);
+bool StepPlanning::delay_has_passed(TimeUs now, bool steps_in_flight) const {
+  if (config_.delay_factor == 0 || (table_.running.empty() && !steps_in_flight)) return true;
+  const TimeUs arrival = table_.groups.at(*table_.head_of_queue())->entry.arrival_us;
+  return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
 }
 
-std::int32_t SchedulerCore::num_decoding() const {
+std::int32_t StepPlanning::num_decoding() const {
   std::int32_t count = 0;
-  for (const SequenceGroup* group : running_) count += scheduling::num_decoding(*group);
+  for (const SequenceGroup* group : table_.running) count += num_decoding_of(*group);
   return count;
 }
 
-std::int32_t SchedulerCore::step_budget(std::int32_t decoding) const {
+std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
   if (decoding == 0 || config_.max_chunk_us == 0 || !config_.enable_chunked_prefill) {
     return config_.max_num_batched_tokens;
   }
@@ -134,22 +89,18 @@ std::int32_t SchedulerCore::step_budget(std::int32_t decoding) const {
   return static_cast<std::int32_t>(std::min<double>(config_.max_num_batched_tokens, wanted));
 }
 
-void SchedulerCore::add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens) {
-  plan.needs.push_back({sequence.id, sequence.num_scheduled_tokens, num_tokens, 0});
-  shares_.push_back(num_tokens > 0 && sequence.num_scheduled_tokens < sequence.num_admitted_tokens);
-}
-
 /// Decodes that make room in this step for prompts that run, or may start.
-std::int32_t SchedulerCore::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
+std::int32_t StepPlanning::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
   const bool head_waits_for_memory = most_offers_ == 1;
-  const bool wanted = (may_admit && !head_waits_for_memory) ||
-                      std::ranges::any_of(running_, [](const SequenceGroup* group) { return runs_prompt(*group); });
+  const bool wanted =
+      (may_admit && !head_waits_for_memory) ||
+      std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
   return wanted ? too_many : 0;
 }
 
-std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
+std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
   // Decodes come before prompt chunks, but for those whose turn it is to pause.
   const std::int32_t pausing = num_pausing(plan.token_budget, decoding, may_admit);
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
@@ -157,7 +108,7 @@ std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t 
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
   std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
-  for (const SequenceGroup* group : running_) {
+  for (const SequenceGroup* group : table_.running) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     std::int32_t granted = 0;
     bool pauses = false;
@@ -188,9 +139,14 @@ std::int32_t SchedulerCore::add_running_candidates(PlanStep& plan, std::int32_t 
   return used;
 }
 
-std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
+void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens) {
+  plan.needs.push_back({sequence.id, sequence.num_scheduled_tokens, num_tokens, 0});
+  shares_.push_back(num_tokens > 0 && sequence.num_scheduled_tokens < sequence.num_admitted_tokens);
+}
+
+std::int32_t StepPlanning::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
   std::int32_t rows_taken = 0;
-  for (const SequenceGroup* group : swapped_) {
+  for (const SequenceGroup* group : table_.swapped) {
     const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->decoding->num_rows(*group);
     if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted)
       break;  // results to come, or no rows: in order only
@@ -206,10 +162,10 @@ std::int32_t SchedulerCore::add_swapped_candidates(PlanStep& plan, std::int32_t 
   return rows_taken;
 }
 
-void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
+void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
   std::int32_t tokens = 0;
-  waiting_->visit_in_order([&](RequestId id) {
-    SequenceGroup& group = *groups_.at(id);
+  table_.waiting->visit_in_order([&](RequestId id) {
+    SequenceGroup& group = *table_.groups.at(id);
     // Preempted with results still to come: nobody may overtake it.
     if (group.num_in_flight > 0 && (group.depends_on_results() || group.sequences.size() == 1)) return false;
     // Some of its sequences wait, others are on the host: these come first.
@@ -241,10 +197,78 @@ void SchedulerCore::add_waiting_candidates(PlanStep& plan, std::int32_t token_bu
   });
 }
 
-PreemptionMode SchedulerCore::preemption_of(const SequenceGroup& group) const {
+PreemptionMode StepPlanning::preemption_of(const SequenceGroup& group) const {
   if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
   if (config_.preemption == PreemptionPolicy::swap || group.sequences.size() > 1) return PreemptionMode::swap;
   return PreemptionMode::cheaper;
+}
+
+void StepPlanning::expect_answer(const PlanStep& plan, bool prompts_only) {
+  PendingPlan pending;
+  pending.step = plan.step;
+  pending.token_budget = plan.token_budget;
+  pending.running = plan.running;
+  pending.swapped = plan.swapped;
+  pending.needs = plan.needs;
+  pending.prompts_only = prompts_only;
+  pending.shares = std::exchange(shares_, {});
+  for (const AdmissionCandidate& c : plan.waiting) pending.waiting.push_back({c.group, c.sequence});
+  pending_ = std::move(pending);
+}
+
+PendingPlan StepPlanning::take_pending() {
+  PendingPlan pending = std::move(*pending_);
+  pending_.reset();
+  // A plan that runs nothing need not be made again, unless it asked for prompts alone or something happens meanwhile.
+  changed_ |= pending.prompts_only && !table_.running.empty();
+  return pending;
+}
+
+/// Where the memory had no room for more, offering many again costs time for nothing.
+void StepPlanning::limit_offers(const PendingPlan& pending, const StepPlan& answer) {
+  std::int32_t used = 0;
+  const auto add = [&](Range range) {
+    for (std::int32_t i = 0; i < range.count; ++i)
+      used += pending.needs[static_cast<std::size_t>(range.first + i)].num_new_tokens;
+  };
+  for (std::size_t i = 0; i < answer.running.size(); ++i) {
+    if (answer.running[i] == RunningOutcome::scheduled) add(pending.running[i].sequences);
+  }
+  for (std::size_t i = 0; i < answer.swapped.size(); ++i) {
+    if (answer.swapped[i] == AllocStatus::ok) add(pending.swapped[i].sequences);
+  }
+  std::size_t admitted = 0;
+  bool all_answered = true;
+  for (const AdmissionOutcome& outcome : answer.waiting) {
+    used += outcome.num_new_tokens;
+    admitted += outcome.status == AllocStatus::ok ? 1 : 0;
+    all_answered &= outcome.status != AllocStatus::later;
+  }
+  most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+}
+
+void StepPlanning::was_applied(const PendingPlan& pending, bool anything_runs) {
+  // Where prompts have steps of their own, they take turns with what runs when nothing came of them.
+  decodes_first_ = pending.prompts_only && !anything_runs;
+  changed_ |= anything_runs;
+}
+
+void StepPlanning::discard_pending(bool memory_lost) {
+  if (!pending_) return;
+  pending_->discarded = true;
+  pending_->memory_lost |= memory_lost;
+}
+
+void StepPlanning::something_was_freed() {
+  most_offers_ = kAllOffers;
+  decodes_first_ = false;
+  changed_ = true;
+}
+
+void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
+  if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
+  step_times_.step_measured(num_tokens, duration_us);
+  cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }
 
 }  // namespace pagoda::scheduling

@@ -1,0 +1,236 @@
+#include "engine/scheduling/group_table.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+void drop_kv(Sequence& sequence) {
+  sequence.num_scheduled_tokens = sequence.num_computed_tokens = sequence.num_reported = 0;
+  ++sequence.epoch;
+  sequence.awaits_step = 0;
+  sequence.recompute_tokens.reset();
+}
+
+}  // namespace
+
+void PlanNews::steps_failed(StepId first) {
+  first_failed_step = first_failed_step == 0 ? first : std::min(first_failed_step, first);
+}
+
+GroupTable::GroupTable(const SchedulerConfig& config)
+    : waiting(make_waiting_queue(config.policy, config.priority_aging_s)), max_rows(config.max_num_seqs) {
+  free_rows.reserve(static_cast<std::size_t>(max_rows));
+  for (RowId row = max_rows - 1; row >= 0; --row) free_rows.push_back(row);
+}
+
+SequenceGroup* GroupTable::find(RequestId id) const {
+  const auto found = groups.find(id);
+  return found == groups.end() ? nullptr : found->second.get();
+}
+
+Sequence* GroupTable::find(SequenceGroup* group, SequenceId id) {
+  if (group == nullptr) return nullptr;
+  for (Sequence& s : group->sequences) {
+    if (s.id == id) return &s;
+  }
+  return nullptr;
+}
+
+std::optional<RequestId> GroupTable::head_of_queue() const {
+  std::optional<RequestId> head;
+  waiting->visit_in_order([&](RequestId id) {
+    head = id;
+    return false;
+  });
+  return head;
+}
+
+void GroupTable::add(std::unique_ptr<SequenceGroup> group) {
+  SequenceGroup& added = *group;
+  Sequence& first = added.sequences.emplace_back();
+  first.id = next_sequence++;
+  group_of[first.id] = added.entry.id;
+  const bool fresh = groups.emplace(added.entry.id, std::move(group)).second;
+  PAGODA_ASSERT(fresh, "request ids are unique");
+  place(added);
+}
+
+void GroupTable::erase(SequenceGroup& group) {
+  for (const Sequence& s : group.sequences) group_of.erase(s.id);
+  if (group.rows_reserved > 0) rows_reserved -= std::exchange(group.rows_reserved, 0);
+  groups.erase(group.entry.id);
+}
+
+void GroupTable::place(SequenceGroup& group) {
+  const auto set_membership = [&](std::vector<SequenceGroup*>& list, bool wanted, bool& present) {
+    if (wanted == present) return;
+    present = wanted;
+    if (!wanted) {
+      list.erase(std::find(list.begin(), list.end(), &group));
+      return;
+    }
+    const auto before = [&](const SequenceGroup* a, const SequenceGroup* b) {
+      return waiting->runs_before(a->entry, b->entry);
+    };
+    list.insert(std::upper_bound(list.begin(), list.end(), &group, before), &group);
+  };
+  set_membership(running, group.any(SequenceState::running), group.in_running);
+  if (!group.in_running) rows_reserved -= std::exchange(group.rows_reserved, 0);
+  set_membership(swapped, group.any(SequenceState::swapped), group.in_swapped);
+  const bool waits = group.any(SequenceState::waiting);
+  if (waits != group.in_waiting) {
+    group.in_waiting = waits;
+    if (waits) {
+      waiting->push(group.entry);
+    } else {
+      waiting->erase(group.entry);
+    }
+  }
+}
+
+void GroupTable::reserve_rows(SequenceGroup& group) {
+  if (group.rows_reserved > 0) return;
+  group.rows_reserved = group.decoding->num_rows(group);
+  rows_reserved += group.rows_reserved;
+}
+
+void GroupTable::take_row(Sequence& sequence) {
+  PAGODA_ASSERT(!free_rows.empty(), "rows are reserved at admission");
+  sequence.row = free_rows.back();
+  free_rows.pop_back();
+}
+
+void GroupTable::give_row_back(Sequence& sequence) {
+  if (sequence.row < 0) return;
+  free_rows.push_back(sequence.row);
+  rows_gone.push_back(sequence.row);
+  sequence.row = -1;
+}
+
+Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group) {
+  Sequence child = parent;
+  child.id = next_sequence++;
+  child.row = -1;
+  child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
+  group_of[child.id] = group.entry.id;
+  if (parent.state != SequenceState::waiting) news.forks.push_back({parent.id, child.id});
+  return child;
+}
+
+void GroupTable::let_go(Sequence& sequence) {
+  if (sequence.state == SequenceState::running) {
+    // Its last tokens may still serve the prefix cache.
+    for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
+      news.sampled.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
+    }
+    if (sequence.num_computed_tokens > sequence.num_reported)
+      news.progress.push_back({sequence.id, sequence.num_computed_tokens});
+  }
+  if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
+    news.releases.push_back(sequence.id);
+  }
+  give_row_back(sequence);
+  sequence.state = SequenceState::finished;
+}
+
+void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
+  let_go(sequence);
+  if (group.rows_reserved > 0) {
+    --group.rows_reserved;
+    --rows_reserved;
+  }
+  place(group);
+}
+
+void GroupTable::preempt(SequenceGroup& group, SequenceState to) {
+  for (Sequence& s : group.sequences) {
+    if (s.state != SequenceState::running && !(s.state == SequenceState::swapped && to == SequenceState::waiting)) {
+      continue;
+    }
+    give_row_back(s);
+    s.state = to;
+    if (to == SequenceState::waiting) drop_kv(s);
+  }
+  if (to == SequenceState::waiting) {
+    std::vector<SequenceId> gone;
+    group.decoding->on_kv_lost(group, gone);
+    for (const SequenceId id : gone) group_of.erase(id);
+  }
+  place(group);
+}
+
+void GroupTable::recompute(SequenceGroup& group) {
+  for (const Sequence& s : group.sequences) {
+    if (s.state == SequenceState::running || s.state == SequenceState::swapped) news.releases.push_back(s.id);
+  }
+  preempt(group, SequenceState::waiting);
+}
+
+void GroupTable::tell(PlanStep& plan) {
+  for (const SequenceId id : news.to_report) {
+    const auto group = group_of.find(id);
+    if (group == group_of.end()) continue;
+    Sequence* s = find(find(group->second), id);
+    if (s == nullptr || s->state != SequenceState::running) continue;
+    for (; s->num_reported_tokens < s->output.size(); ++s->num_reported_tokens) {
+      news.sampled.push_back({id, s->output[s->num_reported_tokens]});
+    }
+    if (s->num_computed_tokens > s->num_reported) {
+      s->num_reported = s->num_computed_tokens;
+      news.progress.push_back({id, s->num_computed_tokens});
+    }
+  }
+  news.to_report.clear();
+  plan.sampled = std::exchange(news.sampled, {});
+  plan.progress = std::exchange(news.progress, {});
+  plan.forks = std::exchange(news.forks, {});
+  plan.releases = std::exchange(news.releases, {});
+  plan.first_failed_step = std::exchange(news.first_failed_step, 0);
+  plan.device_memory_lost = std::exchange(news.device_memory_lost, false);
+}
+
+std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_depth) const {
+  std::unordered_set<RowId> rows(free_rows.begin(), free_rows.end());
+  if (rows.size() != free_rows.size()) return "a free row is listed twice";
+  std::size_t num_waiting = 0;
+  std::size_t num_running = 0;
+  std::size_t num_swapped = 0;
+  std::int32_t reserved = 0;
+  for (const auto& [id, group] : groups) {
+    const std::string name = "request " + std::to_string(id);
+    if (group->all_finished()) return name + " has ended but is still kept";
+    num_waiting += group->any(SequenceState::waiting) ? 1 : 0;
+    num_running += group->any(SequenceState::running) ? 1 : 0;
+    num_swapped += group->any(SequenceState::swapped) ? 1 : 0;
+    reserved += group->rows_reserved;
+    if (group->any(SequenceState::running) != (group->rows_reserved > 0)) return name + " runs without reserved rows";
+    std::int32_t rows_used = 0;
+    for (const Sequence& s : group->sequences) {
+      if (group_of.count(s.id) == 0) return name + " has an unlisted sequence";
+      if (s.row >= 0) {
+        ++rows_used;
+        if (s.state != SequenceState::running) return name + " keeps a row without running";
+        if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
+      }
+      // One that has finished may lose its placeholders with a worker.
+      if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))
+        return name + " has scheduled more tokens than it has";
+      if (s.num_computed_tokens > s.num_scheduled_tokens) return name + " has computed more tokens than were scheduled";
+      if (s.num_placeholders < 0 || s.num_placeholders > pipeline_depth) return name + " has bad placeholders";
+    }
+    if (rows_used > group->rows_reserved) return name + " uses more rows than it reserved";
+  }
+  if (static_cast<std::int32_t>(rows.size()) != max_rows) return "a row was lost";
+  if (num_waiting != waiting->size()) return "the waiting queue disagrees with the groups";
+  if (num_running != running.size()) return "the running list disagrees with the groups";
+  if (num_swapped != swapped.size()) return "the swapped list disagrees with the groups";
+  if (reserved != rows_reserved) return "reserved rows were miscounted";
+  return std::nullopt;
+}
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/scheduling/scheduler_config.hpp"
+#include "engine/scheduling/sequence_group.hpp"
+#include "engine/scheduling/waiting_queue.hpp"
+#include "engine/step/codec.hpp"
+#include "engine/step/plan.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+/// What the next PlanStep tells the block manager of what has happened since the last one.
+struct PlanNews {
+  std::vector<SequenceId> to_report;  ///< sequences that run and have new tokens, or more that are computed
+  std::vector<SampledToken> sampled;
+  std::vector<SequenceProgress> progress;
+  std::vector<Fork> forks;
+  std::vector<SequenceId> releases;
+  StepId first_failed_step = 0;
+  bool device_memory_lost = false;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.to_report, self.sampled, self.progress, self.forks, self.releases, self.first_failed_step,
+                 self.device_memory_lost);
+  }
+
+  /// What the steps from `first` on were to compute is not there.
+  void steps_failed(StepId first);
+};
+
+/// Where every group and sequence stands: its queue, its batch row, and what the block manager is still to hear of it.
+/// What is asked for and what results mean is for others (StepPlanning, SchedulerCore).
+struct GroupTable {
+  explicit GroupTable(const SchedulerConfig& config);
+
+  std::unordered_map<RequestId, std::unique_ptr<SequenceGroup>> groups;
+  std::unordered_map<SequenceId, RequestId> group_of;
+  std::unique_ptr<WaitingQueue> waiting;
+  std::vector<SequenceGroup*> running;  ///< groups with a running sequence, in serving order
+  std::vector<SequenceGroup*> swapped;  ///< groups with a swapped sequence, in serving order
+  std::int32_t max_rows = 0;
+  std::int32_t rows_reserved = 0;
+  std::vector<RowId> free_rows;
+  std::vector<RowId> rows_gone;  ///< to be told with the next ExecuteStep
+  PlanNews news;
+  SequenceId next_sequence = 1;
+
+  SequenceGroup* find(RequestId id) const;
+  static Sequence* find(SequenceGroup* group, SequenceId id);
+  /// The group that is served first of those that wait.
+  std::optional<RequestId> head_of_queue() const;
+  std::int32_t num_free_rows() const { return max_rows - rows_reserved; }
+
+  /// A group whose one sequence waits.
+  void add(std::unique_ptr<SequenceGroup> group);
+  /// Of a group whose sequences have all finished, or were dropped.
+  void erase(SequenceGroup& group);
+  /// Puts the group into the queues that its sequences' states ask for, and only into those. A group of which nothing
+  /// runs keeps no rows.
+  void place(SequenceGroup& group);
+
+  void reserve_rows(SequenceGroup& group);
+  /// A row for a sequence of a group that has reserved it.
+  void take_row(Sequence& sequence);
+
+  /// As GroupEffects::fork_of.
+  Sequence fork_of(const Sequence& parent, const SequenceGroup& group);
+  /// The sequence runs no more: gives back its row and its blocks.
+  void let_go(Sequence& sequence);
+  /// It is let go and stays one of the group's.
+  void finish(SequenceGroup& group, Sequence& sequence);
+  /// What the group has on the device goes to the host, or is forgotten, wherever it is: as the block manager has said.
+  void preempt(SequenceGroup& group, SequenceState to);
+  /// All KV of the group is forgotten, and the block manager is told.
+  void recompute(SequenceGroup& group);
+
+  /// Moves the news into the plan.
+  void tell(PlanStep& plan);
+
+  /// Each live sequence is in one state and its group in that state's queue, rows are used once, counters agree. The
+  /// first broken one, or nothing.
+  std::optional<std::string> check_invariants(std::int32_t pipeline_depth) const;
+
+  void save(Encoder& out) const;
+  /// Of a new table. False when the bytes are no table, or one that nothing can go on with.
+  bool load(Decoder& in, std::span<const TokenId> eos_token_ids);
+
+ private:
+  /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence);
+  }
+
+  void give_row_back(Sequence& sequence);
+  bool load_group(Decoder& in, std::span<const TokenId> eos_token_ids);
+  bool is_sound(const SequenceGroup& group) const;
+  /// Lists those that were loaded in the queues of their states.
+  bool load_queues(Decoder& in);
+};
+
+}  // namespace pagoda::scheduling

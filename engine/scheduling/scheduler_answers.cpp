@@ -1,0 +1,175 @@
+// What the block manager's answer means: who runs, who was preempted, who cannot be served.
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/scheduling/scheduler_core.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::scheduling {
+
+std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, TimeUs now) {
+  PAGODA_ASSERT(planning_.pending() && planning_.pending()->step == plan.step,
+                "a StepPlan answers the one outstanding PlanStep");
+  const PendingPlan pending = planning_.take_pending();
+  stats_.device_blocks_total = plan.memory.device_blocks_total;
+  stats_.device_blocks_free = plan.memory.device_blocks_free;
+  stats_.device_blocks_cached = plan.memory.device_blocks_cached;
+  stats_.host_blocks_total = plan.memory.host_blocks_total;
+  stats_.host_blocks_free = plan.memory.host_blocks_free;
+  stats_.allocated_slots = plan.memory.allocated_slots;
+  stats_.used_slots = plan.memory.used_slots;
+  stats_.prefix_cache_queries_total = plan.memory.prefix_cache_queries;
+  stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
+
+  if (pending.discarded) {
+    for (const WaitingRef& ref : pending.waiting) table_.news.releases.push_back(ref.sequence);
+    planning_.something_changed();
+    if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
+  }
+  StepBuilder building(plan, config_.eos_token_ids, table_);
+  bool anything_scheduled = plan.has_cache_plan;
+  if (!pending.discarded) {
+    for (std::size_t i = 0; i < plan.running.size(); ++i) {
+      const bool runs = pending.running[i].sequences.count > 0;
+      anything_scheduled |= runs && plan.running[i] == RunningOutcome::scheduled;
+    }
+    for (const AllocStatus status : plan.swapped) anything_scheduled |= status == AllocStatus::ok;
+    for (const AdmissionOutcome& outcome : plan.waiting) anything_scheduled |= outcome.status == AllocStatus::ok;
+    apply_running(pending, plan, building);
+    apply_swapped(pending, plan, building);
+    apply_waiting(pending, plan, building, now);
+    building.add_table_deltas(plan);
+  }
+  planning_.was_applied(pending, anything_scheduled);
+  // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
+  if (!anything_scheduled) return std::nullopt;
+  building.step.rows_gone = std::exchange(table_.rows_gone, {});
+  in_flight_.push_back(std::move(building.in_flight));
+  return std::move(building.step);
+}
+
+/// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out; if others may count on
+/// what it was to compute, they must not: readers come behind it in every plan.
+void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range rows, StepBuilder& building) {
+  SequenceGroup* group = table_.find(id);
+  for (std::int32_t i = rows.first; i < rows.first + rows.count; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const SequenceNeed& need = pending.needs[index];
+    Sequence* s = table_.find(group, need.sequence);
+    if (s != nullptr && s->state == SequenceState::running) {
+      building.run(*group, *s, need.num_new_tokens);
+    } else if (pending.shares[index]) {
+      table_.news.steps_failed(pending.step);
+    }
+  }
+}
+
+void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building) {
+  for (std::size_t i = 0; i < pending.running.size(); ++i) {
+    const RunningCandidate& candidate = pending.running[i];
+    if (plan.running[i] == RunningOutcome::scheduled) {
+      run_rows(pending, candidate.group, candidate.sequences, building);
+      continue;
+    }
+    SequenceGroup* group = table_.find(candidate.group);
+    if (group == nullptr) continue;
+    switch (plan.running[i]) {
+      case RunningOutcome::scheduled:
+      case RunningOutcome::skipped:
+        break;
+      case RunningOutcome::preempted_recompute:
+        ++stats_.preemptions_recompute_total;
+        preempt(*group, SequenceState::waiting);
+        break;
+      case RunningOutcome::preempted_swap:
+        ++stats_.preemptions_swap_total;
+        preempt(*group, SequenceState::swapped);
+        break;
+      case RunningOutcome::never:
+        preempt(*group, SequenceState::waiting);
+        outgrew(*group);
+        break;
+    }
+  }
+}
+
+void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building) {
+  for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
+    const SwapInCandidate& candidate = pending.swapped[i];
+    SequenceGroup* group = table_.find(candidate.group);
+    if (plan.swapped[i] == AllocStatus::never && group != nullptr) recompute(*group);
+    if (plan.swapped[i] != AllocStatus::ok) continue;
+    if (group != nullptr) {
+      for (Sequence& s : group->sequences) {
+        if (s.state != SequenceState::swapped) continue;
+        s.state = SequenceState::running;
+        table_.news.to_report.push_back(s.id);
+      }
+      table_.reserve_rows(*group);
+      table_.place(*group);
+    }
+    run_rows(pending, candidate.group, candidate.sequences, building);
+  }
+}
+
+void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now) {
+  planning_.limit_offers(pending, plan);
+  for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
+    const WaitingRef& ref = pending.waiting[i];
+    const AdmissionOutcome& outcome = plan.waiting[i];
+    SequenceGroup* group = table_.find(ref.group);
+    Sequence* s = table_.find(group, ref.sequence);
+    if (s == nullptr || s->state != SequenceState::waiting) {
+      if (outcome.status == AllocStatus::ok) leave_out(ref.sequence, plan.step);
+      continue;
+    }
+    if (outcome.status == AllocStatus::later) continue;
+    const bool awaits_failed_step =
+        table_.news.first_failed_step > 0 && outcome.awaits_step >= table_.news.first_failed_step;
+    if (outcome.status == AllocStatus::ok && awaits_failed_step) {
+      leave_out(ref.sequence, plan.step);
+      continue;
+    }
+    if (outcome.status == AllocStatus::never) {
+      if (s->output.empty()) {
+        ++stats_.requests_failed_total;
+        end_group(*group, Error{ErrorCode::context_too_long,
+                                "the prompt of " + std::to_string(group->prompt_len()) +
+                                    " tokens does not fit into the KV cache",
+                                "prompt", -1});
+      } else {
+        outgrew(*group);
+      }
+      continue;
+    }
+    if (group->first_scheduled_us < 0) {
+      group->first_scheduled_us = now;
+      stats_.prompt_tokens_total += group->prompt_len();
+      outputs_.started.push_back({group->entry.id, now, outcome.num_cached_tokens});
+    }
+    s->state = SequenceState::running;
+    s->num_scheduled_tokens = s->num_computed_tokens = s->num_reported = outcome.num_cached_tokens;
+    s->num_reported_tokens = s->output.size();
+    s->num_admitted_tokens = group->prompt_len() + static_cast<std::int32_t>(s->output.size());
+    s->awaits_step = outcome.awaits_step;
+    s->recompute_tokens.reset();
+    table_.reserve_rows(*group);
+    table_.place(*group);
+    building.run(*group, *s, outcome.num_new_tokens);
+  }
+}
+
+/// It was admitted, but does not run: nobody may count on what it was to compute.
+void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
+  table_.news.releases.push_back(admitted);
+  table_.news.steps_failed(step);
+}
+
+/// It ends with what it has, once its results in flight are known.
+void SchedulerCore::outgrew(SequenceGroup& group) {
+  group.grew_too_large = true;
+  if (group.num_in_flight == 0) end_with_length(group);
+}
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/config.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+struct SchedulerConfig {
+  std::int32_t max_num_seqs = 256;             ///< batch rows; at most max_num_batched_tokens
+  std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
+  std::int32_t pipeline_depth = 2;
+  bool enable_chunked_prefill = true;
+  bool can_swap = false;               ///< there is a host pool
+  std::int64_t block_bytes = 0;        ///< what a swap moves per block
+  std::int32_t num_device_blocks = 0;  ///< told in stats before the first step
+  std::int32_t num_host_blocks = 0;    ///< likewise
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  double priority_aging_s = 0;  ///< see make_waiting_queue
+  TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
+  double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
+  PreemptionPolicy preemption = PreemptionPolicy::recompute;
+  std::vector<TokenId> eos_token_ids;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.pipeline_depth, self.enable_chunked_prefill,
+                 self.can_swap, self.block_bytes, self.num_device_blocks, self.num_host_blocks, self.policy,
+                 self.priority_aging_s, self.max_chunk_us, self.delay_factor, self.preemption, self.eos_token_ids);
+  }
+};
+
+/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us is: fewer
+/// would not make use of the weights.
+inline constexpr std::int32_t kLeastChunk = 16;
+inline constexpr std::int32_t kLeastBatch = 32;
+
+/// Prompts have an eighth of a step, however many decode.
+inline constexpr std::int32_t kPromptShare = 8;
+
+}  // namespace pagoda::scheduling

@@ -1,0 +1,126 @@
+// The scheduler's state as bytes. What is read may be anything: what would be followed later (ids, ranges, rows) is
+// checked here.
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "engine/scheduling/scheduler_core.hpp"
+#include "engine/step/codec.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+/// A request that a strategy can be made for.
+bool is_sound(const SharedSpec& spec) {
+  if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
+  const std::int64_t width = spec->sampling.num_sequences();
+  return width >= 1 && width <= std::numeric_limits<std::int32_t>::max() && spec->sampling.max_tokens >= 1;
+}
+
+bool is_sound(const PendingPlan& plan) {
+  const auto is_in_needs = [&](const auto& candidate) {
+    const std::int64_t first = candidate.sequences.first;
+    const std::int64_t count = candidate.sequences.count;
+    return first >= 0 && count >= 0 && first + count <= std::ssize(plan.needs);
+  };
+  return plan.shares.size() == plan.needs.size() && std::ranges::all_of(plan.running, is_in_needs) &&
+         std::ranges::all_of(plan.swapped, is_in_needs);
+}
+
+}  // namespace
+
+void GroupTable::save(Encoder& out) const {
+  std::vector<const SequenceGroup*> in_order;
+  for (const auto& [id, group] : groups) in_order.push_back(group.get());
+  std::ranges::sort(in_order, {}, [](const SequenceGroup* group) { return group->entry.id; });
+  out.put(in_order.size());
+  for (const SequenceGroup* group : in_order) {
+    out.put(*group);
+    group->decoding->save(out);
+  }
+  waiting->save(out);
+  visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
+}
+
+bool GroupTable::load(Decoder& in, std::span<const TokenId> eos_token_ids) {
+  std::size_t num_groups = 0;
+  if (!in.get(num_groups)) return false;
+  for (; num_groups > 0; --num_groups) {
+    if (!load_group(in, eos_token_ids)) return false;
+  }
+  if (!load_queues(in)) return false;
+  if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
+  const auto is_row = [&](RowId row) { return row >= 0 && row < max_rows; };
+  const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };
+  return rows_reserved <= max_rows && std::ranges::all_of(free_rows, is_row) &&
+         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given);
+}
+
+bool GroupTable::load_group(Decoder& in, std::span<const TokenId> eos_token_ids) {
+  auto read = std::make_unique<SequenceGroup>();
+  SequenceGroup& group = *read;
+  if (!in.get(group) || !scheduling::is_sound(group.spec) || !is_sound(group)) return false;
+  group.follow_spec(eos_token_ids);
+  for (const Sequence& s : group.sequences) {
+    if (!group_of.emplace(s.id, group.entry.id).second) return false;
+  }
+  rows_reserved += group.rows_reserved;
+  return group.decoding->load(in, group) && groups.emplace(group.entry.id, std::move(read)).second;
+}
+
+bool GroupTable::is_sound(const SequenceGroup& group) const {
+  const auto is_prompt_position = [&](std::int32_t at) { return at >= 0 && at <= group.prompt_len(); };
+  return group.rows_reserved >= 0 && group.rows_reserved <= max_rows - rows_reserved &&
+         is_prompt_position(group.next_prompt_logprob) && is_prompt_position(group.first_unknown_prompt_logprob) &&
+         std::ranges::all_of(group.sequences, [&](const Sequence& s) {
+           return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0;
+         });
+}
+
+bool GroupTable::load_queues(Decoder& in) {
+  std::vector<QueueEntry> entries;
+  for (const auto& [id, group] : groups) {
+    group->in_running = group->any(SequenceState::running);
+    group->in_swapped = group->any(SequenceState::swapped);
+    group->in_waiting = group->any(SequenceState::waiting);
+    if (group->in_running) running.push_back(group.get());
+    if (group->in_swapped) swapped.push_back(group.get());
+    if (group->in_waiting) entries.push_back(group->entry);
+  }
+  const auto before = [&](const SequenceGroup* a, const SequenceGroup* b) {
+    return waiting->runs_before(a->entry, b->entry);
+  };
+  std::ranges::sort(running, before);
+  std::ranges::sort(swapped, before);
+  return waiting->load(in, entries);
+}
+
+void StepPlanning::save(Encoder& out) const {
+  visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
+}
+
+bool StepPlanning::load(Decoder& in) {
+  if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
+  if (next_step_ == 0 || next_to_pause_ < 0) return false;
+  return !pending_ || (pending_->step == last_planned() && is_sound(*pending_));
+}
+
+void SchedulerCore::save(Encoder& out) const {
+  table_.save(out);
+  planning_.save(out);
+  visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
+}
+
+bool SchedulerCore::load(Decoder& in) {
+  if (!table_.load(in, config_.eos_token_ids) || !planning_.load(in)) return false;
+  if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
+  StepId before = 0;
+  for (const InFlightStep& step : in_flight_) {
+    if (step.step <= std::exchange(before, step.step)) return false;
+  }
+  return std::max(before, last_completed_step_) <= planning_.last_planned() && !check_invariants();
+}
+
+}  // namespace pagoda::scheduling

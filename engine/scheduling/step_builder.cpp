@@ -1,0 +1,67 @@
+#include "engine/scheduling/step_builder.hpp"
+
+#include <algorithm>
+
+#include "engine/sampling/row_sampling.hpp"
+
+namespace pagoda::scheduling {
+
+StepBuilder::StepBuilder(const StepPlan& plan, std::span<const TokenId> eos_token_ids, GroupTable& table)
+    : eos_token_ids_(eos_token_ids), table_(table) {
+  step.step = in_flight.step = plan.step;
+  step.wait_for_cache = plan.has_cache_plan;
+}
+
+void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {
+  if (num_tokens == 0) return;
+  if (sequence.row < 0) {
+    table_.take_row(sequence);
+    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group), sequence.output});
+    sequence.num_row_tokens = sequence.output.size();
+  }
+  if (group.decoding->chooses_tokens()) {
+    for (; sequence.num_row_tokens < sequence.output.size(); ++sequence.num_row_tokens) {
+      step.chosen_tokens.push_back({sequence.row, sequence.output[sequence.num_row_tokens]});
+    }
+  }
+  RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
+  sequence.num_scheduled_tokens += num_tokens;
+  if (sequence.num_scheduled_tokens == group.length(sequence)) {
+    work.num_samples = group.decoding->num_samples_at_end(group);
+    sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
+  }
+  // The token at position p tells the log-probability of the one at p + 1.
+  const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
+  if (group.next_prompt_logprob < end_prompt_logprob) {
+    work.first_prompt_logprob = group.next_prompt_logprob;
+    work.num_prompt_logprobs = end_prompt_logprob - group.next_prompt_logprob;
+    group.next_prompt_logprob = end_prompt_logprob;
+  }
+  ++group.num_in_flight;
+  table_.waiting->charge(group.entry, num_tokens);
+  in_flight.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples});
+  in_flight.num_tokens += num_tokens;
+  if (num_tokens > 1) in_flight.num_prompt_tokens += num_tokens;
+  step.work.push_back(work);
+}
+
+void StepBuilder::add_table_deltas(const StepPlan& plan) {
+  for (const TableDelta& delta : plan.table_deltas) {
+    const auto owner = table_.group_of.find(delta.sequence);
+    if (owner == table_.group_of.end()) continue;
+    const Sequence* s = table_.find(table_.find(owner->second), delta.sequence);
+    if (s == nullptr || s->row < 0) continue;
+    const auto first = static_cast<std::int32_t>(step.blocks.size());
+    const auto begin = plan.blocks.begin() + delta.blocks.first;
+    step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
+    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.group});
+  }
+}
+
+RowSpec StepBuilder::row_spec(const SequenceGroup& group) const {
+  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids_), group.spec->seed, 0};
+  row.sampling.appends_samples = !group.decoding->chooses_tokens();
+  return row;
+}
+
+}  // namespace pagoda::scheduling

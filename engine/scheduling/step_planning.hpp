@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "engine/scheduling/group_table.hpp"
+#include "engine/scheduling/preemption_cost.hpp"
+#include "engine/scheduling/scheduler_config.hpp"
+#include "engine/scheduling/step_times.hpp"
+#include "engine/step/codec.hpp"
+#include "engine/step/plan.hpp"
+#include "engine/step/result.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+struct WaitingRef {
+  RequestId group = 0;
+  SequenceId sequence = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequence); }
+};
+
+/// What a PlanStep has asked for, until it is answered.
+struct PendingPlan {
+  StepId step = 0;
+  std::int32_t token_budget = 0;
+  std::vector<RunningCandidate> running;
+  std::vector<SwapInCandidate> swapped;
+  std::vector<WaitingRef> waiting;
+  std::vector<SequenceNeed> needs;
+  std::vector<bool> shares;   ///< by need: others may share what it computes
+  bool prompts_only = false;  ///< nothing that runs was asked for
+  bool discarded = false;     ///< the workers were replaced meanwhile
+  bool memory_lost = false;   ///< the KV memory, too: no move of its plan happens, and nobody waits for its step
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.token_budget, self.running, self.swapped, self.waiting, self.needs, self.shares,
+                 self.prompts_only, self.discarded, self.memory_lost);
+  }
+};
+
+/// Decides what the block manager is asked to fit into the next step: the budget, who runs and who pauses, who comes
+/// back, how many of those that wait are offered. Learns from what became of it. One plan is unanswered at most.
+class StepPlanning {
+ public:
+  StepPlanning(const SchedulerConfig& config, GroupTable& table) : config_(config), table_(table) {}
+  StepPlanning(const StepPlanning&) = delete;
+  StepPlanning& operator=(const StepPlanning&) = delete;
+
+  /// The next PlanStep, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have passed;
+  /// others may be in flight.
+  std::optional<PlanStep> next(TimeUs now, StepId last_completed, bool steps_in_flight);
+  const std::optional<PendingPlan>& pending() const { return pending_; }
+  /// The last step that was planned; 0 = none.
+  StepId last_planned() const { return next_step_ - 1; }
+
+  /// The plan is answered.
+  PendingPlan take_pending();
+  /// How much of the plan had room says how many to offer in the next one.
+  void limit_offers(const PendingPlan& pending, const StepPlan& answer);
+  /// All of the answer is applied.
+  void was_applied(const PendingPlan& pending, bool anything_runs);
+  /// The workers were replaced: nothing of the unanswered plan will run.
+  void discard_pending(bool memory_lost);
+
+  /// A plan that would have run nothing is to be made again.
+  void something_changed() { changed_ = true; }
+  /// Rows or memory became free: there may be room for everybody again.
+  void something_was_freed();
+
+  /// A step ran `num_tokens`, `num_prompt_tokens` of them in chunks of prompts.
+  void step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us);
+  void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
+  double measured_swap_bytes_per_s() const { return cost_.measured_swap_bytes_per_s(); }
+
+  void save(Encoder& out) const;
+  bool load(Decoder& in);
+
+ private:
+  static constexpr std::size_t kAllOffers = std::numeric_limits<std::size_t>::max();
+
+  /// What lies between two plans.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
+                 self.next_to_pause_, self.cost_, self.step_times_, self.last_prompt_step_us_);
+  }
+
+  bool admission_wanted(TimeUs now, bool steps_in_flight) const;
+  bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
+  /// Running sequences that are through with their prompts.
+  std::int32_t num_decoding() const;
+  /// Tokens of the next step: while somebody decodes, prompts get a limited time.
+  std::int32_t step_budget(std::int32_t decoding) const;
+  std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
+  std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
+  void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
+  std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
+  void add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows);
+  PreemptionMode preemption_of(const SequenceGroup& group) const;
+  void expect_answer(const PlanStep& plan, bool prompts_only);
+
+  const SchedulerConfig& config_;
+  GroupTable& table_;
+
+  std::vector<bool> shares_;  ///< of the plan that is made: see PendingPlan
+  std::optional<PendingPlan> pending_;
+  StepId next_step_ = 1;
+  bool changed_ = true;         ///< something happened since a plan that ran nothing
+  bool decodes_first_ = false;  ///< a step of prompts alone came to nothing: what runs has its turn
+  /// Waiting groups to offer at most. How many would start is not known before the prefix cache was asked; what was
+  /// offered in vain costs time.
+  std::size_t most_offers_ = kAllOffers;
+  std::int32_t next_to_pause_ = 0;  ///< among the sequences that decode
+
+  PreemptionCost cost_;
+  StepTimes step_times_;
+  TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
+};
+
+}  // namespace pagoda::scheduling
