@@ -21,7 +21,7 @@ FLOORS = [
     ["engine/layers"],
     ["engine/models"],
     ["engine/memory", "engine/scheduling", "engine/execution", "engine/output", "engine/trace"],
-    ["engine/placement"],
+    ["engine/placement", "engine/journal"],
     ["engine/routing"],
 ]
 

@@ -1,8 +1,6 @@
-// What is saved of a scheduler and loaded again goes on as if nothing had happened. Twins: the same simulation with and
-// without such changes of the scheduler has the same effects, byte for byte.
+// That a loaded scheduler goes on as the saved one would is for tests/engine/journal: it is what a replay does.
 
 #include <memory>
-#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -14,6 +12,7 @@
 #include "engine/scheduling/scheduler_core.hpp"
 #include "engine/step/codec.hpp"
 #include "tests/engine/scheduling/simulation.hpp"
+#include "tests/support/memory_journal.hpp"
 
 namespace pagoda::test {
 namespace {
@@ -28,11 +27,23 @@ SchedulerConfig scheduler_of(const SimulationConfig& config) {
   return scheduler;
 }
 
-Bytes saved(const SchedulerCore& core) {
-  Bytes bytes;
-  Encoder out(bytes);
-  core.save(out);
-  return bytes;
+/// States of the scheduler in a simulation, as they are in its journal.
+std::vector<Bytes> states_of(const SimulationConfig& config, std::uint64_t seed) {
+  const auto journal = std::make_shared<MemoryJournal>(200);
+  EXPECT_EQ(Simulation(config, seed, journal).run(), std::nullopt) << "seed " << seed;
+  std::vector<Bytes> states;
+  for (const auto& segment : journal->segments()) {
+    for (const Bytes& record : segment) {
+      Decoder in(record);
+      journal::Source source{};
+      std::uint8_t what = 0;
+      SchedulerConfig ignored;
+      if (!in.get(source) || source != journal::Source::scheduler || !in.get(what) || what != journal::kState) continue;
+      EXPECT_TRUE(in.get(ignored));
+      states.emplace_back(in.rest().begin(), in.rest().end());
+    }
+  }
+  return states;
 }
 
 /// Null when the bytes are refused or more than a state.
@@ -40,51 +51,6 @@ std::unique_ptr<SchedulerCore> loaded(const SchedulerConfig& config, std::span<c
   auto core = std::make_unique<SchedulerCore>(config);
   Decoder in(bytes);
   return core->load(in) && in.num_left() == 0 ? std::move(core) : nullptr;
-}
-
-/// Groups that are partly swapped out and partly recomputed are rare: the last ones have such.
-std::vector<std::uint64_t> seeds_of_twins() {
-  std::vector<std::uint64_t> seeds(500);
-  std::iota(seeds.begin(), seeds.end(), 0);
-  for (const std::uint64_t seed : {1140, 1556, 1572, 1688, 3616, 3621, 3903, 5400, 5608, 5841}) seeds.push_back(seed);
-  return seeds;
-}
-
-TEST(SchedulerState, a_loaded_scheduler_goes_on_as_the_saved_one_would) {
-  std::int64_t num_loaded = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t crashes = 0;
-  std::int64_t beams = 0;
-  std::int64_t half_swapped_groups = 0;
-  for (const std::uint64_t seed : seeds_of_twins()) {
-    const SimulationConfig config = random_simulation(seed);
-    SCOPED_TRACE("seed " + std::to_string(seed) + " (" + describe(config) + ")");
-    Simulation undisturbed(config, seed);
-    ASSERT_EQ(undisturbed.run(), std::nullopt);
-    Simulation disturbed(config, seed);
-    std::mt19937_64 random(seed);
-    disturbed.on_scheduler_event([&](std::unique_ptr<SchedulerCore>& core) {
-      if (random() % 8 != 0) return;
-      const Bytes bytes = saved(*core);
-      auto other = loaded(scheduler_of(config), bytes);
-      ASSERT_NE(other, nullptr);
-      ASSERT_EQ(saved(*other), bytes);
-      core = std::move(other);
-      ++num_loaded;
-    });
-    ASSERT_EQ(disturbed.run(), std::nullopt);
-    ASSERT_EQ(disturbed.effects_digest(), undisturbed.effects_digest());
-    if (HasFatalFailure()) return;
-    preemptions += disturbed.preemptions();
-    crashes += disturbed.crashes();
-    beams += disturbed.beams_completed();
-    half_swapped_groups += disturbed.half_swapped_groups();
-  }
-  EXPECT_GT(num_loaded, 5000);
-  EXPECT_GT(preemptions, 300);
-  EXPECT_GT(crashes, 300);
-  EXPECT_GT(beams, 300);
-  EXPECT_GT(half_swapped_groups, 50);
 }
 
 /// More tenants than are remembered for good.
@@ -133,11 +99,8 @@ TEST(SchedulerState, damaged_bytes_are_refused_or_give_a_state_whose_invariants_
   std::int64_t num_taken = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     const SimulationConfig config = random_simulation(seed);
-    Simulation simulation(config, seed);
     std::mt19937_64 random(seed);
-    simulation.on_scheduler_event([&](std::unique_ptr<SchedulerCore>& core) {
-      if (random() % 40 != 0) return;
-      const Bytes bytes = saved(*core);
+    for (const Bytes& bytes : states_of(config, seed)) {
       for (int i = 0; i < 10; ++i) {
         const std::span<const std::byte> beginning(bytes.data(), random() % bytes.size());
         ASSERT_EQ(loaded(scheduler_of(config), beginning), nullptr) << "seed " << seed;
@@ -152,9 +115,7 @@ TEST(SchedulerState, damaged_bytes_are_refused_or_give_a_state_whose_invariants_
         if (other == nullptr) continue;
         ASSERT_EQ(other->check_invariants(), std::nullopt) << "seed " << seed;
       }
-    });
-    ASSERT_EQ(simulation.run(), std::nullopt) << "seed " << seed;
-    if (HasFatalFailure()) return;
+    }
   }
   EXPECT_GT(num_refused, 1000);
   EXPECT_GT(num_taken, 1000);

@@ -6,30 +6,33 @@
 namespace pagoda::test {
 
 SimulatedDevice::SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
-                                 FindRequest find_request)
+                                 FindRequest find_request, const journal::SharedJournal& journal)
     : config_(config),
       model_(model),
       random_(seed),
       find_request_(std::move(find_request)),
-      device_(config.blocks, static_cast<Timing>(seed % 3), seed) {}
+      journal_(journal),
+      device_(config.blocks, static_cast<Timing>(seed % 3), seed),
+      step_order_(std::make_unique<journal::RecordedStepOrder>(journal)),
+      cache_order_(std::make_unique<journal::RecordedCacheOrder>(journal)) {}
 
 void SimulatedDevice::run_worker() {
   const auto message = std::move(worker_mail_.front());
   worker_mail_.pop_front();
   if (const auto* step = std::get_if<ExecuteStep>(&message)) {
     steps_.emplace(step->step, *step);
-    if (step_order_.step_arrived(step->step, step->wait_for_cache)) tell_cache_engine(ConnectCache{step->step});
+    if (step_order_->step_arrived(step->step, step->wait_for_cache)) tell_cache_engine(ConnectCache{step->step});
   } else if (const auto* ready = std::get_if<CacheReady>(&message)) {
-    step_order_.plan_enqueued(ready->step);
+    step_order_->plan_enqueued(ready->step);
   } else {
     connected_to_ = std::get<CacheConnected>(message).last_plan;
-    step_order_.connected(connected_to_);
+    step_order_->connected(connected_to_);
   }
   enqueue_steps();
 }
 
 void SimulatedDevice::enqueue_steps() {
-  while (const auto ready = step_order_.next()) {
+  while (const auto ready = step_order_->next()) {
     const auto step = steps_.extract(ready->step);
     enqueue(step.mapped(), ready->waits_for_plan ? ready->step : connected_to_);
     tell_cache_engine(StepEnqueued{ready->step});
@@ -41,15 +44,15 @@ void SimulatedDevice::run_cache_engine() {
   cache_mail_.pop_front();
   if (const auto* plan = std::get_if<CachePlan>(&message)) {
     plans_.emplace(plan->step, *plan);
-    cache_order_.plan_arrived(*plan);
+    cache_order_->plan_arrived(*plan);
   } else if (const auto* step = std::get_if<StepEnqueued>(&message)) {
     step_events_.insert(step->step);
-    cache_order_.step_enqueued(step->step);
+    cache_order_->step_enqueued(step->step);
   } else if (const auto* connect = std::get_if<ConnectCache>(&message)) {
     step_events_.clear();
-    cache_order_.connect(connect->first_step);
+    cache_order_->connect(connect->first_step);
     enqueue_plans();
-    tell_worker(CacheConnected{cache_order_.last_plan()});
+    tell_worker(CacheConnected{cache_order_->last_plan()});
   }
   enqueue_plans();
 }
@@ -63,7 +66,7 @@ void SimulatedDevice::tell_worker(Message message) {
 }
 
 void SimulatedDevice::enqueue_plans() {
-  while (const auto ready = cache_order_.next()) {
+  while (const auto ready = cache_order_->next()) {
     const auto plan = plans_.extract(ready->plan);
     num_swapped_ += std::ssize(plan.mapped().swap_out) + std::ssize(plan.mapped().swap_in);
     device_.enqueue_plan(plan.mapped(), step_events_.contains(ready->after) ? ready->after : 0);
@@ -203,7 +206,7 @@ void SimulatedDevice::kill_worker() {
   running_.clear();
   worker_mail_.clear();
   steps_.clear();
-  step_order_ = {};
+  step_order_ = std::make_unique<journal::RecordedStepOrder>(journal_);
   worker_lives_ = false;
 }
 
@@ -220,7 +223,7 @@ bool SimulatedDevice::replace() {
     device_.lose_memory();
     plans_.clear();
     step_events_.clear();
-    cache_order_ = {};
+    cache_order_ = std::make_unique<journal::RecordedCacheOrder>(journal_);
     num_swapped_ = 0;
   }
   worker_lives_ = cache_engine_lives_ = true;

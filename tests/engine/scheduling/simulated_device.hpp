@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -12,8 +13,7 @@
 #include <utility>
 #include <variant>
 
-#include "engine/execution/cache_order.hpp"
-#include "engine/execution/step_order.hpp"
+#include "engine/journal/recorded_orders.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/result.hpp"
 #include "tests/engine/scheduling/simulated_model.hpp"
@@ -29,7 +29,7 @@ class SimulatedDevice {
   using FindRequest = std::function<SharedSpec(const RowSpec& row)>;
 
   SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
-                  FindRequest find_request);
+                  FindRequest find_request, const journal::SharedJournal& journal);
 
   // -- messages to the two
   void execute(ExecuteStep step) {
@@ -111,12 +111,13 @@ class SimulatedDevice {
   const SimulatedModel& model_;
   std::mt19937_64 random_;
   FindRequest find_request_;
+  journal::SharedJournal journal_;
   FakeDevice device_;
 
   // the worker
   bool worker_lives_ = true;
   std::deque<std::variant<ExecuteStep, CacheReady, CacheConnected>> worker_mail_;
-  execution::StepOrder step_order_;
+  std::unique_ptr<journal::RecordedStepOrder> step_order_;
   std::map<StepId, ExecuteStep> steps_;
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
@@ -125,7 +126,7 @@ class SimulatedDevice {
   // the cache engine
   bool cache_engine_lives_ = true;
   std::deque<std::variant<CachePlan, ConnectCache, StepEnqueued, ConnectWorker>> cache_mail_;
-  execution::CacheOrder cache_order_;
+  std::unique_ptr<journal::RecordedCacheOrder> cache_order_;
   std::map<StepId, CachePlan> plans_;
   std::set<StepId> step_events_;
   std::int64_t num_swapped_ = 0;

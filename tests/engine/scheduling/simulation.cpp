@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/step/codec.hpp"
-
 namespace pagoda::test {
 namespace {
 
@@ -21,13 +19,13 @@ bool is_still_to_hear(const Mailbox& mailbox) {
 
 }  // namespace
 
-Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed)
+Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed, const journal::SharedJournal& journal)
     : config_(config),
       model_(config),
       random_(seed),
-      scheduler_(std::make_unique<scheduling::SchedulerCore>(with_eos(config.scheduler))),
-      blocks_(config.blocks),
-      device_(config, model_, seed, [this](const RowSpec& row) { return request_of(row); }) {}
+      scheduler_(with_eos(config.scheduler), journal),
+      blocks_(config.blocks, journal),
+      device_(config, model_, seed, [this](const RowSpec& row) { return request_of(row); }, journal) {}
 
 SharedSpec Simulation::request_of(const RowSpec& row) {
   const auto found =
@@ -74,25 +72,13 @@ void Simulation::add_request() {
     spec->sampling.length_penalty = static_cast<double>(random_() % 3);
   }
   told_[spec->id].spec = spec;
-  scheduler_->add_group(spec);
-}
-
-template <class Effect>
-void Simulation::note(const Effect& effect) {
-  for (const std::byte byte : encode(effect)) {
-    effects_digest_ = (effects_digest_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001B3U;
-  }
+  scheduler_.add_group(spec);
 }
 
 void Simulation::after_scheduler_event() {
-  if (between_events_) between_events_(scheduler_);
-  if (const auto broken = scheduler_->check_invariants()) fail("scheduler: " + *broken);
-  const StepOutputs outputs = scheduler_->take_outputs();
-  note(outputs);
-  note(scheduler_->stats());
-  listen(outputs);
-  if (auto plan = scheduler_->next_plan(now_)) {
-    note(*plan);
+  if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
+  listen(scheduler_.take_outputs());
+  if (auto plan = scheduler_.next_plan(now_)) {
     check_head_is_offered(*plan);
     block_manager_mail_.push_back(std::move(*plan));
   }
@@ -100,12 +86,12 @@ void Simulation::after_scheduler_event() {
 
 /// Whether it fits is the block manager's to say, anew in each plan: memory may have appeared without anybody's end.
 void Simulation::check_head_is_offered(const PlanStep& plan) {
-  const auto head = scheduler_->head_of_queue();
+  const auto head = scheduler_.core().head_of_queue();
   std::int64_t used = 0;
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
   const bool has_reason = !head || !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
                           config_.scheduler.delay_factor > 0 ||
-                          scheduler_->num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
+                          scheduler_.core().num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
@@ -161,7 +147,7 @@ void Simulation::run_block_manager() {
   if (std::holds_alternative<CacheEngineReplaced>(message)) return;
   const PlanStep& request = std::get<PlanStep>(message);
   memory::PlannedStep planned = blocks_.plan(request);
-  if (const auto broken = blocks_.check_invariants()) fail("block manager: " + *broken);
+  if (const auto broken = blocks_.core().check_invariants()) fail("block manager: " + *broken);
   for (std::size_t i = 0; i < planned.plan.waiting.size(); ++i) {
     if (planned.plan.waiting[i].awaits_step == 0) continue;
     device_.note_awaiting(request.waiting[i].group);
@@ -177,13 +163,12 @@ void Simulation::run_scheduler() {
   const auto message = std::move(scheduler_mail_.front());
   scheduler_mail_.pop_front();
   if (const auto* plan = std::get_if<StepPlan>(&message)) {
-    auto step = scheduler_->on_step_plan(*plan, now_);
-    note(step);
+    auto step = scheduler_.on_step_plan(*plan, now_);
     if (step && !is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*step));
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
-    scheduler_->on_step_result(*result);
+    scheduler_.on_step_result(*result);
   } else {
-    scheduler_->device_replaced(std::get<DeviceReplaced>(message).memory_lost);
+    scheduler_.device_replaced(std::get<DeviceReplaced>(message).memory_lost);
   }
   after_scheduler_event();
 }
@@ -213,7 +198,7 @@ bool Simulation::deliver_one() {
       break;
     case Actor::cache_engine:
       device_.run_cache_engine();
-      if (const auto measured = device_.take_measured()) scheduler_->swap_measured(*measured);
+      if (const auto measured = device_.take_measured()) scheduler_.swap_measured(*measured);
       break;
     case Actor::device:
       scheduler_mail_.emplace_back(device_.complete_step());
@@ -225,7 +210,7 @@ bool Simulation::deliver_one() {
       arrive();
       break;
     case Actor::stop:
-      scheduler_->stop_hit(stops_.front());
+      scheduler_.stop_hit(stops_.front());
       stops_.pop_front();
       after_scheduler_event();
       break;
@@ -242,15 +227,15 @@ std::optional<std::string> Simulation::run() {
     if (++messages > 400'000) fail("no end in sight");
     if (device_.error()) fail("device: " + *device_.error());
     if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
-      scheduler_->abort_group(1 + random_() % static_cast<RequestId>(arrived_));
+      scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
       after_scheduler_event();
     }
     if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) device_.kill_worker();
     if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
   }
   if (error_) return error_;
-  if (!scheduler_->idle()) {
-    const EngineStats stats = scheduler_->stats();
+  if (!scheduler_.core().idle()) {
+    const EngineStats stats = scheduler_.core().stats();
     return "the messages have run dry with " + std::to_string(stats.requests_waiting) + " waiting, " +
            std::to_string(stats.requests_running) + " running, " + std::to_string(stats.requests_swapped) + " swapped";
   }
@@ -258,7 +243,7 @@ std::optional<std::string> Simulation::run() {
     if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
     beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
-  const MemoryStats memory = blocks_.stats();
+  const MemoryStats memory = blocks_.core().stats();
   if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total)
     return "device blocks leaked";
   if (memory.host_blocks_free != memory.host_blocks_total) return "host blocks leaked";
@@ -300,7 +285,7 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
 }
 
 std::int64_t Simulation::preemptions() const {
-  return scheduler_->stats().preemptions_recompute_total + scheduler_->stats().preemptions_swap_total;
+  return scheduler_.core().stats().preemptions_recompute_total + scheduler_.core().stats().preemptions_swap_total;
 }
 
 }  // namespace pagoda::test

@@ -2,16 +2,15 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
-#include <utility>
 #include <variant>
 
+#include "engine/journal/recorded_block_manager.hpp"
+#include "engine/journal/recorded_scheduler.hpp"
 #include "tests/engine/scheduling/simulated_device.hpp"
 #include "tests/engine/scheduling/simulated_model.hpp"
 #include "tests/engine/scheduling/simulation_config.hpp"
@@ -24,24 +23,18 @@ namespace pagoda::test {
 /// or reuse is seen, and so is a step or a move that runs too early.
 class Simulation {
  public:
-  Simulation(const SimulationConfig& config, std::uint64_t seed);
-
-  /// Called behind each event of the scheduler, before its effects are taken; may put another scheduler in its place.
-  using BetweenEvents = std::function<void(std::unique_ptr<scheduling::SchedulerCore>&)>;
-  void on_scheduler_event(BetweenEvents call) { between_events_ = std::move(call); }
+  /// What the cores are told and do is recorded where there is a journal.
+  Simulation(const SimulationConfig& config, std::uint64_t seed, const journal::SharedJournal& journal = nullptr);
 
   /// Runs to the end. The first thing that went wrong, or nothing.
   std::optional<std::string> run();
 
-  /// Of all effects of the scheduler, in their order: runs with the same effects have the same.
-  std::uint64_t effects_digest() const { return effects_digest_; }
-
   std::int64_t preemptions() const;
-  std::int64_t failures() const { return scheduler_->stats().requests_failed_total; }
-  std::int64_t crashes() const { return scheduler_->stats().worker_restarts_total; }
+  std::int64_t failures() const { return scheduler_.core().stats().requests_failed_total; }
+  std::int64_t crashes() const { return scheduler_.core().stats().worker_restarts_total; }
   std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
-  std::int64_t prefix_hits() const { return scheduler_->stats().prefix_cache_hits_total; }
+  std::int64_t prefix_hits() const { return scheduler_.core().stats().prefix_cache_hits_total; }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
   std::int64_t half_swapped_groups() const { return num_half_swapped_; }
@@ -68,8 +61,6 @@ class Simulation {
   void add_request();
   bool deliver_one();
   void after_scheduler_event();
-  template <class Effect>
-  void note(const Effect& effect);
   void check_head_is_offered(const PlanStep& plan);
   void run_block_manager();
   void run_scheduler();
@@ -82,11 +73,9 @@ class Simulation {
   SimulationConfig config_;
   SimulatedModel model_;
   std::mt19937_64 random_;
-  std::unique_ptr<scheduling::SchedulerCore> scheduler_;
-  BetweenEvents between_events_;
-  memory::BlockSpaceManager blocks_;
+  journal::RecordedScheduler scheduler_;
+  journal::RecordedBlockManager blocks_;
   SimulatedDevice device_;
-  std::uint64_t effects_digest_ = 0;
   std::int32_t arrived_ = 0;
   std::int64_t num_stop_hits_ = 0;
   TimeUs now_ = 0;
