@@ -83,6 +83,8 @@ def use_classic_keys(path: Path) -> None:
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -154,6 +156,12 @@ SHAPES = [
           sizes(36, 40, 2, 2, 1, head_dim=12, tie_word_embeddings=False)),
     Shape("qwen3-bias-f32", "biases on every attention projection, F32", "qwen3", "float32", 83,
           sizes(32, 40, 2, 2, 2, head_dim=8, tie_word_embeddings=True, attention_bias=True)),
+    Shape("phi3-gqa-f32", "fused qkv_proj and gate_up_proj, grouped heads, separate head, F32", "phi3", "float32", 109,
+          sizes(32, 44, 2, 4, 2)),
+    Shape("phi3-window-bf16", "a sliding window of 14 tokens in every layer, tied head, BF16", "phi3", "bfloat16", 95,
+          sizes(40, 36, 2, 4, 4, sliding_window=14, tie_word_embeddings=True), prompt_lengths=(3, 70)),
+    Shape("phi3-partial-f32", "12 of 16 elements of each head are turned, one KV head, F32", "phi3", "float32", 87,
+          sizes(32, 40, 2, 2, 1, partial_rotary_factor=0.75), classic_config=True),
     Shape("mistral-window-f32", "a sliding window of 16 tokens in every layer, F32", "mistral", "float32", 107,
           sizes(32, 44, 2, 4, 2, sliding_window=16, tie_word_embeddings=False), prompt_lengths=(3, 70)),
     Shape("mistral-full-bf16", "no window, BF16", "mistral", "bfloat16", 93,

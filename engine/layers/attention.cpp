@@ -55,7 +55,7 @@ Attention::Heads Attention::project(ForwardPass& pass, const Rows& hidden, float
   return heads;
 }
 
-void Attention::rotate(ForwardPass& pass, const Heads& heads, const float* cos_sin) const {
+void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTables& positions) const {
   pass.run(&Ops::rotary, {.positions = pass.batch().positions,
                           .num_tokens = pass.num_tokens(),
                           .query = heads.query,
@@ -65,8 +65,8 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const float* cos_s
                           .num_heads = shape_.num_heads,
                           .num_kv_heads = shape_.num_kv_heads,
                           .head_dim = shape_.head_dim,
-                          .rotary_dim = shape_.head_dim,
-                          .cos_sin = cos_sin});
+                          .rotary_dim = positions.rotary_dim(),
+                          .cos_sin = positions.cos_sin()});
 }
 
 void Attention::operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions,
@@ -75,7 +75,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
   const auto cache = cache_of_layer(pass.cache());
   const auto [qkv_rows, attended_rows] = activations.work(shape_.work_widths());
   const auto heads = project(pass, in, qkv_rows);
-  if (positions.cos_sin() != nullptr) rotate(pass, heads, positions.cos_sin());
+  if (positions.cos_sin() != nullptr) rotate(pass, heads, positions);
   pass.run(&Ops::store_kv, {.key = heads.key,
                             .value = heads.value,
                             .key_stride = heads.kv_stride,

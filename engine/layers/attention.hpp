@@ -64,7 +64,7 @@ class Attention {
   };
 
   Heads project(ForwardPass& pass, const Rows& hidden, float* out) const;
-  void rotate(ForwardPass& pass, const Heads& heads, const float* cos_sin) const;
+  void rotate(ForwardPass& pass, const Heads& heads, const PositionTables& positions) const;
   kernels::KvCacheView cache_of_layer(const KvCache& cache) const;
 
   AttentionShape shape_;

@@ -50,8 +50,10 @@ class PositionTables {
   // Device memory, valid as long as the tables live, also after a move.
   const float* cos_sin() const { return cos_sin_.as<float>(); }            ///< [max_model_len, rotary_dim], or null
   const float* alibi_slopes() const { return alibi_slopes_.as<float>(); }  ///< [num_heads], or null
+  std::int64_t rotary_dim() const { return rotary_dim_; }                  ///< elements of a head that are turned
 
  private:
+  std::int64_t rotary_dim_ = 0;
   kernels::Buffer cos_sin_;
   kernels::Buffer alibi_slopes_;
 };

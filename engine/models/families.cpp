@@ -18,6 +18,7 @@ constexpr std::array kFamilies{
     Family{"LlamaForCausalLM", describe<read_llama>},
     Family{"MistralForCausalLM", describe<read_mistral>},
     Family{"OPTForCausalLM", describe<read_opt>},
+    Family{"Phi3ForCausalLM", describe<read_phi3>},
     Family{"Qwen2ForCausalLM", describe<read_qwen2>},
     Family{"Qwen3ForCausalLM", describe<read_qwen3>},
 };

@@ -20,6 +20,7 @@ PlainDecoderConfig read_gpt2(ConfigSource& config);
 GatedDecoderConfig read_llama(ConfigSource& config);
 GatedDecoderConfig read_mistral(ConfigSource& config);
 PlainDecoderConfig read_opt(ConfigSource& config);
+GatedDecoderConfig read_phi3(ConfigSource& config);
 GatedDecoderConfig read_qwen2(ConfigSource& config);
 GatedDecoderConfig read_qwen3(ConfigSource& config);
 

@@ -50,11 +50,18 @@ Attention load_attention(const WeightLoader& loader, const GatedDecoderConfig& c
           Linear(loader, {"o_proj", config.hidden_size}, shape.query_width(), config.attention_output_bias)};
 }
 
+Linear load_gate_up(const WeightLoader& loader, const GatedDecoderConfig& config) {
+  const auto width = config.intermediate_size;
+  if (config.packed_gate_up != nullptr) {
+    return {loader, {config.packed_gate_up, 2 * width}, config.hidden_size, config.mlp_bias};
+  }
+  const std::array<Projection, 2> gate_up{{{"gate_proj", width}, {"up_proj", width}}};
+  return {loader, gate_up, config.hidden_size, config.mlp_bias};
+}
+
 std::unique_ptr<Mlp> load_gated_mlp(const WeightLoader& loader, const GatedDecoderConfig& config) {
-  const std::array<Projection, 2> gate_up{
-      {{"gate_proj", config.intermediate_size}, {"up_proj", config.intermediate_size}}};
   return std::make_unique<GatedMlp>(
-      Linear(loader, gate_up, config.hidden_size, config.mlp_bias), config.activation,
+      load_gate_up(loader, config), config.activation,
       Linear(loader, {"down_proj", config.hidden_size}, config.intermediate_size, config.mlp_bias));
 }
 

@@ -24,8 +24,9 @@ struct GatedDecoderConfig : DecoderConfig {
   bool mlp_bias = false;
   bool head_norms = false;           ///< queries and keys of each head are normalised (q_norm, k_norm)
   const char* packed_qkv = nullptr;  ///< module with query, key and value weights in one; null: q_proj, k_proj, v_proj
-  bool normalized_head = false;      ///< rows of the head's weight are scaled to length 1
-  LoadMlp load_mlp;                  ///< none: a GatedMlp of gate_proj, up_proj and down_proj
+  const char* packed_gate_up = nullptr;  ///< module with gate and value weights in one; null: gate_proj, up_proj
+  bool normalized_head = false;          ///< rows of the head's weight are scaled to length 1
+  LoadMlp load_mlp;                      ///< none: a GatedMlp of gate and values, and down_proj
 };
 
 ModelSpec spec_of(const GatedDecoderConfig& config);
@@ -35,6 +36,7 @@ struct GatedDecoderKeys {
   layers::PositionKind positions = layers::PositionKind::rotary;
   const char* max_positions = "max_position_embeddings";
   std::int64_t default_head_dim = 0;  ///< 0 = it follows from the hidden size
+  bool partial_rotary = false;        ///< rotary positions may turn the first part of each head only
 };
 
 /// What Llama and its relatives say alike: sizes, rope, activation, tied head. No windows and no biases.

@@ -51,12 +51,12 @@ GatedDecoderConfig read_gated_decoder(ConfigSource& config, const GatedDecoderKe
   decoder.norm_eps = config.number("rms_norm_eps", 0.0, 1e-6);
   decoder.positions = {
       .kind = keys.positions,
-      .rotary = read_rope(config, decoder.attention.head_dim, decoder.max_position_embeddings),
+      .rotary = read_rope(config, decoder.attention.head_dim, decoder.max_position_embeddings, keys.partial_rotary),
       .num_heads = decoder.attention.num_heads,
   };
   decoder.tie_word_embeddings = config.boolean("tie_word_embeddings", false);
   decoder.activation = read_activation(config, "hidden_act", "silu");
-  if (keys.positions == PositionKind::rotary && decoder.attention.head_dim % 2 != 0) {
+  if (keys.positions == PositionKind::rotary && decoder.positions.rotary.rotary_dim % 2 != 0) {
     config.reject("head_dim", std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding turns pairs");
   }
   return decoder;

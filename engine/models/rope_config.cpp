@@ -17,8 +17,26 @@ std::int64_t read_original_positions(ConfigSource& rope, std::int64_t beside, st
                     : rope.integer("original_max_position_embeddings", 1, kMaxPositions, max_position_embeddings);
 }
 
-RopeScaling read_dynamic(ConfigSource& rope, std::int64_t head_dim, std::int64_t max_position_embeddings) {
-  if (head_dim <= 2) rope.reject("rope_type", "dynamic scaling needs a head_dim above 2");
+/// Elements of a head that are turned, the first ones; `otherwise` where the config does not say which part of it.
+std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::int64_t otherwise, bool partial) {
+  constexpr const char* kKey = "partial_rotary_factor";
+  if (!config.has(kKey)) return otherwise;
+  const double part = config.number(kKey, 0.0, 1.0);
+  if (part == 1.0) return head_dim;
+  if (!partial) {
+    config.reject(kKey, "only 1 is supported", ErrorCode::unsupported);
+    return head_dim;
+  }
+  const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0));
+  if (part > 1.0 || turned < 2 || turned % 2 != 0) {
+    config.reject(kKey, config.shown(kKey) + " of a head of " + std::to_string(head_dim) + " is no number of pairs");
+    return head_dim;
+  }
+  return turned;
+}
+
+RopeScaling read_dynamic(ConfigSource& rope, std::int64_t rotary_dim, std::int64_t max_position_embeddings) {
+  if (rotary_dim <= 2) rope.reject("rope_type", "dynamic scaling needs a head_dim above 2");
   return {.type = Type::dynamic,
           .factor = rope.number("factor", 0.0),
           .original_max_position_embeddings = max_position_embeddings};
@@ -57,12 +75,12 @@ RopeScaling read_yarn(ConfigSource& rope, std::int64_t original_beside, std::int
   return scaling;
 }
 
-RopeScaling read_scaling(ConfigSource& rope, std::int64_t head_dim, std::int64_t original_beside,
+RopeScaling read_scaling(ConfigSource& rope, std::int64_t rotary_dim, std::int64_t original_beside,
                          std::int64_t max_position_embeddings) {
   const char* key = rope.has("rope_type") ? "rope_type" : "type";  // older files say type
   const auto type = rope.string(key, "default");
   if (type == "linear") return {.type = Type::linear, .factor = rope.number("factor", 0.0)};
-  if (type == "dynamic") return read_dynamic(rope, head_dim, max_position_embeddings);
+  if (type == "dynamic") return read_dynamic(rope, rotary_dim, max_position_embeddings);
   if (type == "llama3") return read_llama3(rope, original_beside, max_position_embeddings);
   if (type == "yarn") return read_yarn(rope, original_beside, max_position_embeddings);
   if (type != "default") {
@@ -90,18 +108,18 @@ std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const Ro
 
 }  // namespace
 
-RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings) {
+RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings, bool partial) {
   constexpr double kDefaultTheta = 10000.0;
-  RotaryShape shape{.rotary_dim = head_dim, .theta = config.number("rope_theta", 0.0, kDefaultTheta), .scaling = {}};
+  RotaryShape shape{.rotary_dim = read_rotary_dim(config, head_dim, head_dim, partial),
+                    .theta = config.number("rope_theta", 0.0, kDefaultTheta),
+                    .scaling = {}};
   const std::int64_t original = config.integer("original_max_position_embeddings", 1, kMaxPositions, 0);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(key)) continue;
     config.object(key, [&](ConfigSource& rope) {
+      shape.rotary_dim = read_rotary_dim(rope, head_dim, shape.rotary_dim, partial);
       shape.theta = rope.number("rope_theta", 0.0, shape.theta);
-      shape.scaling = read_scaling(rope, head_dim, original, max_position_embeddings);
-      if (rope.number("partial_rotary_factor", 0.0, 1.0) != 1.0) {
-        rope.reject("partial_rotary_factor", "only 1 is supported", ErrorCode::unsupported);
-      }
+      shape.scaling = read_scaling(rope, shape.rotary_dim, original, max_position_embeddings);
     });
   }
   return shape;

@@ -8,8 +8,10 @@
 namespace pagoda::models {
 
 /// Reads rope_theta and rope_scaling, or the object rope_parameters that newer files have for both, of heads of
-/// `head_dim` in a model whose config knows `max_position_embeddings`. A scaling that is not built is unsupported.
-layers::RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings);
+/// `head_dim` in a model whose config knows `max_position_embeddings`. A scaling that is not built is unsupported, and
+/// so is a partial_rotary_factor other than 1 unless the family has it (`partial`).
+layers::RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings,
+                              bool partial);
 
 /// Positions that a context may have: what the config says, or more where the scaling reaches further.
 std::int64_t position_limit(std::int64_t max_position_embeddings, const layers::RopeScaling& scaling);

@@ -42,6 +42,7 @@ TEST(Positions, TheTablesOfADeviceHoldWhatTheShapeAsksFor) {
   ASSERT_TRUE(tables) << tables.error().message;
   const auto expected = rotary_cos_sin(33, {.rotary_dim = 8, .theta = 10000.0, .scaling = {}});
   EXPECT_EQ(std::memcmp(tables->cos_sin(), expected.data(), expected.size() * sizeof(float)), 0);
+  EXPECT_EQ(tables->rotary_dim(), 8);
   EXPECT_EQ(tables->alibi_slopes(), nullptr);
   EXPECT_EQ(PositionTables::bytes(shape, kPositions), 33 * 8 * 4);
 

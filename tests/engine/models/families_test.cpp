@@ -241,6 +241,55 @@ TEST(Families, Qwen3HasHeadsOf128UnlessItSaysOtherwise) {
   EXPECT_FALSE(config->attention_bias);
 }
 
+TEST(Families, Phi3TakesTheDefaultsOfTransformersAndAWindowOnlyWhereOneIsGiven) {
+  auto source = llama();
+  source.erase("rms_norm_eps");
+  auto config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_STREQ(config->packed_qkv, "qkv_proj");
+  EXPECT_STREQ(config->packed_gate_up, "gate_up_proj");
+  EXPECT_EQ(config->norm_eps, 1e-5);
+  EXPECT_EQ(config->attention.window, 0);
+  EXPECT_EQ(config->positions.rotary.rotary_dim, 8);
+  source["sliding_window"] = 2047;
+  config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->attention.window, 2047);
+}
+
+TEST(Families, Phi3MayTurnAPartOfEachHead) {
+  auto source = llama();
+  source["head_dim"] = 96;
+  source["partial_rotary_factor"] = 0.75;
+  auto config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->attention.head_dim, 96);
+  EXPECT_EQ(config->positions.rotary.rotary_dim, 72);
+  source["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->positions.rotary.rotary_dim, 48) << "in the object it wins";
+
+  source.erase("rope_parameters");
+  for (const double part : {0.01, 0.33, 1.5}) {
+    source["partial_rotary_factor"] = part;
+    EXPECT_EQ(read(read_phi3, source).error().param, "partial_rotary_factor") << part;
+  }
+  source["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(read(read_llama, source).error().code, ErrorCode::unsupported);
+}
+
+TEST(Families, Phi3RefusesEveryRopeScaling) {
+  auto source = llama();
+  for (const char* type : {"longrope", "su", "yarn", "linear"}) {
+    source["rope_scaling"] = {{"type", type}, {"factor", 4.0}};
+    const auto config = read(read_phi3, source);
+    ASSERT_FALSE(config) << type;
+    EXPECT_EQ(config.error().code, ErrorCode::unsupported);
+    EXPECT_EQ(config.error().param, "rope_scaling");
+  }
+}
+
 /// The keys of a published Baichuan config that tell the models apart.
 json baichuan(std::int64_t hidden, std::int64_t heads, std::int64_t vocab, const char* positions_key) {
   auto source = llama();

@@ -91,6 +91,16 @@ TEST(GatedDecoder, QueriesKeysAndValuesMayComeFromOneWeightAndTheHeadFromANormal
   EXPECT_EQ(create(config, ZeroWeights("lm_head.weight")).error().code, ErrorCode::bad_file);
 }
 
+TEST(GatedDecoder, GateAndValuesMayComeFromOneWeight) {
+  const ZeroWeights source;
+  auto config = small_llama();
+  config.packed_gate_up = "gate_up_proj";
+  const auto model = create(config, source);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(source.asked().size(), 3 + 2 * 8);
+  EXPECT_THAT(source.asked().at("model.layers.1.mlp.gate_up_proj.weight"), ElementsAre(48, 16));
+}
+
 /// The MLP of a family that has another than Llama's: nothing but one projection.
 class OneProjection final : public layers::Mlp {
  public:
