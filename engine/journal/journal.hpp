@@ -66,7 +66,7 @@ class Recorder {
   template <class Kind, class... Fields>
   void input(Kind kind, const Fields&... fields) {
     if (!journal_) return;
-    Encoder out = begin(static_cast<std::uint8_t>(kFirstInput + static_cast<std::uint8_t>(kind)));
+    [[maybe_unused]] Encoder out = begin(static_cast<std::uint8_t>(kFirstInput + static_cast<std::uint8_t>(kind)));
     (out.put(fields), ...);
     append_input();
   }
