@@ -39,8 +39,8 @@ struct Arrival {
 /// Errors: invalid_request (param = the field), context_too_long.
 Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);
 
-/// What the engine runs: defaults filled in, max_tokens cut, seed chosen. `prompt` is what the tokenizer, or the client,
-/// gave. Errors: the prompt's own, invalid_request, context_too_long; param = the field of the prompt.
+/// What the engine runs: defaults filled in, max_tokens cut, seed chosen. `prompt` is what the tokenizer, or the
+/// client, gave. Errors: the prompt's own, invalid_request, context_too_long; param = the field of the prompt.
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
                              const AdmissionLimits& limits);
 

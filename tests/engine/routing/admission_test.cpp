@@ -125,9 +125,7 @@ TEST(Admission, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
 }
 
 TEST(Admission, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
-  const auto seed = [](RequestId id) {
-    return (*make_spec({.id = id}, text_request(), tokens(1), limits()))->seed;
-  };
+  const auto seed = [](RequestId id) { return (*make_spec({.id = id}, text_request(), tokens(1), limits()))->seed; };
   EXPECT_NE(seed(1), seed(2));
   EXPECT_EQ(seed(1), seed(1));
 }
