@@ -4,11 +4,12 @@
 
 namespace pagoda::actors {
 
-/// The watcher gets ChildGone when the child has ended, as long as it lives itself.
-template <class Watcher, class Child>
-void watch(const Watcher& watcher, const Child& child) {
-  when_ended(child, [me = caf::actor_cast<caf::actor_addr>(watcher), address = child.address()] {
-    if (const auto alive = caf::actor_cast<Watcher>(me)) send_anonymously(alive, ChildGone{address});
+/// The watcher gets `Gone` when the other has ended, as long as it lives itself.
+template <class Gone = ChildGone, class Watcher, class Other>
+void watch(const Watcher& watcher, const Other& other) {
+  const auto address = caf::actor_cast<caf::actor_addr>(other);
+  when_ended(other, [me = caf::actor_cast<caf::actor_addr>(watcher), address] {
+    if (const auto alive = caf::actor_cast<Watcher>(me)) send_anonymously(alive, Gone{address});
   });
 }
 

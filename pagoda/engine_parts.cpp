@@ -1,12 +1,7 @@
 #include "pagoda/engine_parts.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,6 +11,8 @@
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 #include "io/swap_file.hpp"
+#include "io/trace_file.hpp"
+#include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/model_loader.hpp"
 
@@ -24,26 +21,9 @@ namespace {
 
 Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
   if (config.trace.empty()) return nullptr;
-  auto file = std::make_unique<std::ofstream>(config.trace, std::ios::binary | std::ios::trunc);
-  if (!*file) {
-    return fail(ErrorCode::bad_config, "trace: cannot write " + config.trace + ": " + std::strerror(errno), "trace");
-  }
-  return std::make_shared<trace::StepTrace>(std::move(file), config.trace_max_events);
-}
-
-std::string model_name(const EngineConfig& config) {
-  if (!config.served_model_name.empty()) return config.served_model_name;
-  const auto path = std::filesystem::path(config.model).lexically_normal();
-  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
-}
-
-/// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
-/// no later token sees, so that its length does not matter.
-std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) {
-  const KvGroup& kv = plan.layout.only();
-  const std::int64_t slots = std::int64_t{plan.num_device_blocks} * kv.block_size;
-  const bool leaves_behind = kv.has_window() && config.enable_chunked_prefill && slots > kv.window;
-  return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
+  auto file = io::create_trace_file(config.trace);
+  if (!file) return fail(file.error());
+  return std::make_shared<trace::StepTrace>(std::move(*file), config.trace_max_events);
 }
 
 /// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.
@@ -58,13 +38,66 @@ Result<std::array<std::uint64_t, 2>> random_prefix_hash_key() {
 }
 
 /// A pool that the user made small is allowed, but says what it means for long requests.
-void warn_of_small_pool(const EngineConfig& config, std::int32_t device_blocks, std::int64_t longest,
-                        std::int64_t max_model_len) {
-  if (longest >= max_model_len) return;
+void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo& info) {
+  if (limits.max_kv_tokens >= limits.max_model_len) return;
   spdlog::warn(
       "the KV cache holds {} tokens ({} blocks of {}), fewer than max_model_len {}: longer prompts are refused and "
       "outputs that outgrow it end with finish_reason length; raise num_device_blocks or lower max_model_len",
-      longest, device_blocks, config.slots_per_block(), max_model_len);
+      limits.max_kv_tokens, info.num_device_blocks, info.block_size, limits.max_model_len);
+}
+
+Result<SamplingDefaults> sampling_defaults(const EngineConfig& config) {
+  if (config.generation_config != "auto") return SamplingDefaults{};
+  return io::load_sampling_defaults(config.model);
+}
+
+/// Blocks for the memory that a model leaves free when it has run, less the share of `available_bytes` that the device
+/// is to keep.
+Result<std::int32_t> measured_blocks(const EngineConfig& config, const EnginePlan& plan, const ModelLoader& loader,
+                                     std::int64_t available_bytes) {
+  const auto free_bytes = loader.measure_free_bytes();
+  if (!free_bytes) return fail(free_bytes.error());
+  const auto spared =
+      static_cast<std::int64_t>((1.0 - config.gpu_memory_utilization) * static_cast<double>(available_bytes));
+  return size_kv_cache(config, plan, *free_bytes - spared);
+}
+
+/// The file of the swapped blocks; no buffer when they lie in memory, or are none.
+Result<kernels::Buffer> swap_file(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.swap_dir.empty() || plan.num_host_blocks == 0) return kernels::Buffer{};
+  return io::map_swap_file(config.swap_dir, plan.memory.kv_bytes_per_block * plan.num_host_blocks);
+}
+
+/// The blocks of the KV cache and of the host pool, which is refused before anything is taken if the machine has less.
+Result<std::shared_ptr<execution::KvMemory>> take_kv_memory(const EngineConfig& config, const EnginePlan& plan,
+                                                            const std::shared_ptr<kernels::Device>& device,
+                                                            const StartProgress& progress) {
+  const bool takes_it_now = device->shares_host_memory() && config.touch_memory;
+  if (takes_it_now) {
+    if (const Status fits = check_host_memory(config, plan); !fits) return fail(fits.error());
+  }
+  auto file = swap_file(config, plan);
+  if (!file) return fail(file.error());
+  auto memory = execution::KvMemory::create(device, plan.memory.kv_bytes_per_block, plan.num_device_blocks,
+                                            plan.num_host_blocks, std::move(*file));
+  if (!memory || !takes_it_now) return memory;
+  const auto report = [&](double done) {
+    if (progress) progress("taking memory for the KV cache", done);
+  };
+  if (const Status touched = (*memory)->touch(report); !touched) return fail(touched.error());
+  return memory;
+}
+
+actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& device,
+                                     const std::shared_ptr<ModelLoader>& loader,
+                                     const std::shared_ptr<execution::KvMemory>& memory,
+                                     std::int32_t num_device_blocks) {
+  return {.make_worker = [=] { return loader->make_worker(memory, num_device_blocks); },
+          .make_cache_engine = [=]() -> Result<actors::CacheParts> {
+            auto stream = device->create_stream("pagoda-copy");
+            if (!stream) return fail(std::move(stream.error()));
+            return actors::CacheParts{memory, std::move(*stream)};
+          }};
 }
 
 }  // namespace
@@ -74,111 +107,35 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   const auto device =
       setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
   if (!device) return fail(device.error());
-  const auto available = static_cast<std::int64_t>((*device)->available_bytes(kernels::MemoryKind::device));
+  const auto available_bytes = static_cast<std::int64_t>((*device)->available_bytes(kernels::MemoryKind::device));
   auto plan = plan_engine(config, **device);
   if (!plan) return fail(plan.error());
-  const auto defaults = config.generation_config == "auto" ? io::load_sampling_defaults(config.model)
-                                                           : Result<SamplingDefaults>(SamplingDefaults{});
+  const auto defaults = sampling_defaults(config);
   if (!defaults) return fail(defaults.error());
-  auto tokenizer = io::load_tokenizer(config.model);
+  const auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
-  const models::ModelSpec& model = plan->model;
-  const layers::ModelLimits& limits = plan->limits;
-  const std::int32_t max_tokens = limits.max_tokens;
-  const std::int64_t max_model_len = limits.max_model_len;
-  const std::int32_t host_blocks = plan->num_host_blocks;
-  const std::int64_t block_bytes = plan->memory.kv_bytes_per_block;
   const auto loader = ModelLoader::create(config, *plan, *device, setup.progress);
   if (!loader) return fail(loader.error());
   if (plan->measures_kv_cache) {
-    const auto free_bytes = (*loader)->measure_free_bytes();
-    if (!free_bytes) return fail(free_bytes.error());
-    const auto spared =
-        static_cast<std::int64_t>((1.0 - config.gpu_memory_utilization) * static_cast<double>(available));
-    const auto blocks = size_kv_cache(config, *plan, *free_bytes - spared);
-    if (!blocks) return fail(blocks.error());
-    plan->num_device_blocks = *blocks;
+    const auto num_blocks = measured_blocks(config, *plan, **loader, available_bytes);
+    if (!num_blocks) return fail(num_blocks.error());
+    plan->num_device_blocks = *num_blocks;
   }
-  const std::int32_t device_blocks = plan->num_device_blocks;
-  const bool takes_memory_now = (*device)->shares_host_memory() && config.touch_memory;
-  if (takes_memory_now) {
-    if (const Status fits = check_host_memory(config, *plan); !fits) return fail(fits.error());
-  }
-  Result<kernels::Buffer> swap_file;
-  if (!config.swap_dir.empty() && host_blocks > 0) {
-    swap_file = io::map_swap_file(config.swap_dir, block_bytes * host_blocks);
-  }
-  if (!swap_file) return fail(swap_file.error());
-  auto memory = execution::KvMemory::create(*device, block_bytes, device_blocks, host_blocks, std::move(*swap_file));
+  const auto memory = take_kv_memory(config, *plan, *device, setup.progress);
   if (!memory) return fail(memory.error());
-  if (takes_memory_now) {
-    const auto report = [&](double done) {
-      if (setup.progress) setup.progress("taking memory for the KV cache", done);
-    };
-    if (const Status touched = (*memory)->touch(report); !touched) return fail(touched.error());
-  }
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
   const auto prefix_hash_key = random_prefix_hash_key();
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
-  EngineParts parts;
-  parts.trace = std::move(*trace);
-  parts.tokenizer = std::move(*tokenizer);
-  parts.device.make_worker = [loader = *loader, kv_memory = *memory, device_blocks] {
-    return loader->make_worker(kv_memory, device_blocks);
-  };
-  parts.device.make_cache_engine = [device = *device, kv_memory = *memory]() -> Result<actors::CacheParts> {
-    auto stream = device->create_stream("pagoda-copy");
-    if (!stream) return fail(std::move(stream.error()));
-    return actors::CacheParts{kv_memory, std::move(*stream)};
-  };
-  parts.scheduler.max_num_seqs = config.num_rows();
-  parts.scheduler.max_num_batched_tokens = max_tokens;
-  parts.scheduler.max_chunk_us = TimeUs{1000} * config.chunk_ms();
-  parts.scheduler.pipeline_depth = config.pipeline_depth;
-  parts.scheduler.enable_chunked_prefill = config.enable_chunked_prefill;
-  parts.scheduler.can_swap = host_blocks > 0;
-  parts.scheduler.block_bytes = block_bytes;
-  parts.scheduler.num_device_blocks = device_blocks;
-  parts.scheduler.num_host_blocks = host_blocks;
-  parts.scheduler.policy = config.scheduling_policy;
-  parts.scheduler.priority_aging_s = config.priority_aging_s;
-  parts.scheduler.delay_factor = config.scheduler_delay_factor;
-  parts.scheduler.preemption = config.preemption_mode;
-  parts.scheduler.eos_token_ids = model.eos_token_ids;
-  parts.blocks = {.layout = plan->layout,
-                  .num_device_blocks = device_blocks,
-                  .num_host_blocks = host_blocks,
-                  .watermark = config.watermark,
-                  .enable_prefix_caching = config.enable_prefix_caching,
-                  .prefix_hash_key = *prefix_hash_key};
-  parts.limits.vocab_size = model.vocab_size;
-  parts.limits.eos_token_ids = model.eos_token_ids;
-  parts.limits.max_model_len = max_model_len;
-  parts.limits.max_kv_tokens = longest_prompt(config, *plan);
-  warn_of_small_pool(config, device_blocks, parts.limits.max_kv_tokens, max_model_len);
-  parts.limits.max_num_seqs = config.num_rows();
-  parts.limits.max_queued_requests = config.max_queued_requests;
-  parts.limits.max_queued_prompt_tokens = config.max_queued_prompt_tokens;
-  parts.limits.max_queued_prompt_bytes = config.max_queued_prompt_bytes;
-  parts.limits.max_bytes_per_token = parts.tokenizer->max_bytes_per_token();
-  parts.limits.sampling = config.limits;
-  parts.limits.defaults = *defaults;
-  parts.limits.seed = config.seed;
-  parts.info = {.name = model_name(config),
-                .architecture = model.architecture,
-                .dtype = std::string(to_string(plan->dtype)),
-                .kv_cache_dtype = std::string(to_string(plan->kv_dtype)),
-                .device = (*device)->description(),
-                .vocab_size = model.vocab_size,
-                .max_model_len = max_model_len,
-                .block_size = config.slots_per_block(),
-                .num_device_blocks = device_blocks,
-                .num_host_blocks = host_blocks,
-                .max_num_seqs = config.num_rows(),
-                .max_num_batched_tokens = max_tokens,
-                .pipeline_depth = config.pipeline_depth};
+  EngineParts parts{.tokenizer = *tokenizer,
+                    .device = device_factory(*device, *loader, *memory, plan->num_device_blocks),
+                    .scheduler = scheduler_config(config, *plan),
+                    .blocks = block_space_config(config, *plan, *prefix_hash_key),
+                    .limits = admission_limits(config, *plan, **tokenizer, *defaults),
+                    .info = model_info(config, *plan, (*device)->description()),
+                    .trace = std::move(*trace)};
+  warn_of_small_pool(parts.limits, parts.info);
   return parts;
 }
 

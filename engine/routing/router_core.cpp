@@ -2,178 +2,186 @@
 
 #include <algorithm>
 #include <string>
-
-#include "kernels/random.hpp"
+#include <utility>
 
 namespace pagoda::routing {
-namespace {
 
-/// The seed of a request that brings none: a draw of the engine's own, one per request id.
-std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
-  const auto words =
-      kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
-                          {static_cast<std::uint32_t>(engine_seed), static_cast<std::uint32_t>(engine_seed >> 32)});
-  return (static_cast<std::uint64_t>(words[0]) << 32) | words[1];
+RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
+    : limits_(limits),
+      started_us_(started_us),
+      placement_({.num_replicas = limits.num_replicas}),
+      tokenizer_queue_(limits.max_queued_prompt_bytes) {}
+
+Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const {
+  if (live_request(client, tag)) {
+    return fail(ErrorCode::duplicate_id, "the sink has a live request with this tag");
+  }
+  if (failure_) return fail(*failure_);
+  if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (Status valid = check_request(request, limits_); !valid) return valid;
+  const bool full =
+      std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
+  if (!full) return {};
+  return fail(Error{ErrorCode::queue_full,
+                    std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
+                        (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued",
+                    {},
+                    1000});
 }
 
-std::string tokens(std::int64_t count) {
-  return std::to_string(count) + (count == 1 ? " token" : " tokens");
+Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag,
+                                                 std::shared_ptr<const GenerateRequest> request, TimeUs now) {
+  if (Status checked = check(client, tag, *request); !checked) return fail(checked.error());
+  Submitted submitted{next_id_++, std::nullopt};
+  if (request->prompt) {
+    const auto job = ask(client, request->prompt->size());
+    if (!job) return fail(job.error());
+    submitted.job = *job;
+  }
+  live_.emplace(submitted.id, Request{client, {submitted.id, tag, now}, std::move(request), submitted.job, 0});
+  of_client_[client].emplace(tag, submitted.id);
+  return submitted;
 }
 
-Status check_length(const char* field, const std::string& value, std::size_t max_bytes) {
-  if (value.size() <= max_bytes) return {};
-  return fail(ErrorCode::invalid_request,
-              std::string(field) + " has " + std::to_string(value.size()) + " bytes; at most " +
-                  std::to_string(max_bytes) + " are allowed",
-              field);
-}
-
-}  // namespace
-
-SamplingParams RouterCore::sampling_of(const GenerateRequest& request) const {
-  return with_defaults(request.sampling, request.open, limits_.defaults);
-}
-
-Status RouterCore::check(const GenerateRequest& request) const {
-  if (!request.prompt && !request.prompt_token_ids) {
-    return fail(ErrorCode::invalid_request, "prompt or prompt_token_ids is required", "prompt");
-  }
-  if (request.prompt && request.prompt_token_ids) {
-    return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
-  }
-  if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
-  if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
-  const SamplingParams sampling = sampling_of(request);
-  Status valid = validate(sampling, limits_.sampling, limits_.vocab_size, limits_.eos_token_ids);
-  if (!valid) return valid;
-  if (sampling.num_sequences() > limits_.max_num_seqs) {
-    const char* const field = request.sampling.best_of ? "best_of" : "n";
-    return fail(ErrorCode::invalid_request,
-                std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
-                    ", this engine runs at most " + std::to_string(limits_.max_num_seqs) +
-                    " sequences at once (max_num_seqs)",
-                field);
-  }
-  if (request.prompt) return check_text(*request.prompt);
-  const auto& ids = *request.prompt_token_ids;
-  if (ids.empty()) return fail(ErrorCode::invalid_request, "prompt_token_ids is empty", "prompt_token_ids");
-  for (const std::int64_t id : ids) {
-    if (id < 0 || id >= limits_.vocab_size) {
-      return fail(ErrorCode::invalid_request,
-                  "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
-                      std::to_string(limits_.vocab_size - 1),
-                  "prompt_token_ids");
-    }
-  }
-  return {};
-}
-
-/// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
-Status RouterCore::check_text(const std::string& prompt) const {
-  if (!limits_.max_bytes_per_token) return {};
-  const std::int64_t max_tokens = std::min(limits_.max_model_len, limits_.max_kv_tokens);
-  const auto num_bytes = static_cast<std::int64_t>(prompt.size());
-  if (num_bytes / *limits_.max_bytes_per_token < max_tokens) return {};
-  return fail(ErrorCode::context_too_long,
-              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " + tokens(max_tokens) +
-                  " that the model and its KV cache take",
-              "prompt");
-}
-
-Result<RequestId> RouterCore::submit(const GenerateRequest& request) {
-  if (refusal_) return fail(*refusal_);
-  if (Status checked = check(request); !checked) return fail(checked.error());
-  const bool full = static_cast<std::int64_t>(live_.size()) >= limits_.max_queued_requests ||
-                    live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
-  if (full) {
-    return fail(Error{ErrorCode::queue_full,
-                      std::to_string(live_.size()) + " requests with " + tokens(live_prompt_tokens_) + " are queued",
-                      {},
-                      1000});
-  }
-  const RequestId id = next_id_++;
-  live_.emplace(id, 0);
-  return id;
-}
-
-Result<SharedSpec> RouterCore::prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
-                                              Result<TokenIds> prompt, TimeUs now) {
-  const auto refuse = [&](Error error) {
-    closed(id);
-    return fail(std::move(error));
-  };
-  const char* const field = request.prompt ? "prompt" : "prompt_token_ids";
-  if (!prompt) {
-    Error error = prompt.error();
-    if (error.param.empty()) error.param = field;
-    return refuse(std::move(error));
-  }
-  const auto length = static_cast<std::int64_t>(prompt->size());
-  if (length == 0) return refuse({ErrorCode::invalid_request, "the prompt is empty", field, -1});
-  if (length >= limits_.max_model_len) {
-    return refuse({ErrorCode::context_too_long,
-                   "the prompt has " + tokens(length) + ", the model takes " + std::to_string(limits_.max_model_len) +
-                       " with at least one to generate",
-                   field, -1});
-  }
-  if (length + 1 > limits_.max_kv_tokens) {
-    return refuse(
-        {ErrorCode::context_too_long,
-         "the prompt has " + tokens(length) + ", the whole KV cache holds " + std::to_string(limits_.max_kv_tokens),
-         field, -1});
-  }
-  for (const TokenId token : *prompt) {
-    if (token < 0 || token >= limits_.vocab_size) {
-      return refuse({ErrorCode::invalid_request,
-                     "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
-                         std::to_string(limits_.vocab_size - 1),
-                     field, -1});
-    }
-  }
-  auto spec = std::make_shared<RequestSpec>();
-  spec->id = id;
-  spec->tag = tag;
-  spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
-  spec->sampling = sampling_of(request);
-  spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits_.max_model_len - length);
-  spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits_.seed, id);
-  spec->stream = request.stream;
-  spec->priority = request.priority;
-  spec->user = request.user;
-  spec->cache_salt = request.cache_salt;
-  spec->arrival_us = now;
-  live_[id] = length;
-  live_prompt_tokens_ += length;
-  placement_.place(*spec);
-  return SharedSpec(std::move(spec));
-}
-
-RequestResult RouterCore::aborted_before_start(RequestId id, const GenerateRequest& request, TimeUs arrival,
-                                               TimeUs now) {
-  closed(id);
-  const SamplingParams sampling = sampling_of(request);
-  RequestResult result;
-  for (std::int32_t index = 0; index < sampling.n; ++index) {
-    SequenceResult& output = result.outputs.emplace_back();
-    output.index = index;
-    if (sampling.logprobs) output.logprobs.emplace();
-    if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
-  }
-  if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
-  result.timing.total_ms = static_cast<double>(now - arrival) / 1000.0;
-  return result;
-}
-
-void RouterCore::start_draining() {
-  if (!refusal_) refusal_ = Error{ErrorCode::shutting_down, "the server is shutting down", {}, -1};
-}
-
-void RouterCore::closed(RequestId id) {
+RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> prompt) {
   const auto found = live_.find(id);
-  if (found == live_.end()) return;
-  live_prompt_tokens_ -= found->second;
-  live_.erase(found);
+  if (found == live_.end()) return {};
+  Request& request = found->second;
+  const auto outside = std::exchange(request.outside, nullptr);
+  request.job.reset();
+  auto spec = make_spec(request.arrival, *outside, std::move(prompt), limits_);
+  Effects effects;
+  if (spec) {
+    request.num_prompt_tokens = std::ssize(*(*spec)->prompt);
+    live_prompt_tokens_ += request.num_prompt_tokens;
+    placement_.place(**spec);
+    effects.settled.push_back({id, std::move(*spec)});
+  } else {
+    forget(found);
+    effects.settled.push_back({id, std::move(spec.error())});
+  }
+  return with_end_of_drain(std::move(effects));
+}
+
+std::optional<RequestId> RouterCore::live_request(ClientId client, std::uint64_t tag) const {
+  const auto tags = of_client_.find(client);
+  if (tags == of_client_.end()) return std::nullopt;
+  const auto id = tags->second.find(tag);
+  return id == tags->second.end() ? std::nullopt : std::optional(id->second);
+}
+
+RouterCore::Effects RouterCore::abort(RequestId id, TimeUs now) {
+  Effects effects;
+  abort(id, now, effects);
+  return with_end_of_drain(std::move(effects));
+}
+
+void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
+  const auto found = live_.find(id);
+  Request& request = found->second;
+  if (!request.outside) {
+    effects.aborted.push_back(id);
+    return;
+  }
+  take_back(request, effects);
+  ++aborted_outside_;
+  auto result = result_before_start(request.arrival, *request.outside, now, limits_);
+  effects.settled.push_back({id, RequestOutput{id, request.arrival.tag, {}, std::move(result), std::nullopt}});
+  forget(found);
+}
+
+RouterCore::Effects RouterCore::closed(RequestId id) {
+  if (const auto found = live_.find(id); found != live_.end()) forget(found);
+  return with_end_of_drain({});
+}
+
+RouterCore::Effects RouterCore::client_gone(ClientId client, TimeUs now) {
+  Effects effects;
+  if (const auto tags = of_client_.find(client); tags != of_client_.end()) {
+    const TagMap requests = tags->second;  // which abort takes them out of
+    for (const auto& [tag, id] : requests) abort(id, now, effects);
+  }
+  for (const JobId job : tokenizer_queue_.forget(client)) effects.taken_back.push_back(job);
+  return with_end_of_drain(std::move(effects));
+}
+
+Result<JobId> RouterCore::ask(ClientId client, std::size_t num_bytes) {
+  if (failure_) return fail(*failure_);
+  return tokenizer_queue_.add(client, static_cast<std::int64_t>(num_bytes));
+}
+
+std::optional<JobId> RouterCore::next_job() {
+  if (failure_) return std::nullopt;
+  return tokenizer_queue_.next();
+}
+
+Error RouterCore::no_answer() const {
+  return failure_.value_or(Error{ErrorCode::internal, "the tokenizer has ended", {}, -1});
+}
+
+RouterCore::Effects RouterCore::drain() {
+  draining_ = true;
+  drain_waits_ = true;
+  return with_end_of_drain({});
+}
+
+RouterCore::Effects RouterCore::abort_all(TimeUs now) {
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : live_) ids.push_back(id);
+  aborted_by_drain_ += std::ssize(ids);
+  Effects effects;
+  for (const RequestId id : ids) abort(id, now, effects);
+  return with_end_of_drain(std::move(effects));
+}
+
+Result<std::int64_t> RouterCore::drained() const {
+  if (failure_) return fail(*failure_);
+  return aborted_by_drain_;
+}
+
+RouterCore::Effects RouterCore::engine_failed(Error error) {
+  failure_ = std::move(error);
+  Effects effects;
+  for (auto next = live_.begin(); next != live_.end();) {
+    const auto request = next++;
+    if (!request->second.outside) continue;
+    take_back(request->second, effects);
+    effects.settled.push_back({request->first, *failure_});
+    forget(request);
+  }
+  return with_end_of_drain(std::move(effects));
+}
+
+EngineStats RouterCore::with_own(EngineStats stats, TimeUs now) const {
+  if (failure_) stats = EngineStats{.health = failure_->message};
+  stats.uptime_s = static_cast<double>(now - started_us_) / 1e6;
+  if (failure_) return stats;
+  stats.requests_aborted_total += aborted_outside_;
+  stats.requests_waiting +=
+      std::ranges::count_if(live_, [](const auto& entry) { return entry.second.outside != nullptr; });
+  return stats;
+}
+
+/// Its text is not tokenized any more, if that has not begun.
+void RouterCore::take_back(Request& request, Effects& effects) {
+  if (!request.job) return;
+  tokenizer_queue_.take_back(*request.job);
+  effects.taken_back.push_back(*request.job);
+}
+
+void RouterCore::forget(Requests::iterator request) {
+  const auto& [id, entry] = *request;
+  const auto tags = of_client_.find(entry.client);
+  tags->second.erase(entry.arrival.tag);
+  if (tags->second.empty()) of_client_.erase(tags);
+  live_prompt_tokens_ -= entry.num_prompt_tokens;
   placement_.ended(id);
+  live_.erase(request);
+}
+
+RouterCore::Effects RouterCore::with_end_of_drain(Effects effects) {
+  if (live_.empty()) effects.drained = std::exchange(drain_waits_, false);
+  return effects;
 }
 
 }  // namespace pagoda::routing

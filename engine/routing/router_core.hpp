@@ -1,81 +1,123 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <unordered_map>
-#include <utility>
+#include <variant>
 #include <vector>
 
-#include "engine/config.hpp"
 #include "engine/placement/placement_core.hpp"
-#include "engine/request/generate_request.hpp"
-#include "engine/request/output.hpp"
-#include "engine/request/request_spec.hpp"
-#include "engine/types.hpp"
+#include "engine/routing/admission.hpp"
+#include "engine/routing/tokenizer_queue.hpp"
+#include "engine/stats.hpp"
 
 namespace pagoda::routing {
 
-/// What the router must know of the engine to refuse a request before anything is allocated.
-struct AdmissionLimits {
-  std::int64_t vocab_size = 0;
-  std::vector<TokenId> eos_token_ids;
-  std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
-  std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
-  std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
-  std::int64_t max_queued_requests = 0;  ///< live requests
-  std::int64_t max_queued_prompt_tokens = 0;
-  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
-  std::optional<std::int64_t> max_bytes_per_token;  ///< of text, as the tokenizer tells it
-  SamplingLimits sampling;
-  SamplingDefaults defaults;  ///< of the model, for fields that a client left open
-  std::uint64_t seed = 0;     ///< of requests that bring none
-  std::int32_t num_replicas = 1;
-};
+using ClientId = TokenizerQueue::ClientId;
+using JobId = TokenizerQueue::JobId;
 
-/// Validates requests once, gives them ids and counts what is live. A plain state machine. Not thread-safe: one owner.
+/// Which requests live, from whom, and how far they have come: outside, while their prompts' ids are not known, or in
+/// the engine. Texts, those of requests and others that clients ask about, wait for the tokenizer as jobs. A plain
+/// state machine. Not thread-safe: one owner.
 class RouterCore {
  public:
-  explicit RouterCore(const AdmissionLimits& limits)
-      : limits_(limits), placement_({.num_replicas = limits.num_replicas}) {}
+  /// What became of a request that was outside: the engine takes it, it was aborted (this is its terminal output), or
+  /// it is refused.
+  struct Settled {
+    RequestId id = 0;
+    std::variant<SharedSpec, RequestOutput, Error> outcome;
+  };
+  /// What an event has caused.
+  struct Effects {
+    std::vector<Settled> settled;
+    std::vector<RequestId> aborted;  ///< in the engine, which has to end them
+    std::vector<JobId> taken_back;   ///< jobs that nobody waits for any more
+    bool drained = false;  ///< no request is live any more: whoever drains may be told, behind the last output
+  };
+  struct Submitted {
+    RequestId id = 0;
+    std::optional<JobId> job;  ///< of its text; absent: the client gave the ids, which go to prompt_encoded
+  };
 
-  /// Checks everything that can be checked before the prompt is tokenized, and takes the request in.
-  /// Errors: invalid_request (param = the field), context_too_long, queue_full, shutting_down, or why the engine
-  /// failed.
-  Result<RequestId> submit(const GenerateRequest& request);
+  RouterCore(const AdmissionLimits& limits, TimeUs started_us);
 
-  /// The prompt's ids are known: the immutable spec for the engine, and the request has its replica. On error it is
-  /// forgotten.
-  Result<SharedSpec> prompt_encoded(RequestId id, const GenerateRequest& request, std::uint64_t tag,
-                                    Result<TokenIds> prompt, TimeUs now);
+  // -- requests
 
-  /// Where a request runs whose prompt is encoded.
+  /// Takes a request in, or refuses it before anything is allocated.
+  /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
+  /// context_too_long, queue_full, shutting_down, or why the engine failed.
+  Result<Submitted> submit(ClientId client, std::uint64_t tag, std::shared_ptr<const GenerateRequest> request,
+                           TimeUs now);
+  /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
+  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt);
+  std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
+  /// Where a request runs that the engine has taken.
   ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
+  /// Ends a live request at once if it is outside; otherwise the engine has to.
+  Effects abort(RequestId id, TimeUs now);
+  /// The engine has ended the request.
+  Effects closed(RequestId id);
+  /// Its requests are aborted, its texts taken back.
+  Effects client_gone(ClientId client, TimeUs now);
 
-  /// What a request ends with that is aborted before its prompt is tokenized: n outputs without tokens. The request is
-  /// forgotten. `arrival` and `now` make its timing.
-  RequestResult aborted_before_start(RequestId id, const GenerateRequest& request, TimeUs arrival, TimeUs now);
+  // -- the tokenizer
 
-  /// The request has ended.
-  void closed(RequestId id);
+  /// A text, or ids, that a client asks about. Errors: queue_full, or why the engine failed.
+  Result<JobId> ask(ClientId client, std::size_t num_bytes);
+  /// The job that the tokenizer gets now, if one may go.
+  std::optional<JobId> next_job();
+  void job_finished(JobId job) { tokenizer_queue_.finished(job); }
+  /// What a job gets that the tokenizer will not answer.
+  Error no_answer() const;
 
-  /// From now on submit refuses with shutting_down.
-  void start_draining();
-  /// From now on submit refuses with `error`.
-  void engine_failed(Error error) { refusal_ = std::move(error); }
+  // -- the end
+
+  /// From now on requests are refused with shutting_down.
+  Effects drain();
+  /// The drain's time is over.
+  Effects abort_all(TimeUs now);
+  /// How many requests a drain had to abort. Error: the engine failed under it.
+  Result<std::int64_t> drained() const;
+  /// From now on everything is refused with `error`. Requests outside end here; those inside, the engine tells.
+  Effects engine_failed(Error error);
+  bool has_failed() const { return failure_.has_value(); }
+
+  /// The engine's counters with what only the router knows; of a failed engine, nothing but its reason.
+  EngineStats with_own(EngineStats stats, TimeUs now) const;
 
   std::size_t num_live() const { return live_.size(); }
 
  private:
-  Status check(const GenerateRequest& request) const;
-  Status check_text(const std::string& prompt) const;
-  SamplingParams sampling_of(const GenerateRequest& request) const;
+  struct Request {
+    ClientId client = 0;
+    Arrival arrival;
+    std::shared_ptr<const GenerateRequest> outside;  ///< null once it is in the engine
+    std::optional<JobId> job;                        ///< of its text, until it is encoded
+    std::int64_t num_prompt_tokens = 0;
+  };
+  using Requests = std::unordered_map<RequestId, Request>;
+  using TagMap = std::unordered_map<std::uint64_t, RequestId>;
+
+  Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
+  void abort(RequestId id, TimeUs now, Effects& effects);
+  void take_back(Request& request, Effects& effects);
+  void forget(Requests::iterator request);
+  Effects with_end_of_drain(Effects effects);
 
   AdmissionLimits limits_;
+  TimeUs started_us_;
   placement::PlacementCore placement_;
-  std::unordered_map<RequestId, std::int64_t> live_;  ///< id -> prompt tokens counted for it
+  TokenizerQueue tokenizer_queue_;
+  Requests live_;
+  std::unordered_map<ClientId, TagMap> of_client_;  ///< live requests by tag
   std::int64_t live_prompt_tokens_ = 0;
   RequestId next_id_ = 1;
-  std::optional<Error> refusal_;  ///< of every request
+  bool draining_ = false;
+  bool drain_waits_ = false;  ///< for the last request
+  std::int64_t aborted_by_drain_ = 0;
+  std::int64_t aborted_outside_ = 0;  ///< the engine's own counters do not know them
+  std::optional<Error> failure_;
 };
 
 }  // namespace pagoda::routing

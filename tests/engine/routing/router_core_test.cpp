@@ -1,9 +1,18 @@
 #include "engine/routing/router_core.hpp"
 
+#include <algorithm>
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace pagoda::routing {
 namespace {
+
+using Effects = RouterCore::Effects;
+
+constexpr ClientId kAlice = 1;
+constexpr ClientId kBob = 2;
+constexpr TimeUs kNow = 5'000'000;
 
 AdmissionLimits limits() {
   AdmissionLimits limits;
@@ -11,15 +20,26 @@ AdmissionLimits limits() {
   limits.max_model_len = 32;
   limits.max_kv_tokens = 24;
   limits.max_num_seqs = 4;
-  limits.max_queued_requests = 2;
+  limits.max_queued_requests = 5;
   limits.max_queued_prompt_tokens = 20;
   limits.seed = 7;
   return limits;
 }
 
-GenerateRequest text_request() {
-  GenerateRequest request;
-  request.prompt = "hello";
+std::shared_ptr<GenerateRequest> text_request(std::string text = "hello") {
+  auto request = std::make_shared<GenerateRequest>();
+  request->prompt = std::move(text);
+  return request;
+}
+
+/// So long that the tokenizer gets nothing else meanwhile.
+std::shared_ptr<GenerateRequest> long_text() {
+  return text_request(std::string(TokenizerQueue::kBytesAtTokenizer, 'a'));
+}
+
+std::shared_ptr<GenerateRequest> ids_request() {
+  auto request = std::make_shared<GenerateRequest>();
+  request->prompt_token_ids = {1, 2, 3};
   return request;
 }
 
@@ -27,194 +47,291 @@ TokenIds tokens(std::size_t count) {
   return TokenIds(count, 5);
 }
 
-TEST(RouterCore, CutsMaxTokensToWhatTheModelLengthLeaves) {
-  RouterCore core(limits());
-  GenerateRequest request = text_request();
-  request.sampling.max_tokens = 1000;
-  const auto id = core.submit(request);
-  ASSERT_TRUE(id);
-  const auto spec = core.prompt_encoded(*id, request, 9, tokens(10), 123);
-  ASSERT_TRUE(spec);
-  EXPECT_EQ((*spec)->sampling.max_tokens, 22);
-  EXPECT_EQ((*spec)->tag, 9U);
-  EXPECT_EQ((*spec)->arrival_us, 123);
-  EXPECT_EQ((*spec)->prompt->size(), 10U);
-}
+/// A core, and what is usually done with it.
+struct Router {
+  explicit Router(const AdmissionLimits& its_limits = limits()) : core(its_limits, 0) {}
 
-TEST(RouterCore, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) {
-  AdmissionLimits with_defaults = limits();
-  with_defaults.defaults.max_tokens = 7;
-  with_defaults.defaults.temperature = 0.6;
-  RouterCore core(with_defaults);
-  GenerateRequest request = text_request();
-  request.open.max_tokens = true;
-  request.sampling.temperature = 0.9;
-  const auto id = core.submit(request);
-  ASSERT_TRUE(id);
-  const auto spec = core.prompt_encoded(*id, request, 1, tokens(3), 0);
-  ASSERT_TRUE(spec);
-  EXPECT_EQ((*spec)->sampling.max_tokens, 7);
-  EXPECT_EQ((*spec)->sampling.temperature, 0.9);
-}
-
-TEST(RouterCore, AFailedEngineRefusesWithItsReasonAlsoWhenItDrains) {
-  RouterCore core(limits());
-  core.start_draining();
-  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::shutting_down);
-  core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
-  core.start_draining();
-  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::device_failed);
-  EXPECT_EQ(core.submit(text_request()).error().message, "no device");
-}
-
-TEST(RouterCore, RefusesARequestWhoseBansLeaveNoToken) {
-  AdmissionLimits few = limits();
-  few.vocab_size = 3;
-  few.eos_token_ids = {2};
-  RouterCore core(few);
-  GenerateRequest request = text_request();
-  request.sampling.min_tokens = 1;
-  request.sampling.stop_token_ids = {0, 1};
-  EXPECT_EQ(core.submit(request).error().code, ErrorCode::invalid_request);
-  EXPECT_EQ(core.num_live(), 0U);
-}
-
-TEST(RouterCore, RefusesAPromptThatNeverFitsAndForgetsIt) {
-  RouterCore core(limits());
-  for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {
-    const auto id = core.submit(text_request());
-    ASSERT_TRUE(id);
-    const auto spec = core.prompt_encoded(*id, text_request(), 1, tokens(length), 0);
-    ASSERT_FALSE(spec);
-    EXPECT_EQ(spec.error().code, ErrorCode::context_too_long);
-    EXPECT_EQ(spec.error().param, "prompt");
-    EXPECT_EQ(core.num_live(), 0U);
+  ErrorCode refusal(ClientId client, std::uint64_t tag) {
+    return core.submit(client, tag, ids_request(), kNow).error().code;
   }
-}
-
-TEST(RouterCore, RefusesATextThatIsTooLongWhateverItsTokensAreBeforeItIsTokenized) {
-  AdmissionLimits with_bound = limits();
-  with_bound.max_bytes_per_token = 5;
-  RouterCore core(with_bound);
-  GenerateRequest request;
-  request.prompt = std::string(24 * 5 - 1, 'a');
-  EXPECT_TRUE(core.submit(request));
-  request.prompt->push_back('a');
-  const auto refused = core.submit(request);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
-  EXPECT_EQ(refused.error().param, "prompt");
-  EXPECT_EQ(core.num_live(), 1U);
-  RouterCore unbounded(limits());
-  EXPECT_TRUE(unbounded.submit(request));
-}
-
-TEST(RouterCore, ARequestAbortedBeforeItsStartHasAllItsOutputsAndIsForgotten) {
-  RouterCore core(limits());
-  GenerateRequest request = text_request();
-  request.sampling.n = 2;
-  request.sampling.logprobs = 1;
-  const auto id = core.submit(request);
-  ASSERT_TRUE(id);
-  const RequestResult result = core.aborted_before_start(*id, request, 1000, 3000);
-  ASSERT_EQ(result.outputs.size(), 2U);
-  EXPECT_EQ(result.outputs[1].index, 1);
-  for (const SequenceResult& output : result.outputs) {
-    EXPECT_EQ(output.finish_reason, FinishReason::abort);
-    EXPECT_TRUE(output.text.empty());
-    EXPECT_TRUE(output.logprobs && output.logprobs->empty());
+  RouterCore::Submitted submit(ClientId client, std::uint64_t tag, std::shared_ptr<GenerateRequest> request) {
+    const auto submitted = core.submit(client, tag, std::move(request), kNow);
+    EXPECT_TRUE(submitted) << submitted.error().message;
+    return *submitted;
   }
-  EXPECT_EQ(result.timing.total_ms, 2.0);
-  EXPECT_EQ(core.num_live(), 0U);
+  RequestId in_engine(ClientId client, std::uint64_t tag) {
+    const RequestId id = submit(client, tag, ids_request()).id;
+    EXPECT_TRUE(std::holds_alternative<SharedSpec>(core.prompt_encoded(id, tokens(3)).settled.at(0).outcome));
+    return id;
+  }
+  RequestId at_tokenizer(ClientId client, std::uint64_t tag) {
+    const auto submitted = submit(client, tag, long_text());
+    EXPECT_EQ(core.next_job(), submitted.job);
+    return submitted.id;
+  }
+  RouterCore::Submitted waiting(ClientId client, std::uint64_t tag) {
+    const auto submitted = submit(client, tag, text_request());
+    EXPECT_EQ(core.next_job(), std::nullopt);
+    return submitted;
+  }
+
+  RouterCore core;
+};
+
+/// The requests that ended outside with their terminal output, sorted.
+std::vector<RequestId> aborted_outside(const Effects& effects) {
+  std::vector<RequestId> ids;
+  for (const auto& settled : effects.settled) {
+    const auto* output = std::get_if<RequestOutput>(&settled.outcome);
+    if (output == nullptr) continue;
+    EXPECT_EQ(output->request_id, settled.id);
+    EXPECT_TRUE(output->done && output->done->outputs.at(0).finish_reason == FinishReason::abort);
+    ids.push_back(settled.id);
+  }
+  std::ranges::sort(ids);
+  return ids;
 }
 
-TEST(RouterCore, NamesOfTenantsAndCacheSaltsHaveALongestLength) {
-  RouterCore core(limits());
-  GenerateRequest request = text_request();
-  request.user = std::string(kMaxUserBytes, 'u');
-  request.cache_salt = std::string(kMaxCacheSaltBytes, 's');
-  EXPECT_TRUE(core.submit(request));
-  request.user.push_back('u');
-  EXPECT_EQ(core.submit(request).error().param, "user");
-  request.user.clear();
-  request.cache_salt.push_back('s');
-  const auto refused = core.submit(request);
-  EXPECT_EQ(refused.error().param, "cache_salt");
-  EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
+/// And those that were refused.
+std::vector<RequestId> refused(const Effects& effects, ErrorCode code) {
+  std::vector<RequestId> ids;
+  for (const auto& settled : effects.settled) {
+    const auto* error = std::get_if<Error>(&settled.outcome);
+    if (error != nullptr && error->code == code) ids.push_back(settled.id);
+  }
+  std::ranges::sort(ids);
+  return ids;
 }
 
-TEST(RouterCore, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
-  RouterCore core(limits());
-  const auto empty = core.submit(text_request());
-  EXPECT_EQ(core.prompt_encoded(*empty, text_request(), 1, TokenIds{}, 0).error().code, ErrorCode::invalid_request);
-  const auto outside = core.submit(text_request());
-  EXPECT_EQ(core.prompt_encoded(*outside, text_request(), 1, TokenIds{100}, 0).error().param, "prompt");
-  const auto bad_text = core.submit(text_request());
-  const auto spec = core.prompt_encoded(*bad_text, text_request(), 1, fail(ErrorCode::invalid_request, "not UTF-8"), 0);
-  EXPECT_EQ(spec.error().message, "not UTF-8");
-  EXPECT_EQ(spec.error().param, "prompt");
+bool nothing(const Effects& effects) {
+  return effects.settled.empty() && effects.aborted.empty() && effects.taken_back.empty() && !effects.drained;
+}
+
+TEST(RouterCore, ATextEntersTheEngineWithItsTagWhenItIsTokenized) {
+  Router router;
+  const auto submitted = router.submit(kAlice, 9, text_request());
+  ASSERT_TRUE(submitted.job);
+  EXPECT_EQ(router.core.next_job(), submitted.job);
+  router.core.job_finished(*submitted.job);
+  const Effects effects = router.core.prompt_encoded(submitted.id, tokens(4));
+  ASSERT_EQ(effects.settled.size(), 1U);
+  const auto& spec = std::get<SharedSpec>(effects.settled[0].outcome);
+  EXPECT_EQ(spec->id, submitted.id);
+  EXPECT_EQ(spec->tag, 9U);
+  EXPECT_EQ(spec->arrival_us, kNow);
+  EXPECT_EQ(router.core.replica_of(submitted.id), 0);
+}
+
+TEST(RouterCore, IdsNeedNoTokenizer) {
+  Router router;
+  EXPECT_FALSE(router.submit(kAlice, 1, ids_request()).job);
+  EXPECT_EQ(router.core.next_job(), std::nullopt);
+}
+
+TEST(RouterCore, APromptThatIsRefusedAfterAllIsForgotten) {
+  Router router;
+  const auto submitted = router.submit(kAlice, 1, text_request());
+  const Effects effects = router.core.prompt_encoded(submitted.id, tokens(24));
+  EXPECT_EQ(refused(effects, ErrorCode::context_too_long), std::vector{submitted.id});
+  EXPECT_EQ(router.core.num_live(), 0U);
+  router.submit(kAlice, 1, text_request());
+}
+
+TEST(RouterCore, ATagIsRefusedWhileItsRequestLivesWhereverThatIs) {
+  Router router;
+  const RequestId inside = router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kAlice, 2);
+  router.waiting(kAlice, 3);
+  for (const std::uint64_t tag : {1U, 2U, 3U}) EXPECT_EQ(router.refusal(kAlice, tag), ErrorCode::duplicate_id);
+  router.in_engine(kBob, 1);  // another client's tags are others
+  router.core.closed(inside);
+  router.core.abort(encoding, kNow);
+  EXPECT_FALSE(router.core.live_request(kAlice, 1));
+  router.in_engine(kAlice, 1);
+  router.in_engine(kAlice, 2);
+}
+
+TEST(RouterCore, ARequestOutsideEndsAtOnceWhenItIsAborted) {
+  Router router;
+  const RequestId encoding = router.at_tokenizer(kAlice, 1);
+  const auto waiting = router.waiting(kAlice, 2);
+  EXPECT_EQ(aborted_outside(router.core.abort(encoding, kNow)), std::vector{encoding});
+  const Effects effects = router.core.abort(waiting.id, kNow);
+  EXPECT_EQ(aborted_outside(effects), std::vector{waiting.id});
+  EXPECT_EQ(effects.taken_back, std::vector{*waiting.job});
+  EXPECT_EQ(router.core.num_live(), 0U);
+  EXPECT_TRUE(nothing(router.core.prompt_encoded(encoding, tokens(3)))) << "its text comes too late";
+}
+
+TEST(RouterCore, ARequestInTheEngineLivesUntilTheEngineHasEndedIt) {
+  Router router;
+  const RequestId id = router.in_engine(kAlice, 1);
+  const Effects effects = router.core.abort(id, kNow);
+  EXPECT_EQ(effects.aborted, std::vector{id});
+  EXPECT_TRUE(effects.settled.empty());
+  EXPECT_EQ(router.core.live_request(kAlice, 1), id);
+  EXPECT_TRUE(nothing(router.core.closed(id)));
+  EXPECT_FALSE(router.core.live_request(kAlice, 1));
+  EXPECT_TRUE(nothing(router.core.closed(id))) << "a second time changes nothing";
+}
+
+TEST(RouterCore, WhenAClientGoesItsRequestsEndInEveryStateAndItsQuestionsAreNotAsked) {
+  Router router;
+  const RequestId inside = router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kAlice, 2);
+  const auto waiting = router.waiting(kAlice, 3);
+  const auto question = router.core.ask(kAlice, 10);
+  const auto others = router.waiting(kBob, 1);
+  ASSERT_TRUE(question);
+
+  const Effects effects = router.core.client_gone(kAlice, kNow);
+  EXPECT_EQ(effects.aborted, std::vector{inside});
+  EXPECT_EQ(aborted_outside(effects), (std::vector{encoding, waiting.id}));
+  EXPECT_EQ(std::ranges::count(effects.taken_back, *waiting.job), 1);
+  EXPECT_EQ(std::ranges::count(effects.taken_back, *question), 1);
+  EXPECT_EQ(std::ranges::count(effects.taken_back, *others.job), 0);
+
+  router.core.closed(inside);
+  EXPECT_EQ(router.core.num_live(), 1U);
+  EXPECT_TRUE(router.core.live_request(kBob, 1));
+  EXPECT_TRUE(nothing(router.core.client_gone(kAlice, kNow)));
+}
+
+TEST(RouterCore, ADrainOfAnIdleEngineIsOverAtOnceEachTime) {
+  Router router;
+  EXPECT_TRUE(router.core.drain().drained);
+  EXPECT_TRUE(router.core.drain().drained);
+  EXPECT_EQ(router.core.drained(), 0);
+  EXPECT_EQ(router.refusal(kAlice, 1), ErrorCode::shutting_down);
+}
+
+TEST(RouterCore, ADrainIsOverOnceWithTheLastRequest) {
+  Router router;
+  const RequestId inside = router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kAlice, 2);
+  EXPECT_FALSE(router.core.drain().drained);
+  EXPECT_EQ(router.refusal(kBob, 1), ErrorCode::shutting_down);
+  EXPECT_FALSE(router.core.prompt_encoded(encoding, tokens(3)).drained) << "what is live goes on";
+  EXPECT_FALSE(router.core.closed(inside).drained);
+  EXPECT_TRUE(router.core.closed(encoding).drained);
+  EXPECT_FALSE(router.core.closed(encoding).drained);
+  EXPECT_EQ(router.core.drained(), 0);
+}
+
+TEST(RouterCore, ADrainIsOverWhenTheLastPromptIsRefused) {
+  Router router;
+  const RequestId encoding = router.at_tokenizer(kAlice, 1);
+  router.core.drain();
+  const Effects effects = router.core.prompt_encoded(encoding, fail(ErrorCode::invalid_request, "not UTF-8"));
+  EXPECT_EQ(refused(effects, ErrorCode::invalid_request), std::vector{encoding});
+  EXPECT_TRUE(effects.drained);
+}
+
+TEST(RouterCore, ADrainWhoseTimeIsOverAbortsAndCountsWhatIsLive) {
+  Router router;
+  const RequestId inside = router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kBob, 1);
+  router.core.drain();
+  const Effects effects = router.core.abort_all(kNow);
+  EXPECT_EQ(effects.aborted, std::vector{inside});
+  EXPECT_EQ(aborted_outside(effects), std::vector{encoding});
+  EXPECT_FALSE(effects.drained);
+  EXPECT_TRUE(router.core.closed(inside).drained);
+  EXPECT_EQ(router.core.drained(), 2);
+}
+
+TEST(RouterCore, ADrainWhoseTimeIsOverEndsWithTheRequestsOutside) {
+  Router router;
+  router.at_tokenizer(kAlice, 1);
+  router.waiting(kBob, 1);
+  router.core.drain();
+  const Effects effects = router.core.abort_all(kNow);
+  EXPECT_EQ(effects.settled.size(), 2U);
+  EXPECT_TRUE(effects.drained);
+}
+
+TEST(RouterCore, WhenTheEngineFailsTextsThatWaitAreRefusedWithItsReason) {
+  Router router;
+  const RequestId inside = router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kAlice, 2);
+  const auto waiting = router.waiting(kBob, 1);
+  ASSERT_TRUE(router.core.ask(kBob, 10));
+  router.core.drain();
+
+  const Effects effects = router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  EXPECT_EQ(refused(effects, ErrorCode::device_failed), (std::vector{encoding, waiting.id}));
+  EXPECT_EQ(std::ranges::count(effects.taken_back, *waiting.job), 1);
+  EXPECT_TRUE(effects.aborted.empty()) << "the output processor ends those in the engine";
+  EXPECT_FALSE(effects.drained);
+  EXPECT_EQ(router.core.next_job(), std::nullopt) << "nobody answers any more";
+  EXPECT_TRUE(nothing(router.core.prompt_encoded(encoding, tokens(3))));
+
+  EXPECT_TRUE(router.core.closed(inside).drained);
+  EXPECT_EQ(router.core.drained().error().message, "no device");
+}
+
+TEST(RouterCore, AFailedEngineRefusesEverythingWithItsReasonAlsoWhenItDrains) {
+  Router router;
+  EXPECT_EQ(router.core.no_answer().code, ErrorCode::internal);
+  router.core.drain();
+  router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  router.core.drain();
+  EXPECT_EQ(router.refusal(kAlice, 1), ErrorCode::device_failed);
+  EXPECT_EQ(router.core.ask(kAlice, 10).error().message, "no device");
+  EXPECT_EQ(router.core.no_answer().message, "no device");
 }
 
 TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
-  RouterCore core(limits());
-  const auto first = core.submit(text_request());
-  ASSERT_TRUE(first);
-  ASSERT_TRUE(core.submit(text_request()));
-  const auto third = core.submit(text_request());
-  ASSERT_FALSE(third);
-  EXPECT_EQ(third.error().code, ErrorCode::queue_full);
-  EXPECT_GT(third.error().retry_after_ms, 0);
-  core.closed(*first);
-  core.closed(*first);  // a second time changes nothing
-  EXPECT_TRUE(core.submit(text_request()));
-  EXPECT_EQ(core.num_live(), 2U);
+  Router router;
+  const RequestId first = router.in_engine(kAlice, 0);
+  for (std::uint64_t tag = 1; tag < 5; ++tag) router.submit(kAlice, tag, text_request());
+  const auto sixth = router.core.submit(kBob, 1, text_request(), kNow);
+  ASSERT_FALSE(sixth);
+  EXPECT_EQ(sixth.error().code, ErrorCode::queue_full);
+  EXPECT_GT(sixth.error().retry_after_ms, 0);
+  router.core.closed(first);
+  router.submit(kBob, 1, text_request());
 }
 
 TEST(RouterCore, CountsQueuedPromptTokens) {
-  RouterCore core(limits());
-  const auto id = core.submit(text_request());
-  ASSERT_TRUE(core.prompt_encoded(*id, text_request(), 1, tokens(20), 0));
-  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::queue_full);
-  core.closed(*id);
-  EXPECT_TRUE(core.submit(text_request()));
+  Router router;
+  const RequestId id = router.submit(kAlice, 1, text_request()).id;
+  router.core.prompt_encoded(id, tokens(20));
+  EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
+  router.core.closed(id);
+  router.submit(kAlice, 2, text_request());
 }
 
-TEST(RouterCore, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
-  RouterCore one(limits());
-  RouterCore two(limits());
-  const auto seed_of_next = [](RouterCore& core) {
-    const auto id = core.submit(text_request());
-    const auto spec = core.prompt_encoded(*id, text_request(), 1, tokens(1), 0);
-    core.closed(*id);
-    return (*spec)->seed;
-  };
-  const auto a = seed_of_next(one);
-  const auto b = seed_of_next(one);
-  EXPECT_NE(a, b);
-  EXPECT_EQ(seed_of_next(two), a);
-  EXPECT_EQ(seed_of_next(two), b);
+TEST(RouterCore, ATextThatTheTokenizersQueueRefusesLeavesNothingBehind) {
+  AdmissionLimits few = limits();
+  few.max_queued_prompt_bytes = 4 * TokenizerQueue::kBytesAtTokenizer;
+  Router router(few);
+  router.at_tokenizer(kAlice, 1);
+  EXPECT_EQ(router.core.submit(kAlice, 2, long_text(), kNow).error().code, ErrorCode::queue_full);
+  EXPECT_EQ(router.core.num_live(), 1U);
+  EXPECT_FALSE(router.core.live_request(kAlice, 2));
 }
 
-TEST(RouterCore, RefusesEverythingOnceDraining) {
-  RouterCore core(limits());
-  core.start_draining();
-  EXPECT_EQ(core.submit(text_request()).error().code, ErrorCode::shutting_down);
-}
+TEST(RouterCore, AddsToTheEnginesCountersWhatOnlyItKnows) {
+  Router router;
+  router.in_engine(kAlice, 1);
+  const RequestId encoding = router.at_tokenizer(kAlice, 2);
+  router.waiting(kAlice, 3);
+  router.core.abort(encoding, kNow);
+  EngineStats engine;
+  engine.requests_waiting = 10;
+  engine.requests_aborted_total = 20;
+  const EngineStats stats = router.core.with_own(engine, kNow);
+  EXPECT_EQ(stats.requests_waiting, 11);
+  EXPECT_EQ(stats.requests_aborted_total, 21);
+  EXPECT_EQ(stats.uptime_s, 5.0);
+  EXPECT_EQ(stats.health, "ok");
 
-TEST(RouterCore, NamesTheFieldThatIsWrong) {
-  RouterCore core(limits());
-  const auto param = [&](GenerateRequest request) { return core.submit(request).error().param; };
-  EXPECT_EQ(param(GenerateRequest{}), "prompt");
-  GenerateRequest both = text_request();
-  both.prompt_token_ids = {{1}};
-  EXPECT_EQ(param(both), "prompt_token_ids");
-  GenerateRequest ids;
-  ids.prompt_token_ids = {{-1}};
-  EXPECT_EQ(param(ids), "prompt_token_ids");
-  GenerateRequest many = text_request();
-  many.sampling.n = 5;
-  EXPECT_EQ(param(many), "n");
-  EXPECT_EQ(core.num_live(), 0U);
+  router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  const EngineStats failed = router.core.with_own(engine, kNow);
+  EXPECT_EQ(failed.requests_waiting, 0);
+  EXPECT_EQ(failed.uptime_s, 5.0);
+  EXPECT_EQ(failed.health, "no device");
 }
 
 }  // namespace

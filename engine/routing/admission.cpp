@@ -1,0 +1,151 @@
+#include "engine/routing/admission.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kernels/random.hpp"
+
+namespace pagoda::routing {
+namespace {
+
+/// The seed of a request that brings none: a draw of the engine's own, one per request id.
+std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
+  const auto words =
+      kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
+                          {static_cast<std::uint32_t>(engine_seed), static_cast<std::uint32_t>(engine_seed >> 32)});
+  return (static_cast<std::uint64_t>(words[0]) << 32) | words[1];
+}
+
+std::string tokens(std::int64_t count) {
+  return std::to_string(count) + (count == 1 ? " token" : " tokens");
+}
+
+Status check_length(const char* field, const std::string& value, std::size_t max_bytes) {
+  if (value.size() <= max_bytes) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(field) + " has " + std::to_string(value.size()) + " bytes; at most " +
+                  std::to_string(max_bytes) + " are allowed",
+              field);
+}
+
+SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits& limits) {
+  return with_defaults(request.sampling, request.open, limits.defaults);
+}
+
+/// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
+Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
+  if (!limits.max_bytes_per_token) return {};
+  const std::int64_t max_tokens = std::min(limits.max_model_len, limits.max_kv_tokens);
+  const auto num_bytes = static_cast<std::int64_t>(prompt.size());
+  if (num_bytes / *limits.max_bytes_per_token < max_tokens) return {};
+  return fail(ErrorCode::context_too_long,
+              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " + tokens(max_tokens) +
+                  " that the model and its KV cache take",
+              "prompt");
+}
+
+Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLimits& limits) {
+  const std::int64_t length = std::ssize(prompt);
+  if (length == 0) return fail(ErrorCode::invalid_request, "the prompt is empty", field);
+  if (length >= limits.max_model_len) {
+    return fail(ErrorCode::context_too_long,
+                "the prompt has " + tokens(length) + ", the model takes " + std::to_string(limits.max_model_len) +
+                    " with at least one to generate",
+                field);
+  }
+  if (length + 1 > limits.max_kv_tokens) {
+    return fail(
+        ErrorCode::context_too_long,
+        "the prompt has " + tokens(length) + ", the whole KV cache holds " + std::to_string(limits.max_kv_tokens),
+        field);
+  }
+  for (const TokenId token : prompt) {
+    if (token < 0 || token >= limits.vocab_size) {
+      return fail(ErrorCode::invalid_request,
+                  "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
+                      std::to_string(limits.vocab_size - 1),
+                  field);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_request(const GenerateRequest& request, const AdmissionLimits& limits) {
+  if (!request.prompt && !request.prompt_token_ids) {
+    return fail(ErrorCode::invalid_request, "prompt or prompt_token_ids is required", "prompt");
+  }
+  if (request.prompt && request.prompt_token_ids) {
+    return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
+  }
+  if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
+  if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
+  const SamplingParams sampling = sampling_of(request, limits);
+  Status valid = validate(sampling, limits.sampling, limits.vocab_size, limits.eos_token_ids);
+  if (!valid) return valid;
+  if (sampling.num_sequences() > limits.max_num_seqs) {
+    const char* const field = request.sampling.best_of ? "best_of" : "n";
+    return fail(ErrorCode::invalid_request,
+                std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
+                    ", this engine runs at most " + std::to_string(limits.max_num_seqs) +
+                    " sequences at once (max_num_seqs)",
+                field);
+  }
+  if (request.prompt) return check_text(*request.prompt, limits);
+  const auto& ids = *request.prompt_token_ids;
+  if (ids.empty()) return fail(ErrorCode::invalid_request, "prompt_token_ids is empty", "prompt_token_ids");
+  for (const std::int64_t id : ids) {
+    if (id < 0 || id >= limits.vocab_size) {
+      return fail(ErrorCode::invalid_request,
+                  "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                      std::to_string(limits.vocab_size - 1),
+                  "prompt_token_ids");
+    }
+  }
+  return {};
+}
+
+Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
+                             const AdmissionLimits& limits) {
+  const char* const field = request.prompt ? "prompt" : "prompt_token_ids";
+  if (!prompt) {
+    Error error = prompt.error();
+    if (error.param.empty()) error.param = field;
+    return fail(std::move(error));
+  }
+  if (Status valid = check_prompt(*prompt, field, limits); !valid) return fail(valid.error());
+  auto spec = std::make_shared<RequestSpec>();
+  spec->id = arrival.id;
+  spec->tag = arrival.tag;
+  spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
+  spec->sampling = sampling_of(request, limits);
+  spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits.max_model_len - std::ssize(*spec->prompt));
+  spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits.seed, arrival.id);
+  spec->stream = request.stream;
+  spec->priority = request.priority;
+  spec->user = request.user;
+  spec->cache_salt = request.cache_salt;
+  spec->arrival_us = arrival.at_us;
+  return SharedSpec(std::move(spec));
+}
+
+RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,
+                                  const AdmissionLimits& limits) {
+  const SamplingParams sampling = sampling_of(request, limits);
+  RequestResult result;
+  for (std::int32_t index = 0; index < sampling.n; ++index) {
+    SequenceResult& output = result.outputs.emplace_back();
+    output.index = index;
+    if (sampling.logprobs) output.logprobs.emplace();
+    if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
+  }
+  if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
+  result.timing.total_ms = static_cast<double>(now - arrival.at_us) / 1000.0;
+  return result;
+}
+
+}  // namespace pagoda::routing

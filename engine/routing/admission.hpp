@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
+#include "engine/request/request_spec.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::routing {
+
+/// What the router must know of the engine to refuse a request before anything is allocated.
+struct AdmissionLimits {
+  std::int64_t vocab_size = 0;
+  std::vector<TokenId> eos_token_ids;
+  std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
+  std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
+  std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
+  std::int64_t max_queued_requests = 0;  ///< live requests
+  std::int64_t max_queued_prompt_tokens = 0;
+  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
+  std::optional<std::int64_t> max_bytes_per_token;  ///< of text, as the tokenizer tells it
+  SamplingLimits sampling;
+  SamplingDefaults defaults;  ///< of the model, for fields that a client left open
+  std::uint64_t seed = 0;     ///< of requests that bring none
+  std::int32_t num_replicas = 1;
+};
+
+/// Whose request it is.
+struct Arrival {
+  RequestId id = 0;
+  std::uint64_t tag = 0;
+  TimeUs at_us = 0;
+};
+
+/// Everything that can be told before the prompt is tokenized.
+/// Errors: invalid_request (param = the field), context_too_long.
+Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);
+
+/// What the engine runs: defaults filled in, max_tokens cut, seed chosen. `prompt` is what the tokenizer, or the
+/// client, gave. Errors: the prompt's own, invalid_request, context_too_long; param = the field of the prompt.
+Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
+                             const AdmissionLimits& limits);
+
+/// How a request ends that is aborted before its prompt is tokenized: n outputs without tokens.
+RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,
+                                  const AdmissionLimits& limits);
+
+}  // namespace pagoda::routing

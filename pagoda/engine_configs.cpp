@@ -1,0 +1,86 @@
+#include "pagoda/engine_configs.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace pagoda {
+namespace {
+
+std::string model_name(const EngineConfig& config) {
+  if (!config.served_model_name.empty()) return config.served_model_name;
+  const auto path = std::filesystem::path(config.model).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+/// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
+/// no later token sees, so that its length does not matter.
+std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) {
+  const KvGroup& kv = plan.layout.only();
+  const std::int64_t slots = std::int64_t{plan.num_device_blocks} * kv.block_size;
+  const bool leaves_behind = kv.has_window() && config.enable_chunked_prefill && slots > kv.window;
+  return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
+}
+
+}  // namespace
+
+scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan) {
+  return {.max_num_seqs = config.num_rows(),
+          .max_num_batched_tokens = plan.limits.max_tokens,
+          .pipeline_depth = config.pipeline_depth,
+          .enable_chunked_prefill = config.enable_chunked_prefill,
+          .can_swap = plan.num_host_blocks > 0,
+          .block_bytes = plan.memory.kv_bytes_per_block,
+          .num_device_blocks = plan.num_device_blocks,
+          .num_host_blocks = plan.num_host_blocks,
+          .policy = config.scheduling_policy,
+          .priority_aging_s = config.priority_aging_s,
+          .max_chunk_us = TimeUs{1000} * config.chunk_ms(),
+          .delay_factor = config.scheduler_delay_factor,
+          .preemption = config.preemption_mode,
+          .eos_token_ids = plan.model.eos_token_ids};
+}
+
+memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,
+                                            const std::array<std::uint64_t, 2>& prefix_hash_key) {
+  return {.layout = plan.layout,
+          .num_device_blocks = plan.num_device_blocks,
+          .num_host_blocks = plan.num_host_blocks,
+          .watermark = config.watermark,
+          .enable_prefix_caching = config.enable_prefix_caching,
+          .prefix_hash_key = prefix_hash_key};
+}
+
+routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
+                                          const text::Tokenizer& tokenizer, const SamplingDefaults& defaults) {
+  return {.vocab_size = plan.model.vocab_size,
+          .eos_token_ids = plan.model.eos_token_ids,
+          .max_model_len = plan.limits.max_model_len,
+          .max_kv_tokens = longest_prompt(config, plan),
+          .max_num_seqs = config.num_rows(),
+          .max_queued_requests = config.max_queued_requests,
+          .max_queued_prompt_tokens = config.max_queued_prompt_tokens,
+          .max_queued_prompt_bytes = config.max_queued_prompt_bytes,
+          .max_bytes_per_token = tokenizer.max_bytes_per_token(),
+          .sampling = config.limits,
+          .defaults = defaults,
+          .seed = config.seed};
+}
+
+ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {
+  return {.name = model_name(config),
+          .architecture = plan.model.architecture,
+          .dtype = std::string(to_string(plan.dtype)),
+          .kv_cache_dtype = std::string(to_string(plan.kv_dtype)),
+          .device = std::move(device),
+          .vocab_size = plan.model.vocab_size,
+          .max_model_len = plan.limits.max_model_len,
+          .block_size = config.slots_per_block(),
+          .num_device_blocks = plan.num_device_blocks,
+          .num_host_blocks = plan.num_host_blocks,
+          .max_num_seqs = config.num_rows(),
+          .max_num_batched_tokens = plan.limits.max_tokens,
+          .pipeline_depth = config.pipeline_depth};
+}
+
+}  // namespace pagoda

@@ -1,0 +1,148 @@
+#include "engine/routing/admission.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::routing {
+namespace {
+
+AdmissionLimits limits() {
+  AdmissionLimits limits;
+  limits.vocab_size = 100;
+  limits.max_model_len = 32;
+  limits.max_kv_tokens = 24;
+  limits.max_num_seqs = 4;
+  limits.seed = 7;
+  return limits;
+}
+
+GenerateRequest text_request() {
+  GenerateRequest request;
+  request.prompt = "hello";
+  return request;
+}
+
+TokenIds tokens(std::size_t count) {
+  return TokenIds(count, 5);
+}
+
+TEST(Admission, CutsMaxTokensToWhatTheModelLengthLeaves) {
+  GenerateRequest request = text_request();
+  request.sampling.max_tokens = 1000;
+  const auto spec = make_spec({.id = 1, .tag = 9, .at_us = 123}, request, tokens(10), limits());
+  ASSERT_TRUE(spec);
+  EXPECT_EQ((*spec)->sampling.max_tokens, 22);
+  EXPECT_EQ((*spec)->tag, 9U);
+  EXPECT_EQ((*spec)->arrival_us, 123);
+  EXPECT_EQ((*spec)->prompt->size(), 10U);
+}
+
+TEST(Admission, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) {
+  AdmissionLimits with_defaults = limits();
+  with_defaults.defaults.max_tokens = 7;
+  with_defaults.defaults.temperature = 0.6;
+  GenerateRequest request = text_request();
+  request.open.max_tokens = true;
+  request.sampling.temperature = 0.9;
+  const auto spec = make_spec({.id = 1}, request, tokens(3), with_defaults);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ((*spec)->sampling.max_tokens, 7);
+  EXPECT_EQ((*spec)->sampling.temperature, 0.9);
+}
+
+TEST(Admission, RefusesARequestWhoseBansLeaveNoToken) {
+  AdmissionLimits few = limits();
+  few.vocab_size = 3;
+  few.eos_token_ids = {2};
+  GenerateRequest request = text_request();
+  request.sampling.min_tokens = 1;
+  request.sampling.stop_token_ids = {0, 1};
+  EXPECT_EQ(check_request(request, few).error().code, ErrorCode::invalid_request);
+}
+
+TEST(Admission, RefusesAPromptThatNeverFits) {
+  for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {
+    const auto spec = make_spec({.id = 1}, text_request(), tokens(length), limits());
+    ASSERT_FALSE(spec);
+    EXPECT_EQ(spec.error().code, ErrorCode::context_too_long);
+    EXPECT_EQ(spec.error().param, "prompt");
+  }
+}
+
+TEST(Admission, RefusesATextThatIsTooLongWhateverItsTokensAreBeforeItIsTokenized) {
+  AdmissionLimits with_bound = limits();
+  with_bound.max_bytes_per_token = 5;
+  GenerateRequest request;
+  request.prompt = std::string(24 * 5 - 1, 'a');
+  EXPECT_TRUE(check_request(request, with_bound));
+  request.prompt->push_back('a');
+  const auto refused = check_request(request, with_bound);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
+  EXPECT_EQ(refused.error().param, "prompt");
+  EXPECT_TRUE(check_request(request, limits()));
+}
+
+TEST(Admission, ARequestAbortedBeforeItsStartHasAllItsOutputs) {
+  GenerateRequest request = text_request();
+  request.sampling.n = 2;
+  request.sampling.logprobs = 1;
+  const RequestResult result = result_before_start({.id = 1, .at_us = 1000}, request, 3000, limits());
+  ASSERT_EQ(result.outputs.size(), 2U);
+  EXPECT_EQ(result.outputs[1].index, 1);
+  for (const SequenceResult& output : result.outputs) {
+    EXPECT_EQ(output.finish_reason, FinishReason::abort);
+    EXPECT_TRUE(output.text.empty());
+    EXPECT_TRUE(output.logprobs && output.logprobs->empty());
+  }
+  EXPECT_EQ(result.timing.total_ms, 2.0);
+}
+
+TEST(Admission, NamesOfTenantsAndCacheSaltsHaveALongestLength) {
+  GenerateRequest request = text_request();
+  request.user = std::string(kMaxUserBytes, 'u');
+  request.cache_salt = std::string(kMaxCacheSaltBytes, 's');
+  EXPECT_TRUE(check_request(request, limits()));
+  request.user.push_back('u');
+  EXPECT_EQ(check_request(request, limits()).error().param, "user");
+  request.user.clear();
+  request.cache_salt.push_back('s');
+  const auto refused = check_request(request, limits());
+  EXPECT_EQ(refused.error().param, "cache_salt");
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
+}
+
+TEST(Admission, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
+  const auto refusal = [](Result<TokenIds> prompt) {
+    return make_spec({.id = 1}, text_request(), std::move(prompt), limits()).error();
+  };
+  EXPECT_EQ(refusal(TokenIds{}).code, ErrorCode::invalid_request);
+  EXPECT_EQ(refusal(TokenIds{100}).param, "prompt");
+  const Error bad_text = refusal(fail(ErrorCode::invalid_request, "not UTF-8"));
+  EXPECT_EQ(bad_text.message, "not UTF-8");
+  EXPECT_EQ(bad_text.param, "prompt");
+}
+
+TEST(Admission, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
+  const auto seed = [](RequestId id) { return (*make_spec({.id = id}, text_request(), tokens(1), limits()))->seed; };
+  EXPECT_NE(seed(1), seed(2));
+  EXPECT_EQ(seed(1), seed(1));
+}
+
+TEST(Admission, NamesTheFieldThatIsWrong) {
+  const auto param = [](const GenerateRequest& request) { return check_request(request, limits()).error().param; };
+  EXPECT_EQ(param(GenerateRequest{}), "prompt");
+  GenerateRequest both = text_request();
+  both.prompt_token_ids = {{1}};
+  EXPECT_EQ(param(both), "prompt_token_ids");
+  GenerateRequest ids;
+  ids.prompt_token_ids = {{-1}};
+  EXPECT_EQ(param(ids), "prompt_token_ids");
+  GenerateRequest many = text_request();
+  many.sampling.n = 5;
+  EXPECT_EQ(param(many), "n");
+}
+
+}  // namespace
+}  // namespace pagoda::routing
