@@ -179,6 +179,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);
+  check.in_range("journal_mib", journal_mib, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);
   // Limits can be lowered, not raised: memory is planned for these.
   const auto& most = defaults.limits;

@@ -66,6 +66,8 @@ struct EngineConfig {
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter
   std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
+  std::string journal;            ///< file for a record of all that enters the cores (engine/journal); empty = none
+  std::int64_t journal_mib = 64;  ///< its size; what is oldest is overwritten
   SamplingLimits limits;
 
   /// Which GPU `device` names, which must be cuda or cuda:N.

@@ -94,6 +94,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
   visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
+  visit("journal", config.journal,
+        "File to record all that happens in, for pagoda replay; it holds prompts and outputs; empty: none");
+  visit("journal_mib", config.journal_mib, "MiB of that file; what is oldest is overwritten");
   visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs, "Largest logprobs and prompt_logprobs of a request");
   visit("max_stop_strings", config.limits.max_stop_strings, "Most stop strings of a request");

@@ -76,23 +76,52 @@ Status ConfigFile::read(const std::string& key, double& field) const {
   return {};
 }
 
-Result<EngineConfig> load_engine_config(const std::filesystem::path& path) {
-  const auto file = ConfigFile::load(path);
-  if (!file) return fail(file.error());
+namespace {
+
+Result<EngineConfig> engine_config(const ConfigFile& file) {
   EngineConfig config;
   Status status;
-  std::vector<std::string> unread = file->keys();
+  std::vector<std::string> unread = file.keys();
   const auto known = [&](const std::string& key) { std::erase(unread, key); };
   visit_fields(config, [&](const char* key, auto& field, const char*) {
-    if (status) status = file->read(key, field);
+    if (status) status = file.read(key, field);
     known(key);
   });
   json_lines::ServerConfig server;
   visit_fields(server, [&](const char* key, auto&, const char*) { known(key); });
   for (const char* key : kCommandKeys) known(key);
   if (!status) return fail(std::move(status.error()));
-  if (!unread.empty()) return fail(file->unknown_key(unread.front()));
+  if (!unread.empty()) return fail(file.unknown_key(unread.front()));
   return config;
+}
+
+}  // namespace
+
+Result<EngineConfig> load_engine_config(const std::filesystem::path& path) {
+  const auto file = ConfigFile::load(path);
+  if (!file) return fail(file.error());
+  return engine_config(*file);
+}
+
+Result<EngineConfig> parse_engine_config(std::string_view text, std::string name) {
+  const auto file = ConfigFile::parse(text, std::move(name));
+  if (!file) return fail(file.error());
+  return engine_config(*file);
+}
+
+std::string to_text(EngineConfig config) {
+  nlohmann::ordered_json object;
+  visit_fields(config, [&](const char* key, const auto& field, const char*) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (std::is_enum_v<Field>) {
+      for (const auto& [word, value] : EnumWords<Field>::kWords) {
+        if (value == field) object[key] = word;
+      }
+    } else {
+      object[key] = field;
+    }
+  });
+  return object.dump();
 }
 
 }  // namespace pagoda::io

@@ -80,5 +80,9 @@ class ConfigFile {
 /// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone,
 /// so that one file does for all. Values are checked by EngineConfig::validate, not here.
 Result<EngineConfig> load_engine_config(const std::filesystem::path& path);
+/// The same of a text, which `name` stands for in messages.
+Result<EngineConfig> parse_engine_config(std::string_view text, std::string name);
+/// A text that gives this configuration when it is parsed.
+std::string to_text(EngineConfig config);
 
 }  // namespace pagoda::io

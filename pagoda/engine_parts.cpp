@@ -8,6 +8,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/config_file.hpp"
+#include "io/journal/journal_file.hpp"
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 #include "io/swap_file.hpp"
@@ -24,6 +26,11 @@ Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
   auto file = io::create_trace_file(config.trace);
   if (!file) return fail(file.error());
   return std::make_shared<trace::StepTrace>(std::move(*file), config.trace_max_events);
+}
+
+Result<journal::SharedJournal> open_journal(const EngineConfig& config) {
+  if (config.journal.empty()) return nullptr;
+  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config));
 }
 
 /// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.
@@ -125,6 +132,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!memory) return fail(memory.error());
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
+  auto journal = open_journal(config);
+  if (!journal) return fail(journal.error());
   const auto prefix_hash_key = random_prefix_hash_key();
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
@@ -134,7 +143,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults),
                     .info = model_info(config, *plan, (*device)->description()),
-                    .trace = std::move(*trace)};
+                    .instruments = {std::move(*trace), std::move(*journal)}};
   warn_of_small_pool(parts.limits, parts.info);
   return parts;
 }

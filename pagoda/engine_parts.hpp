@@ -16,7 +16,7 @@ struct EngineParts {
   memory::BlockSpaceConfig blocks;
   routing::AdmissionLimits limits;
   ModelInfo info;
-  trace::SharedTrace trace;  ///< null: none was asked for
+  actors::Instruments instruments;
 };
 
 /// The actors of one running engine.

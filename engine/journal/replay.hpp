@@ -62,6 +62,9 @@ class Replay {
   /// The core as it is now; null before its first state.
   const scheduling::SchedulerCore* scheduler() const { return scheduler_.get(); }
   const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
+  const scheduling::SchedulerConfig& scheduler_config() const { return scheduler_config_; }
+  const memory::BlockSpaceConfig& block_config() const { return block_config_; }
+  std::uint64_t segment() const { return segment_; }
 
  private:
   struct Course {

@@ -72,6 +72,10 @@ MemoryStats BlockSpaceManager::stats() const {
   return stats;
 }
 
+KvContent BlockSpaceManager::content() const {
+  return state_->store.content();
+}
+
 void BlockSpaceManager::save(Encoder& out) const {
   out.put(state_->last_step);
   out.put(state_->prefix_cache_queries);

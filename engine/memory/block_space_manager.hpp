@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/memory/kv_content.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/plan.hpp"
@@ -51,6 +52,8 @@ class BlockSpaceManager {
 
   /// Every memory invariant of docs/architecture.md; the first that is broken, or nothing.
   std::optional<std::string> check_invariants() const;
+
+  KvContent content() const;
 
   /// All that later plans depend on, config apart.
   void save(Encoder& out) const;

@@ -2,6 +2,9 @@
 // counted again: owners, slots in use, reserves. So a state that loads cannot contradict itself there.
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "engine/memory/sequence_store.hpp"
 
@@ -21,6 +24,50 @@ void SequenceStore::save(Encoder& out) const {
   }
   out.put(device_.save());
   out.put(host_.save());
+}
+
+KvContent SequenceStore::content() const {
+  KvContent content;
+  for (const auto& [id, sequence] : sequences_) {
+    const BlockTable& table = sequence.table;
+    KvContent::Held held{id, sequence.on_host, sequence.num_scheduled_tokens, {}};
+    for (std::int32_t i = 0; i < table.size(); ++i) {
+      held.blocks.push_back(i < table.first_owned() ? kNoBlock : table[i]);
+    }
+    content.held.push_back(std::move(held));
+  }
+  std::ranges::sort(content.held, {}, &KvContent::Held::sequence);
+  // From each cached block that no other continues back to its head.
+  const PrefixCache& cache = device_.cache();
+  std::map<std::pair<std::uint64_t, std::uint64_t>, BlockId> by_hash;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> parents;
+  for (BlockId block = 0; block < device_.size(); ++block) {
+    if (!cache.contains(block)) continue;
+    by_hash.emplace(std::pair(cache.hash(block).low, cache.hash(block).high), block);
+    parents.emplace(cache.parent(block).low, cache.parent(block).high);
+  }
+  std::set<BlockId> reached;
+  for (const auto& [hash, leaf] : by_hash) {
+    if (parents.contains(hash)) continue;
+    std::vector<BlockId> blocks{leaf};
+    while (cache.prefix_blocks(blocks.back()) > 1) {
+      const BlockHash& parent = cache.parent(blocks.back());
+      const auto found = by_hash.find({parent.low, parent.high});
+      if (found == by_hash.end()) break;
+      blocks.push_back(found->second);
+    }
+    if (cache.prefix_blocks(blocks.back()) > 1) continue;
+    std::ranges::reverse(blocks);
+    KvContent::Prefix prefix{{}, blocks};
+    for (const BlockId block : blocks) {
+      const auto tokens = cache.tokens(block);
+      prefix.tokens.insert(prefix.tokens.end(), tokens.begin(), tokens.end());
+    }
+    reached.insert(blocks.begin(), blocks.end());
+    content.cached.push_back(std::move(prefix));
+  }
+  content.num_headless = static_cast<std::int32_t>(by_hash.size() - reached.size());
+  return content;
 }
 
 bool SequenceStore::is_possible(const Sequence& sequence) const {

@@ -171,6 +171,7 @@ class SequenceStore {
   void swap_in(Group& group);
 
   // --- between steps
+  KvContent content() const;
   void save(Encoder& out) const;
   /// Makes a store that was never used the one that was saved. False when the bytes are no store of this config; then
   /// the store must not be used.

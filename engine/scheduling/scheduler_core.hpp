@@ -65,6 +65,11 @@ class SchedulerCore final : private GroupEffects {
   // -- facts ---------------------------------------------------------------------------------------------------------
   EngineStats stats() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
+  /// The last of them; 0 = none.
+  StepId last_step_in_flight() const { return in_flight_.empty() ? 0 : in_flight_.back().step; }
+  /// Every sequence that holds KV, as a worker that knows nothing would be told of it; `row` is -1 of those that have
+  /// none. `tokens_so_far` lack what steps in flight sample.
+  std::vector<NewRow> sequences_with_kv() const;
   std::size_t num_groups() const { return table_.groups.size(); }
   /// The group that is served first of those that wait.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }

@@ -123,4 +123,19 @@ bool SchedulerCore::load(Decoder& in) {
   return std::max(before, last_completed_step_) <= planning_.last_planned() && !check_invariants();
 }
 
+std::vector<NewRow> SchedulerCore::sequences_with_kv() const {
+  std::vector<NewRow> rows;
+  for (const auto& [id, group] : table_.groups) {
+    for (const Sequence& s : group->sequences) {
+      if (s.state != SequenceState::running && s.state != SequenceState::swapped) continue;
+      NewRow row{s.row, s.id, s.index, row_spec(*group, config_.eos_token_ids), s.output};
+      // A row that is told its tokens hears of the last ones with its next work.
+      if (s.row >= 0 && group->decoding->chooses_tokens()) row.tokens_so_far.resize(s.num_row_tokens);
+      rows.push_back(std::move(row));
+    }
+  }
+  std::ranges::sort(rows, {}, &NewRow::sequence);
+  return rows;
+}
+
 }  // namespace pagoda::scheduling

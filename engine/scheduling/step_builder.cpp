@@ -16,7 +16,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   if (num_tokens == 0) return;
   if (sequence.row < 0) {
     table_.take_row(sequence);
-    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group), sequence.output});
+    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group, eos_token_ids_), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
   if (group.decoding->chooses_tokens()) {
@@ -58,8 +58,8 @@ void StepBuilder::add_table_deltas(const StepPlan& plan) {
   }
 }
 
-RowSpec StepBuilder::row_spec(const SequenceGroup& group) const {
-  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids_), group.spec->seed, 0};
+RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids) {
+  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids), group.spec->seed, 0};
   row.sampling.appends_samples = !group.decoding->chooses_tokens();
   return row;
 }

@@ -36,6 +36,9 @@ struct InFlightStep {
   }
 };
 
+/// What the workers must know of a group's request.
+RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids);
+
 /// Writes down what the workers run in one step. A sequence is told its row, and counts as scheduled what it is given.
 class StepBuilder {
  public:
@@ -51,8 +54,6 @@ class StepBuilder {
   InFlightStep in_flight;
 
  private:
-  RowSpec row_spec(const SequenceGroup& group) const;
-
   std::span<const TokenId> eos_token_ids_;
   GroupTable& table_;
 };

@@ -110,7 +110,7 @@ std::span<std::byte> JournalFile::current() const {
 }
 
 void JournalFile::begin_segment() {
-  ++segment_;
+  segment_ += is_torn_ ? 2 : 1;
   const std::span<std::byte> segment = current();
   // What was in its place ends before its number changes.
   put(segment, kSegmentHeaderBytes, std::uint32_t{0});

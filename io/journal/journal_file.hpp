@@ -19,7 +19,8 @@ namespace pagoda::io {
 ///
 ///   file     header (4096 bytes): magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment,
 ///            u32 length and text of the version that wrote it; then the segments
-///   segment  u64 number (0 = empty; the next is one more), then records, each at a multiple of 8
+///   segment  u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
+///            each at a multiple of 8
 ///   record   u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed), bytes
 class JournalFile final : public journal::Journal {
  public:

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "engine/journal/replay.hpp"
+#include "io/journal/journal_file.hpp"
+#include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
+#include "pagoda/step_execution.hpp"
+
+namespace pagoda {
+
+/// Where, and on what, the steps of a journal are run.
+struct ExecuteOptions {
+  std::string model;          ///< folder; the journal does not say where it lies here
+  std::string device;         ///< as EngineConfig; empty = as it was recorded
+  std::int32_t threads = -1;  ///< likewise; -1
+};
+
+/// Runs the cores of a journal again (journal::Replay).
+journal::ReplayReport replay_journal(const io::JournalContents& journal, const StartProgress& progress = nullptr);
+
+/// Runs its steps as well, on the model. Errors: bad_file (it has nothing that could be run), and as
+/// StepExecution::create.
+Result<ExecutionReport> execute_journal(const io::JournalContents& journal, const ExecuteOptions& options,
+                                        const StartProgress& progress = nullptr);
+
+}  // namespace pagoda

@@ -1,0 +1,235 @@
+#include "pagoda/step_execution.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "pagoda/engine_parts.hpp"
+
+namespace pagoda {
+namespace {
+
+constexpr std::size_t kMaxDifferencesInWords = 10;
+
+}  // namespace
+
+Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config,
+                                                             const memory::BlockSpaceConfig& blocks,
+                                                             const scheduling::SchedulerConfig& scheduler,
+                                                             memory::KvContent content,
+                                                             const StartProgress& progress) {
+  const KvGroup& kv = blocks.layout.only();
+  config.trace.clear();
+  config.journal.clear();
+  config.block_size = kv.block_size;
+  config.max_num_seqs = scheduler.max_num_seqs;
+  config.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  config.num_host_blocks = blocks.num_host_blocks;
+  config.swap_dir.clear();
+  std::size_t num_spare = 0;
+  for (const auto& held : content.held) {
+    const std::int64_t num_needed = kv.blocks_for(std::int64_t{held.num_tokens});
+    num_spare = std::max({num_spare, held.blocks.size(), static_cast<std::size_t>(num_needed)});
+  }
+  config.num_device_blocks = blocks.num_device_blocks + static_cast<std::int32_t>(num_spare);
+  auto parts = load_engine_parts(config, {.progress = progress});
+  if (!parts) return fail(parts.error());
+  if (parts->blocks.layout.block_bytes() != blocks.layout.block_bytes()) {
+    return fail(ErrorCode::bad_config, "the model's KV blocks have another size than the journal's: it is another model",
+                "model");
+  }
+  auto execution = std::unique_ptr<StepExecution>(new StepExecution(std::move(parts->device)));
+  execution->block_size_ = kv.block_size;
+  execution->num_blocks_ = blocks.num_device_blocks;
+  execution->num_spare_ = static_cast<std::int32_t>(num_spare);
+  execution->content_ = std::move(content);
+  execution->tokens_per_step_ = scheduler.max_num_batched_tokens;
+  auto cache = execution->factory_.make_cache_engine();
+  if (!cache) return fail(cache.error());
+  execution->cache_ = std::move(*cache);
+  if (const Status made = execution->make_worker(); !made) return fail(made.error());
+  return execution;
+}
+
+StepExecution::~StepExecution() {
+  if (worker_.stream) worker_.stream->synchronize();
+}
+
+Status StepExecution::make_worker() {
+  if (worker_.stream) worker_.stream->synchronize();
+  worker_ = {};
+  auto worker = factory_.make_worker();
+  if (!worker) return fail(worker.error());
+  worker_ = std::move(*worker);
+  rows_.clear();
+  return {};
+}
+
+void StepExecution::begin(const scheduling::SchedulerCore& scheduler) {
+  last_before_ = scheduler.last_step_in_flight();
+  for (NewRow& row : scheduler.sequences_with_kv()) sequences_.emplace(row.sequence, std::move(row));
+}
+
+void StepExecution::enter(std::variant<CachePlan, ExecuteStep> event) {
+  waiting_.push_back(std::move(event));
+  if (has_begun_ || last_before_ == 0) run_what_waits();
+}
+
+void StepExecution::run_what_waits() {
+  if (!std::exchange(has_begun_, true)) restore();
+  for (auto& event : std::exchange(waiting_, {})) {
+    if (const auto* plan = std::get_if<CachePlan>(&event)) {
+      run(*plan);
+    } else {
+      run(std::get<ExecuteStep>(std::move(event)));
+    }
+  }
+}
+
+void StepExecution::run(const CachePlan& plan) {
+  worker_.stream->submit([&] {
+    const Status swapped = cache_.memory->issue_swaps(*worker_.stream, plan);
+    const Status copied = cache_.memory->issue_copies(*worker_.stream, plan);
+    PAGODA_ASSERT(swapped && copied, "a cache plan names blocks of the pools");
+  });
+  worker_.stream->synchronize();
+}
+
+StepResult StepExecution::execute(const ExecuteStep& step) {
+  execution::IssuedStep issued;
+  worker_.stream->submit([&] { issued = worker_.runner->issue(*worker_.stream, step); });
+  worker_.stream->synchronize();
+  return worker_.runner->collect(std::move(issued));
+}
+
+void StepExecution::run(ExecuteStep step) {
+  // A row that was free before the journal began, and is told to be only now.
+  std::erase_if(step.rows_gone, [&](RowId row) { return !rows_.contains(row); });
+  for (const RowId row : step.rows_gone) rows_.erase(row);
+  for (const NewRow& row : step.new_rows) rows_.insert(row.row);
+  ++report_.num_steps;
+  results_.emplace(step.step, execute(step));
+}
+
+void StepExecution::compute(const NewRow& row, std::vector<BlockId> blocks, std::int32_t num_tokens) {
+  const auto num_needed = static_cast<std::size_t>((num_tokens + block_size_ - 1) / block_size_);
+  blocks.resize(std::max(blocks.size(), num_needed), -1);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    PAGODA_ASSERT(blocks[i] >= 0 || static_cast<std::int32_t>(i) < num_spare_, "there are as many as a table has");
+    if (blocks[i] < 0) blocks[i] = num_blocks_ + static_cast<BlockId>(i);
+  }
+  ExecuteStep step;
+  step.new_rows.push_back(row);
+  step.table_deltas.push_back({row.row, 0, {0, static_cast<std::int32_t>(blocks.size())}});
+  step.blocks = std::move(blocks);
+  for (std::int32_t first = 0; first < num_tokens; first += tokens_per_step_) {
+    step.work = {{row.row, row.sequence, first, std::min(tokens_per_step_, num_tokens - first)}};
+    const StepResult result = execute(step);
+    PAGODA_ASSERT(!result.error, result.error->message);
+    step = {};
+  }
+  report_.num_computed_before += num_tokens;
+}
+
+/// What is of no row is computed in row 0, which then is free again.
+void StepExecution::restore() {
+  const auto free_row = [&](RowId row) {
+    ExecuteStep step;
+    step.rows_gone = {row};
+    execute(step);
+  };
+  report_.num_unknown_blocks = content_.num_headless;
+  for (const auto& prefix : content_.cached) {
+    NewRow row;
+    row.spec.prompt = std::make_shared<const TokenIds>(prefix.tokens);
+    compute(row, prefix.blocks, static_cast<std::int32_t>(prefix.tokens.size()));
+    free_row(row.row);
+  }
+  for (const bool has_row : {false, true}) {
+    for (const memory::KvContent::Held& held : content_.held) {
+      const auto found = sequences_.find(held.sequence);
+      if (found == sequences_.end() || (found->second.row >= 0) != has_row) continue;
+      NewRow row = found->second;
+      const auto num_known = static_cast<std::int32_t>(row.spec.prompt->size() + row.tokens_so_far.size());
+      if (!has_row) row.row = 0;
+      auto blocks = held.blocks;
+      if (held.on_host) std::ranges::fill(blocks, -1);
+      compute(row, blocks, std::min(held.num_tokens, num_known));
+      if (held.on_host) {
+        CachePlan plan;
+        for (std::size_t i = 0; i < held.blocks.size(); ++i) {
+          const auto spare = num_blocks_ + static_cast<BlockId>(i);
+          if (held.blocks[i] >= 0) plan.swap_out.push_back({spare, held.blocks[i]});
+        }
+        run(plan);
+      }
+      if (has_row) {
+        rows_.insert(row.row);
+      } else {
+        free_row(row.row);
+      }
+    }
+  }
+  content_ = {};
+  sequences_.clear();
+}
+
+void StepExecution::result(const StepResult& recorded) {
+  if (!has_begun_ && recorded.step <= last_before_) {
+    for (const RowResult& row : recorded.rows) {
+      const auto found = sequences_.find(row.sequence);
+      if (found == sequences_.end() || row.samples.count == 0 || !found->second.spec.sampling.appends_samples) continue;
+      found->second.tokens_so_far.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first)].token);
+    }
+    if (recorded.step == last_before_) run_what_waits();
+    return;
+  }
+  const auto own = results_.find(recorded.step);
+  if (own == results_.end()) return;
+  compare(recorded, own->second);
+  results_.erase(results_.begin(), std::next(own));
+}
+
+Status StepExecution::device_replaced() {
+  // What was in flight has no result, and nobody needs what it computed.
+  if (!has_begun_ && last_before_ > 0) {
+    std::erase_if(sequences_, [](const auto& entry) { return entry.second.row >= 0; });
+    run_what_waits();
+  }
+  results_.clear();
+  return make_worker();
+}
+
+void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
+  if (recorded.error) return;
+  if (own.error || recorded.rows.size() != own.rows.size()) {
+    ++report_.num_different;
+    report_.differences.push_back("step " + std::to_string(recorded.step) + " fails here: " +
+                                  (own.error ? own.error->message : "it has another number of rows"));
+    return;
+  }
+  const auto note = [&](const RowResult& row, const std::string& what) {
+    ++report_.num_different;
+    if (report_.differences.size() == kMaxDifferencesInWords) return;
+    report_.differences.push_back("step " + std::to_string(recorded.step) + ", sequence " +
+                                  std::to_string(row.sequence) + ", position " +
+                                  std::to_string(row.num_computed_tokens) + ": " + what);
+  };
+  for (std::size_t i = 0; i < recorded.rows.size(); ++i) {
+    const RowResult& row = recorded.rows[i];
+    if (row.error) continue;
+    for (std::int32_t k = 0; k < row.samples.count; ++k) {
+      const TokenReport& then = recorded.samples[static_cast<std::size_t>(row.samples.first + k)];
+      const TokenReport& now = own.samples[static_cast<std::size_t>(own.rows[i].samples.first + k)];
+      ++report_.num_tokens;
+      if (then.token == now.token) {
+        const double difference = std::abs(static_cast<double>(then.logprob) - static_cast<double>(now.logprob));
+        report_.max_logprob_difference = std::max(report_.max_logprob_difference, difference);
+      } else {
+        note(row, "token " + std::to_string(then.token) + " was recorded, " + std::to_string(now.token) + " is sampled");
+      }
+    }
+  }
+}
+
+}  // namespace pagoda
