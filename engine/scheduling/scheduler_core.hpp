@@ -79,7 +79,8 @@ class SchedulerCore final : private GroupEffects {
   bool idle() const {
     return table_.groups.empty() && table_.news.releases.empty() && !plan_outstanding() && in_flight_.empty();
   }
-  /// Those of GroupTable, and that no more steps are in flight than may be. The first broken one, or nothing.
+  /// Those of GroupTable, and that steps in flight are not too many and counted right. The first broken one, or
+  /// nothing.
   std::optional<std::string> check_invariants() const;
 
   // -- state ---------------------------------------------------------------------------------------------------------

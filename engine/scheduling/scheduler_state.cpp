@@ -12,11 +12,16 @@
 namespace pagoda::scheduling {
 namespace {
 
+constexpr std::int32_t kMostPlaceholders = 2;  ///< of any pipeline_depth
+
 /// A request that a strategy can be made for.
 bool is_sound(const SharedSpec& spec) {
   if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
   const std::int64_t width = spec->sampling.num_sequences();
-  return width >= 1 && width <= std::numeric_limits<std::int32_t>::max() && spec->sampling.max_tokens >= 1;
+  // Queues move arrival times by priorities.
+  constexpr TimeUs kMostTime = std::numeric_limits<TimeUs>::max() / 2;
+  return width >= 1 && width <= std::numeric_limits<std::int32_t>::max() && spec->sampling.max_tokens >= 1 &&
+         spec->arrival_us >= -kMostTime && spec->arrival_us <= kMostTime;
 }
 
 bool is_sound(const PendingPlan& plan) {
@@ -75,7 +80,8 @@ bool GroupTable::is_sound(const SequenceGroup& group) const {
   return group.rows_reserved >= 0 && group.rows_reserved <= max_rows - rows_reserved &&
          is_prompt_position(group.next_prompt_logprob) && is_prompt_position(group.first_unknown_prompt_logprob) &&
          std::ranges::all_of(group.sequences, [&](const Sequence& s) {
-           return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0;
+           return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0 && s.num_placeholders >= 0 &&
+                  s.num_placeholders <= kMostPlaceholders;
          });
 }
 

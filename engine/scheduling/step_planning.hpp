@@ -16,6 +16,7 @@
 
 namespace pagoda::scheduling {
 
+/// A sequence that was offered for admission.
 struct WaitingRef {
   RequestId group = 0;
   SequenceId sequence = 0;
@@ -53,6 +54,7 @@ class StepPlanning {
   /// The next PlanStep, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have passed;
   /// others may be in flight.
   std::optional<PlanStep> next(TimeUs now, StepId last_completed, bool steps_in_flight);
+  /// The plan that is unanswered.
   const std::optional<PendingPlan>& pending() const { return pending_; }
   /// The last step that was planned; 0 = none.
   StepId last_planned() const { return next_step_ - 1; }
@@ -77,6 +79,7 @@ class StepPlanning {
   double measured_swap_bytes_per_s() const { return cost_.measured_swap_bytes_per_s(); }
 
   void save(Encoder& out) const;
+  /// Of a new planning. False when the bytes are none.
   bool load(Decoder& in);
 
  private:

@@ -46,6 +46,14 @@ std::vector<Bytes> states_of(const SimulationConfig& config, std::uint64_t seed)
   return states;
 }
 
+template <class Saves>
+Bytes saved(const Saves& state) {
+  Bytes bytes;
+  Encoder out(bytes);
+  state.save(out);
+  return bytes;
+}
+
 /// Null when the bytes are refused or more than a state.
 std::unique_ptr<SchedulerCore> loaded(const SchedulerConfig& config, std::span<const std::byte> bytes) {
   auto core = std::make_unique<SchedulerCore>(config);
@@ -84,9 +92,8 @@ TEST(SchedulerState, a_loaded_fair_queue_remembers_the_same_tenants) {
     if (one_is_served) waiting.erase(served);
     ASSERT_EQ(order_of(*twin), order_of(*original)) << "request " << id;
     if (id % 500 != 0) continue;
-    Bytes bytes;
-    Encoder out(bytes);
-    twin->save(out);
+    const Bytes bytes = saved(*twin);
+    ASSERT_EQ(bytes, saved(*original)) << "request " << id;
     twin = scheduling::make_waiting_queue(SchedulingPolicy::fair);
     Decoder in(bytes);
     ASSERT_TRUE(twin->load(in, waiting));
