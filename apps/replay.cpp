@@ -87,7 +87,7 @@ void print(const ExecutionReport& report) {
 }
 
 int run_replay(const ReplayOptions& options) {
-  if (const auto started = start_logging("warn"); !started) return exit_with(started.error());
+  if (const auto started = start_logging("error"); !started) return exit_with(started.error());
   if (options.file.empty()) return exit_with(Error{ErrorCode::bad_config, "FILE is required", "FILE", -1});
   if (options.execute && options.run.model.empty()) {
     return exit_with(Error{ErrorCode::bad_config, "--execute needs --model", "model", -1});

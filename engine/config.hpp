@@ -67,6 +67,7 @@ struct EngineConfig {
   std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
   std::string journal;            ///< file for a record of all that enters the cores (engine/journal); empty = none
+  bool journal_tokens = true;     ///< else prompts and outputs stay out of it, and its steps cannot be executed
   std::int64_t journal_mib = 64;  ///< its size; what is oldest is overwritten
   SamplingLimits limits;
 

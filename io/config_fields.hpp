@@ -95,7 +95,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
   visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
   visit("journal", config.journal,
-        "File to record all that happens in, for pagoda replay; it holds prompts and outputs; empty: none");
+        "File to record all that happens in, for pagoda replay; empty: none");
+  visit("journal_tokens", config.journal_tokens,
+        "Keep prompts and outputs in the journal; else hashes of them, which tell only what was equal");
   visit("journal_mib", config.journal_mib, "MiB of that file; what is oldest is overwritten");
   visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs, "Largest logprobs and prompt_logprobs of a request");

@@ -60,6 +60,9 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
   const auto begin = [&]() -> Status {
     auto config = io::parse_engine_config(setup, "the journal's configuration");
     if (!config) return fail(config.error());
+    if (!config->journal_tokens) {
+      return fail(ErrorCode::bad_file, "the journal has no tokens (journal_tokens was off): nothing can be executed");
+    }
     config->model = options.model;
     if (!options.device.empty()) config->device = options.device;
     if (options.threads >= 0) config->threads = options.threads;

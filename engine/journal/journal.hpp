@@ -7,10 +7,12 @@
 /// before it, and a journal of bounded size drops its oldest. What enters a core is recorded before the core sees it: a
 /// journal of a process that has died ends with what it died of.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,6 +41,8 @@ class Journal {
   virtual std::uint64_t segment() const = 0;
   /// Appends to a segment. False, and nothing happens, when that is not the one that is written any more.
   virtual bool append(std::uint64_t segment, std::span<const std::byte> record) = 0;
+  /// Set when neither prompts nor outputs may be in the journal (hidden_tokens.hpp).
+  virtual std::optional<std::array<std::uint64_t, 2>> token_key() const { return std::nullopt; }
   /// Begins a new segment when this one has little room left. The scheduler calls it between two plans, so that the
   /// states of all cores in a segment fit together.
   virtual void begin_segment_if_full() = 0;

@@ -72,6 +72,12 @@ MemoryStats BlockSpaceManager::stats() const {
   return stats;
 }
 
+std::int32_t BlockSpaceManager::num_known_tokens(SequenceId sequence) const {
+  const auto& sequences = state_->store.sequences();
+  const auto found = sequences.find(sequence);
+  return found == sequences.end() ? 0 : found->second.num_known_tokens();
+}
+
 KvContent BlockSpaceManager::content() const {
   return state_->store.content();
 }

@@ -54,6 +54,8 @@ class BlockSpaceManager {
   std::optional<std::string> check_invariants() const;
 
   KvContent content() const;
+  /// Tokens that are known of a sequence that holds blocks; 0 of another.
+  std::int32_t num_known_tokens(SequenceId sequence) const;
 
   /// All that later plans depend on, config apart.
   void save(Encoder& out) const;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <utility>
 
 #include <fcntl.h>
@@ -56,14 +57,14 @@ std::uint32_t checksum(std::span<const std::byte> bytes, std::uint64_t segment) 
 }
 
 tl::unexpected<Error> refused(const char* what, const std::string& path, int error) {
-  const ErrorCode code = error == ENOSPC || error == EFBIG ? ErrorCode::out_of_memory : ErrorCode::io_failed;
+  const ErrorCode code = error == ENOSPC || error == EFBIG ? ErrorCode::out_of_memory : ErrorCode::bad_config;
   return fail(code, std::string("journal: cannot ") + what + " " + path + ": " + std::strerror(error), "journal");
 }
 
 }  // namespace
 
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path, std::int64_t bytes,
-                                                         std::string setup) {
+                                                         std::string setup, bool keeps_tokens) {
   const std::size_t segment_bytes = static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
   if (segment_bytes < kLeastSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
@@ -92,11 +93,18 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path
   const std::string_view program = version().substr(0, kMaxVersionBytes);
   put(map, 24, static_cast<std::uint32_t>(program.size()));
   std::memcpy(map.data() + 28, program.data(), program.size());
-  return std::shared_ptr<JournalFile>(new JournalFile(map, segment_bytes, std::move(setup)));
+  std::optional<std::array<std::uint64_t, 2>> token_key;
+  if (!keeps_tokens) {
+    std::random_device random;
+    const auto word = [&] { return (std::uint64_t{random()} << 32U) | random(); };
+    token_key = {word(), word()};
+  }
+  return std::shared_ptr<JournalFile>(new JournalFile(map, segment_bytes, std::move(setup), token_key));
 }
 
-JournalFile::JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup)
-    : file_(file), segment_bytes_(segment_bytes), setup_(std::move(setup)) {
+JournalFile::JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
+                         std::optional<std::array<std::uint64_t, 2>> token_key)
+    : file_(file), segment_bytes_(segment_bytes), setup_(std::move(setup)), token_key_(token_key) {
   begin_segment();
 }
 

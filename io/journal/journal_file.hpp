@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,9 +27,11 @@ namespace pagoda::io {
 class JournalFile final : public journal::Journal {
  public:
   /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, whatever was there before:
-  /// what a crashed process has left is not lost when the next begins. `setup` begins every segment.
-  /// Errors: io_failed, out_of_memory (the disk is full), bad_config (bytes is too small).
-  static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup);
+  /// what a crashed process has left is not lost when the next begins. `setup` begins every segment. Without
+  /// `keeps_tokens` prompts and outputs stay out of it.
+  /// Errors: bad_config (it cannot be made there, or `bytes` is too few), out_of_memory (the disk is full).
+  static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup,
+                                                     bool keeps_tokens = true);
   ~JournalFile() override;
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
@@ -35,9 +39,11 @@ class JournalFile final : public journal::Journal {
   std::uint64_t segment() const override;
   bool append(std::uint64_t segment, std::span<const std::byte> record) override;
   void begin_segment_if_full() override;
+  std::optional<std::array<std::uint64_t, 2>> token_key() const override { return token_key_; }
 
  private:
-  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup);
+  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
+              std::optional<std::array<std::uint64_t, 2>> token_key);
   void begin_segment();
   bool write(std::span<const std::byte> record);
   std::span<std::byte> current() const;
@@ -45,6 +51,7 @@ class JournalFile final : public journal::Journal {
   std::span<std::byte> file_;
   std::size_t segment_bytes_;
   std::string setup_;
+  std::optional<std::array<std::uint64_t, 2>> token_key_;  ///< never written down
   mutable std::mutex mutex_;  ///< of what follows, and of the file
   std::uint64_t segment_ = 0;
   std::size_t used_ = 0;          ///< bytes of the segment

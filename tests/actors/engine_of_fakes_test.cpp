@@ -16,6 +16,7 @@
 #include "io/model_files/tokenizer_loader.hpp"
 #include "kernels/device.hpp"
 #include "tests/support/fake_runner.hpp"
+#include "tests/support/memory_journal.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -67,20 +68,20 @@ class EngineOfFakes : public ::testing::Test {
     DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
     shared_.tokenizer = spawn_tokenizer(*system_, tokenizer);
     shared_.outputs = spawn_output_processor(*system_, tokenizer, {});
-    replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), nullptr)};
+    replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), instruments_)};
     replica_.devices.workers = {
-        spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), nullptr)};
+        spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), instruments_)};
     replica_.block_manager = spawn_block_manager(
         *system_,
         {.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = kDeviceBlocks, .num_host_blocks = kHostBlocks},
-        replica_.devices.cache_engines, {});
+        replica_.devices.cache_engines, instruments_);
     scheduling::SchedulerConfig scheduler;
     scheduler.max_num_seqs = 16;
     scheduler.max_num_batched_tokens = 64;
     scheduler.can_swap = true;
     scheduler.preemption = PreemptionPolicy::swap;
     replica_.scheduler = spawn_scheduler(*system_, scheduler, replica_.block_manager, replica_.devices.workers,
-                                         shared_.outputs, {});
+                                         shared_.outputs, instruments_);
     routing::AdmissionLimits limits;
     limits.vocab_size = test::kFakeVocab;
     limits.max_model_len = limits.max_kv_tokens = 200;
@@ -89,7 +90,7 @@ class EngineOfFakes : public ::testing::Test {
     limits.max_queued_prompt_tokens = 10'000;
     shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, {replica_.scheduler},
                                           shared_.outputs, {});
-    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, {});
+    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, instruments_);
     supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
     sink_ = system_->spawn(recording_sink, received_);
   }
@@ -106,6 +107,19 @@ class EngineOfFakes : public ::testing::Test {
     self->await_all_other_actors_done();
     const std::lock_guard lock(runners_->mutex);
     EXPECT_EQ(runners_->errors, std::vector<std::string>{});
+    expect_replay();
+  }
+
+  /// Whatever happened: from its journal, and from the last segments alone, the cores do it again.
+  void expect_replay() const {
+    const std::size_t num_segments = journal_->segments().size();
+    for (const std::size_t first : {std::size_t{0}, num_segments / 2, num_segments - 1}) {
+      const auto report = journal_->replay(first);
+      for (const auto& difference : report.differences) {
+        ADD_FAILURE() << "segment " << difference.segment << ", record " << difference.record << ": "
+                      << journal::to_string(difference.source) << ' ' << difference.what;
+      }
+    }
   }
 
   Result<WorkerParts> make_worker() {
@@ -170,6 +184,8 @@ class EngineOfFakes : public ::testing::Test {
     return ask<Replica>(replica_supervisor_, GetReplica{});
   }
 
+  std::shared_ptr<test::MemoryJournal> journal_ = std::make_shared<test::MemoryJournal>(500);
+  Instruments instruments_{nullptr, journal_};
   caf::actor_system_config config_;
   std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
   std::shared_ptr<execution::KvMemory> memory_;

@@ -14,7 +14,8 @@ namespace pagoda::test {
 /// A journal that keeps everything. A segment is full when it has so many records.
 class MemoryJournal final : public journal::Journal {
  public:
-  explicit MemoryJournal(std::size_t records_per_segment) : records_per_segment_(records_per_segment) {}
+  explicit MemoryJournal(std::size_t records_per_segment, bool keeps_tokens = true)
+      : records_per_segment_(records_per_segment), keeps_tokens_(keeps_tokens) {}
 
   using Segment = std::vector<std::vector<std::byte>>;
 
@@ -31,6 +32,11 @@ class MemoryJournal final : public journal::Journal {
   void begin_segment_if_full() override {
     const std::lock_guard lock(mutex_);
     if (segments_.back().size() >= records_per_segment_) segments_.emplace_back();
+  }
+
+  std::optional<std::array<std::uint64_t, 2>> token_key() const override {
+    if (keeps_tokens_) return std::nullopt;
+    return std::array<std::uint64_t, 2>{3, 4};
   }
 
   std::vector<Segment> segments() const {
@@ -51,6 +57,7 @@ class MemoryJournal final : public journal::Journal {
 
  private:
   std::size_t records_per_segment_;
+  bool keeps_tokens_;
   mutable std::mutex mutex_;
   std::vector<Segment> segments_{1};
 };
