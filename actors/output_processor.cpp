@@ -18,7 +18,7 @@ struct OutputProcessorState {
   OutputProcessorState() {}
   ~OutputProcessorState() {
     // The engine ends under live requests: each still gets its terminal output.
-    end_all(Error{ErrorCode::internal, "the engine has stopped", {}, -1});
+    end_all(Error{ErrorCode::internal, "the engine has stopped"});
   }
 
   void end_all(const Error& error) {

@@ -48,7 +48,7 @@ void end_all(const Replica& replica) {
 /// The root supervisor ends this one when the router knows why.
 void fail_replica(Self self, ErrorCode code, std::string why) {
   auto& state = state_of(self);
-  state.failure = Error{code, std::move(why), {}, -1};
+  state.failure = Error{code, std::move(why)};
   if (state.root) send(self, state.root, ReplicaFailed{*state.failure});
 }
 

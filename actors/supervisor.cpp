@@ -60,7 +60,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     spdlog::critical("an actor of the engine has ended; the engine stops");
     self->quit(caf::exit_reason::user_shutdown);
   } else {
-    fail_engine(self, {ErrorCode::internal, "an actor of the engine has ended", {}, -1});
+    fail_engine(self, {ErrorCode::internal, "an actor of the engine has ended"});
   }
 }
 

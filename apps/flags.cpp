@@ -152,8 +152,7 @@ std::vector<Error> EngineFlags::finish() {
   if (auto problems = config.validate(); !problems.empty()) return problems;
   // Without room for threads, starting the actor system ends the process, which says nothing.
   if (kernels::available_cpu_memory() > 0) return {};
-  return {
-      {ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available(), {}, -1}};
+  return {{ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available()}};
 }
 
 }  // namespace pagoda::apps

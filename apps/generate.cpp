@@ -65,7 +65,7 @@ class BatchRun {
   /// A prompt whose result has not been written yet.
   struct Slot {
     std::string id;
-    std::optional<Result<RequestResult>> result;
+    std::optional<tl::expected<RequestResult, json_lines::WireError>> result;
   };
 
   void start(PromptSource::Prompt prompt) {
@@ -75,7 +75,7 @@ class BatchRun {
     if (prompt.request) {
       submit(slot, std::move(*prompt.request));
     } else {
-      slot->result = fail(std::move(prompt.request.error()));
+      slot->result = tl::unexpected(std::move(prompt.request.error()));
     }
   }
 
@@ -83,7 +83,7 @@ class BatchRun {
     request.stream = streaming_;
     auto ticket = engine_.submit_when_free(std::move(request),
                                            [this, slot](const RequestOutput& output) { on_output(*slot, output); });
-    if (!ticket) slot->result = fail(std::move(ticket.error()));
+    if (!ticket) slot->result = tl::unexpected(json_lines::wire_error(ticket.error()));
   }
 
   /// On an engine thread.
@@ -97,7 +97,7 @@ class BatchRun {
     if (output.done) {
       slot.result = *output.done;
     } else {
-      slot.result = fail(*output.error);
+      slot.result = tl::unexpected(json_lines::wire_error(*output.error));
     }
     changed_.notify_all();
   }
@@ -163,13 +163,13 @@ class BatchRun {
 
 int run_generate(GenerateOptions& options) {
   if (!options.prompt && options.prompts.empty()) {
-    return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt", -1});
+    return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt"});
   }
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   // Flags are wrong for every prompt; what depends on the model is checked with each request.
   constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
   const Status sampling = validate(options.request.sampling, options.engine.config.limits, kAnyVocabulary);
-  if (!sampling) return exit_with(Error{ErrorCode::bad_config, sampling.error().message, sampling.error().param, -1});
+  if (!sampling) return exit_with(Error{ErrorCode::bad_config, sampling.error().message, sampling.error().param});
   auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
                                : PromptSource::open(options.prompts, options.request);
   if (!source) return exit_with(source.error());

@@ -53,7 +53,7 @@ PromptSource::Prompt PromptSource::parse(const std::string& line) {
     return {std::move(id), std::move(request)};
   }
   auto object = json_lines::parse_generate_object(line, defaults_);
-  if (!object) return {object.error().id.value_or(id), fail(std::move(object.error().error))};
+  if (!object) return {object.error().id.value_or(id), tl::unexpected(std::move(object.error().error))};
   return {object->id.value_or(id), std::move(object->request)};
 }
 

@@ -18,7 +18,7 @@ class PromptSource {
   /// A prompt and the name that its output carries: the object's own id, else its line number.
   struct Prompt {
     std::string id;
-    Result<GenerateRequest> request;
+    tl::expected<GenerateRequest, json_lines::WireError> request;
   };
 
   /// `defaults` holds the sampling fields of every prompt that does not say otherwise.

@@ -30,12 +30,12 @@ struct ServeOptions {
         server.api_keys = std::move(*keys);
       } else {
         const Error& error = keys.error();
-        problems.push_back({ErrorCode::bad_config, "api_key_file: " + error.message, error.param, -1});
+        problems.push_back({ErrorCode::bad_config, "api_key_file: " + error.message, error.param});
       }
     }
     for (auto& problem : server.validate()) problems.push_back(std::move(problem));
     if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
-      problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout", -1});
+      problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
     }
     return problems;
   }

@@ -17,7 +17,7 @@ struct TokenizeOptions {
 };
 
 int run_tokenize(const TokenizeOptions& options) {
-  if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model", -1});
+  if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model"});
   const auto tokenizer = io::load_tokenizer(options.model);
   if (!tokenizer) return exit_with(tokenizer.error());
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});

@@ -13,7 +13,7 @@ namespace {
 class Checker {
  public:
   void refuse(const char* key, const std::string& what) {
-    problems_.push_back({ErrorCode::bad_config, std::string(key) + " " + what, key, -1});
+    problems_.push_back({ErrorCode::bad_config, std::string(key) + " " + what, key});
   }
 
   template <class T>

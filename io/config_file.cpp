@@ -49,7 +49,7 @@ tl::unexpected<Error> ConfigFile::refuse(const std::string& key, const std::stri
 }
 
 Error ConfigFile::unknown_key(const std::string& key) const {
-  return {ErrorCode::bad_config, name_ + ": unknown key \"" + key + "\"", key, -1};
+  return {ErrorCode::bad_config, name_ + ": unknown key \"" + key + "\"", key};
 }
 
 Status ConfigFile::read(const std::string& key, std::string& field) const {

@@ -9,20 +9,16 @@
 
 namespace pagoda {
 
-/// What kind of failure an Error is. The first block are the wire codes of the JSON-lines protocol; the second block
-/// are failures at start, which end the command with exit code 2 (bad_config) or 1 (the rest); the last ends an engine.
+/// What kind of failure an Error is. The first block are failures of one request; the second block are failures at
+/// start, which end the command with exit code 2 (bad_config) or 1 (the rest); the last ends an engine. What each is
+/// called in a protocol is io's.
 enum class ErrorCode : std::uint8_t {
-  invalid_json,
   invalid_request,
-  unknown_op,
   duplicate_id,
-  unknown_id,
   context_too_long,
   queue_full,
-  line_too_long,
-  unauthorized,
   shutting_down,
-  internal,
+  internal,  ///< nothing that the asker can mend
 
   bad_config,     ///< a flag, a config key or a config.json the user must correct
   bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config
@@ -37,15 +33,12 @@ constexpr ErrorCode last_value(ErrorCode) {
   return ErrorCode::device_failed;
 }
 
-/// The code as it is written on the wire and in logs, for example "invalid_request".
-std::string_view to_string(ErrorCode code);
-
 /// An expected failure: a value, never an exception.
 struct Error {
   ErrorCode code = ErrorCode::internal;
-  std::string message;      ///< one line that names what is wrong
-  std::string param;        ///< the field, flag or key that is wrong; empty when there is none
-  int retry_after_ms = -1;  ///< for queue_full: when to try again; -1 = not said
+  std::string message = {};  ///< one line that names what is wrong
+  std::string param = {};    ///< the field, flag or key that is wrong; empty when there is none
+  int retry_after_ms = -1;   ///< for queue_full: when to try again; -1 = not said
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.code, self.message, self.param, self.retry_after_ms);
@@ -57,7 +50,7 @@ using Result = tl::expected<T, Error>;
 using Status = Result<void>;
 
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::string param = {}) {
-  return tl::unexpected<Error>(Error{code, std::move(message), std::move(param), -1});
+  return tl::unexpected<Error>(Error{code, std::move(message), std::move(param)});
 }
 
 inline tl::unexpected<Error> fail(Error error) {

@@ -23,9 +23,9 @@ Error error_of(kernels::SampleProblem problem, bool bans_tokens) {
         ErrorCode::invalid_request,
         "no token is left to sample: min_tokens bans the model's end tokens and stop_token_ids, and the model rules "
         "out all others",
-        "min_tokens", -1};
+        "min_tokens"};
   }
-  return {ErrorCode::internal, kernels::describe(problem), {}, -1};
+  return {ErrorCode::internal, kernels::describe(problem)};
 }
 
 /// Reads reports of one kind, in their order.

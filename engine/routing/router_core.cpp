@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/routing/queue_full.hpp"
+
 namespace pagoda::routing {
 
 RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
@@ -22,11 +24,8 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   const bool full =
       std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
   if (!full) return {};
-  return fail(Error{ErrorCode::queue_full,
-                    std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
-                        (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued",
-                    {},
-                    1000});
+  return fail_queue_full(std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
+                         (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
 }
 
 Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag,
@@ -116,7 +115,7 @@ std::optional<JobId> RouterCore::next_job() {
 }
 
 Error RouterCore::no_answer() const {
-  return failure_.value_or(Error{ErrorCode::internal, "the tokenizer has ended", {}, -1});
+  return failure_.value_or(Error{ErrorCode::internal, "the tokenizer has ended"});
 }
 
 RouterCore::Effects RouterCore::drain() {

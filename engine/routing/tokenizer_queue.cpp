@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/routing/queue_full.hpp"
+
 namespace pagoda::routing {
-namespace {
-
-constexpr int kRetryAfterMs = 1000;
-
-}  // namespace
 
 Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {
   const std::int64_t job_bytes = text_bytes + kJobBytes;
@@ -17,11 +14,8 @@ Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64
   const bool too_many = bytes_ > 0 && bytes_ + job_bytes > max_bytes_;
   const bool too_many_of_client = client_bytes > 0 && client_bytes + job_bytes > max_bytes_ / kClientShare;
   if (too_many || too_many_of_client) {
-    return fail(Error{ErrorCode::queue_full,
-                      "texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
-                          (too_many ? "" : " of this client") + " wait for the tokenizer already",
-                      {},
-                      kRetryAfterMs});
+    return fail_queue_full("texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
+                           (too_many ? "" : " of this client") + " wait for the tokenizer already");
   }
   Client& client = clients_[client_id];
   const JobId id = next_job_++;

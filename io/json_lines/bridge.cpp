@@ -44,13 +44,13 @@ struct BridgeState {
   RequestRouterActor router;
   std::shared_ptr<Outbox> outbox;
 
-  static Error engine_gone() { return {ErrorCode::internal, "the engine does not answer", {}, -1}; }
+  static Error engine_gone() { return {ErrorCode::internal, "the engine does not answer"}; }
 
   SinkActor sink() const { return caf::actor_cast<SinkActor>(self); }
 
   void reply_error(const ClientId& id, const Error& error) {
     ReplyLine reply;
-    append_error(reply.line, id, error);
+    append_error(reply.line, id, wire_error(error));
     outbox->push(std::move(reply));
   }
 
@@ -90,7 +90,7 @@ struct BridgeState {
                          if (reply.token_ids) {
                            append_tokens(line, id, *reply.token_ids);
                          } else {
-                           append_error(line, id, reply.token_ids.error());
+                           append_error(line, id, wire_error(reply.token_ids.error()));
                          }
                        });
   }
@@ -101,7 +101,7 @@ struct BridgeState {
                            if (reply.text) {
                              append_text(line, id, *reply.text);
                            } else {
-                             append_error(line, id, reply.text.error());
+                             append_error(line, id, wire_error(reply.text.error()));
                            }
                          });
   }

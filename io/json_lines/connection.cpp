@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include "engine/routing/queue_full.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::json_lines {
@@ -16,7 +17,6 @@ using boost::system::error_code;
 
 constexpr std::size_t kMaxAnswersDue = 256;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
-constexpr int kRetryAfterMs = 1000;
 constexpr auto kProbeInterval = std::chrono::seconds(1);
 
 void give_back_if_large(std::string& buffer) {
@@ -126,7 +126,7 @@ void Connection::handle_line(std::string_view line) {
   auto message = parse_line(line);
   if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
     const auto id = message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
-    return refuse(id, ErrorCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
+    return refuse(id, WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
   }
   if (!message) return append_error(queue_.line(), message.error().id, message.error().error);
   std::visit([this](auto& op) { run(op); }, *message);
@@ -134,7 +134,7 @@ void Connection::handle_line(std::string_view line) {
 
 void Connection::refuse_line_too_long() {
   std::string().swap(input_);
-  refuse({}, ErrorCode::line_too_long,
+  refuse({}, WireCode::line_too_long,
          "a line is longer than " + std::to_string(context_.config.max_line_bytes) + " bytes");
   for (const auto& [tag, live] : live_) tell_bridge(tag, CancelOp{live.id});
   begin_close();
@@ -145,12 +145,12 @@ void Connection::refuse_line_too_long() {
 
 void Connection::run(GenerateOp& op) {
   if (tags_.contains(op.id)) {
-    return refuse(op.id, ErrorCode::duplicate_id, "a request with this id is live on this connection", "id");
+    return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
   }
   if (live_.size() >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
-    return refuse(op.id, ErrorCode::queue_full,
+    return refuse(op.id, WireCode::queue_full,
                   "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
-                  kRetryAfterMs);
+                  routing::kRetryAfterMs);
   }
   const auto tag = ++last_tag_;
   live_.emplace(tag, Live{op.id});
@@ -160,7 +160,7 @@ void Connection::run(GenerateOp& op) {
 
 void Connection::run(CancelOp& op) {
   const auto it = tags_.find(op.id);
-  if (it == tags_.end()) return refuse(op.id, ErrorCode::unknown_id, "no live request has this id", "id");
+  if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
   tell_bridge(it->second, std::move(op));
 }
 
@@ -171,7 +171,7 @@ void Connection::run(PingOp& op) {
 void Connection::run(AuthOp& op) {
   const auto& keys = context_.config.api_keys;
   if (!keys.empty() && !is_known_key(keys, op.key)) {
-    return refuse(op.id, ErrorCode::unauthorized, "this key is not known", "key");
+    return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
   }
   authorized_ = true;
   append_ok(queue_.line(), op.id);
@@ -181,8 +181,7 @@ void Connection::tell_bridge(std::uint64_t tag, ClientMessage message) {
   actors::send_anonymously(bridge_, RunOp{tag, std::move(message)});
 }
 
-void Connection::refuse(const ClientId& id, ErrorCode code, std::string message, std::string param,
-                        int retry_after_ms) {
+void Connection::refuse(const ClientId& id, WireCode code, std::string message, std::string param, int retry_after_ms) {
   append_error(queue_.line(), id, {code, std::move(message), std::move(param), retry_after_ms});
 }
 
@@ -209,7 +208,7 @@ void Connection::on_event(OutputBatch& batch) {
     if (output.done) {
       append_done(queue_.line(), id, *output.done);
     } else if (output.error) {
-      append_error(queue_.line(), id, *output.error);
+      append_error(queue_.line(), id, wire_error(*output.error));
     } else {
       continue;
     }
@@ -220,7 +219,7 @@ void Connection::on_event(OutputBatch& batch) {
 void Connection::on_event(Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
-  append_error(queue_.line(), it->second.id, refused.error);
+  append_error(queue_.line(), it->second.id, wire_error(refused.error));
   forget(refused.tag);
 }
 
@@ -235,7 +234,7 @@ void Connection::on_event(FlushMark&) {
 
 void Connection::on_engine_gone() {
   if (closed_) return;
-  for (const auto& [tag, live] : live_) refuse(live.id, ErrorCode::internal, "the engine has stopped");
+  for (const auto& [tag, live] : live_) refuse(live.id, WireCode::internal, "the engine has stopped");
   live_.clear();
   tags_.clear();
   pump();
@@ -293,10 +292,10 @@ void Connection::cut_off_slow_reader() {
   spdlog::warn("a client reads too slowly: cancelling its {} live requests", live_.size());
   const auto waiting = queue_.bytes();
   queue_.clear();
-  refuse({}, ErrorCode::queue_full,
+  refuse({}, WireCode::queue_full,
          "output is read too slowly: " + std::to_string(waiting) +
              " bytes waited; this connection's requests are cancelled and it is closed",
-         {}, kRetryAfterMs);
+         {}, routing::kRetryAfterMs);
   live_.clear();
   tags_.clear();
   answers_due_ = 0;

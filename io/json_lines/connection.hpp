@@ -81,7 +81,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     tell_bridge(0, std::move(op));
   }
   void tell_bridge(std::uint64_t tag, ClientMessage message);
-  void refuse(const ClientId& id, ErrorCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
+  void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
 
   // Events of the bridge.
   void on_events(std::vector<BridgeEvent>& events);

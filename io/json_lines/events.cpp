@@ -124,22 +124,6 @@ void append_prompt_entry(std::string& out, const std::optional<LogprobEntry>& en
   }
 }
 
-/// Only the protocol's own codes go out; whatever else went wrong is internal to a client.
-ErrorCode wire_code(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::unsupported:
-      return ErrorCode::invalid_request;
-    case ErrorCode::bad_config:
-    case ErrorCode::bad_file:
-    case ErrorCode::io_failed:
-    case ErrorCode::out_of_memory:
-    case ErrorCode::device_failed:
-      return ErrorCode::internal;
-    default:
-      return code;
-  }
-}
-
 }  // namespace
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta) {
@@ -182,7 +166,7 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
   out += '}';
 }
 
-void append_error(std::string& out, const ClientId& id, const Error& error) {
+void append_error(std::string& out, const ClientId& id, const WireError& error) {
   Line line(out, "error");
   line.raw("id");
   if (id) {
@@ -192,7 +176,7 @@ void append_error(std::string& out, const ClientId& id, const Error& error) {
   }
   line.raw("error");
   out += "{\"code\":\"";
-  out += to_string(wire_code(error.code));
+  out += to_string(error.code);
   out += "\",\"message\":";
   append_string(out, error.message);
   if (!error.param.empty()) {

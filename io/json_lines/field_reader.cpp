@@ -53,7 +53,7 @@ const json* FieldReader::find(const char* name) {
 }
 
 void FieldReader::refuse(const char* name, std::string message) {
-  if (!error_) error_ = Error{ErrorCode::invalid_request, std::move(message), name, -1};
+  if (!error_) error_ = WireError{WireCode::invalid_request, std::move(message), name};
 }
 
 void FieldReader::expect(const char* name, const char* expected, const json& got) {
@@ -178,10 +178,11 @@ void FieldReader::read(const char* name, EarlyStopping& out) {
   }
 }
 
-Status FieldReader::finish() {
-  if (error_) return fail(*error_);
+tl::expected<void, WireError> FieldReader::finish() {
+  if (error_) return tl::unexpected(*error_);
   for (const auto& [key, value] : object_.items()) {
-    if (!known_.contains(key)) return fail(ErrorCode::invalid_request, "unknown field \"" + key + "\"", key);
+    if (known_.contains(key)) continue;
+    return tl::unexpected(WireError{WireCode::invalid_request, "unknown field \"" + key + "\"", key});
   }
   return {};
 }

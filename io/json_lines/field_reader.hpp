@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/request/sampling_params.hpp"
-#include "kernels/result.hpp"
+#include "io/json_lines/wire_error.hpp"
 
 namespace pagoda::json_lines {
 
@@ -45,7 +45,7 @@ class FieldReader {
   void refuse(const char* name, std::string message);
 
   /// The first problem of the fields read so far, else the first unknown field.
-  Status finish();
+  tl::expected<void, WireError> finish();
 
  private:
   const nlohmann::json* find(const char* name);
@@ -53,7 +53,7 @@ class FieldReader {
 
   const nlohmann::json& object_;
   std::set<std::string, std::less<>> known_;
-  std::optional<Error> error_;
+  std::optional<WireError> error_;
 };
 
 }  // namespace pagoda::json_lines

@@ -29,7 +29,7 @@ class TreeBuilder : public nlohmann::json_sax<json> {
     if (open_.size() == 1) field_ = name;
     auto& object = *open_.back();
     if (object.contains(name)) {
-      error_ = {ErrorCode::invalid_request, "key \"" + name + "\" appears twice in one object", field_, -1};
+      error_ = {WireCode::invalid_request, "key \"" + name + "\" appears twice in one object", field_};
       return false;
     }
     slot_ = &object[std::move(name)];
@@ -39,15 +39,15 @@ class TreeBuilder : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& cause) override {
     constexpr int kNumberOutOfRange = 406;  // nlohmann_json's number of this error
     if (cause.id == kNumberOutOfRange) {
-      error_ = {ErrorCode::invalid_request, "a number is too large", field_, -1};
+      error_ = {WireCode::invalid_request, "a number is too large", field_};
     } else {
-      error_ = {ErrorCode::invalid_json, "not valid JSON at byte " + std::to_string(position), {}, -1};
+      error_ = {WireCode::invalid_json, "not valid JSON at byte " + std::to_string(position)};
     }
     return false;
   }
 
   json& root() { return root_; }
-  Error& error() { return error_; }
+  WireError& error() { return error_; }
 
  private:
   template <class T>
@@ -67,7 +67,7 @@ class TreeBuilder : public nlohmann::json_sax<json> {
 
   bool open(json value) {
     if (open_.size() == max_depth_) {
-      error_ = {ErrorCode::invalid_json, "nested deeper than " + std::to_string(max_depth_), {}, -1};
+      error_ = {WireCode::invalid_json, "nested deeper than " + std::to_string(max_depth_)};
       return false;
     }
     open_.push_back(add(std::move(value)));
@@ -84,18 +84,19 @@ class TreeBuilder : public nlohmann::json_sax<json> {
   json* slot_ = nullptr;     ///< where the value of the last key goes
   std::vector<json*> open_;  ///< arrays and objects not closed yet; a child is finished before its parent grows again
   std::string field_;        ///< the last key of the outermost object
-  Error error_;
+  WireError error_;
 };
 
 }  // namespace
 
-Result<json> read_json(std::string_view text, std::size_t max_depth) {
+tl::expected<json, WireError> read_json(std::string_view text, std::size_t max_depth) {
   // nlohmann's lexer takes a raw NUL for the end of the text and would accept what stands before it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
-    return fail(ErrorCode::invalid_json, "not valid JSON at byte " + std::to_string(nul + 1) + ": a NUL byte");
+    return tl::unexpected(
+        WireError{WireCode::invalid_json, "not valid JSON at byte " + std::to_string(nul + 1) + ": a NUL byte"});
   }
   TreeBuilder builder(max_depth);
-  if (!json::sax_parse(text.begin(), text.end(), &builder)) return fail(std::move(builder.error()));
+  if (!json::sax_parse(text.begin(), text.end(), &builder)) return tl::unexpected(std::move(builder.error()));
   return std::move(builder.root());
 }
 

@@ -121,16 +121,18 @@ Parsed read_message(std::string_view op, const json& object) {
   } else if (op == "auth") {
     message = AuthOp{id, read_required<std::string>(fields, "key")};
   } else {
-    return tl::unexpected(RefusedLine{id, {ErrorCode::unknown_op, "unknown op \"" + std::string(op) + "\"", "op", -1}});
+    return tl::unexpected(RefusedLine{id, {WireCode::unknown_op, "unknown op \"" + std::string(op) + "\"", "op"}});
   }
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
   return message;
 }
 
 /// The line as an object.
-Result<json> read_object(std::string_view line) {
+tl::expected<json, WireError> read_object(std::string_view line) {
   auto value = read_json(line, kMaxDepth);
-  if (value && !value->is_object()) return fail(ErrorCode::invalid_request, "a line must be one JSON object");
+  if (value && !value->is_object()) {
+    return tl::unexpected(WireError{WireCode::invalid_request, "a line must be one JSON object"});
+  }
   return value;
 }
 
@@ -144,7 +146,7 @@ Parsed parse_line(std::string_view line) {
   if (!op->is_string()) {
     FieldReader ignored(*object);
     return tl::unexpected(
-        RefusedLine{read_id(*object, ignored, false), {ErrorCode::invalid_request, "op must be a string", "op", -1}});
+        RefusedLine{read_id(*object, ignored, false), {WireCode::invalid_request, "op must be a string", "op"}});
   }
   return read_message(op->get_ref<const std::string&>(), *object);
 }

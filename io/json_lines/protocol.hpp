@@ -13,7 +13,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/stats.hpp"
-#include "kernels/result.hpp"
+#include "io/json_lines/wire_error.hpp"
 
 namespace pagoda::json_lines {
 
@@ -60,7 +60,7 @@ using ClientMessage = std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeO
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {
   ClientId id;
-  Error error;
+  WireError error;
 };
 
 /// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
@@ -82,7 +82,7 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
 void append_done(std::string& out, std::string_view id, const RequestResult& result);
 /// A null id says that the line's id could not be read or that the error is not about one request.
-void append_error(std::string& out, const ClientId& id, const Error& error);
+void append_error(std::string& out, const ClientId& id, const WireError& error);
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
 void append_text(std::string& out, const ClientId& id, std::string_view text);
 void append_model(std::string& out, const ClientId& id, const ModelInfo& model);

@@ -12,6 +12,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include "engine/routing/queue_full.hpp"
 #include "io/json_lines/connection.hpp"
 
 namespace pagoda::json_lines {
@@ -22,7 +23,6 @@ using boost::system::error_code;
 
 constexpr std::size_t kReadChunkBytes = 64 << 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept, as when files run out
-constexpr int kRetryAfterMs = 1000;
 
 /// Small lines go out at once, and a client whose machine has vanished is noticed within about a minute.
 void set_options(tcp::socket& socket) {
@@ -105,7 +105,7 @@ class Server::State {
     set_options(socket);
     if (connections.size() >= static_cast<std::size_t>(config.max_connections)) {
       std::string line;
-      append_error(line, {}, {ErrorCode::queue_full, "too many connections", {}, kRetryAfterMs});
+      append_error(line, {}, {WireCode::queue_full, "too many connections", {}, routing::kRetryAfterMs});
       error_code ignored;  // a fresh socket's send buffer takes a short line at once
       socket.write_some(boost::asio::buffer(line), ignored);
       socket.shutdown(tcp::socket::shutdown_send, ignored);

@@ -132,9 +132,7 @@ Result<json> parse_object(std::string_view text, std::string_view file_name) {
     return !too_deep;
   };
   json root = json::parse(text.begin(), text.end(), limit_depth, false);
-  const auto bad = [&](std::string reason) {
-    return refuse(file_name, {ErrorCode::bad_config, std::move(reason), "", -1});
-  };
+  const auto bad = [&](std::string reason) { return refuse(file_name, {ErrorCode::bad_config, std::move(reason)}); };
   if (too_deep) return bad("is nested deeper than " + std::to_string(kMaxDepth));
   if (root.is_discarded()) return bad("is not valid JSON");
   if (!root.is_object()) return bad("is not an object");

@@ -88,7 +88,7 @@ void JsonFields::reject(const std::string& key, const std::string& reason, Error
   if (error_) return;
   std::string param = key.empty() ? path_ : path_of(key);
   std::string message = param.empty() ? reason : param + ": " + reason;
-  error_ = Error{code, std::move(message), std::move(param), -1};
+  error_ = Error{code, std::move(message), std::move(param)};
 }
 
 Status JsonFields::finish() {

@@ -100,7 +100,7 @@ class Handler : public nlohmann::json_sax<json> {
 
   bool reject(std::string param, const std::string& reason) {
     std::string message = param.empty() ? reason : param + ": " + reason;
-    error_ = Error{ErrorCode::bad_config, std::move(message), std::move(param), -1};
+    error_ = Error{ErrorCode::bad_config, std::move(message), std::move(param)};
     return false;
   }
   bool reject_id(const std::string& reason) { return reject("model.vocab", "the id of \"" + key_ + "\" " + reason); }
@@ -189,7 +189,7 @@ Result<TokenizerDocument> read_tokenizer_document(std::string_view text) {
   TokenizerDocument document;
   Handler handler(document);
   if (!json::sax_parse(text.begin(), text.end(), &handler)) {
-    return fail(handler.error().value_or(Error{ErrorCode::bad_config, "is not valid JSON", "", -1}));
+    return fail(handler.error().value_or(Error{ErrorCode::bad_config, "is not valid JSON"}));
   }
   return document;
 }

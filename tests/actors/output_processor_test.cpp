@@ -88,7 +88,7 @@ TEST_F(OutputProcessor, ARequestsPlaceIsGivenBackBeforeItsEndIsTold) {
   open(1);
   open(2);
   StepOutputs step;
-  step.ends = {{1, std::nullopt}, {2, Error{ErrorCode::internal, "broken", {}, -1}}};
+  step.ends = {{1, std::nullopt}, {2, Error{ErrorCode::internal, "broken"}}};
   send_anonymously(outputs_, std::move(step));
   const auto messages = received_->first(4);
   ASSERT_EQ(messages.size(), 4U);
@@ -99,7 +99,7 @@ TEST_F(OutputProcessor, ARequestsPlaceIsGivenBackBeforeItsEndIsTold) {
 TEST_F(OutputProcessor, EveryLiveRequestEndsOnceWithTheReasonWhenTheEngineFails) {
   open(1);
   open(2);
-  send_anonymously(outputs_, EngineFailed{{ErrorCode::device_failed, "no device", {}, -1}});
+  send_anonymously(outputs_, EngineFailed{{ErrorCode::device_failed, "no device"}});
   caf::scoped_actor self{*system_};
   self->wait_for(outputs_);
   auto messages = received_->first(4);

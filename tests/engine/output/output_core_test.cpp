@@ -179,7 +179,7 @@ TEST_F(OutputCoreTest, AnAbortedRequestEndsWithWhatItHas) {
 
 TEST_F(OutputCoreTest, AFailedRequestEndsWithItsError) {
   open(1);
-  const auto effects = step({}, {RequestEnd{1, Error{ErrorCode::internal, "broken", {}, -1}}});
+  const auto effects = step({}, {RequestEnd{1, Error{ErrorCode::internal, "broken"}}});
   ASSERT_EQ(effects.outputs.size(), 1U);
   EXPECT_EQ(effects.outputs[0].error->message, "broken");
   EXPECT_FALSE(effects.outputs[0].done);

@@ -258,7 +258,7 @@ TEST(RouterCore, WhenTheEngineFailsTextsThatWaitAreRefusedWithItsReason) {
   ASSERT_TRUE(router.core.ask(kBob, 10));
   router.core.drain();
 
-  const Effects effects = router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  const Effects effects = router.core.engine_failed({ErrorCode::device_failed, "no device"});
   EXPECT_EQ(refused(effects, ErrorCode::device_failed), (std::vector{encoding, waiting.id}));
   EXPECT_EQ(std::ranges::count(effects.taken_back, *waiting.job), 1);
   EXPECT_TRUE(effects.aborted.empty()) << "the output processor ends those in the engine";
@@ -274,7 +274,7 @@ TEST(RouterCore, AFailedEngineRefusesEverythingWithItsReasonAlsoWhenItDrains) {
   Router router;
   EXPECT_EQ(router.core.no_answer().code, ErrorCode::internal);
   router.core.drain();
-  router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  router.core.engine_failed({ErrorCode::device_failed, "no device"});
   router.core.drain();
   EXPECT_EQ(router.refusal(kAlice, 1), ErrorCode::device_failed);
   EXPECT_EQ(router.core.ask(kAlice, 10).error().message, "no device");
@@ -327,7 +327,7 @@ TEST(RouterCore, AddsToTheEnginesCountersWhatOnlyItKnows) {
   EXPECT_EQ(stats.uptime_s, 5.0);
   EXPECT_EQ(stats.health, "ok");
 
-  router.core.engine_failed({ErrorCode::device_failed, "no device", {}, -1});
+  router.core.engine_failed({ErrorCode::device_failed, "no device"});
   const EngineStats failed = router.core.with_own(engine, kNow);
   EXPECT_EQ(failed.requests_waiting, 0);
   EXPECT_EQ(failed.uptime_s, 5.0);

@@ -71,7 +71,7 @@ void advance(Self self, RequestId id) {
   const auto& prompt = live.request->prompt.value_or("");
   if (prompt == "fail") {
     RequestOutput output;
-    output.error = Error{ErrorCode::internal, "made to fail", {}, -1};
+    output.error = Error{ErrorCode::internal, "made to fail"};
     return end(self, id, std::move(output));
   }
   const bool ends = prompt != "flood" && prompt != "endless" && prompt != "hold";

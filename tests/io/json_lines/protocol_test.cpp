@@ -27,7 +27,7 @@ Op parsed(const std::string& line) {
 struct RefusedCase {
   std::string name;
   std::string line;
-  ErrorCode code = ErrorCode::invalid_request;
+  WireCode code = WireCode::invalid_request;
   ClientId id = "x";
   std::string param = {};
 };
@@ -41,8 +41,8 @@ std::string with(const std::string& field, const std::string& value) {
 }
 
 std::vector<RefusedCase> refused_cases() {
-  const auto kJson = ErrorCode::invalid_json;
-  const auto kRequest = ErrorCode::invalid_request;
+  const auto kJson = WireCode::invalid_json;
+  const auto kRequest = WireCode::invalid_request;
   std::vector<RefusedCase> cases{
       {"not_json", "{nope", kJson, {}},
       {"empty", "", kJson, {}},
@@ -62,8 +62,8 @@ std::vector<RefusedCase> refused_cases() {
       {"a_list", "[1,2]", kRequest, {}},
       {"a_string", "\"ping\"", kRequest, {}},
       {"null_line", "null", kRequest, {}},
-      {"unknown_op", R"({"op":"fly","id":"x"})", ErrorCode::unknown_op, "x", "op"},
-      {"empty_op", R"({"op":"","id":"x"})", ErrorCode::unknown_op, "x", "op"},
+      {"unknown_op", R"({"op":"fly","id":"x"})", WireCode::unknown_op, "x", "op"},
+      {"empty_op", R"({"op":"","id":"x"})", WireCode::unknown_op, "x", "op"},
       {"op_of_wrong_type", R"({"op":1,"id":"x"})", kRequest, "x", "op"},
       {"unknown_field", with("temprature", "1"), kRequest, "x", "temprature"},
       {"unknown_field_of_ping", R"({"op":"ping","id":"x","prompt":"a"})", kRequest, "x", "prompt"},
@@ -336,23 +336,23 @@ TEST(Events, impossible_logprobs_are_a_very_low_number_since_json_has_no_infinit
 
 TEST(Events, an_error_has_a_null_id_when_there_is_none) {
   std::string line;
-  append_error(line, {}, {ErrorCode::invalid_json, "bad", {}, -1});
+  append_error(line, {}, {WireCode::invalid_json, "bad"});
   EXPECT_EQ(written(line),
             json::parse(R"({"event":"error","id":null,"error":{"code":"invalid_json","message":"bad"}})"));
   line.clear();
-  append_error(line, "x", {ErrorCode::queue_full, "later", "n", 250});
+  append_error(line, "x", {WireCode::queue_full, "later", "n", 250});
   EXPECT_EQ(written(line)["error"],
             json::parse(R"({"code":"queue_full","message":"later","param":"n","retry_after_ms":250})"));
 }
 
 TEST(Events, only_codes_of_the_protocol_go_out) {
   std::string line;
-  append_error(line, "x", {ErrorCode::unsupported, "no", "n", -1});
+  append_error(line, "x", wire_error({ErrorCode::unsupported, "no", "n"}));
   EXPECT_EQ(written(line)["error"]["code"], "invalid_request");
   line.clear();
   for (const ErrorCode code : {ErrorCode::out_of_memory, ErrorCode::device_failed}) {
     line.clear();
-    append_error(line, "x", {code, "no", {}, -1});
+    append_error(line, "x", wire_error({code, "no"}));
     EXPECT_EQ(written(line)["error"]["code"], "internal");
   }
 }

@@ -38,7 +38,7 @@ Error error_of(const std::string& text) {
   const Result<text::TokenizerSpec> spec = parse_tokenizer_json(text, "dir/tokenizer.json");
   if (!spec) return spec.error();
   const auto tokenizer = text::Tokenizer::create(*spec);
-  return tokenizer ? Error{ErrorCode::internal, "no error", "", -1} : tokenizer.error();
+  return tokenizer ? Error{ErrorCode::internal, "no error"} : tokenizer.error();
 }
 
 struct Mutation {

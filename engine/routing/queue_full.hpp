@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::routing {
+
+/// When to try again what was refused for want of a place.
+inline constexpr int kRetryAfterMs = 1000;
+
+inline tl::unexpected<Error> fail_queue_full(std::string message) {
+  return fail(Error{ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs});
+}
+
+}  // namespace pagoda::routing

@@ -1,0 +1,64 @@
+#include "io/json_lines/wire_error.hpp"
+
+namespace pagoda::json_lines {
+namespace {
+
+WireCode wire_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_request:
+    case ErrorCode::unsupported:
+      return WireCode::invalid_request;
+    case ErrorCode::duplicate_id:
+      return WireCode::duplicate_id;
+    case ErrorCode::context_too_long:
+      return WireCode::context_too_long;
+    case ErrorCode::queue_full:
+      return WireCode::queue_full;
+    case ErrorCode::shutting_down:
+      return WireCode::shutting_down;
+    case ErrorCode::internal:
+    case ErrorCode::bad_config:
+    case ErrorCode::bad_file:
+    case ErrorCode::io_failed:
+    case ErrorCode::out_of_memory:
+    case ErrorCode::device_failed:
+      return WireCode::internal;
+  }
+  return WireCode::internal;
+}
+
+}  // namespace
+
+std::string_view to_string(WireCode code) {
+  switch (code) {
+    case WireCode::invalid_json:
+      return "invalid_json";
+    case WireCode::invalid_request:
+      return "invalid_request";
+    case WireCode::unknown_op:
+      return "unknown_op";
+    case WireCode::duplicate_id:
+      return "duplicate_id";
+    case WireCode::unknown_id:
+      return "unknown_id";
+    case WireCode::context_too_long:
+      return "context_too_long";
+    case WireCode::queue_full:
+      return "queue_full";
+    case WireCode::line_too_long:
+      return "line_too_long";
+    case WireCode::unauthorized:
+      return "unauthorized";
+    case WireCode::shutting_down:
+      return "shutting_down";
+    case WireCode::internal:
+      return "internal";
+  }
+  return "internal";
+}
+
+WireError wire_error(const Error& error) {
+  return {wire_code(error.code), error.message, error.param, error.retry_after_ms};
+}
+
+}  // namespace pagoda::json_lines
