@@ -15,9 +15,13 @@ import unittest
 
 PAGODA, MODEL, SIMULATE = sys.argv[1:4]
 SMALL = ["--model", MODEL, "--threads=1", "--max-num-seqs=16", "--max-num-batched-tokens=64", "--log-level=error"]
-# Few blocks, so that groups are swapped.
-CROWDED = [*SMALL, "--num-device-blocks=60", "--num-host-blocks=200", "--block-size=4", "--preemption-mode=swap"]
-PROMPTS = "".join(f"Once upon a time there were {i} foxes who lived in the wood\n" for i in range(60))
+# Few blocks, so that groups give way.
+RECOMPUTED = [*SMALL, "--num-device-blocks=60", "--num-host-blocks=200", "--block-size=4", "--preemption-mode=recompute"]
+CROWDED = [*RECOMPUTED[:-1], "--preemption-mode=swap"]
+TEXTS = [f"Once upon a time there were {i} foxes who lived in the wood" for i in range(60)]
+PROMPTS = "".join(text + "\n" for text in TEXTS)
+BEAMS = "".join(json.dumps({"prompt": text, "use_beam_search": True, "temperature": 0, "n": 2, "best_of": 3, "max_tokens": 150}) + "\n"
+                for text in TEXTS)
 
 
 class Replay(unittest.TestCase):
@@ -58,11 +62,11 @@ class Replay(unittest.TestCase):
         self.assertEqual(facts["tokens_computed_before"], 0)
 
     def test_a_ring_that_has_lost_its_beginning_is_executed_from_the_middle(self):
-        for flags in (CROWDED, [*CROWDED, "--pipeline-depth=1", "--preemption-mode=recompute"],
-                      [*SMALL, "--n=3", "--best-of=4", "--temperature=0.8", "--presence-penalty=0.7", "--logprobs=2"],
-                      [*SMALL, "--n=2", "--beam-search"]):
+        for prompts, flags in ((PROMPTS, CROWDED), (PROMPTS, [*RECOMPUTED, "--pipeline-depth=1"]), (BEAMS, CROWDED),
+                               (PROMPTS, [*SMALL, "--n=3", "--best-of=4", "--temperature=0.8", "--presence-penalty=0.7",
+                                          "--logprobs=2"])):
             with self.subTest(flags=flags):
-                self.generate(*flags, "--max-tokens=150", "--journal-mib=1")
+                self.generate(*flags, "--max-tokens=150", "--journal-mib=1", stdin=prompts)
                 facts = self.replay()
                 self.assertEqual(facts["segments"], 4)
                 self.assertGreater(facts["first_step"], 1)

@@ -197,7 +197,7 @@ TEST(DeviceFailure, BlocksThatWereNotMovedAreComputedAgainAndTheTokensStayTheSam
   constexpr std::int64_t kTokens = 100;
   const auto swaps = [](EngineConfig& c) {
     c.block_size = 4;
-    c.num_device_blocks = 120;
+    c.num_device_blocks = 90;
     c.num_host_blocks = 500;
     c.preemption_mode = PreemptionPolicy::swap;
   };
