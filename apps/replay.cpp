@@ -1,3 +1,5 @@
+#include "pagoda/replay.hpp"
+
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -10,7 +12,6 @@
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "io/version.hpp"
-#include "pagoda/replay.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -116,7 +117,8 @@ int run_replay(const ReplayOptions& options) {
 }  // namespace
 
 Command add_replay(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "replay", "Run what a journal has recorded again, and compare; exit code 1 when it differs");
+  auto* app = add_subcommand(pagoda, "replay",
+                             "Run what a journal has recorded again, and compare; exit code 1 when it differs");
   const auto options = std::make_shared<ReplayOptions>();
   add_text(*app, "FILE", options->file, "Journal that --journal has written");
   add_flag(*app, "--execute", options->execute, "Run the steps on the model as well, and compare the tokens");

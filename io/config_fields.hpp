@@ -94,8 +94,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
   visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
-  visit("journal", config.journal,
-        "File to record all that happens in, for pagoda replay; empty: none");
+  visit("journal", config.journal, "File to record all that happens in, for pagoda replay; empty: none");
   visit("journal_tokens", config.journal_tokens,
         "Keep prompts and outputs in the journal; else hashes of them, which tell only what was equal");
   visit("journal_mib", config.journal_mib, "MiB of that file; what is oldest is overwritten");

@@ -30,8 +30,7 @@ Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
 
 Result<journal::SharedJournal> open_journal(const EngineConfig& config) {
   if (config.journal.empty()) return nullptr;
-  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config),
-                                 config.journal_tokens);
+  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), config.journal_tokens);
 }
 
 /// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.

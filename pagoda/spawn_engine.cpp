@@ -35,8 +35,8 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   cache_engines = {actors::spawn_cache_engine(system, std::move(*cache_parts), parts.instruments)};
   workers = {actors::spawn_worker(system, std::move(*worker_parts), cache_engines.front(), parts.instruments)};
   replica.block_manager = actors::spawn_block_manager(system, parts.blocks, cache_engines, parts.instruments);
-  replica.scheduler =
-      actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, workers, shared.outputs, parts.instruments);
+  replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, workers, shared.outputs,
+                                              parts.instruments);
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
                                                shared.outputs, parts.instruments.trace);
   running.replica_supervisor =

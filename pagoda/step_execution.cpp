@@ -16,8 +16,7 @@ constexpr std::size_t kMaxDifferencesInWords = 10;
 Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config,
                                                              const memory::BlockSpaceConfig& blocks,
                                                              const scheduling::SchedulerConfig& scheduler,
-                                                             memory::KvContent content,
-                                                             const StartProgress& progress) {
+                                                             memory::KvContent content, const StartProgress& progress) {
   const KvGroup& kv = blocks.layout.only();
   config.trace.clear();
   config.journal.clear();
@@ -35,8 +34,8 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   auto parts = load_engine_parts(config, {.progress = progress});
   if (!parts) return fail(parts.error());
   if (parts->blocks.layout.block_bytes() != blocks.layout.block_bytes()) {
-    return fail(ErrorCode::bad_config, "the model's KV blocks have another size than the journal's: it is another model",
-                "model");
+    return fail(ErrorCode::bad_config,
+                "the model's KV blocks have another size than the journal's: it is another model", "model");
   }
   auto execution = std::unique_ptr<StepExecution>(new StepExecution(std::move(parts->device)));
   execution->block_size_ = kv.block_size;
@@ -204,8 +203,8 @@ void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
   if (recorded.error) return;
   if (own.error || recorded.rows.size() != own.rows.size()) {
     ++report_.num_different;
-    report_.differences.push_back("step " + std::to_string(recorded.step) + " fails here: " +
-                                  (own.error ? own.error->message : "it has another number of rows"));
+    report_.differences.push_back("step " + std::to_string(recorded.step) +
+                                  " fails here: " + (own.error ? own.error->message : "it has another number of rows"));
     return;
   }
   const auto note = [&](const RowResult& row, const std::string& what) {
@@ -226,7 +225,8 @@ void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
         const double difference = std::abs(static_cast<double>(then.logprob) - static_cast<double>(now.logprob));
         report_.max_logprob_difference = std::max(report_.max_logprob_difference, difference);
       } else {
-        note(row, "token " + std::to_string(then.token) + " was recorded, " + std::to_string(now.token) + " is sampled");
+        note(row,
+             "token " + std::to_string(then.token) + " was recorded, " + std::to_string(now.token) + " is sampled");
       }
     }
   }

@@ -22,12 +22,12 @@ namespace pagoda {
 /// What running a journal's steps on a model has shown.
 struct ExecutionReport {
   std::int64_t num_steps = 0;
-  std::int64_t num_tokens = 0;            ///< sampled ones that were compared
-  std::int64_t num_different = 0;         ///< of them
-  double max_logprob_difference = 0;      ///< of equal tokens
-  std::int64_t num_computed_before = 0;   ///< tokens whose KV was made before the first step, for it was not recorded
-  std::int32_t num_unknown_blocks = 0;    ///< cached blocks that could not be made: who reads them may differ
-  std::vector<std::string> differences;   ///< the first of them, in words
+  std::int64_t num_tokens = 0;           ///< sampled ones that were compared
+  std::int64_t num_different = 0;        ///< of them
+  double max_logprob_difference = 0;     ///< of equal tokens
+  std::int64_t num_computed_before = 0;  ///< tokens whose KV was made before the first step, for it was not recorded
+  std::int32_t num_unknown_blocks = 0;   ///< cached blocks that could not be made: who reads them may differ
+  std::vector<std::string> differences;  ///< the first of them, in words
 };
 
 /// Runs the steps and moves of a journal on a model, one after the other, and compares what they sample with what was

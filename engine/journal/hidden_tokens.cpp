@@ -33,7 +33,7 @@ void BlankTokens::blank(TokenReport& report) const {
   std::vector<TokenId*> tokens{&report.token};
   for (auto& [token, logprob] : report.top) tokens.push_back(&token);
   std::ranges::stable_sort(tokens, {}, [](const TokenId* token) { return *token; });
-  TokenId last = -1;   // that was seen
+  TokenId last = -1;  // that was seen
   TokenId stand_in = -1;
   for (TokenId* token : tokens) {
     if (*token != last) {

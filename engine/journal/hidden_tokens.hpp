@@ -1,6 +1,7 @@
 #pragma once
 
-/// For journals that must not hold prompts and outputs: what stands in their places, so that the cores do what they did.
+/// For journals that must not hold prompts and outputs: what stands in their places, so that the cores do what they
+/// did.
 
 #include <array>
 #include <cstdint>

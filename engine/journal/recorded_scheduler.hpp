@@ -58,22 +58,28 @@ class RecordedScheduler {
     core_.on_step_result(result);
   }
   void abort_group(RequestId request) {
-    run(SchedulerInput::abort_group, [&](auto& core) { core.abort_group(request); }, request);
+    run(
+        SchedulerInput::abort_group, [&](auto& core) { core.abort_group(request); }, request);
   }
   void stop_hit(const StopHit& hit) {
-    run(SchedulerInput::stop_hit, [&](auto& core) { core.stop_hit(hit); }, hit);
+    run(
+        SchedulerInput::stop_hit, [&](auto& core) { core.stop_hit(hit); }, hit);
   }
   std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now) {
-    return run(SchedulerInput::step_plan, [&](auto& core) { return core.on_step_plan(plan, now); }, plan, now);
+    return run(
+        SchedulerInput::step_plan, [&](auto& core) { return core.on_step_plan(plan, now); }, plan, now);
   }
   void swap_measured(const SwapMeasured& measured) {
-    run(SchedulerInput::swap_measured, [&](auto& core) { core.swap_measured(measured); }, measured);
+    run(
+        SchedulerInput::swap_measured, [&](auto& core) { core.swap_measured(measured); }, measured);
   }
   void device_replaced(bool memory_lost) {
-    run(SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost); }, memory_lost);
+    run(
+        SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost); }, memory_lost);
   }
   std::optional<PlanStep> next_plan(TimeUs now) {
-    return run(SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
+    return run(
+        SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
   }
   StepOutputs take_outputs() {
     return run(SchedulerInput::take_outputs, [](auto& core) { return core.take_outputs(); });
@@ -87,8 +93,7 @@ class RecordedScheduler {
     recorder_.input(input, fields...);
   }
   template <class Call, class... Fields>
-  std::invoke_result_t<Call, scheduling::SchedulerCore&> run(SchedulerInput input, Call call,
-                                                             const Fields&... fields) {
+  std::invoke_result_t<Call, scheduling::SchedulerCore&> run(SchedulerInput input, Call call, const Fields&... fields) {
     record(input, fields...);
     if constexpr (std::is_void_v<decltype(call(core_))>) {
       if (twin_) call(*twin_);

@@ -42,9 +42,9 @@ struct ReplayReport {
 /// Who wants to see what passes. Each may be empty.
 struct ReplayWatcher {
   std::function<void(const std::string& setup)> setup;
-  std::function<void(const CachePlan&)> cache_plan;    ///< before the step it belongs to
+  std::function<void(const CachePlan&)> cache_plan;  ///< before the step it belongs to
   std::function<void(const ExecuteStep&)> step;
-  std::function<void(const StepResult&)> result;       ///< as it was recorded
+  std::function<void(const StepResult&)> result;  ///< as it was recorded
   std::function<void(bool memory_lost)> device_replaced;
 };
 

@@ -69,8 +69,8 @@ bool DeviceBlocks::load(Saved saved, std::span<const std::int32_t> num_owners) {
   for (const Saved::Cached& entry : saved.cached) {
     const bool is_possible = entry.block >= 0 && entry.block < size() && !cache.contains(entry.block) &&
                              entry.prefix_blocks > 0 && std::ssize(entry.tokens) == block_size_;
-    if (!is_possible || !cache.insert(entry.block, entry.hash, entry.parent, entry.tokens, entry.prefix_blocks,
-                                      entry.computed_by)) {
+    if (!is_possible ||
+        !cache.insert(entry.block, entry.hash, entry.parent, entry.tokens, entry.prefix_blocks, entry.computed_by)) {
       return false;
     }
     if (num_owners[static_cast<std::size_t>(entry.block)] == 0) {

@@ -67,8 +67,8 @@ class DeviceBlocks {
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.pool, self.cached); }
   };
   Saved save() const;
-  /// Makes blocks that were never used those that were saved, with so many owners each. False, and nothing happens, when
-  /// they cannot have been.
+  /// Makes blocks that were never used those that were saved, with so many owners each. False, and nothing happens,
+  /// when they cannot have been.
   bool load(Saved saved, std::span<const std::int32_t> num_owners);
 
  private:

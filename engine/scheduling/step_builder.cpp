@@ -16,7 +16,8 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   if (num_tokens == 0) return;
   if (sequence.row < 0) {
     table_.take_row(sequence);
-    step.new_rows.push_back({sequence.row, sequence.id, sequence.index, row_spec(group, eos_token_ids_), sequence.output});
+    step.new_rows.push_back(
+        {sequence.row, sequence.id, sequence.index, row_spec(group, eos_token_ids_), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
   if (group.decoding->chooses_tokens()) {

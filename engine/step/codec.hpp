@@ -35,8 +35,7 @@ concept HasFields = requires(T& value) {
 /// Holds any number of values.
 template <class T>
 concept SequenceContainer = std::same_as<T, std::vector<typename T::value_type>> ||
-                            std::same_as<T, std::deque<typename T::value_type>> ||
-                            std::same_as<T, std::set<typename T::value_type>>;
+    std::same_as<T, std::deque<typename T::value_type>> || std::same_as<T, std::set<typename T::value_type>>;
 
 /// Appends values to a buffer.
 class Encoder {

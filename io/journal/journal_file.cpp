@@ -63,8 +63,8 @@ tl::unexpected<Error> refused(const char* what, const std::string& path, int err
 
 }  // namespace
 
-Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path, std::int64_t bytes,
-                                                         std::string setup, bool keeps_tokens) {
+Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path, std::int64_t bytes, std::string setup,
+                                                         bool keeps_tokens) {
   const std::size_t segment_bytes = static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
   if (segment_bytes < kLeastSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
@@ -169,9 +169,10 @@ void JournalFile::begin_segment_if_full() {
   if (is_over_ || (!is_torn_ && used_ < segment_bytes_ / 4 * 3)) return;
   if (num_records_ < kLeastRecords) {
     is_over_ = true;
-    spdlog::warn("journal: a segment of {} MiB does not hold the state of what runs; nothing more is recorded; raise "
-                 "journal_mib",
-                 segment_bytes_ >> 20U);
+    spdlog::warn(
+        "journal: a segment of {} MiB does not hold the state of what runs; nothing more is recorded; raise "
+        "journal_mib",
+        segment_bytes_ >> 20U);
     return;
   }
   begin_segment();

@@ -23,7 +23,8 @@ namespace pagoda::io {
 ///            u32 length and text of the version that wrote it; then the segments
 ///   segment  u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
 ///            each at a multiple of 8
-///   record   u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed), bytes
+///   record   u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed),
+///   bytes
 class JournalFile final : public journal::Journal {
  public:
   /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, whatever was there before:
@@ -52,7 +53,7 @@ class JournalFile final : public journal::Journal {
   std::size_t segment_bytes_;
   std::string setup_;
   std::optional<std::array<std::uint64_t, 2>> token_key_;  ///< never written down
-  mutable std::mutex mutex_;  ///< of what follows, and of the file
+  mutable std::mutex mutex_;                               ///< of what follows, and of the file
   std::uint64_t segment_ = 0;
   std::size_t used_ = 0;          ///< bytes of the segment
   std::int64_t num_records_ = 0;  ///< of the segment

@@ -102,8 +102,8 @@ TEST(Replay, sees_what_a_changed_rule_would_have_done) {
   int found = 0;
   int tried = 0;
   for (std::size_t i = 10; i + 1 < records.size() && tried < 30; ++i) {
-    const bool is_input = static_cast<std::uint8_t>(records[i][1]) >=
-                          kFirstInput + static_cast<std::uint8_t>(SchedulerInput::step_plan);
+    const bool is_input =
+        static_cast<std::uint8_t>(records[i][1]) >= kFirstInput + static_cast<std::uint8_t>(SchedulerInput::step_plan);
     if (records[i][0] != static_cast<std::byte>(Source::scheduler) || !is_input) continue;
     if (static_cast<std::uint8_t>(records[i][1]) !=
         kFirstInput + static_cast<std::uint8_t>(SchedulerInput::next_plan)) {

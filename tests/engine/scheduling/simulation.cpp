@@ -25,7 +25,8 @@ Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed, const
       random_(seed),
       scheduler_(with_eos(config.scheduler), journal),
       blocks_(config.blocks, journal),
-      device_(config, model_, seed, [this](const RowSpec& row) { return request_of(row); }, journal) {}
+      device_(
+          config, model_, seed, [this](const RowSpec& row) { return request_of(row); }, journal) {}
 
 SharedSpec Simulation::request_of(const RowSpec& row) {
   const auto found =
