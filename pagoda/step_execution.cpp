@@ -216,7 +216,7 @@ void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
   };
   for (std::size_t i = 0; i < recorded.rows.size(); ++i) {
     const RowResult& row = recorded.rows[i];
-    if (row.error) continue;
+    if (row.error >= 0) continue;
     for (std::int32_t k = 0; k < row.samples.count; ++k) {
       const TokenReport& then = recorded.samples[static_cast<std::size_t>(row.samples.first + k)];
       const TokenReport& now = own.samples[static_cast<std::size_t>(own.rows[i].samples.first + k)];

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,8 +7,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include "engine/journal/recorded_block_manager.hpp"
+#include "engine/journal/recorded_scheduler.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
+#include "io/journal/journal_file.hpp"
 
 namespace pagoda::scheduling {
 namespace {
@@ -17,13 +21,26 @@ constexpr std::int32_t kNumRunning = 256;
 constexpr std::int32_t kNumSteps = 512;
 constexpr std::int32_t kNumTenants = 16;
 
+enum class Journal : std::uint8_t { none, all, without_tokens };
+
 struct Load {
   std::int32_t context = 512;  ///< tokens of each prompt
   std::int32_t num_waiting = 0;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   bool churn = false;    ///< in each step one request ends and the next of the queue takes its place
   bool prompts = false;  ///< nobody decodes yet: a small budget goes to one prompt after the other
+  Journal journal = Journal::none;
 };
+
+/// In a file of the usual size, which is gone when the benchmark is.
+journal::SharedJournal journal_for(const Load& load) {
+  if (load.journal == Journal::none) return nullptr;
+  const auto path = std::filesystem::temp_directory_path() / "pagoda-bench-journal";
+  auto journal = io::JournalFile::create(path.string(), 64 << 20, "", load.journal == Journal::all);
+  PAGODA_ASSERT(journal, journal.error().message);
+  std::filesystem::remove(path);
+  return *journal;
+}
 
 SchedulerConfig scheduler_config(const Load& load) {
   SchedulerConfig config;
@@ -45,7 +62,8 @@ memory::BlockSpaceConfig block_config(const Load& load) {
 /// 256 running requests and many waiting ones, over a device that takes no time.
 class Service {
  public:
-  explicit Service(const Load& load) : load_(load), scheduler_(scheduler_config(load)), blocks_(block_config(load)) {
+  explicit Service(const Load& load, const journal::SharedJournal& journal)
+      : load_(load), scheduler_(scheduler_config(load), journal), blocks_(block_config(load), journal) {
     if (!load.prompts) {
       for (int i = 0; i < kNumRunning; ++i) add();
       step();  // the prompts
@@ -82,8 +100,7 @@ class Service {
       result.rows.push_back({work.sequence,
                              work.end_position(),
                              {static_cast<std::int32_t>(result.samples.size()), work.num_samples},
-                             {},
-                             std::nullopt});
+                             {}});
       if (work.num_samples > 0) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
     }
     rows_ += static_cast<std::int64_t>(execute->work.size());
@@ -97,8 +114,8 @@ class Service {
 
  private:
   Load load_;
-  SchedulerCore scheduler_;
-  memory::BlockSpaceManager blocks_;
+  journal::RecordedScheduler scheduler_;
+  journal::RecordedBlockManager blocks_;
   RequestId last_id_ = 0;
   TimeUs now_ = 0;
   std::int64_t rows_ = 0;
@@ -107,7 +124,7 @@ class Service {
 void plan_steps(benchmark::State& state, Load load) {
   load.context = static_cast<std::int32_t>(state.range(0));
   load.num_waiting = static_cast<std::int32_t>(state.range(1));
-  Service service(load);
+  Service service(load, journal_for(load));
   const std::int64_t before = service.rows();
   for (auto _ : state) state.SetIterationTime(service.step());
   state.counters["rows"] = static_cast<double>(service.rows() - before) / static_cast<double>(state.iterations());
@@ -125,6 +142,9 @@ void waiting_alone(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK_CAPTURE(plan_steps, decode_fcfs, Load{.policy = SchedulingPolicy::fcfs})->Apply(waiting_and_contexts);
+BENCHMARK_CAPTURE(plan_steps, decode_recorded, Load{.journal = Journal::all})->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, decode_recorded_without_tokens, Load{.journal = Journal::without_tokens})
+    ->Apply(waiting_alone);
 BENCHMARK_CAPTURE(plan_steps, decode_priority, Load{.policy = SchedulingPolicy::priority})->Apply(waiting_alone);
 BENCHMARK_CAPTURE(plan_steps, decode_fair, Load{.policy = SchedulingPolicy::fair})->Apply(waiting_alone);
 BENCHMARK_CAPTURE(plan_steps, churn_fcfs, Load{.policy = SchedulingPolicy::fcfs, .churn = true})->Apply(waiting_alone);

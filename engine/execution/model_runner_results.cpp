@@ -32,8 +32,13 @@ Error error_of(kernels::SampleProblem problem, bool bans_tokens) {
 class ReportReader {
  public:
   ReportReader(const kernels::SampleOutput* outputs, const std::int32_t* top_tokens, const float* top_logprobs,
-               std::int64_t max_top, std::vector<TokenReport>& reports)
-      : outputs_(outputs), top_tokens_(top_tokens), top_logprobs_(top_logprobs), max_top_(max_top), reports_(reports) {}
+               std::int64_t max_top, std::vector<TokenReport>& reports, std::vector<Error>& errors)
+      : outputs_(outputs),
+        top_tokens_(top_tokens),
+        top_logprobs_(top_logprobs),
+        max_top_(max_top),
+        reports_(reports),
+        errors_(errors) {}
 
   /// Reads the next `count`; notes in the row when one of them is none.
   Range read(std::int32_t count, bool bans_tokens, RowResult& row) {
@@ -41,7 +46,10 @@ class ReportReader {
     for (std::int32_t i = 0; i < count; ++i) {
       const auto index = std::ssize(reports_);
       const kernels::SampleOutput& out = outputs_[index];
-      if (out.problem != kernels::SampleProblem::none && !row.error) row.error = error_of(out.problem, bans_tokens);
+      if (out.problem != kernels::SampleProblem::none && row.error < 0) {
+        row.error = static_cast<std::int32_t>(errors_.size());
+        errors_.push_back(error_of(out.problem, bans_tokens));
+      }
       reports_.push_back({out.token, out.logprob, out.rank,
                           top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
     }
@@ -54,6 +62,7 @@ class ReportReader {
   const float* top_logprobs_;
   std::int64_t max_top_;
   std::vector<TokenReport>& reports_;
+  std::vector<Error>& errors_;
 };
 
 void read_results(const IssuedStep& issued, StepResult& result) {
@@ -63,9 +72,9 @@ void read_results(const IssuedStep& issued, StepResult& result) {
   result.samples.reserve(static_cast<std::size_t>(shape.num_samples));
   result.prompt_logprobs.reserve(static_cast<std::size_t>(shape.num_reports));
   ReportReader samples(results.samples, results.sample_top_tokens, results.sample_top_logprobs, shape.max_sample_top,
-                       result.samples);
+                       result.samples, result.row_errors);
   ReportReader prompt_logprobs(results.reports, results.report_top_tokens, results.report_top_logprobs,
-                               shape.max_report_top, result.prompt_logprobs);
+                               shape.max_report_top, result.prompt_logprobs, result.row_errors);
   for (const IssuedStep::Row& issued_row : issued.rows) {
     RowResult& row = result.rows.emplace_back();
     row.sequence = issued_row.sequence;

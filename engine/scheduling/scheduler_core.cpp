@@ -169,7 +169,7 @@ void SchedulerCore::fail_work(const WorkRef& work, const Error& error) {
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
   PAGODA_ASSERT(row.sequence == work.sequence && row.samples.count == work.num_samples, "rows come in their order");
-  if (row.error) return fail_work(work, *row.error);
+  if (row.error >= 0) return fail_work(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
   SequenceGroup* group = ended_work(work);
   if (group == nullptr) return;
   report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));

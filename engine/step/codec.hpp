@@ -37,37 +37,54 @@ template <class T>
 concept SequenceContainer = std::same_as<T, std::vector<typename T::value_type>> ||
     std::same_as<T, std::deque<typename T::value_type>> || std::same_as<T, std::set<typename T::value_type>>;
 
+/// The most bytes that a T takes; 0 when there is no such number. Scalars, and structs and optionals of them, have one.
+template <class T>
+consteval std::size_t most_bytes() {
+  if constexpr (std::same_as<T, bool> || std::is_enum_v<T>) {
+    return 1;
+  } else if constexpr (std::integral<T>) {
+    return (8 * sizeof(T) + 6) / 7;
+  } else if constexpr (std::floating_point<T>) {
+    return sizeof(T);
+  } else if constexpr (HasFields<T>) {
+    using Sizes = decltype(T::visit_fields(std::declval<T&>(), [](auto&... fields) {
+      constexpr std::size_t kSum = (most_bytes<std::remove_cvref_t<decltype(fields)>>() + ... + 0);
+      constexpr bool kAll = ((most_bytes<std::remove_cvref_t<decltype(fields)>>() > 0) && ...);
+      return std::integral_constant<std::size_t, kAll ? kSum : 0>{};
+    }));
+    return Sizes::value;
+  } else {
+    return 0;
+  }
+}
+
 /// Appends values to a buffer.
 class Encoder {
  public:
   explicit Encoder(std::vector<std::byte>& out) : out_(out) {}
 
-  void put(bool value) { byte(value ? 1 : 0); }
   void put(const std::string& text) {
-    varint(text.size());
-    for (const char c : text) byte(static_cast<unsigned char>(c));
+    put(text.size());
+    const auto* const begin = reinterpret_cast<const unsigned char*>(text.data());
+    append(begin, begin + text.size());
   }
   void put(std::monostate) {}
 
-  template <std::integral T>
-  void put(T value) {
-    if constexpr (std::signed_integral<T>) {
-      const auto wide = static_cast<std::int64_t>(value);
-      varint((static_cast<std::uint64_t>(wide) << 1U) ^ static_cast<std::uint64_t>(wide >> 63));
-    } else {
-      varint(value);
-    }
-  }
+  /// In one piece: most of what there is to write is small and comes in thousands.
   template <class T>
-  requires std::is_enum_v<T>
-  void put(T value) { byte(static_cast<unsigned char>(value)); }
-  void put(float value) { bits(std::bit_cast<std::uint32_t>(value)); }
-  void put(double value) { bits(std::bit_cast<std::uint64_t>(value)); }
+  requires(most_bytes<T>() > 0) void put(const T& value) {
+    std::array<unsigned char, most_bytes<T>()> piece;
+    append(piece.data(), write(piece.data(), value));
+  }
+  template <HasFields T>
+  requires(most_bytes<T>() == 0) void put(const T& value) {
+    T::visit_fields(value, [this](const auto&... fields) { (put(fields), ...); });
+  }
 
   template <SequenceContainer T>
   void put(const T& values) {
-    varint(values.size());
-    for (const auto& value : values) put(value);
+    put(values.size());
+    for (const auto& value : values) put(static_cast<const typename T::value_type&>(value));
   }
   template <class A, class B>
   void put(const std::pair<A, B>& pair) {
@@ -90,23 +107,53 @@ class Encoder {
   }
   template <class... Ts>
   void put(const std::variant<Ts...>& value) {
-    varint(value.index());
+    put(value.index());
     std::visit([this](const auto& held) { put(held); }, value);
-  }
-  template <HasFields T>
-  void put(const T& value) {
-    T::visit_fields(value, [this](const auto&... fields) { (put(fields), ...); });
   }
 
  private:
-  void byte(unsigned char value) { out_.push_back(std::byte{value}); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7U) byte(static_cast<unsigned char>(value | 0x80U));
-    byte(static_cast<unsigned char>(value));
+  void append(const unsigned char* begin, const unsigned char* end);
+
+  // Write a value of most_bytes() at `to`; return its end.
+  static unsigned char* write(unsigned char* to, bool value) { return write_byte(to, value ? 1 : 0); }
+  template <std::integral T>
+  static unsigned char* write(unsigned char* to, T value) {
+    if constexpr (std::signed_integral<T>) {
+      const auto wide = static_cast<std::int64_t>(value);
+      return write_varint(to, (static_cast<std::uint64_t>(wide) << 1U) ^ static_cast<std::uint64_t>(wide >> 63));
+    } else {
+      return write_varint(to, value);
+    }
+  }
+  template <class T>
+  requires std::is_enum_v<T>
+  static unsigned char* write(unsigned char* to, T value) {
+    return write_byte(to, static_cast<unsigned char>(value));
+  }
+  static unsigned char* write(unsigned char* to, float value) {
+    return write_bits(to, std::bit_cast<std::uint32_t>(value));
+  }
+  static unsigned char* write(unsigned char* to, double value) {
+    return write_bits(to, std::bit_cast<std::uint64_t>(value));
+  }
+  template <HasFields T>
+  static unsigned char* write(unsigned char* to, const T& value) {
+    T::visit_fields(value, [&to](const auto&... fields) { ((to = write(to, fields)), ...); });
+    return to;
+  }
+
+  static unsigned char* write_byte(unsigned char* to, unsigned char value) {
+    *to = value;
+    return to + 1;
+  }
+  static unsigned char* write_varint(unsigned char* to, std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7U) to = write_byte(to, static_cast<unsigned char>(value | 0x80U));
+    return write_byte(to, static_cast<unsigned char>(value));
   }
   template <class U>
-  void bits(U value) {
-    for (std::size_t i = 0; i < sizeof(U); ++i) byte(static_cast<unsigned char>(value >> (8 * i)));
+  static unsigned char* write_bits(unsigned char* to, U value) {
+    for (std::size_t i = 0; i < sizeof(U); ++i) to = write_byte(to, static_cast<unsigned char>(value >> (8 * i)));
+    return to;
   }
 
   std::vector<std::byte>& out_;

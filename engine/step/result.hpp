@@ -32,8 +32,9 @@ struct RowResult {
   std::int32_t num_computed_tokens = 0;  ///< tokens of the sequence whose KV is computed now
   Range samples;                         ///< of StepResult::samples: RowWork::num_samples of them
   Range prompt_logprobs;                 ///< of StepResult::prompt_logprobs
-  /// Its logits or parameters left no token to sample. Its samples and reports are in their places, and mean nothing.
-  std::optional<Error> error;
+  /// Of StepResult::row_errors, when its logits or parameters left no token to sample: its samples and reports are in
+  /// their places, and mean nothing. -1 = none.
+  std::int32_t error = -1;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.sequence, self.num_computed_tokens, self.samples, self.prompt_logprobs, self.error);
@@ -46,13 +47,14 @@ struct StepResult {
   std::vector<RowResult> rows;  ///< one for each ExecuteStep::work, in its order; none with `error`
   std::vector<TokenReport> samples;
   std::vector<TokenReport> prompt_logprobs;
+  std::vector<Error> row_errors;
   std::optional<Error> error;  ///< nothing of the step was computed
   TimeUs started_us = 0;       ///< when the device began the step
   TimeUs finished_us = 0;      ///< when it ended
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.error, self.started_us,
-                 self.finished_us);
+    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.row_errors, self.error,
+                 self.started_us, self.finished_us);
   }
 };
 

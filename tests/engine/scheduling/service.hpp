@@ -88,7 +88,7 @@ class Service {
     for (const RowWork& work : execute.work) {
       if (fails) break;
       const auto first = static_cast<std::int32_t>(result.samples.size());
-      result.rows.push_back({work.sequence, work.end_position(), {first, work.num_samples}, {}, std::nullopt});
+      result.rows.push_back({work.sequence, work.end_position(), {first, work.num_samples}, {}});
       result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples), {5, 0, 0, {}});
     }
     scheduler_.on_step_result(result);

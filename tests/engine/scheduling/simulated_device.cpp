@@ -150,12 +150,13 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
     if (work.num_samples > 0 && !is_beam) row.tokens.push_back(0);
     return;
   }
-  RowResult& told = result.rows.emplace_back(RowResult{work.sequence, end, {}, {}, std::nullopt});
+  RowResult& told = result.rows.emplace_back(RowResult{work.sequence, end, {}, {}});
   told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
   told.prompt_logprobs = {static_cast<std::int32_t>(result.prompt_logprobs.size()), work.num_prompt_logprobs};
   if (row.failed) {
     if (work.num_samples > 0 && !is_beam) row.tokens.push_back(0);
-    told.error = Error{ErrorCode::internal, "the row has failed", {}, -1};
+    told.error = static_cast<std::int32_t>(result.row_errors.size());
+    result.row_errors.push_back({ErrorCode::internal, "the row has failed", {}, -1});
     result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples));
     result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
     return;
