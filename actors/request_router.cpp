@@ -134,6 +134,10 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
 
 caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats& message) {
   auto promise = self->make_response_promise<EngineStats>();
+  if (state_of(self).core->has_failed()) {
+    deliver(promise, state_of(self).core->with_own(EngineStats{}, now_us()));
+    return promise;
+  }
   auto answer = [self, promise](const EngineStats& stats) mutable {
     deliver(promise, state_of(self).core->with_own(stats, now_us()));
   };

@@ -11,7 +11,6 @@
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
-#include "io/version.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -52,6 +51,8 @@ ordered_json facts_of(const io::JournalContents& journal, const journal::ReplayR
 
 ordered_json facts_of(const ExecutionReport& report) {
   return {{"steps", report.num_steps},
+          {"first_step", report.first_step},
+          {"last_step", report.last_step},
           {"tokens_compared", report.num_tokens},
           {"tokens_different", report.num_different},
           {"max_logprob_difference", report.max_logprob_difference},
@@ -75,7 +76,7 @@ void print(const io::JournalContents& journal, const journal::ReplayReport& repo
 }
 
 void print(const ExecutionReport& report) {
-  std::printf("%" PRId64 " steps executed: ", report.num_steps);
+  std::printf("steps %" PRIu64 " to %" PRIu64 " executed: ", report.first_step, report.last_step);
   if (report.num_different == 0) {
     std::printf("all %" PRId64 " tokens are as recorded\n", report.num_tokens);
   } else {
@@ -95,10 +96,6 @@ int run_replay(const ReplayOptions& options) {
   }
   const auto journal = io::read_journal(options.file);
   if (!journal) return exit_with(journal.error());
-  if (journal->version != version()) {
-    complain(options.file + " was written by version " + journal->version + ", this is " + std::string(version()) +
-             ": it may not be read right");
-  }
   const auto report = replay_journal(*journal, start_progress());
   ordered_json facts = facts_of(*journal, report);
   if (!options.json) print(*journal, report);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -28,13 +29,7 @@ Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
   return std::make_shared<trace::StepTrace>(std::move(*file), config.trace_max_events);
 }
 
-Result<journal::SharedJournal> open_journal(const EngineConfig& config) {
-  if (config.journal.empty()) return nullptr;
-  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), config.journal_tokens);
-}
-
-/// A client that knew the key could construct prompts whose blocks have equal hashes, so it is drawn for each engine.
-Result<std::array<std::uint64_t, 2>> random_prefix_hash_key() {
+Result<std::array<std::uint64_t, 2>> random_key() {
   try {
     std::random_device random;
     const auto word = [&] { return (std::uint64_t{random()} << 32U) | random(); };
@@ -42,6 +37,17 @@ Result<std::array<std::uint64_t, 2>> random_prefix_hash_key() {
   } catch (const std::exception& error) {
     return fail(ErrorCode::io_failed, std::string("the system gives no random numbers: ") + error.what());
   }
+}
+
+Result<journal::SharedJournal> open_journal(const EngineConfig& config) {
+  if (config.journal.empty()) return nullptr;
+  std::optional<io::JournalFile::Key> token_key;
+  if (!config.journal_tokens) {
+    const auto key = random_key();
+    if (!key) return fail(key.error());
+    token_key = *key;
+  }
+  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), token_key);
 }
 
 /// A pool that the user made small is allowed, but says what it means for long requests.
@@ -134,7 +140,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!trace) return fail(trace.error());
   auto journal = open_journal(config);
   if (!journal) return fail(journal.error());
-  const auto prefix_hash_key = random_prefix_hash_key();
+  // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
+  const auto prefix_hash_key = random_key();
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
   EngineParts parts{.tokenizer = *tokenizer,

@@ -1,7 +1,7 @@
 #include "pagoda/replay.hpp"
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "io/config_file.hpp"
@@ -9,14 +9,16 @@
 namespace pagoda {
 namespace {
 
+using Segments = std::span<const io::JournalContents::Segment>;
+
 /// Gives every record to the replay. `visit` is called behind each, and may end it with false.
-void run(const io::JournalContents& journal, journal::Replay& replay, const StartProgress& progress,
+void run(Segments segments, journal::Replay& replay, const StartProgress& progress,
          const std::function<bool()>& visit) {
   constexpr std::size_t kRecordsPerReport = 1000;
   std::size_t num_records = 0;
-  for (const auto& segment : journal.segments) num_records += segment.records.size();
+  for (const auto& segment : segments) num_records += segment.records.size();
   std::size_t done = 0;
-  for (const auto& segment : journal.segments) {
+  for (const auto& segment : segments) {
     replay.begin_segment(segment.number);
     for (const auto& record : segment.records) {
       replay.record(record);
@@ -29,11 +31,18 @@ void run(const io::JournalContents& journal, journal::Replay& replay, const Star
   if (progress) progress("replaying", 1);
 }
 
+/// The last segments between which nothing is missing.
+Segments last_in_a_row(const io::JournalContents& journal) {
+  std::size_t first = journal.segments.empty() ? 0 : journal.segments.size() - 1;
+  while (first > 0 && journal.segments[first - 1].number + 1 == journal.segments[first].number) --first;
+  return Segments(journal.segments).subspan(first);
+}
+
 }  // namespace
 
 journal::ReplayReport replay_journal(const io::JournalContents& journal, const StartProgress& progress) {
   journal::Replay replay;
-  run(journal, replay, progress, [] { return true; });
+  run(journal.segments, replay, progress, [] { return true; });
   return replay.report();
 }
 
@@ -73,21 +82,13 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     execution->begin(*replay.scheduler());
     return {};
   };
-  // What a core did otherwise, or what is missing between two segments, has no steps to go on with.
-  std::int64_t num_segments = 0;
-  std::uint64_t first_segment = 0;
+  // What a core did otherwise has no steps to go on with.
   const auto goes_on = [&] {
-    if (!replay.report().differences.empty()) return false;
-    if (replay.report().num_segments != num_segments) {
-      num_segments = replay.report().num_segments;
-      if (first_segment == 0) first_segment = replay.segment();
-      if (replay.segment() != first_segment + static_cast<std::uint64_t>(num_segments) - 1) return false;
-    }
     const bool may_begin = replay.scheduler() != nullptr && replay.block_manager() != nullptr;
     if (!execution && may_begin) status = begin();
-    return status.has_value();
+    return status.has_value() && replay.report().differences.empty();
   };
-  run(journal, replay, progress, goes_on);
+  run(last_in_a_row(journal), replay, progress, goes_on);
   if (!status) return fail(status.error());
   if (!execution) return fail(ErrorCode::bad_file, "the journal has no steps to execute");
   return execution->report();

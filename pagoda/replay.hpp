@@ -22,8 +22,8 @@ struct ExecuteOptions {
 /// Runs the cores of a journal again (journal::Replay).
 journal::ReplayReport replay_journal(const io::JournalContents& journal, const StartProgress& progress = nullptr);
 
-/// Runs its steps as well, on the model. Errors: bad_file (it has nothing that could be run), and as
-/// StepExecution::create.
+/// Runs its steps as well, on the model: those of the last segments between which nothing is missing. Errors: bad_file
+/// (it has nothing that could be run), and as StepExecution::create.
 Result<ExecutionReport> execute_journal(const io::JournalContents& journal, const ExecuteOptions& options,
                                         const StartProgress& progress = nullptr);
 

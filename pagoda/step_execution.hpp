@@ -22,6 +22,8 @@ namespace pagoda {
 /// What running a journal's steps on a model has shown.
 struct ExecutionReport {
   std::int64_t num_steps = 0;
+  StepId first_step = 0;
+  StepId last_step = 0;
   std::int64_t num_tokens = 0;           ///< sampled ones that were compared
   std::int64_t num_different = 0;        ///< of them
   double max_logprob_difference = 0;     ///< of equal tokens
@@ -73,7 +75,8 @@ class StepExecution {
   std::int32_t num_blocks_ = 0;  ///< that were recorded
   std::int32_t num_spare_ = 0;   ///< behind them: for KV that has no block of its own, see compute()
   std::int32_t tokens_per_step_ = 0;
-  std::set<RowId> rows_;  ///< that the worker knows
+  std::set<RowId> rows_;    ///< that the worker knows
+  std::set<BlockId> made_;  ///< while the KV of before is computed: what holds it already
 
   // until what was in flight at the beginning has ended
   bool has_begun_ = false;

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,9 @@ struct Load {
 journal::SharedJournal journal_for(const Load& load) {
   if (load.journal == Journal::none) return nullptr;
   const auto path = std::filesystem::temp_directory_path() / "pagoda-bench-journal";
-  auto journal = io::JournalFile::create(path.string(), 64 << 20, "", load.journal == Journal::all);
+  std::optional<io::JournalFile::Key> token_key;
+  if (load.journal == Journal::without_tokens) token_key = {1, 2};
+  auto journal = io::JournalFile::create(path.string(), 64 << 20, "", token_key);
   PAGODA_ASSERT(journal, journal.error().message);
   std::filesystem::remove(path);
   return *journal;

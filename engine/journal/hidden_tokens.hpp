@@ -5,11 +5,9 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <set>
+#include <map>
 #include <span>
-#include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/request/request_spec.hpp"
@@ -19,24 +17,16 @@
 
 namespace pagoda::journal {
 
-/// For the scheduler, which only asks whether a token ends a sequence, and which of two is the lower (a tie of beams).
-class BlankTokens {
- public:
-  explicit BlankTokens(std::span<const TokenId> eos_token_ids) : endings_(eos_token_ids.begin(), eos_token_ids.end()) {}
+/// A request without prompt, stop strings, bias and salt. Its lengths, stop_token_ids and user stay.
+SharedSpec blank(const RequestSpec& spec);
 
-  /// A request without prompt, stop strings, bias and salt; lengths and stop tokens stay.
-  SharedSpec blank(const RequestSpec& spec);
-  /// Tokens that end sequences stay; the order of those that are reported together does, too.
-  StepResult blank(StepResult result) const;
+/// A token report for the scheduler, which only asks whether a token ends a sequence, and in a beam search which
+/// continuation is better: tokens that end sequences of the request stay, others keep their order alone, and only those
+/// of a beam search keep their log-probabilities.
+void blank(TokenReport& report, const RequestSpec& spec, std::span<const TokenId> eos_token_ids);
 
- private:
-  void blank(TokenReport& report) const;
-
-  std::set<TokenId> endings_;  ///< of any request
-};
-
-/// For the block manager, which asks whether tokens at one position are equal: each is a keyed hash of itself and its
-/// position. (SipHash; 31 bits of it, but blocks are compared whole.)
+/// For the block manager, which only asks whether tokens at one position are equal: each position has a permutation of
+/// its own of all ids, by a secret key. (Four Feistel rounds, whose keys are a SipHash of the position.)
 class HashedTokens {
  public:
   using Key = std::array<std::uint64_t, 2>;
@@ -44,15 +34,14 @@ class HashedTokens {
 
   /// `blocks`: the manager that the plan is for, before it.
   PlanStep hash(PlanStep plan, const memory::BlockSpaceManager& blocks);
+  TokenId hash(std::int32_t position, TokenId token) const;
 
  private:
-  TokenId hash(std::int32_t position, TokenId token) const;
-  SharedTokens hash(const SharedTokens& tokens);
+  SharedTokens hash(const SharedTokens& tokens) const;
 
   Key key_;
-  /// Of the last plan: the head of the queue is offered in plan after plan.
-  std::unordered_map<const TokenIds*, std::pair<SharedTokens, SharedTokens>> offered_;
-  std::unordered_map<const TokenIds*, std::pair<SharedTokens, SharedTokens>> offered_now_;
+  /// By sequence, of the last plan: tokens and their hashes. The head of the queue is offered in plan after plan.
+  std::map<SequenceId, std::pair<SharedTokens, SharedTokens>> offered_;
 };
 
 }  // namespace pagoda::journal

@@ -41,7 +41,7 @@ class Journal {
   virtual std::uint64_t segment() const = 0;
   /// Appends to a segment. False, and nothing happens, when that is not the one that is written any more.
   virtual bool append(std::uint64_t segment, std::span<const std::byte> record) = 0;
-  /// Set when neither prompts nor outputs may be in the journal (hidden_tokens.hpp).
+  /// Secret; set when neither prompts nor outputs may be in the journal (hidden_tokens.hpp).
   virtual std::optional<std::array<std::uint64_t, 2>> token_key() const { return std::nullopt; }
   /// Begins a new segment when this one has little room left. The scheduler calls it between two plans, so that the
   /// states of all cores in a segment fit together.
@@ -62,6 +62,8 @@ class Recorder {
       : journal_(std::move(journal)), source_(source), save_(std::move(save)) {}
 
   bool is_on() const { return journal_ != nullptr; }
+  /// Nothing more is recorded.
+  void stop() { journal_ = nullptr; }
   void begin_segment_if_full() {
     if (journal_) journal_->begin_segment_if_full();
   }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/journal/hidden_tokens.hpp"
 #include "engine/journal/journal.hpp"
@@ -15,6 +17,14 @@ constexpr BlockManagerInput last_value(BlockManagerInput) {
   return BlockManagerInput::plan_step;
 }
 
+/// A waiting candidate of the last plan. In a record, one that is offered again has no tokens.
+struct Offered {
+  SequenceId sequence = 0;
+  SharedTokens tokens;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.tokens); }
+};
+
 /// A BlockSpaceManager that is recorded where there is a journal. For one that hides tokens it works on hashes of them:
 /// it only asks whether they are equal.
 class RecordedBlockManager {
@@ -23,6 +33,9 @@ class RecordedBlockManager {
     if (journal && journal->token_key()) hashed_tokens_.emplace(*journal->token_key());
     recorder_.emplace(std::move(journal), Source::block_manager, [this, config](Encoder& out) {
       out.put(config);
+      std::vector<Offered> offered;
+      for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});
+      out.put(offered);
       core_.save(out);
     });
   }
@@ -32,19 +45,29 @@ class RecordedBlockManager {
   const memory::BlockSpaceManager& core() const { return core_; }
 
   memory::PlannedStep plan(const PlanStep& request) {
-    return hashed_tokens_ ? plan_recorded(hashed_tokens_->hash(request, core_)) : plan_recorded(request);
+    if (!recorder_->is_on()) return core_.plan(request);
+    return plan_recorded(hashed_tokens_ ? hashed_tokens_->hash(request, core_) : request);
   }
 
  private:
-  memory::PlannedStep plan_recorded(const PlanStep& request) {
+  memory::PlannedStep plan_recorded(PlanStep request) {
+    // Whoever waits is offered in plan after plan: the tokens are recorded once.
+    std::map<SequenceId, SharedTokens> offered;
+    for (AdmissionCandidate& candidate : request.waiting) {
+      offered.emplace(candidate.sequence, candidate.tokens);
+      const auto before = offered_.find(candidate.sequence);
+      if (before != offered_.end() && before->second == candidate.tokens) candidate.tokens.reset();
+    }
     recorder_->input(BlockManagerInput::plan_step, request);
+    for (AdmissionCandidate& candidate : request.waiting) candidate.tokens = offered.at(candidate.sequence);
+    offered_ = std::move(offered);
     memory::PlannedStep planned = core_.plan(request);
     recorder_->effect(planned);
     return planned;
   }
-
   memory::BlockSpaceManager core_;
   std::optional<HashedTokens> hashed_tokens_;
+  std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
   std::optional<Recorder> recorder_;
 };
 

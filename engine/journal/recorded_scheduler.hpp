@@ -27,6 +27,10 @@ constexpr SchedulerInput last_value(SchedulerInput) {
   return SchedulerInput::take_outputs;
 }
 
+/// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
+/// records have them.
+PlanStep without_tokens(const PlanStep& plan);
+
 /// A SchedulerCore that is recorded where there is a journal. For one that hides tokens it is a twin that is recorded:
 /// it is told the same, but for the tokens.
 class RecordedScheduler {
@@ -39,9 +43,9 @@ class RecordedScheduler {
 
   void add_group(SharedSpec spec) {
     if (twin_) {
-      const SharedSpec blank = blank_tokens_.blank(*spec);
-      record(SchedulerInput::add_group, blank);
-      twin_->add_group(blank);
+      const SharedSpec blanked = blank(*spec);
+      record(SchedulerInput::add_group, blanked);
+      twin_->add_group(blanked);
     } else {
       record(SchedulerInput::add_group, spec);
     }
@@ -49,9 +53,9 @@ class RecordedScheduler {
   }
   void on_step_result(const StepResult& result) {
     if (twin_) {
-      const StepResult blank = blank_tokens_.blank(result);
-      record(SchedulerInput::step_result, blank);
-      twin_->on_step_result(blank);
+      const StepResult blanked = blank_result(result);
+      record(SchedulerInput::step_result, blanked);
+      twin_->on_step_result(blanked);
     } else {
       record(SchedulerInput::step_result, result);
     }
@@ -78,6 +82,7 @@ class RecordedScheduler {
         SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost); }, memory_lost);
   }
   std::optional<PlanStep> next_plan(TimeUs now) {
+    if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     return run(
         SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
   }
@@ -86,10 +91,9 @@ class RecordedScheduler {
   }
 
  private:
+  StepResult blank_result(StepResult result) const;
   template <class... Fields>
   void record(SchedulerInput input, const Fields&... fields) {
-    if (!recorder_.is_on()) return;
-    if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     recorder_.input(input, fields...);
   }
   template <class Call, class... Fields>
@@ -99,33 +103,47 @@ class RecordedScheduler {
       if (twin_) call(*twin_);
       call(core_);
     } else {
-      if (twin_) note(call(*twin_));
       auto effect = call(core_);
-      if (!twin_) note(effect);
+      if (twin_) {
+        const auto twins = call(*twin_);
+        note(twins);
+        keep_twin_if(is_alike(effect, twins));
+      } else {
+        note(effect);
+      }
       return effect;
     }
   }
-  template <class Effect>
-  void note(const std::optional<Effect>& effect) {
-    if (effect) recorder_.effect(*effect);
+  void note(const std::optional<PlanStep>& plan) {
+    if (plan && recorder_.is_on()) recorder_.effect(without_tokens(*plan));
+  }
+  void note(const std::optional<ExecuteStep>& step) {
+    if (step) recorder_.effect(*step);
   }
   void note(const StepOutputs& outputs) {
     if (!outputs.empty()) recorder_.effect(outputs);
   }
+  static bool is_alike(const std::optional<PlanStep>& a, const std::optional<PlanStep>& b) {
+    if (!a || !b) return a.has_value() == b.has_value();
+    return a->step == b->step && a->running.size() == b->running.size() && a->swapped.size() == b->swapped.size() &&
+           a->waiting.size() == b->waiting.size() && a->needs.size() == b->needs.size();
+  }
+  static bool is_alike(const std::optional<ExecuteStep>& a, const std::optional<ExecuteStep>& b) {
+    if (!a || !b) return a.has_value() == b.has_value();
+    return a->step == b->step && a->work.size() == b->work.size();
+  }
+  static bool is_alike(const StepOutputs& a, const StepOutputs& b) { return a.outputs.size() == b.outputs.size(); }
+  /// A twin that has gone another way would be told what it did not ask: better no journal than no engine.
+  void keep_twin_if(bool is_alike) {
+    if (is_alike) return;
+    twin_.reset();
+    recorder_.stop();
+  }
 
+  scheduling::SchedulerConfig config_;
   scheduling::SchedulerCore core_;
   std::unique_ptr<scheduling::SchedulerCore> twin_;
-  BlankTokens blank_tokens_;
   Recorder recorder_;
 };
-
-inline RecordedScheduler::RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal)
-    : core_(config),
-      twin_(journal && journal->token_key() ? std::make_unique<scheduling::SchedulerCore>(config) : nullptr),
-      blank_tokens_(config.eos_token_ids),
-      recorder_(std::move(journal), Source::scheduler, [this, config](Encoder& out) {
-        out.put(config);
-        (twin_ ? *twin_ : core_).save(out);
-      }) {}
 
 }  // namespace pagoda::journal

@@ -16,14 +16,55 @@ bool read(Decoder& in, Fields&... fields) {
   return (in.get(fields) && ...) && in.num_left() == 0;
 }
 
-/// The state of a core as its Recorder writes it.
 template <class Core>
-std::vector<std::byte> state_of(const Core& core, const auto& config) {
+std::vector<std::byte> saved(const Core& core) {
   std::vector<std::byte> bytes;
   Encoder out(bytes);
-  out.put(config);
   core.save(out);
   return bytes;
+}
+
+bool is_part(Range range, std::size_t size) {
+  return range.first >= 0 && range.count >= 0 &&
+         std::int64_t{range.first} + range.count <= static_cast<std::int64_t>(size);
+}
+
+bool is_sound(const StepResult& result) {
+  return std::ranges::all_of(result.rows, [&](const RowResult& row) {
+    return is_part(row.samples, result.samples.size()) && is_part(row.prompt_logprobs, result.prompt_logprobs.size()) &&
+           row.error < std::ssize(result.row_errors);
+  });
+}
+
+bool is_sound(const StepPlan& plan) {
+  return std::ranges::all_of(plan.table_deltas,
+                             [&](const TableDelta& delta) { return is_part(delta.blocks, plan.blocks.size()); });
+}
+
+bool is_sound(const PlanStep& plan) {
+  const auto has_needs = [&](const auto& candidate) { return is_part(candidate.sequences, plan.needs.size()); };
+  const auto has_tokens = [](const AdmissionCandidate& candidate) {
+    return candidate.tokens != nullptr && !candidate.tokens->empty();
+  };
+  return std::ranges::all_of(plan.running, has_needs) && std::ranges::all_of(plan.swapped, has_needs) &&
+         std::ranges::all_of(plan.waiting, has_tokens);
+}
+
+constexpr std::int32_t kMostRows = 1 << 20;
+
+bool is_sound(const scheduling::SchedulerConfig& config) {
+  return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
+         config.max_num_seqs <= kMostRows && (config.pipeline_depth == 1 || config.pipeline_depth == 2);
+}
+
+/// The state behind the config has a number for each block.
+bool is_sound(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
+  if (config.layout.groups.size() != 1) return false;
+  const KvGroup& kv = config.layout.only();
+  return kv.block_size > 0 && kv.block_size <= kMostRows && kv.window >= 0 && config.num_device_blocks > 0 &&
+         config.num_host_blocks >= 0 &&
+         std::int64_t{config.num_device_blocks} + config.num_host_blocks <= static_cast<std::int64_t>(state_bytes) &&
+         config.watermark >= 0 && config.watermark < 1;
 }
 
 std::string of_step(const char* what, StepId step) {
@@ -99,12 +140,11 @@ void Replay::effect(Source source, const Effect& effect, std::string name) {
   course(source).effect_name = std::move(name);
 }
 
+/// What the core has come to, against what the rest of the record says.
 template <class Core>
-bool Replay::compare_state(const Core* core, const auto& config, std::span<const std::byte> state) {
-  if (core == nullptr) return true;
+bool Replay::has_come_to(const Core& core, Decoder& in) {
   ++report_.num_states;
-  const auto own = state_of(*core, config);
-  return std::ranges::equal(own, state);
+  return std::ranges::equal(saved(core), in.rest());
 }
 
 bool Replay::load_state(Source source, Decoder& in) {
@@ -118,19 +158,18 @@ bool Replay::load_state(Source source, Decoder& in) {
       return true;
     }
     case Source::scheduler: {
-      if (went_on && !compare_state(scheduler_.get(), scheduler_config_, in.rest())) {
-        differs(source, "has come to another state");
-      }
-      if (!in.get(scheduler_config_)) return false;
+      if (!in.get(scheduler_config_) || !is_sound(scheduler_config_)) return false;
+      if (went_on && !has_come_to(*scheduler_, in)) differs(source, "has come to another state");
       scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
       if (!scheduler_->load(in) || in.num_left() > 0) return false;
       break;
     }
     case Source::block_manager: {
-      if (went_on && !compare_state(block_manager_.get(), block_config_, in.rest())) {
-        differs(source, "has come to another state");
-      }
-      if (!in.get(block_config_)) return false;
+      std::vector<Offered> offered;
+      if (!in.get(block_config_) || !in.get(offered) || !is_sound(block_config_, in.num_left())) return false;
+      offered_.clear();
+      for (const Offered& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
+      if (went_on && !has_come_to(*block_manager_, in)) differs(source, "has come to another state");
       block_manager_ = std::make_unique<memory::BlockSpaceManager>(block_config_);
       if (!block_manager_->load(in) || in.num_left() > 0) return false;
       break;
@@ -188,7 +227,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     }
     case SchedulerInput::step_plan: {
       StepPlan plan;
-      if (!read(in, plan, now)) return false;
+      if (!read(in, plan, now) || !is_sound(plan)) return false;
       const auto step = scheduler_->on_step_plan(plan, now);
       if (!step) return true;
       effect(Source::scheduler, *step, of_step("rows", step->step));
@@ -200,9 +239,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     }
     case SchedulerInput::step_result: {
       StepResult result;
-      if (!read(in, result)) return false;
-      if (watcher_.result) watcher_.result(result);
+      if (!read(in, result) || !is_sound(result)) return false;
       scheduler_->on_step_result(result);
+      if (watcher_.result) watcher_.result(result);
       return true;
     }
     case SchedulerInput::swap_measured: {
@@ -220,7 +259,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     }
     case SchedulerInput::next_plan: {
       if (!read(in, now)) return false;
-      if (const auto plan = scheduler_->next_plan(now)) effect(Source::scheduler, *plan, of_step("plan", plan->step));
+      if (const auto plan = scheduler_->next_plan(now)) {
+        effect(Source::scheduler, without_tokens(*plan), of_step("plan", plan->step));
+      }
       return true;
     }
     case SchedulerInput::take_outputs: {
@@ -237,6 +278,13 @@ bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(BlockManagerInput{}))) return false;
   PlanStep request;
   if (!read(in, request)) return false;
+  std::map<SequenceId, SharedTokens> offered;
+  for (AdmissionCandidate& candidate : request.waiting) {
+    if (candidate.tokens == nullptr) candidate.tokens = offered_[candidate.sequence];
+    offered.emplace(candidate.sequence, candidate.tokens);
+  }
+  offered_ = std::move(offered);
+  if (!is_sound(request)) return false;
   const memory::PlannedStep planned = block_manager_->plan(request);
   effect(Source::block_manager, planned, of_step("answer to the plan", request.step));
   if (!planned.cache_plan.empty() && watcher_.cache_plan) watcher_.cache_plan(planned.cache_plan);

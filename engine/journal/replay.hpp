@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,9 +49,10 @@ struct ReplayWatcher {
   std::function<void(bool memory_lost)> device_replaced;
 };
 
-/// Runs the cores of a journal again and compares every effect, and the states that segments begin with. A core that
-/// differs is left alone until its next state. A journal may come from anywhere as long as its records are what a
-/// Recorder wrote: the cores take what they are told as they do from their actors, and abort where they would.
+/// Runs the cores of a journal again and compares every effect, and the states of scheduler and block manager that
+/// segments begin with. A core that
+/// differs is left alone until its next state. What is no record is a difference; but the cores take what they are told
+/// as they do from their actors, and abort where they would: that is how a crash is seen again.
 class Replay {
  public:
   explicit Replay(ReplayWatcher watcher = {}) : watcher_(std::move(watcher)) {}
@@ -64,7 +66,6 @@ class Replay {
   const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
   const scheduling::SchedulerConfig& scheduler_config() const { return scheduler_config_; }
   const memory::BlockSpaceConfig& block_config() const { return block_config_; }
-  std::uint64_t segment() const { return segment_; }
 
  private:
   struct Course {
@@ -84,7 +85,7 @@ class Replay {
   template <class Effect>
   void effect(Source source, const Effect& effect, std::string name);
   template <class Core>
-  bool compare_state(const Core* core, const auto& config, std::span<const std::byte> state);
+  bool has_come_to(const Core& core, Decoder& in);
   Course& course(Source source) { return courses_[static_cast<std::size_t>(source)]; }
   void differs(Source source, std::string what);
 
@@ -98,6 +99,7 @@ class Replay {
   std::unique_ptr<scheduling::SchedulerCore> scheduler_;
   memory::BlockSpaceConfig block_config_;
   std::unique_ptr<memory::BlockSpaceManager> block_manager_;
+  std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
   execution::StepOrder step_order_;
   execution::CacheOrder cache_order_;
 };

@@ -12,6 +12,9 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   PAGODA_ASSERT(planning_.pending() && planning_.pending()->step == plan.step,
                 "a StepPlan answers the one outstanding PlanStep");
   const PendingPlan pending = planning_.take_pending();
+  PAGODA_ASSERT(plan.running.size() == pending.running.size() && plan.swapped.size() == pending.swapped.size() &&
+                    plan.waiting.size() == pending.waiting.size(),
+                "a StepPlan answers every candidate");
   stats_.device_blocks_total = plan.memory.device_blocks_total;
   stats_.device_blocks_free = plan.memory.device_blocks_free;
   stats_.device_blocks_cached = plan.memory.device_blocks_cached;

@@ -65,6 +65,8 @@ class SchedulerCore final : private GroupEffects {
   // -- facts ---------------------------------------------------------------------------------------------------------
   EngineStats stats() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
+  /// What the sequence's request asks for; null when its group has ended. Valid as long as that lives.
+  const RequestSpec* spec_of(SequenceId sequence) const;
   /// The last of them; 0 = none.
   StepId last_step_in_flight() const { return in_flight_.empty() ? 0 : in_flight_.back().step; }
   /// Every sequence that holds KV, as a worker that knows nothing would be told of it; `row` is -1 of those that have

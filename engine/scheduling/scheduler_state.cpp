@@ -129,6 +129,12 @@ bool SchedulerCore::load(Decoder& in) {
   return std::max(before, last_completed_step_) <= planning_.last_planned() && !check_invariants();
 }
 
+const RequestSpec* SchedulerCore::spec_of(SequenceId sequence) const {
+  const auto owner = table_.group_of.find(sequence);
+  const SequenceGroup* group = owner == table_.group_of.end() ? nullptr : table_.find(owner->second);
+  return group == nullptr ? nullptr : group->spec.get();
+}
+
 std::vector<NewRow> SchedulerCore::sequences_with_kv() const {
   std::vector<NewRow> rows;
   for (const auto& [id, group] : table_.groups) {

@@ -50,7 +50,7 @@ consteval std::size_t most_bytes() {
     using Sizes = decltype(T::visit_fields(std::declval<T&>(), [](auto&... fields) {
       constexpr std::size_t kSum = (most_bytes<std::remove_cvref_t<decltype(fields)>>() + ... + 0);
       constexpr bool kAll = ((most_bytes<std::remove_cvref_t<decltype(fields)>>() > 0) && ...);
-      return std::integral_constant<std::size_t, kAll ? kSum : 0>{};
+      return std::integral_constant < std::size_t, kAll ? kSum : 0 > {};
     }));
     return Sizes::value;
   } else {
@@ -127,9 +127,7 @@ class Encoder {
   }
   template <class T>
   requires std::is_enum_v<T>
-  static unsigned char* write(unsigned char* to, T value) {
-    return write_byte(to, static_cast<unsigned char>(value));
-  }
+  static unsigned char* write(unsigned char* to, T value) { return write_byte(to, static_cast<unsigned char>(value)); }
   static unsigned char* write(unsigned char* to, float value) {
     return write_bits(to, std::bit_cast<std::uint32_t>(value));
   }

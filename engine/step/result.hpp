@@ -53,8 +53,8 @@ struct StepResult {
   TimeUs finished_us = 0;      ///< when it ended
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.row_errors, self.error,
-                 self.started_us, self.finished_us);
+    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.row_errors, self.error, self.started_us,
+                 self.finished_us);
   }
 };
 

@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <random>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -19,6 +19,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::io {
@@ -27,14 +29,22 @@ namespace {
 constexpr std::string_view kMagic = "PAGODA-J";
 constexpr std::uint32_t kFormat = 1;
 constexpr std::size_t kHeaderBytes = 4096;
+// Where things stand in it:
+constexpr std::size_t kFormatAt = 8;
+constexpr std::size_t kNumSegmentsAt = 12;
+constexpr std::size_t kSegmentBytesAt = 16;
+constexpr std::size_t kLayoutAt = 24;
+constexpr std::size_t kVersionAt = 32;
 constexpr std::size_t kMaxVersionBytes = 256;
 constexpr std::uint32_t kNumSegments = 4;
 constexpr std::size_t kSegmentHeaderBytes = 8;
 constexpr std::size_t kRecordHeaderBytes = 8;
 constexpr std::size_t kLeastSegmentBytes = 64 << 10;
-/// A segment that holds fewer records than this beside the states it began with would have the engine write states
-/// most of the time.
+/// A segment that was full with fewer records than this held little but states, and the engine would write states most
+/// of the time: then so many records are left out.
 constexpr std::int64_t kLeastRecords = 64;
+constexpr std::int64_t kSkippedRecords = 10'000;
+constexpr int kKeptJournals = 3;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + 7) & ~std::size_t{7};
@@ -63,21 +73,81 @@ tl::unexpected<Error> refused(const char* what, const std::string& path, int err
 
 }  // namespace
 
+namespace {
+
+/// Values of every kind of field that records have; their bytes are others when a build has other fields.
+std::uint64_t layout_of_records() {
+  StepResult result;
+  result.rows.emplace_back();
+  result.samples.emplace_back();
+  StepOutputs outputs;
+  outputs.started.emplace_back();
+  outputs.outputs.emplace_back();
+  outputs.ends.emplace_back();
+  StepPlan answer;
+  answer.waiting.emplace_back();
+  answer.table_deltas.emplace_back();
+  ExecuteStep step;
+  step.new_rows.emplace_back();
+  step.table_deltas.emplace_back();
+  step.work.emplace_back();
+  PlanStep plan;
+  plan.forks.emplace_back();
+  plan.sampled.emplace_back();
+  plan.progress.emplace_back();
+  plan.running.emplace_back();
+  plan.swapped.emplace_back();
+  plan.waiting.emplace_back();
+  plan.needs.emplace_back();
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  out.put(RequestSpec{});
+  out.put(result);
+  out.put(outputs);
+  out.put(answer);
+  out.put(CachePlan{});
+  out.put(step);
+  out.put(plan);
+  out.put(scheduling::SchedulerConfig{});
+  out.put(memory::BlockSpaceConfig{});
+  scheduling::SchedulerCore scheduler(scheduling::SchedulerConfig{});
+  auto spec = std::make_shared<RequestSpec>();
+  spec->prompt = std::make_shared<const TokenIds>(1, 0);
+  scheduler.add_group(std::move(spec));
+  scheduler.save(out);
+  return journal::digest(bytes);
+}
+
+/// Moves what is at the path, and those before it, one number on.
+Status keep_journals(const std::string& path) {
+  const auto name = [&](int i) { return i == 0 ? path : path + "." + std::to_string(i); };
+  for (int i = kKeptJournals; i > 0; --i) {
+    if (std::rename(name(i - 1).c_str(), name(i).c_str()) != 0 && errno != ENOENT) {
+      return refused("keep the journal before,", name(i), errno);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path, std::int64_t bytes, std::string setup,
-                                                         bool keeps_tokens) {
+                                                         std::optional<Key> token_key) {
   const std::size_t segment_bytes = static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
   if (segment_bytes < kLeastSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
   }
   struct stat before {};
-  if (::stat(path.c_str(), &before) == 0 && S_ISREG(before.st_mode) && before.st_size > 0) {
-    if (std::rename(path.c_str(), (path + ".1").c_str()) != 0) return refused("keep the journal before,", path, errno);
+  if (::stat(path.c_str(), &before) == 0) {
+    if (!S_ISREG(before.st_mode)) return fail(ErrorCode::bad_config, "journal: " + path + " is no file", "journal");
+    if (const Status kept = keep_journals(path); !kept) return fail(kept.error());
   }
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return refused("make", path, errno);
   const std::size_t size = kHeaderBytes + kNumSegments * segment_bytes;
   const int error = ::posix_fallocate(file, 0, static_cast<off_t>(size));
-  void* data = error == 0 ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  void* data =
+      error == 0 ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0) : MAP_FAILED;
   const int map_error = errno;
   ::close(file);
   if (error != 0) {
@@ -87,23 +157,18 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path
   if (data == MAP_FAILED) return refused("map", path, map_error);
   const std::span<std::byte> map(static_cast<std::byte*>(data), size);
   std::memcpy(map.data(), kMagic.data(), kMagic.size());
-  put(map, 8, kFormat);
-  put(map, 12, kNumSegments);
-  put(map, 16, static_cast<std::uint64_t>(segment_bytes));
+  put(map, kFormatAt, kFormat);
+  put(map, kNumSegmentsAt, kNumSegments);
+  put(map, kSegmentBytesAt, static_cast<std::uint64_t>(segment_bytes));
+  put(map, kLayoutAt, layout_of_records());
   const std::string_view program = version().substr(0, kMaxVersionBytes);
-  put(map, 24, static_cast<std::uint32_t>(program.size()));
-  std::memcpy(map.data() + 28, program.data(), program.size());
-  std::optional<std::array<std::uint64_t, 2>> token_key;
-  if (!keeps_tokens) {
-    std::random_device random;
-    const auto word = [&] { return (std::uint64_t{random()} << 32U) | random(); };
-    token_key = {word(), word()};
-  }
+  put(map, kVersionAt, static_cast<std::uint32_t>(program.size()));
+  std::memcpy(map.data() + kVersionAt + 4, program.data(), program.size());
   return std::shared_ptr<JournalFile>(new JournalFile(map, segment_bytes, std::move(setup), token_key));
 }
 
 JournalFile::JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
-                         std::optional<std::array<std::uint64_t, 2>> token_key)
+                         std::optional<Key> token_key)
     : file_(file), segment_bytes_(segment_bytes), setup_(std::move(setup)), token_key_(token_key) {
   begin_segment();
 }
@@ -157,8 +222,12 @@ std::uint64_t JournalFile::segment() const {
 }
 
 bool JournalFile::append(std::uint64_t segment, std::span<const std::byte> record) {
+  PAGODA_ASSERT(!record.empty(), "a record of length 0 would be the end");
   const std::lock_guard lock(mutex_);
-  if (is_over_) return true;
+  if (num_to_skip_ > 0) {
+    --num_to_skip_;
+    return true;
+  }
   if (segment != segment_) return false;
   if (!is_torn_) is_torn_ = !write(record);
   return true;
@@ -166,13 +235,17 @@ bool JournalFile::append(std::uint64_t segment, std::span<const std::byte> recor
 
 void JournalFile::begin_segment_if_full() {
   const std::lock_guard lock(mutex_);
-  if (is_over_ || (!is_torn_ && used_ < segment_bytes_ / 4 * 3)) return;
-  if (num_records_ < kLeastRecords) {
-    is_over_ = true;
-    spdlog::warn(
-        "journal: a segment of {} MiB does not hold the state of what runs; nothing more is recorded; raise "
-        "journal_mib",
-        segment_bytes_ >> 20U);
+  if (num_to_skip_ > 0 || (!is_torn_ && used_ < segment_bytes_ / 4 * 3)) return;
+  if (num_records_ < kLeastRecords && segment_ != last_skipped_) {
+    last_skipped_ = segment_;
+    num_to_skip_ = kSkippedRecords;
+    is_torn_ = true;
+    if (!std::exchange(has_warned_, true)) {
+      spdlog::warn(
+          "journal: the state of what runs takes most of a segment of {} KiB, so much is left out; raise "
+          "journal_mib",
+          segment_bytes_ >> 10U);
+    }
     return;
   }
   begin_segment();
@@ -205,17 +278,21 @@ Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::s
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
     return bad("is not a journal");
   }
-  if (const auto format = get<std::uint32_t>(file, 8); format != kFormat) {
+  if (const auto format = get<std::uint32_t>(file, kFormatAt); format != kFormat) {
     return bad("is a journal of format " + std::to_string(format) + ", this program reads " + std::to_string(kFormat));
   }
-  const auto num_segments = get<std::uint32_t>(file, 12);
-  const auto segment_bytes = get<std::uint64_t>(file, 16);
-  const auto version_bytes = get<std::uint32_t>(file, 24);
+  const auto num_segments = get<std::uint32_t>(file, kNumSegmentsAt);
+  const auto segment_bytes = get<std::uint64_t>(file, kSegmentBytesAt);
+  const auto version_bytes = get<std::uint32_t>(file, kVersionAt);
   if (version_bytes > kMaxVersionBytes || segment_bytes < kLeastSegmentBytes ||
       segment_bytes > (file.size() - kHeaderBytes) || num_segments > (file.size() - kHeaderBytes) / segment_bytes) {
     return bad("is cut short, or its header is damaged");
   }
-  contents.version.assign(reinterpret_cast<const char*>(file.data() + 28), version_bytes);
+  contents.version.assign(reinterpret_cast<const char*>(file.data() + kVersionAt + 4), version_bytes);
+  if (get<std::uint64_t>(file, kLayoutAt) != layout_of_records()) {
+    return bad("has records of another layout: it was written by another build, of version " + contents.version +
+               ", and is read by that one");
+  }
   for (std::uint32_t i = 0; i < num_segments; ++i) {
     const auto part = file.subspan(kHeaderBytes + i * segment_bytes, segment_bytes);
     JournalContents::Segment segment{get<std::uint64_t>(part, 0), {}};
@@ -228,11 +305,17 @@ Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::s
 }
 
 Result<JournalContents> read_journal(const std::string& path) {
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 36U;
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
+  if (size > kMostBytes) return fail(ErrorCode::bad_file, path + " is not a journal");
+  std::vector<std::byte> bytes(size);
   std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + std::strerror(errno));
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-  const auto bytes = std::as_bytes(std::span(text));
-  return parse_journal({bytes.begin(), bytes.end()}, path);
+  if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size))) {
+    return fail(ErrorCode::io_failed, "cannot read " + path + ": " + std::strerror(errno));
+  }
+  return parse_journal(std::move(bytes), path);
 }
 
 }  // namespace pagoda::io

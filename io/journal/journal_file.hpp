@@ -17,22 +17,26 @@ namespace pagoda::io {
 
 /// A journal in a file of fixed size: a ring of segments, of which the oldest is overwritten. The file is mapped, so a
 /// record is a copy in memory, and what was recorded outlives the process however that ends (but not the machine: the
-/// system writes to the disk when it likes). Little-endian:
+/// system writes to the disk when it likes). Nobody else may cut the file while it is written. Little-endian:
 ///
-///   file     header (4096 bytes): magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment,
-///            u32 length and text of the version that wrote it; then the segments
-///   segment  u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
+///   file:    header of 4096 bytes (magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment, u64
+///            layout of records, u32 length and text of the version that wrote it), then the segments
+///   segment: u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
 ///            each at a multiple of 8
-///   record   u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed),
-///   bytes
+///   record:  u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed),
+///            the bytes
+///
+/// Where the state of what runs takes most of a segment, recording pauses: see kLeastRecords.
 class JournalFile final : public journal::Journal {
  public:
-  /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, whatever was there before:
-  /// what a crashed process has left is not lost when the next begins. `setup` begins every segment. Without
-  /// `keeps_tokens` prompts and outputs stay out of it.
+  using Key = std::array<std::uint64_t, 2>;
+
+  /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, that as PATH.2, and that as
+  /// PATH.3: what a crashed process has left is not lost when the next begins. `setup` begins every segment. With a
+  /// `token_key` prompts and outputs stay out of it; the key is never written.
   /// Errors: bad_config (it cannot be made there, or `bytes` is too few), out_of_memory (the disk is full).
   static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup,
-                                                     bool keeps_tokens = true);
+                                                     std::optional<Key> token_key = std::nullopt);
   ~JournalFile() override;
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
@@ -40,11 +44,10 @@ class JournalFile final : public journal::Journal {
   std::uint64_t segment() const override;
   bool append(std::uint64_t segment, std::span<const std::byte> record) override;
   void begin_segment_if_full() override;
-  std::optional<std::array<std::uint64_t, 2>> token_key() const override { return token_key_; }
+  std::optional<Key> token_key() const override { return token_key_; }
 
  private:
-  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
-              std::optional<std::array<std::uint64_t, 2>> token_key);
+  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup, std::optional<Key> token_key);
   void begin_segment();
   bool write(std::span<const std::byte> record);
   std::span<std::byte> current() const;
@@ -52,13 +55,15 @@ class JournalFile final : public journal::Journal {
   std::span<std::byte> file_;
   std::size_t segment_bytes_;
   std::string setup_;
-  std::optional<std::array<std::uint64_t, 2>> token_key_;  ///< never written down
-  mutable std::mutex mutex_;                               ///< of what follows, and of the file
+  std::optional<Key> token_key_;
+  mutable std::mutex mutex_;  ///< of what follows, and of the file
   std::uint64_t segment_ = 0;
-  std::size_t used_ = 0;          ///< bytes of the segment
-  std::int64_t num_records_ = 0;  ///< of the segment
-  bool is_torn_ = false;          ///< a record did not fit: nothing more comes into this segment
-  bool is_over_ = false;          ///< the file cannot hold what must be kept
+  std::size_t used_ = 0;            ///< bytes of the segment
+  std::int64_t num_records_ = 0;    ///< of the segment
+  bool is_torn_ = false;            ///< a record did not fit: nothing more comes into this segment
+  std::uint64_t last_skipped_ = 0;  ///< the segment that it paused in
+  std::int64_t num_to_skip_ = 0;    ///< records, until it is tried again whether the state fits
+  bool has_warned_ = false;
 };
 
 /// The segments of a journal, oldest first.

@@ -127,7 +127,7 @@ class Replay(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertGreater(self.replay()["steps"], 10)
 
-    def test_an_effect_that_differs_is_named(self):
+    def test_a_damaged_end_is_left_out_and_a_model_that_is_not_there_is_named(self):
         self.generate(*SMALL, "--max-tokens=5", stdin="One\n")
         other = os.path.join(os.path.dirname(MODEL), "no-such-model")
         done = self.run_pagoda("replay", self.path, "--execute", "--model", other)

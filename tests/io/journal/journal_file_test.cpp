@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -143,28 +144,63 @@ TEST_F(JournalFileTest, a_record_that_does_not_fit_ends_its_segment_and_the_next
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
 }
 
-TEST_F(JournalFileTest, stops_when_a_segment_holds_little_more_than_the_states_it_begins_with) {
+TEST_F(JournalFileTest, pauses_where_a_segment_holds_little_more_than_the_states_it_begins_with) {
   const auto journal = make();
   EXPECT_TRUE(journal->append(1, std::vector<std::byte>(60 << 10)));
   journal->begin_segment_if_full();
   EXPECT_EQ(journal->segment(), 1U);
-  EXPECT_TRUE(journal->append(7, bytes_of("nobody is kept from going on")));
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_TRUE(journal->append(7, bytes_of("nobody is kept from going on")));
+    journal->begin_segment_if_full();
+  }
+  EXPECT_EQ(journal->segment(), 3U);
+  EXPECT_FALSE(journal->append(1, bytes_of("the state comes first")));
+  EXPECT_TRUE(journal->append(3, bytes_of("a smaller state")));
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  ASSERT_EQ(contents->segments.size(), 2U);
+  EXPECT_EQ(texts(contents->segments.at(1)), std::vector<std::string>{"a smaller state"});
 }
 
 TEST_F(JournalFileTest, many_threads_may_append) {
   const auto journal = make();
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 200; ++i) {
-        journal->append(1, bytes_of(std::string(static_cast<std::size_t>(i % 17), static_cast<char>('a' + t))));
-      }
+  for (char name : {'a', 'b', 'c', 'd'}) {
+    threads.emplace_back([&, name] {
+      for (int i = 0; i < 200; ++i) journal->append(1, bytes_of(name + std::to_string(i)));
     });
   }
   for (auto& thread : threads) thread.join();
   const auto contents = read_journal(path_);
   ASSERT_TRUE(contents);
   EXPECT_EQ(contents->num_damaged, 0);
+  std::map<char, int> next;
+  for (const auto& text : texts(contents->segments.at(0))) {
+    EXPECT_EQ(text.substr(1), std::to_string(next[text.front()]++));
+  }
+  EXPECT_EQ(next, (std::map<char, int>{{'a', 200}, {'b', 200}, {'c', 200}, {'d', 200}}));
+}
+
+TEST_F(JournalFileTest, is_read_by_the_build_that_wrote_it_alone) {
+  make().reset();
+  auto bytes = read_journal(path_)->bytes;
+  bytes[24] ^= std::byte{1};  // of the layout
+  const auto other = parse_journal(bytes, "journal");
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("another build"), std::string::npos);
+}
+
+TEST_F(JournalFileTest, keeps_three_journals_that_nobody_else_may_read) {
+  for (int i = 0; i < 6; ++i) make()->append(1, bytes_of(std::to_string(i)));
+  for (int i = 1; i <= 3; ++i) {
+    const auto kept = read_journal(path_ + "." + std::to_string(i));
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(texts(kept->segments.at(0)), std::vector<std::string>{std::to_string(5 - i)});
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".4"));
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_FALSE(JournalFile::create("/dev/null", kSmall, ""));
 }
 
 TEST_F(JournalFileTest, names_what_is_no_journal) {
