@@ -44,20 +44,20 @@ class RecordedScheduler {
   void add_group(SharedSpec spec) {
     if (twin_) {
       const SharedSpec blanked = blank(*spec);
-      record(SchedulerInput::add_group, blanked);
+      recorder_.input(SchedulerInput::add_group, blanked);
       twin_->add_group(blanked);
     } else {
-      record(SchedulerInput::add_group, spec);
+      recorder_.input(SchedulerInput::add_group, spec);
     }
     core_.add_group(std::move(spec));
   }
   void on_step_result(const StepResult& result) {
     if (twin_) {
       const StepResult blanked = blank_result(result);
-      record(SchedulerInput::step_result, blanked);
+      recorder_.input(SchedulerInput::step_result, blanked);
       twin_->on_step_result(blanked);
     } else {
-      record(SchedulerInput::step_result, result);
+      recorder_.input(SchedulerInput::step_result, result);
     }
     core_.on_step_result(result);
   }
@@ -92,13 +92,9 @@ class RecordedScheduler {
 
  private:
   StepResult blank_result(StepResult result) const;
-  template <class... Fields>
-  void record(SchedulerInput input, const Fields&... fields) {
-    recorder_.input(input, fields...);
-  }
   template <class Call, class... Fields>
   std::invoke_result_t<Call, scheduling::SchedulerCore&> run(SchedulerInput input, Call call, const Fields&... fields) {
-    record(input, fields...);
+    recorder_.input(input, fields...);
     if constexpr (std::is_void_v<decltype(call(core_))>) {
       if (twin_) call(*twin_);
       call(core_);

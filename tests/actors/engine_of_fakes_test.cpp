@@ -200,7 +200,7 @@ class EngineOfFakes : public ::testing::Test {
   SinkActor sink_;
 };
 
-TEST_F(EngineOfFakes, serves_more_than_its_memory_holds_by_swapping) {
+TEST_F(EngineOfFakes, ServesMoreThanItsMemoryHoldsBySwapping) {
   constexpr std::int64_t kTokens = 60;
   for (std::uint64_t tag = 1; tag <= 12; ++tag) ASSERT_TRUE(submit(tag, kTokens));
   ASSERT_TRUE(received_->wait_for(12));
@@ -208,7 +208,7 @@ TEST_F(EngineOfFakes, serves_more_than_its_memory_holds_by_swapping) {
   EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).preemptions_swap_total, 0);
 }
 
-TEST_F(EngineOfFakes, workers_and_cache_engines_may_die_at_any_time_and_no_token_changes) {
+TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
   constexpr std::int64_t kTokens = 60;
   std::mt19937_64 random(5);
   std::uint64_t tag = 0;
@@ -237,7 +237,7 @@ TEST_F(EngineOfFakes, workers_and_cache_engines_may_die_at_any_time_and_no_token
   EXPECT_GT(killed_at_work, kRounds / 2);
 }
 
-TEST_F(EngineOfFakes, a_drain_ends_what_is_live_and_refuses_what_comes) {
+TEST_F(EngineOfFakes, ADrainEndsWhatIsLiveAndRefusesWhatComes) {
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 40));
   EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
   ASSERT_TRUE(received_->wait_for(5));
@@ -247,7 +247,7 @@ TEST_F(EngineOfFakes, a_drain_ends_what_is_live_and_refuses_what_comes) {
   EXPECT_EQ(refused.error().code, ErrorCode::shutting_down);
 }
 
-TEST_F(EngineOfFakes, a_drain_waits_for_a_worker_that_is_replaced_under_it) {
+TEST_F(EngineOfFakes, ADrainWaitsForAWorkerThatIsReplacedUnderIt) {
   runners_->step_us = 1000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 100));
   caf::anon_send_exit(replica_.devices.workers.front(), caf::exit_reason::kill);
@@ -257,7 +257,7 @@ TEST_F(EngineOfFakes, a_drain_waits_for_a_worker_that_is_replaced_under_it) {
   EXPECT_EQ(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, 1);
 }
 
-TEST_F(EngineOfFakes, when_the_block_manager_dies_whoever_waits_is_told) {
+TEST_F(EngineOfFakes, WhenTheBlockManagerDiesWhoeverWaitsIsTold) {
   runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   caf::anon_send_exit(replica_.block_manager, caf::exit_reason::kill);
@@ -272,7 +272,7 @@ TEST_F(EngineOfFakes, when_the_block_manager_dies_whoever_waits_is_told) {
   EXPECT_EQ(refused.error().message, "an actor of the engine has ended");
 }
 
-TEST_F(EngineOfFakes, a_worker_that_cannot_be_replaced_ends_the_engine_with_its_reason) {
+TEST_F(EngineOfFakes, AWorkerThatCannotBeReplacedEndsTheEngineWithItsReason) {
   runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   no_more_workers_ = true;
@@ -284,7 +284,7 @@ TEST_F(EngineOfFakes, a_worker_that_cannot_be_replaced_ends_the_engine_with_its_
   EXPECT_NE(health.find("no memory for another runner"), std::string::npos) << health;
 }
 
-TEST_F(EngineOfFakes, an_exit_ends_every_actor_and_tells_every_request) {
+TEST_F(EngineOfFakes, AnExitEndsEveryActorAndTellsEveryRequest) {
   runners_->step_us = 2000;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 150));
   const Replica now = replica();

@@ -62,7 +62,7 @@ using Messages = ::testing::Types<PlanStep, StepPlan, CachePlan, ExecuteStep, St
                                   StopHit, AddGroup, AbortGroup, DeviceFailed>;
 TYPED_TEST_SUITE(Wire, Messages);
 
-TYPED_TEST(Wire, a_message_is_the_same_on_the_other_side) {
+TYPED_TEST(Wire, AMessageIsTheSameOnTheOtherSide) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     auto message = test::RandomValue(seed).draw<TypeParam>();
     TypeParam other;
@@ -71,11 +71,11 @@ TYPED_TEST(Wire, a_message_is_the_same_on_the_other_side) {
   }
 }
 
-TYPED_TEST(Wire, a_message_visits_all_its_fields) {
+TYPED_TEST(Wire, AMessageVisitsAllItsFields) {
   EXPECT_EQ(test::count_visited<TypeParam>(), test::count_fields<TypeParam>());
 }
 
-TYPED_TEST(Wire, damaged_bytes_are_an_error) {
+TYPED_TEST(Wire, DamagedBytesAreAnError) {
   auto message = test::RandomValue(5).draw<TypeParam>();
   auto bytes = bytes_of(*this->system_, message);
   bytes.pop_back();

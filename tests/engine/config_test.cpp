@@ -24,11 +24,11 @@ std::vector<std::string> wrong_keys(const EngineConfig& config) {
   return keys;
 }
 
-TEST(EngineConfig, defaults_with_a_model_are_right) {
+TEST(EngineConfig, DefaultsWithAModelAreRight) {
   EXPECT_TRUE(wrong_keys(good()).empty());
 }
 
-TEST(EngineConfig, each_wrong_value_is_named) {
+TEST(EngineConfig, EachWrongValueIsNamed) {
   using Change = void (*)(EngineConfig&);
   const std::vector<std::pair<std::string, Change>> cases{
       {"model", [](EngineConfig& c) { c.model.clear(); }},
@@ -101,7 +101,7 @@ TEST(EngineConfig, each_wrong_value_is_named) {
   }
 }
 
-TEST(EngineConfig, a_gpu_is_named_by_its_number_or_is_the_first) {
+TEST(EngineConfig, AGpuIsNamedByItsNumberOrIsTheFirst) {
   auto config = good();
   for (const auto& [device, index] : {std::pair("cuda", 0), std::pair("cuda:0", 0), std::pair("cuda:12", 12)}) {
     config.device = device;
@@ -110,14 +110,14 @@ TEST(EngineConfig, a_gpu_is_named_by_its_number_or_is_the_first) {
   }
 }
 
-TEST(EngineConfig, every_problem_is_returned_at_once) {
+TEST(EngineConfig, EveryProblemIsReturnedAtOnce) {
   EngineConfig config;
   config.block_size = -3;
   config.pipeline_depth = 9;
   EXPECT_EQ(wrong_keys(config).size(), 3U);
 }
 
-TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) {
+TEST(EngineConfig, WithoutChunkedPrefillAStepMustHoldTheLongestPrompt) {
   auto config = good();
   config.enable_chunked_prefill = false;
   config.max_model_len = 4096;
@@ -127,7 +127,7 @@ TEST(EngineConfig, without_chunked_prefill_a_step_must_hold_the_longest_prompt) 
   EXPECT_TRUE(wrong_keys(config).empty());
 }
 
-TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
+TEST(EngineConfig, AStepHasAsManyTokensAsSuitTheDeviceUnlessTold) {
   auto config = good();
   EXPECT_EQ(config.tokens_per_step(8192), 384);
   config.device = "cuda";
@@ -138,7 +138,7 @@ TEST(EngineConfig, a_step_has_as_many_tokens_as_suit_the_device_unless_told) {
   EXPECT_EQ(config.tokens_per_step(8192), 9000);
 }
 
-TEST(EngineConfig, prompts_have_a_share_of_a_step_however_many_rows_decode) {
+TEST(EngineConfig, PromptsHaveAShareOfAStepHoweverManyRowsDecode) {
   auto config = good();
   for (const std::int32_t rows : {1, 16, 256, 1024, 5000}) {
     config.max_num_seqs = rows;
@@ -149,7 +149,7 @@ TEST(EngineConfig, prompts_have_a_share_of_a_step_however_many_rows_decode) {
   }
 }
 
-TEST(EngineConfig, a_small_step_that_is_all_a_user_says_lowers_the_rows) {
+TEST(EngineConfig, ASmallStepThatIsAllAUserSaysLowersTheRows) {
   auto config = good();
   EXPECT_EQ(config.num_rows(), 256);
   for (const auto& [tokens, rows] : {std::pair(1, 1), {2, 1}, {8, 6}, {100, 75}, {255, 191}, {256, 256}, {4096, 256}}) {
@@ -165,7 +165,7 @@ TEST(EngineConfig, a_small_step_that_is_all_a_user_says_lowers_the_rows) {
   EXPECT_EQ(wrong_keys(config), std::vector<std::string>{"max_num_batched_tokens"});
 }
 
-TEST(EngineConfig, swap_space_follows_from_the_device_unless_told) {
+TEST(EngineConfig, SwapSpaceFollowsFromTheDeviceUnlessTold) {
   constexpr std::int64_t kGib = std::int64_t{1} << 30;
   auto config = good();
   EXPECT_EQ(config.swap_bytes(100 * kGib), 0);
@@ -179,7 +179,7 @@ TEST(EngineConfig, swap_space_follows_from_the_device_unless_told) {
   EXPECT_EQ(config.swap_bytes(0), 3 * kGib / 2);
 }
 
-TEST(EngineConfig, prompts_take_a_limited_time_beside_decodes_on_a_cpu_unless_told) {
+TEST(EngineConfig, PromptsTakeALimitedTimeBesideDecodesOnACpuUnlessTold) {
   auto config = good();
   EXPECT_EQ(config.chunk_ms(), 100);
   config.device = "cuda";
@@ -188,7 +188,7 @@ TEST(EngineConfig, prompts_take_a_limited_time_beside_decodes_on_a_cpu_unless_to
   EXPECT_EQ(config.chunk_ms(), 20);
 }
 
-TEST(EngineConfig, a_block_has_as_many_slots_as_suit_the_device_unless_told) {
+TEST(EngineConfig, ABlockHasAsManySlotsAsSuitTheDeviceUnlessTold) {
   auto config = good();
   EXPECT_EQ(config.slots_per_block(), 32);
   config.device = "cuda";

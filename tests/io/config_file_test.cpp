@@ -14,7 +14,7 @@ Result<EngineConfig> loaded(const std::string& text) {
   return load_engine_config(folder.write("pagoda_config_file_test.json", text));
 }
 
-TEST(ConfigFile, values_of_every_type_reach_the_configuration) {
+TEST(ConfigFile, ValuesOfEveryTypeReachTheConfiguration) {
   const auto config = loaded(R"({"model":"m","block_size":32,"swap_space":1.5,"enable_prefix_caching":false,
     "preemption_mode":"swap","scheduling_policy":"fair","seed":18446744073709551615,"max_logprobs":5,
     "max_queued_prompt_tokens":4294967296,"num_host_blocks":-1,"gpu_memory_utilization":1})");
@@ -31,11 +31,11 @@ TEST(ConfigFile, values_of_every_type_reach_the_configuration) {
   EXPECT_EQ(config->gpu_memory_utilization, 1.0);
 }
 
-TEST(ConfigFile, keys_of_the_server_may_stand_in_the_same_file) {
+TEST(ConfigFile, KeysOfTheServerMayStandInTheSameFile) {
   EXPECT_TRUE(loaded(R"({"model":"m","listen":"127.0.0.1:0","drain_timeout":3,"api_key_file":"k"})").has_value());
 }
 
-TEST(ConfigFile, what_is_wrong_is_named) {
+TEST(ConfigFile, WhatIsWrongIsNamed) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {R"({"blok_size":3})", "blok_size"},
       {R"({"block_size":"16"})", "block_size"},
@@ -58,7 +58,7 @@ TEST(ConfigFile, what_is_wrong_is_named) {
   }
 }
 
-TEST(ConfigFile, a_file_that_is_no_json_object_is_refused_with_its_name) {
+TEST(ConfigFile, AFileThatIsNoJsonObjectIsRefusedWithItsName) {
   for (const char* text : {"", "[1]", "{", "3", "{\"model\":\"\xff\"}"}) {
     const auto config = loaded(text);
     ASSERT_FALSE(config.has_value()) << text;
@@ -67,13 +67,13 @@ TEST(ConfigFile, a_file_that_is_no_json_object_is_refused_with_its_name) {
   }
 }
 
-TEST(ConfigFile, a_file_that_is_not_there_is_bad_config) {
+TEST(ConfigFile, AFileThatIsNotThereIsBadConfig) {
   const auto config = load_engine_config("/no/such/file.json");
   ASSERT_FALSE(config.has_value());
   EXPECT_EQ(config.error().code, ErrorCode::bad_config);
 }
 
-TEST(ConfigFile, every_sample_configuration_loads) {
+TEST(ConfigFile, EverySampleConfigurationLoads) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(PAGODA_SOURCE_DIR) + "/configs")) {
     const auto config = load_engine_config(entry.path());
@@ -84,7 +84,7 @@ TEST(ConfigFile, every_sample_configuration_loads) {
   EXPECT_GT(files, 0);
 }
 
-TEST(ConfigFields, no_key_stands_twice_in_the_table) {
+TEST(ConfigFields, NoKeyStandsTwiceInTheTable) {
   std::set<std::string> keys(kCommandKeys.begin(), kCommandKeys.end());
   std::size_t count = keys.size();
   const auto visit = [&](const char* key, auto&, const char* help) {

@@ -10,7 +10,7 @@
 namespace pagoda::io {
 namespace {
 
-TEST(SwapFile, holds_what_is_written_and_leaves_no_name) {
+TEST(SwapFile, HoldsWhatIsWrittenAndLeavesNoName) {
   const test::TemporaryFolder folder;
   constexpr std::size_t kBytes = 1 << 20;
   const auto buffer = map_swap_file(folder.path().string(), kBytes);
@@ -22,7 +22,7 @@ TEST(SwapFile, holds_what_is_written_and_leaves_no_name) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(SwapFile, a_folder_that_is_not_there_is_named_with_its_key) {
+TEST(SwapFile, AFolderThatIsNotThereIsNamedWithItsKey) {
   const auto buffer = map_swap_file("/no/such/folder", 4096);
   ASSERT_FALSE(buffer);
   EXPECT_EQ(buffer.error().code, ErrorCode::bad_config);
@@ -31,7 +31,7 @@ TEST(SwapFile, a_folder_that_is_not_there_is_named_with_its_key) {
   EXPECT_NE(buffer.error().message.find("/no/such/folder"), std::string::npos);
 }
 
-TEST(SwapFile, a_disk_that_is_too_small_says_what_to_lower) {
+TEST(SwapFile, ADiskThatIsTooSmallSaysWhatToLower) {
   const test::TemporaryFolder folder;
   const auto buffer = map_swap_file(folder.path().string(), std::int64_t{1} << 60);
   ASSERT_FALSE(buffer);

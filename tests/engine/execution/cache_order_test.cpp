@@ -5,7 +5,7 @@
 namespace pagoda::execution {
 namespace {
 
-TEST(CacheOrder, a_plan_waits_for_the_last_step_that_any_of_its_moves_waits_for) {
+TEST(CacheOrder, APlanWaitsForTheLastStepThatAnyOfItsMovesWaitsFor) {
   CachePlan plan;
   EXPECT_EQ(last_touched_step(plan), 0U);
   plan.copies = {{0, 1, 4}};
@@ -14,7 +14,7 @@ TEST(CacheOrder, a_plan_waits_for_the_last_step_that_any_of_its_moves_waits_for)
   EXPECT_EQ(last_touched_step(plan), 5U);
 }
 
-TEST(CacheOrder, waits_until_the_last_step_that_touches_the_blocks_is_enqueued) {
+TEST(CacheOrder, WaitsUntilTheLastStepThatTouchesTheBlocksIsEnqueued) {
   CacheOrder order;
   order.plan_arrived(3, 2);
   order.step_enqueued(1);
@@ -26,7 +26,7 @@ TEST(CacheOrder, waits_until_the_last_step_that_touches_the_blocks_is_enqueued) 
   EXPECT_EQ(ready->after, 2U);
 }
 
-TEST(CacheOrder, tells_a_new_worker_also_of_plans_that_a_dead_one_was_told) {
+TEST(CacheOrder, TellsANewWorkerAlsoOfPlansThatADeadOneWasTold) {
   CacheOrder order;
   order.plan_arrived(4, 0);
   ASSERT_TRUE(order.next());  // told to a worker that dies
@@ -35,7 +35,7 @@ TEST(CacheOrder, tells_a_new_worker_also_of_plans_that_a_dead_one_was_told) {
   EXPECT_EQ(order.last_plan(), 4U);
 }
 
-TEST(CacheOrder, lets_plans_of_lost_steps_go_when_a_new_worker_begins) {
+TEST(CacheOrder, LetsPlansOfLostStepsGoWhenANewWorkerBegins) {
   CacheOrder order;
   order.plan_arrived(6, 5);  // step 5 was never enqueued
   EXPECT_FALSE(order.next());

@@ -10,7 +10,7 @@
 namespace pagoda::journal {
 namespace {
 
-TEST(HiddenTokens, a_blank_request_has_nothing_of_what_was_said) {
+TEST(HiddenTokens, ABlankRequestHasNothingOfWhatWasSaid) {
   RequestSpec spec;
   spec.prompt = std::make_shared<const TokenIds>(TokenIds{7, 8, 9});
   spec.cache_salt = "salt";
@@ -25,12 +25,12 @@ TEST(HiddenTokens, a_blank_request_has_nothing_of_what_was_said) {
   EXPECT_EQ(hidden->sampling.max_tokens, 12);
 }
 
-TEST(HiddenTokens, only_what_ends_a_sequence_of_the_request_stays) {
+TEST(HiddenTokens, OnlyWhatEndsASequenceOfTheRequestStays) {
   RequestSpec spec;
   spec.sampling.stop_token_ids = {500};
   const TokenIds eos{2};
-  for (const auto& [token, hidden] : std::vector<std::pair<TokenId, TokenId>>{{2, 2}, {500, 500}, {1, 0}, {3, 3},
-                                                                              {499, 3}, {501, 501}, {90'000, 501}}) {
+  for (const auto& [token, hidden] : std::vector<std::pair<TokenId, TokenId>>{
+           {2, 2}, {500, 500}, {1, 0}, {3, 3}, {499, 3}, {501, 501}, {90'000, 501}}) {
     TokenReport report{token, -0.5F, 3, {{token, -0.5F}}};
     blank(report, spec, eos);
     EXPECT_EQ(report.token, hidden) << token;
@@ -44,7 +44,7 @@ TEST(HiddenTokens, only_what_ends_a_sequence_of_the_request_stays) {
   EXPECT_EQ(report.token, 0);
 }
 
-TEST(HiddenTokens, candidates_of_a_beam_keep_their_order_and_likeliness) {
+TEST(HiddenTokens, CandidatesOfABeamKeepTheirOrderAndLikeliness) {
   RequestSpec spec;
   spec.sampling.use_beam_search = true;
   TokenReport report{40, -1, 1, {{40, -1.0F}, {7, -1.0F}, {2, -2.0F}, {99, -3.0F}}};
@@ -57,7 +57,7 @@ TEST(HiddenTokens, candidates_of_a_beam_keep_their_order_and_likeliness) {
   EXPECT_EQ(report.top[3].second, -3.0F);
 }
 
-TEST(HiddenTokens, hashes_of_a_position_are_equal_where_tokens_are_and_nowhere_else) {
+TEST(HiddenTokens, HashesOfAPositionAreEqualWhereTokensAreAndNowhereElse) {
   const HashedTokens hashed({11, 12});
   std::size_t num_fixed = 0;
   for (const std::int32_t position : {0, 1, 70'000}) {

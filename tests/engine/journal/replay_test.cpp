@@ -36,7 +36,7 @@ std::vector<std::uint64_t> seeds() {
   return seeds;
 }
 
-TEST(Replay, every_core_does_again_what_it_did_from_whatever_segment_on) {
+TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   std::int64_t preemptions = 0;
   std::int64_t crashes = 0;
   std::int64_t beams = 0;
@@ -71,7 +71,7 @@ TEST(Replay, every_core_does_again_what_it_did_from_whatever_segment_on) {
 }
 
 /// A run of which one effect was recorded otherwise.
-TEST(Replay, names_the_first_record_that_differs) {
+TEST(Replay, NamesTheFirstRecordThatDiffers) {
   const test::SimulationConfig config = test::random_simulation(3);
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   ASSERT_EQ(Simulation(config, 3, journal).run(), std::nullopt);
@@ -93,7 +93,7 @@ TEST(Replay, names_the_first_record_that_differs) {
   EXPECT_GT(tried, 5);
 }
 
-TEST(Replay, sees_an_effect_whose_cause_is_missing) {
+TEST(Replay, SeesAnEffectWhoseCauseIsMissing) {
   const test::SimulationConfig config = test::random_simulation(5);
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   ASSERT_EQ(Simulation(config, 5, journal).run(), std::nullopt);
@@ -114,7 +114,7 @@ TEST(Replay, sees_an_effect_whose_cause_is_missing) {
   EXPECT_GT(tried, 3);
 }
 
-TEST(Replay, takes_any_record_that_a_recorder_did_not_write_as_a_difference) {
+TEST(Replay, TakesAnyRecordThatARecorderDidNotWriteAsADifference) {
   Replay replay;
   replay.begin_segment(1);
   for (const auto& text : std::vector<std::vector<unsigned char>>{

@@ -5,7 +5,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(Admission, gives_a_prompt_the_blocks_of_its_tokens_and_their_table) {
+TEST(Admission, GivesAPromptTheBlocksOfItsTokensAndTheirTable) {
   Planning planning(small_pool());
   const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 9)));
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
@@ -16,7 +16,7 @@ TEST(Admission, gives_a_prompt_the_blocks_of_its_tokens_and_their_table) {
   EXPECT_EQ(planned.plan.memory.device_blocks_free, 7);
 }
 
-TEST(Admission, stops_at_the_first_group_that_has_to_wait) {
+TEST(Admission, StopsAtTheFirstGroupThatHasToWait) {
   Planning planning(small_pool(4));
   const auto planned = planning.plan(
       planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 12)).admit_group(3, {1}));
@@ -25,14 +25,14 @@ TEST(Admission, stops_at_the_first_group_that_has_to_wait) {
   EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
 }
 
-TEST(Admission, turns_away_for_good_what_an_empty_pool_cannot_hold_and_goes_on_behind_it) {
+TEST(Admission, TurnsAwayForGoodWhatAnEmptyPoolCannotHoldAndGoesOnBehindIt) {
   Planning planning(small_pool(4));
   const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 17)).admit_group(2, {1}));
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::never);
   EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::ok);
 }
 
-TEST(Admission, takes_a_prompt_that_fills_the_pool_for_it_can_still_sample_one_token) {
+TEST(Admission, TakesAPromptThatFillsThePoolForItCanStillSampleOneToken) {
   Planning planning(small_pool(4));
   const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 16)));
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
@@ -41,7 +41,7 @@ TEST(Admission, takes_a_prompt_that_fills_the_pool_for_it_can_still_sample_one_t
   EXPECT_EQ(planning.num_owned(), 0);
 }
 
-TEST(Admission, leaves_the_watermark_free_unless_nothing_runs) {
+TEST(Admission, LeavesTheWatermarkFreeUnlessNothingRuns) {
   BlockSpaceConfig config = small_pool(10);
   config.watermark = 0.2;
   Planning planning(config);
@@ -53,7 +53,7 @@ TEST(Admission, leaves_the_watermark_free_unless_nothing_runs) {
   EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later) << "3 blocks are free, 2 of them are the watermark";
 }
 
-TEST(Admission, starts_with_the_part_of_a_prompt_that_the_budget_holds) {
+TEST(Admission, StartsWithThePartOfAPromptThatTheBudgetHolds) {
   Planning planning(small_pool());
   Step step = planning.step();
   step.token_budget = 7;
@@ -68,7 +68,7 @@ TEST(Admission, starts_with_the_part_of_a_prompt_that_the_budget_holds) {
   EXPECT_EQ(planned.plan.waiting[2].status, AllocStatus::later);
 }
 
-TEST(Admission, runs_a_prompt_beyond_the_whole_budget_in_a_step_of_its_own) {
+TEST(Admission, RunsAPromptBeyondTheWholeBudgetInAStepOfItsOwn) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, {1, 2}));
   Step step = planning.step().sample(1, 5).run(1, {{1, 2, 1, 0}}).admit_group(2, count_from(0, 9));
@@ -81,7 +81,7 @@ TEST(Admission, runs_a_prompt_beyond_the_whole_budget_in_a_step_of_its_own) {
   EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
 }
 
-TEST(Admission, reserves_the_blocks_that_a_prompt_in_progress_will_still_need) {
+TEST(Admission, ReservesTheBlocksThatAPromptInProgressWillStillNeed) {
   Planning planning(small_pool(6));
   Step step = planning.step();
   step.token_budget = 4;
@@ -95,7 +95,7 @@ TEST(Admission, reserves_the_blocks_that_a_prompt_in_progress_will_still_need) {
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok) << "nothing is promised any more";
 }
 
-TEST(Admission, takes_nobody_while_groups_are_preempted) {
+TEST(Admission, TakesNobodyWhileGroupsArePreempted) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
   Step step =

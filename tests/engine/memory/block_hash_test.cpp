@@ -10,7 +10,7 @@ namespace {
 
 constexpr HashKey kKey = {0x0706050403020100U, 0x0f0e0d0c0b0a0908U};
 
-TEST(SipHash128, gives_the_values_of_its_published_definition) {
+TEST(SipHash128, GivesTheValuesOfItsPublishedDefinition) {
   // Inputs 00, 01, 02, ... of 0, 8 and 16 bytes under the key 00, 01, ..., 0f.
   EXPECT_EQ(SipHash128(kKey).finish(), (BlockHash{0xe6a825ba047f81a3U, 0x930255c71472f66dU}));
   SipHash128 eight(kKey);
@@ -22,7 +22,7 @@ TEST(SipHash128, gives_the_values_of_its_published_definition) {
   EXPECT_EQ(sixteen.finish(), (BlockHash{0xbb54b067caa4e26eU, 0x77052385bf1533fdU}));
 }
 
-TEST(BlockHash, differs_when_any_part_of_the_key_differs) {
+TEST(BlockHash, DiffersWhenAnyPartOfTheKeyDiffers) {
   const TokenIds tokens = {1, 2, 3, 4};
   const TokenIds shorter = {1, 2, 3};
   const TokenIds padded = {1, 2, 3, 0};

@@ -7,7 +7,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(BlockPool, hands_out_each_block_once_and_first_what_was_freed_last) {
+TEST(BlockPool, HandsOutEachBlockOnceAndFirstWhatWasFreedLast) {
   BlockPool pool(3);
   const BlockId a = pool.allocate();
   const BlockId b = pool.allocate();
@@ -23,7 +23,7 @@ TEST(BlockPool, hands_out_each_block_once_and_first_what_was_freed_last) {
   pool.put_free(b);
 }
 
-TEST(BlockPool, counts_owners_and_tells_the_last_one_to_go) {
+TEST(BlockPool, CountsOwnersAndTellsTheLastOneToGo) {
   BlockPool pool(1);
   const BlockId block = pool.allocate();
   pool.share(block);
@@ -35,14 +35,14 @@ TEST(BlockPool, counts_owners_and_tells_the_last_one_to_go) {
   pool.put_free(block);
 }
 
-TEST(BlockPool, remembers_the_last_step_that_touched_a_block) {
+TEST(BlockPool, RemembersTheLastStepThatTouchedABlock) {
   BlockPool pool(1);
   pool.touch(0, 4);
   pool.touch(0, 3);
   EXPECT_EQ(pool.last_touched(0), 4U);
 }
 
-TEST(BlockPoolDeathTest, stops_on_a_double_free_a_use_after_free_and_a_leak) {
+TEST(BlockPoolDeathTest, StopsOnADoubleFreeAUseAfterFreeAndALeak) {
   BlockPool pool(2);
   EXPECT_DEATH(pool.release(0), "nobody owns");
   EXPECT_DEATH(pool.put_free(0), "once");

@@ -7,7 +7,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(BlockSpaceManager, counts_shared_slots_once) {
+TEST(BlockSpaceManager, CountsSharedSlotsOnce) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 6)));
   EXPECT_EQ(planning.stats().allocated_slots, 8);
@@ -20,7 +20,7 @@ TEST(BlockSpaceManager, counts_shared_slots_once) {
   EXPECT_EQ(planning.stats().used_slots, 4 + 3 + 3);
 }
 
-TEST(BlockSpaceManager, has_everything_free_or_cached_when_all_sequences_are_gone) {
+TEST(BlockSpaceManager, HasEverythingFreeOrCachedWhenAllSequencesAreGone) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 6)).admit_group(2, count_from(50, 6)));
   planning.plan(planning.step().fork_from(1, 3).confirm(1, 6));
@@ -31,7 +31,7 @@ TEST(BlockSpaceManager, has_everything_free_or_cached_when_all_sequences_are_gon
   EXPECT_EQ(planned.plan.memory.used_slots, 0);
 }
 
-TEST(BlockSpaceManager, sends_each_row_only_what_changed_in_its_table) {
+TEST(BlockSpaceManager, SendsEachRowOnlyWhatChangedInItsTable) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 7)));
   auto planned = planning.plan(planning.step().run(1, {{1, 7, 1, 0}}));
@@ -42,7 +42,7 @@ TEST(BlockSpaceManager, sends_each_row_only_what_changed_in_its_table) {
   EXPECT_EQ(planned.plan.table_deltas[0].blocks.count, 1);
 }
 
-TEST(BlockSpaceManager, keeps_the_blocks_of_groups_that_a_step_does_not_mention) {
+TEST(BlockSpaceManager, KeepsTheBlocksOfGroupsThatAStepDoesNotMention) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
   const auto planned = planning.plan(planning.step().run(1, {{1, 8, 1, 0}}));
@@ -50,7 +50,7 @@ TEST(BlockSpaceManager, keeps_the_blocks_of_groups_that_a_step_does_not_mention)
   EXPECT_EQ(planning.num_owned(), 2);
 }
 
-TEST(BlockSpaceManagerDeathTest, stops_on_a_scheduler_that_breaks_the_contract) {
+TEST(BlockSpaceManagerDeathTest, StopsOnASchedulerThatBreaksTheContract) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 6)));
   EXPECT_DEATH(planning.plan(PlanStep{}), "increasing order");

@@ -11,7 +11,7 @@ constexpr std::uint64_t kNumSeeds = 800;
 constexpr int kStepsPerSeed = 80;
 
 /// To replay a failing seed, run this alone: RandomScheduler(seed).run(kStepsPerSeed).
-TEST(BlockSpaceModel, every_running_sequence_sees_exactly_its_own_tokens_whatever_the_scheduler_does) {
+TEST(BlockSpaceModel, EveryRunningSequenceSeesExactlyItsOwnTokensWhateverTheSchedulerDoes) {
   std::int64_t num_commands = 0;
   RandomScheduler::Coverage sum;
   for (std::uint64_t seed = 1; seed <= kNumSeeds; ++seed) {

@@ -7,7 +7,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(BlockTable, tells_the_first_entry_that_its_row_does_not_have) {
+TEST(BlockTable, TellsTheFirstEntryThatItsRowDoesNotHave) {
   BlockTable table;
   table.push_back(7);
   table.push_back(8);
@@ -26,7 +26,7 @@ TEST(BlockTable, tells_the_first_entry_that_its_row_does_not_have) {
   EXPECT_EQ(table.first_changed(), 0);
 }
 
-TEST(BlockTable, keeps_logical_indices_when_its_oldest_blocks_are_given_up) {
+TEST(BlockTable, KeepsLogicalIndicesWhenItsOldestBlocksAreGivenUp) {
   BlockTable table;
   for (const BlockId block : {7, 8, 9}) table.push_back(block);
   EXPECT_EQ(table.drop_first(), 7);

@@ -17,7 +17,7 @@ class CopyOnWrite : public testing::Test {
   Planning planning_{small_pool(8, 4)};
 };
 
-TEST_F(CopyOnWrite, copies_the_shared_block_for_the_first_writer_and_leaves_it_to_the_last) {
+TEST_F(CopyOnWrite, CopiesTheSharedBlockForTheFirstWriterAndLeavesItToTheLast) {
   const auto shared = planning_.table(1);
   const auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
@@ -28,7 +28,7 @@ TEST_F(CopyOnWrite, copies_the_shared_block_for_the_first_writer_and_leaves_it_t
   EXPECT_TRUE(planned.plan.has_cache_plan);
 }
 
-TEST_F(CopyOnWrite, sends_the_changed_entries_to_the_writer_and_the_whole_table_to_the_child) {
+TEST_F(CopyOnWrite, SendsTheChangedEntriesToTheWriterAndTheWholeTableToTheChild) {
   const auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   ASSERT_EQ(planned.plan.table_deltas.size(), 2U);
   EXPECT_EQ(planned.plan.table_deltas[0].sequence, 1U);
@@ -42,13 +42,13 @@ TEST_F(CopyOnWrite, sends_the_changed_entries_to_the_writer_and_the_whole_table_
   EXPECT_TRUE(next.cache_plan.empty());
 }
 
-TEST_F(CopyOnWrite, writes_in_place_once_the_other_owner_is_gone) {
+TEST_F(CopyOnWrite, WritesInPlaceOnceTheOtherOwnerIsGone) {
   const auto planned = planning_.plan(planning_.step().release(1).run(1, {{2, 6, 1, 0}}));
   EXPECT_TRUE(planned.cache_plan.empty());
   EXPECT_EQ(planned.plan.memory.allocated_slots, 8);
 }
 
-TEST_F(CopyOnWrite, does_nothing_for_a_sequence_that_sits_out_and_sends_its_table_when_it_runs) {
+TEST_F(CopyOnWrite, DoesNothingForASequenceThatSitsOutAndSendsItsTableWhenItRuns) {
   auto planned = planning_.plan(planning_.step().run(1, {{1, 6, 0, 0}, {2, 6, 1, 0}}));
   ASSERT_EQ(planned.plan.table_deltas.size(), 1U);
   EXPECT_EQ(planned.plan.table_deltas[0].sequence, 2U);
@@ -61,7 +61,7 @@ TEST_F(CopyOnWrite, does_nothing_for_a_sequence_that_sits_out_and_sends_its_tabl
   EXPECT_EQ(planned.plan.table_deltas[0].first_block, 0);
 }
 
-TEST_F(CopyOnWrite, takes_a_new_block_without_a_copy_where_nothing_is_computed_yet) {
+TEST_F(CopyOnWrite, TakesANewBlockWithoutACopyWhereNothingIsComputedYet) {
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   planning_.plan(
       planning_.step().sample(1, 7).sample(2, 70).confirm(1, 7).confirm(2, 7).run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
@@ -73,7 +73,7 @@ TEST_F(CopyOnWrite, takes_a_new_block_without_a_copy_where_nothing_is_computed_y
   EXPECT_NE(planning_.table(3)[2], planning_.table(1)[2]);
 }
 
-TEST_F(CopyOnWrite, never_writes_into_a_block_that_others_can_find) {
+TEST_F(CopyOnWrite, NeverWritesIntoABlockThatOthersCanFind) {
   planning_.plan(planning_.step().run(1, {{1, 6, 2, 0}}));
   // Child 4 knows 7 tokens; then the parent fills and confirms the block that both still share, and goes.
   const auto shared = planning_.table(1);
@@ -84,7 +84,7 @@ TEST_F(CopyOnWrite, never_writes_into_a_block_that_others_can_find) {
   EXPECT_EQ(planned.plan.memory.device_blocks_cached, 1) << "the original stays findable";
 }
 
-TEST_F(CopyOnWrite, counts_exactly_the_blocks_that_a_group_of_many_writers_lacks) {
+TEST_F(CopyOnWrite, CountsExactlyTheBlocksThatAGroupOfManyWritersLacks) {
   // 2 blocks are shared by 6 sequences: 5 copies, 7 blocks in all, and 8 there are.
   Step forks = planning_.step();
   for (SequenceId child = 3; child <= 6; ++child) forks.fork_from(1, child);

@@ -10,7 +10,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(Evictor, gives_up_the_least_recently_used_block_first) {
+TEST(Evictor, GivesUpTheLeastRecentlyUsedBlockFirst) {
   Evictor evictor(4);
   evictor.add(2, 7, 1);
   evictor.add(0, 5, 1);
@@ -21,7 +21,7 @@ TEST(Evictor, gives_up_the_least_recently_used_block_first) {
   EXPECT_EQ(evictor.size(), 0);
 }
 
-TEST(Evictor, gives_up_the_longest_prefix_first_among_blocks_used_last_in_one_step) {
+TEST(Evictor, GivesUpTheLongestPrefixFirstAmongBlocksUsedLastInOneStep) {
   Evictor evictor(4);
   evictor.add(0, 5, 1);
   evictor.add(1, 5, 3);
@@ -33,7 +33,7 @@ TEST(Evictor, gives_up_the_longest_prefix_first_among_blocks_used_last_in_one_st
   EXPECT_EQ(evictor.pop(), 0);
 }
 
-TEST(Evictor, agrees_with_a_sorted_set_after_any_adds_removes_and_pops) {
+TEST(Evictor, AgreesWithASortedSetAfterAnyAddsRemovesAndPops) {
   const bool ok = rc::check([] {
     const int num_blocks = *rc::gen::inRange(1, 40);
     Evictor evictor(num_blocks);

@@ -7,7 +7,7 @@ namespace {
 
 // Every step here is planned while the one before it is still in flight.
 
-TEST(Hazards, a_swap_out_waits_for_the_step_in_flight_that_writes_its_blocks) {
+TEST(Hazards, ASwapOutWaitsForTheStepInFlightThatWritesItsBlocks) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 4)).admit_group(2, count_from(50, 7)));  // step 1
   planning.plan(planning.step().wait_for(0).run(1, {{1, 4, 1, 0}}).run(2, {{2, 7, 1, 0}}));           // step 2
@@ -17,7 +17,7 @@ TEST(Hazards, a_swap_out_waits_for_the_step_in_flight_that_writes_its_blocks) {
   for (const BlockMove& move : planned.cache_plan.swap_out) EXPECT_EQ(move.last_touched_step, 2U);
 }
 
-TEST(Hazards, a_move_waits_for_nothing_when_all_steps_that_touched_its_blocks_have_passed) {
+TEST(Hazards, AMoveWaitsForNothingWhenAllStepsThatTouchedItsBlocksHavePassed) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 4)).admit_group(2, count_from(50, 8)));
   planning.plan(planning.step().run(1, {{1, 4, 1, 0}}));
@@ -27,7 +27,7 @@ TEST(Hazards, a_move_waits_for_nothing_when_all_steps_that_touched_its_blocks_ha
   for (const BlockMove& move : planned.cache_plan.swap_out) EXPECT_EQ(move.last_touched_step, 0U);
 }
 
-TEST(Hazards, a_copy_into_a_freed_block_waits_for_the_last_step_of_its_former_owner) {
+TEST(Hazards, ACopyIntoAFreedBlockWaitsForTheLastStepOfItsFormerOwner) {
   Planning planning(small_pool(3, 0));
   planning.plan(planning.step().admit_group(1, {1, 2}).admit_group(2, count_from(50, 5)));               // step 1
   planning.plan(planning.step().wait_for(0).run(2, {{2, 5, 1, 0}}));                                     // step 2
@@ -37,7 +37,7 @@ TEST(Hazards, a_copy_into_a_freed_block_waits_for_the_last_step_of_its_former_ow
   EXPECT_EQ(planned.cache_plan.copies[0].last_touched_step, 2U);
 }
 
-TEST(Hazards, a_copy_waits_for_the_step_in_flight_that_writes_what_it_copies) {
+TEST(Hazards, ACopyWaitsForTheStepInFlightThatWritesWhatItCopies) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, {1, 2}));  // step 1
   const auto planned = planning.plan(                     // step 2
@@ -46,7 +46,7 @@ TEST(Hazards, a_copy_waits_for_the_step_in_flight_that_writes_what_it_copies) {
   EXPECT_EQ(planned.cache_plan.copies[0].last_touched_step, 1U);
 }
 
-TEST(Hazards, host_blocks_remember_their_last_move) {
+TEST(Hazards, HostBlocksRememberTheirLastMove) {
   Planning planning(small_pool(2, 1));
   planning.plan(planning.step().admit_group(1, {1, 2}).admit_group(2, {3, 4}));  // step 1
   planning.plan(planning.step().wait_for(1).run(1, {{1, 2, 3, 0}}).run(2, {{2, 2, 1, 0}}, PreemptionMode::swap));  // 2
@@ -60,7 +60,7 @@ TEST(Hazards, host_blocks_remember_their_last_move) {
   EXPECT_EQ(out.cache_plan.swap_out[0].last_touched_step, 3U);
 }
 
-TEST(Hazards, a_swap_out_waits_for_the_swap_in_that_read_its_host_block_before) {
+TEST(Hazards, ASwapOutWaitsForTheSwapInThatReadItsHostBlockBefore) {
   Planning planning(small_pool(3, 1));
   planning.plan(planning.step().admit_group(1, {1}).admit_group(2, {2}).admit_group(3, {3}));  // step 1
   planning.plan(                                                                               // step 2
@@ -72,7 +72,7 @@ TEST(Hazards, a_swap_out_waits_for_the_swap_in_that_read_its_host_block_before) 
   EXPECT_EQ(planned.cache_plan.swap_out[0].last_touched_step, 3U) << "group 2 itself last ran in step 1";
 }
 
-TEST(Hazards, a_cached_block_that_is_the_source_of_a_copy_is_not_swapped_over_in_the_same_plan) {
+TEST(Hazards, ACachedBlockThatIsTheSourceOfACopyIsNotSwappedOverInTheSamePlan) {
   Planning planning(small_pool(3, 2));
   // Group 2 goes to the host; of group 1 a child is left whose last block is full, cached, and only its own.
   planning.plan(planning.step().admit_group(1, count_from(0, 7)).admit_group(2, {50}));

@@ -23,7 +23,7 @@ class Preemption : public testing::Test {
   Planning planning_{small_pool(6, 2)};
 };
 
-TEST_F(Preemption, takes_victims_from_the_back) {
+TEST_F(Preemption, TakesVictimsFromTheBack) {
   fill_pool();
   const auto planned = planning_.plan(decode(PreemptionMode::recompute));
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
@@ -32,7 +32,7 @@ TEST_F(Preemption, takes_victims_from_the_back) {
   EXPECT_EQ(planned.plan.memory.device_blocks_free, 0);
 }
 
-TEST_F(Preemption, makes_a_group_give_way_itself_when_nobody_behind_it_is_left) {
+TEST_F(Preemption, MakesAGroupGiveWayItselfWhenNobodyBehindItIsLeft) {
   fill_pool();
   planning_.plan(decode(PreemptionMode::recompute));
   // 1 and 2 own 3 blocks each. Group 1 stays within its blocks; 2 wants 5 tokens more.
@@ -42,7 +42,7 @@ TEST_F(Preemption, makes_a_group_give_way_itself_when_nobody_behind_it_is_left) 
   EXPECT_EQ(planning_.num_owned(), 3);
 }
 
-TEST_F(Preemption, moves_a_swapped_victim_to_the_host) {
+TEST_F(Preemption, MovesASwappedVictimToTheHost) {
   fill_pool();
   const auto table = planning_.table(3);
   const auto planned = planning_.plan(decode(PreemptionMode::swap));
@@ -55,7 +55,7 @@ TEST_F(Preemption, moves_a_swapped_victim_to_the_host) {
   EXPECT_EQ(planned.plan.memory.host_blocks_free, 0);
 }
 
-TEST_F(Preemption, recomputes_when_the_host_pool_is_full) {
+TEST_F(Preemption, RecomputesWhenTheHostPoolIsFull) {
   fill_pool();
   planning_.plan(decode(PreemptionMode::swap));
   const auto planned = planning_.plan(
@@ -65,7 +65,7 @@ TEST_F(Preemption, recomputes_when_the_host_pool_is_full) {
   EXPECT_TRUE(planned.cache_plan.empty());
 }
 
-TEST_F(Preemption, spares_the_others_when_a_group_is_too_large_for_the_whole_pool) {
+TEST_F(Preemption, SparesTheOthersWhenAGroupIsTooLargeForTheWholePool) {
   fill_pool();
   const auto planned =
       planning_.plan(planning_.step().run(1, {{1, 8, 17, 0}}).run(2, {{2, 8, 1, 0}}).run(3, {{3, 8, 1, 0}}));
@@ -74,7 +74,7 @@ TEST_F(Preemption, spares_the_others_when_a_group_is_too_large_for_the_whole_poo
   EXPECT_EQ(planned.plan.running[2], RunningOutcome::scheduled);
 }
 
-TEST_F(Preemption, skips_groups_beyond_the_token_budget_and_keeps_their_blocks) {
+TEST_F(Preemption, SkipsGroupsBeyondTheTokenBudgetAndKeepsTheirBlocks) {
   planning_.plan(planning_.step()
                      .admit_group(1, count_from(0, 5))
                      .admit_group(2, count_from(100, 5))
@@ -88,7 +88,7 @@ TEST_F(Preemption, skips_groups_beyond_the_token_budget_and_keeps_their_blocks) 
   EXPECT_EQ(planning_.num_owned(), 6);
 }
 
-TEST_F(Preemption, passes_over_results_and_releases_of_groups_that_were_recomputed_meanwhile) {
+TEST_F(Preemption, PassesOverResultsAndReleasesOfGroupsThatWereRecomputedMeanwhile) {
   fill_pool();
   planning_.plan(decode(PreemptionMode::recompute));
   const auto planned =
@@ -97,7 +97,7 @@ TEST_F(Preemption, passes_over_results_and_releases_of_groups_that_were_recomput
   EXPECT_EQ(planning_.num_owned(), 6);
 }
 
-TEST_F(Preemption, gives_lookahead_slots_and_takes_them_into_account) {
+TEST_F(Preemption, GivesLookaheadSlotsAndTakesThemIntoAccount) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 7)));
   planning_.plan(planning_.step().run(1, {{1, 7, 1, 5}}));
   EXPECT_EQ(planning_.table(1).size(), 4U);

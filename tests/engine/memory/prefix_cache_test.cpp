@@ -9,7 +9,7 @@
 namespace pagoda::memory {
 namespace {
 
-TEST(PrefixCache, finds_a_block_by_hash_parent_and_tokens) {
+TEST(PrefixCache, FindsABlockByHashParentAndTokens) {
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
   EXPECT_TRUE(cache.insert(3, {1, 2}, {9, 9}, tokens, 1, 0));
@@ -17,7 +17,7 @@ TEST(PrefixCache, finds_a_block_by_hash_parent_and_tokens) {
   EXPECT_EQ(cache.find({1, 3}, {9, 9}, tokens), kNoBlock);
 }
 
-TEST(PrefixCache, does_not_believe_an_equal_hash_of_other_tokens_or_another_parent) {
+TEST(PrefixCache, DoesNotBelieveAnEqualHashOfOtherTokensOrAnotherParent) {
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
   const TokenIds other = {5, 7};
@@ -26,7 +26,7 @@ TEST(PrefixCache, does_not_believe_an_equal_hash_of_other_tokens_or_another_pare
   EXPECT_EQ(cache.find({1, 2}, {9, 8}, tokens), kNoBlock);
 }
 
-TEST(PrefixCache, keeps_the_first_block_of_a_hash) {
+TEST(PrefixCache, KeepsTheFirstBlockOfAHash) {
   PrefixCache cache(4, 2);
   const TokenIds tokens = {5, 6};
   EXPECT_TRUE(cache.insert(3, {1, 2}, {}, tokens, 1, 0));
@@ -35,7 +35,7 @@ TEST(PrefixCache, keeps_the_first_block_of_a_hash) {
   EXPECT_EQ(cache.find({1, 2}, {}, tokens), 3);
 }
 
-TEST(PrefixCache, agrees_with_a_map_when_many_hashes_share_a_bucket) {
+TEST(PrefixCache, AgreesWithAMapWhenManyHashesShareABucket) {
   const bool ok = rc::check([] {
     PrefixCache cache(8, 1);
     std::map<BlockId, std::uint64_t> model;

@@ -29,7 +29,7 @@ class PrefixSharing : public testing::Test {
   SequenceId next_id_ = 100;
 };
 
-TEST_F(PrefixSharing, shares_the_full_blocks_that_two_prompts_have_in_common) {
+TEST_F(PrefixSharing, SharesTheFullBlocksThatTwoPromptsHaveInCommon) {
   compute_prompt(10);
   TokenIds tokens = count_from(0, 9);
   tokens.push_back(99);
@@ -43,7 +43,7 @@ TEST_F(PrefixSharing, shares_the_full_blocks_that_two_prompts_have_in_common) {
   EXPECT_EQ(planned.plan.memory.prefix_cache_queries, 20);
 }
 
-TEST_F(PrefixSharing, shares_prompts_from_the_step_on_that_is_to_compute_them) {
+TEST_F(PrefixSharing, SharesPromptsFromTheStepOnThatIsToComputeThem) {
   const auto first =
       planning_.plan(planning_.step().admit_group(1, count_from(0, 10)).admit_group(2, count_from(0, 9)));
   EXPECT_EQ(first.plan.waiting[1].num_cached_tokens, 8) << "in the same step";
@@ -57,7 +57,7 @@ TEST_F(PrefixSharing, shares_prompts_from_the_step_on_that_is_to_compute_them) {
   EXPECT_EQ(third.plan.waiting[0].awaits_step, 0) << "the step has passed";
 }
 
-TEST_F(PrefixSharing, shares_of_a_chunked_prompt_what_is_scheduled) {
+TEST_F(PrefixSharing, SharesOfAChunkedPromptWhatIsScheduled) {
   Step step = planning_.step();
   step.offer(1, count_from(0, 12)).may_chunk = true;
   step.token_budget = 7;
@@ -65,7 +65,7 @@ TEST_F(PrefixSharing, shares_of_a_chunked_prompt_what_is_scheduled) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 4);
 }
 
-TEST_F(PrefixSharing, never_shares_blocks_of_a_step_that_failed) {
+TEST_F(PrefixSharing, NeverSharesBlocksOfAStepThatFailed) {
   const auto failed =
       planning_.plan(planning_.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 6)));
   Step step = planning_.step().release(1);
@@ -77,7 +77,7 @@ TEST_F(PrefixSharing, never_shares_blocks_of_a_step_that_failed) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 8) << "of the one that computes it anew";
 }
 
-TEST_F(PrefixSharing, keeps_what_was_computed_before_a_step_that_failed) {
+TEST_F(PrefixSharing, KeepsWhatWasComputedBeforeAStepThatFailed) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   const auto failed = planning_.plan(planning_.step().admit_group(2, count_from(0, 10)));
   Step step = planning_.step().release(2);
@@ -86,7 +86,7 @@ TEST_F(PrefixSharing, keeps_what_was_computed_before_a_step_that_failed) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 4);
 }
 
-TEST_F(PrefixSharing, merges_equal_blocks_once_both_are_computed) {
+TEST_F(PrefixSharing, MergesEqualBlocksOnceBothAreComputed) {
   // Neither sees the other's prompt, as both must compute every token.
   Step step = planning_.step();
   step.offer(1, count_from(0, 9)).use_prefix_cache = false;
@@ -103,13 +103,13 @@ TEST_F(PrefixSharing, merges_equal_blocks_once_both_are_computed) {
   EXPECT_NE(planning_.table(2)[2], planning_.table(1)[2]);
 }
 
-TEST_F(PrefixSharing, always_leaves_the_last_token_to_compute) {
+TEST_F(PrefixSharing, AlwaysLeavesTheLastTokenToCompute) {
   compute_prompt(8);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 8))), 4);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
-TEST_F(PrefixSharing, tells_apart_salts_and_adapters) {
+TEST_F(PrefixSharing, TellsApartSaltsAndAdapters) {
   compute_prompt(8);
   AdmissionCandidate salted = prompt(count_from(0, 9));
   salted.cache_salt = "tenant";
@@ -120,14 +120,14 @@ TEST_F(PrefixSharing, tells_apart_salts_and_adapters) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
-TEST_F(PrefixSharing, computes_every_token_of_a_group_that_asks_for_it) {
+TEST_F(PrefixSharing, ComputesEveryTokenOfAGroupThatAsksForIt) {
   compute_prompt(8);
   AdmissionCandidate candidate = prompt(count_from(0, 9));
   candidate.use_prefix_cache = false;
   EXPECT_EQ(cached_tokens(candidate), 0);
 }
 
-TEST_F(PrefixSharing, finds_generated_tokens_too) {
+TEST_F(PrefixSharing, FindsGeneratedTokensToo) {
   compute_prompt(6);
   planning_.plan(planning_.step().sample(1, 6).run(1, {{1, 6, 1, 0}}));
   planning_.plan(planning_.step().sample(1, 7).confirm(1, 7).run(1, {{1, 7, 1, 0}}));
@@ -135,7 +135,7 @@ TEST_F(PrefixSharing, finds_generated_tokens_too) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
-TEST_F(PrefixSharing, waits_with_a_block_until_its_tokens_are_known) {
+TEST_F(PrefixSharing, WaitsWithABlockUntilItsTokensAreKnown) {
   compute_prompt(7);
   planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
   planning_.plan(planning_.step().confirm(1, 8));
@@ -144,7 +144,7 @@ TEST_F(PrefixSharing, waits_with_a_block_until_its_tokens_are_known) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
-TEST_F(PrefixSharing, takes_nothing_of_a_child_for_computed_that_only_its_parent_has_computed) {
+TEST_F(PrefixSharing, TakesNothingOfAChildForComputedThatOnlyItsParentHasComputed) {
   compute_prompt(7);
   planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
   planning_.plan(planning_.step().confirm(1, 8));
@@ -154,7 +154,7 @@ TEST_F(PrefixSharing, takes_nothing_of_a_child_for_computed_that_only_its_parent
   EXPECT_EQ(cached_tokens(prompt(of_child)), 4);
 }
 
-TEST_F(PrefixSharing, keeps_the_blocks_of_finished_sequences_until_others_need_them) {
+TEST_F(PrefixSharing, KeepsTheBlocksOfFinishedSequencesUntilOthersNeedThem) {
   compute_prompt(12);
   planning_.plan(planning_.step().release(1));
   EXPECT_EQ(planning_.stats().device_blocks_cached, 3);
@@ -166,7 +166,7 @@ TEST_F(PrefixSharing, keeps_the_blocks_of_finished_sequences_until_others_need_t
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 13))), 8);
 }
 
-TEST_F(PrefixSharing, evicts_the_chain_used_longest_ago_first) {
+TEST_F(PrefixSharing, EvictsTheChainUsedLongestAgoFirst) {
   compute_prompt(8);
   planning_.plan(planning_.step().admit_group(2, count_from(100, 8)));
   planning_.plan(planning_.step().confirm(2, 8).release(1));
@@ -178,7 +178,7 @@ TEST_F(PrefixSharing, evicts_the_chain_used_longest_ago_first) {
   EXPECT_EQ(cached_tokens(prompt(count_from(100, 9))), 0);
 }
 
-TEST_F(PrefixSharing, counts_a_hit_on_evictable_blocks_as_taking_them) {
+TEST_F(PrefixSharing, CountsAHitOnEvictableBlocksAsTakingThem) {
   compute_prompt(8);
   planning_.plan(planning_.step().release(1));
   planning_.plan(planning_.step().admit_group(2, count_from(500, 12 * 4)));
@@ -190,7 +190,7 @@ TEST_F(PrefixSharing, counts_a_hit_on_evictable_blocks_as_taking_them) {
   EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).plan.waiting[0].num_cached_tokens, 8);
 }
 
-TEST(PrefixSharingOff, finds_and_keeps_nothing) {
+TEST(PrefixSharingOff, FindsAndKeepsNothing) {
   BlockSpaceConfig config = small_pool();
   config.enable_prefix_caching = false;
   Planning planning(config);

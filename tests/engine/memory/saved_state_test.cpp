@@ -24,7 +24,7 @@ bool load(std::span<const std::byte> bytes, memory::BlockSpaceManager& manager) 
   return manager.load(in) && in.num_left() == 0;
 }
 
-TEST(SavedMemory, a_loaded_manager_answers_every_later_plan_as_the_saved_one_does) {
+TEST(SavedMemory, ALoadedManagerAnswersEveryLaterPlanAsTheSavedOneDoes) {
   std::int64_t num_loaded = 0;
   std::int64_t num_moves = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -52,7 +52,7 @@ TEST(SavedMemory, a_loaded_manager_answers_every_later_plan_as_the_saved_one_doe
   EXPECT_GT(num_moves, 1000);
 }
 
-TEST(SavedMemory, bytes_that_are_no_state_are_refused_or_give_one_that_holds_together) {
+TEST(SavedMemory, BytesThatAreNoStateAreRefusedOrGiveOneThatHoldsTogether) {
   std::int64_t num_refused = 0;
   std::int64_t num_tried = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
@@ -81,7 +81,7 @@ TEST(SavedMemory, bytes_that_are_no_state_are_refused_or_give_one_that_holds_tog
   EXPECT_GT(num_refused, num_tried / 4);
 }
 
-TEST(SavedMemory, a_state_of_another_size_is_refused) {
+TEST(SavedMemory, AStateOfAnotherSizeIsRefused) {
   memory::BlockSpaceConfig config;
   config.num_device_blocks = 8;
   const memory::BlockSpaceManager manager(config);

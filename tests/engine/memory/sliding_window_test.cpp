@@ -14,7 +14,7 @@ BlockSpaceConfig window_of(std::int32_t tokens, std::int32_t num_device_blocks =
   return config;
 }
 
-TEST(SlidingWindow, holds_no_more_blocks_than_the_window_however_long_the_sequence_gets) {
+TEST(SlidingWindow, HoldsNoMoreBlocksThanTheWindowHoweverLongTheSequenceGets) {
   for (int in_flight = 0; in_flight <= 1; ++in_flight) {
     Planning planning(window_of(10, 4));
     planning.plan(planning.step().admit_group(1, {1}));
@@ -29,7 +29,7 @@ TEST(SlidingWindow, holds_no_more_blocks_than_the_window_however_long_the_sequen
   }
 }
 
-TEST(SlidingWindow, turns_the_oldest_block_into_the_newest) {
+TEST(SlidingWindow, TurnsTheOldestBlockIntoTheNewest) {
   BlockSpaceConfig config = window_of(4);
   config.enable_prefix_caching = false;
   Planning planning(config);
@@ -39,7 +39,7 @@ TEST(SlidingWindow, turns_the_oldest_block_into_the_newest) {
   EXPECT_EQ(planning.table(1)[2], oldest);
 }
 
-TEST(SlidingWindow, admits_a_prompt_longer_than_the_pool_when_its_chunks_fit) {
+TEST(SlidingWindow, AdmitsAPromptLongerThanThePoolWhenItsChunksFit) {
   Planning planning(window_of(6, 4));
   Step step = planning.step();
   step.offer(1, count_from(0, 40)).may_chunk = true;
@@ -58,7 +58,7 @@ TEST(SlidingWindow, admits_a_prompt_longer_than_the_pool_when_its_chunks_fit) {
   EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::never);
 }
 
-TEST(SlidingWindow, waits_for_steps_in_flight_before_it_calls_a_group_too_large) {
+TEST(SlidingWindow, WaitsForStepsInFlightBeforeItCallsAGroupTooLarge) {
   Planning planning(window_of(4, 3));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
   const auto planned = planning.plan(planning.step().wait_for(0).run(1, {{1, 8, 5, 0}}));
@@ -67,7 +67,7 @@ TEST(SlidingWindow, waits_for_steps_in_flight_before_it_calls_a_group_too_large)
   EXPECT_EQ(next.plan.running[0], RunningOutcome::scheduled);
 }
 
-TEST(SlidingWindow, finds_prefixes_whose_blocks_have_left_the_window) {
+TEST(SlidingWindow, FindsPrefixesWhoseBlocksHaveLeftTheWindow) {
   Planning planning(window_of(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 16)));
   planning.plan(planning.step().confirm(1, 16).run(1, {{1, 16, 1, 0}}));

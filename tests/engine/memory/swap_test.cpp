@@ -24,7 +24,7 @@ class Swap : public testing::Test {
   Planning planning_;
 };
 
-TEST_F(Swap, brings_a_group_back_with_the_blocks_its_step_needs) {
+TEST_F(Swap, BringsAGroupBackWithTheBlocksItsStepNeeds) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   const auto out = push_out({{1, 8, 1, 0}});
   ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
@@ -40,7 +40,7 @@ TEST_F(Swap, brings_a_group_back_with_the_blocks_its_step_needs) {
   EXPECT_EQ(in.plan.memory.host_blocks_free, 4);
 }
 
-TEST_F(Swap, moves_a_shared_block_once_and_keeps_it_shared) {
+TEST_F(Swap, MovesASharedBlockOnceAndKeepsItShared) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
   const auto out = push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
@@ -55,14 +55,14 @@ TEST_F(Swap, moves_a_shared_block_once_and_keeps_it_shared) {
   EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
 }
 
-TEST_F(Swap, leaves_lookahead_slots_behind) {
+TEST_F(Swap, LeavesLookaheadSlotsBehind) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 8}}));
   EXPECT_EQ(planning_.table(1).size(), 4U);
   EXPECT_EQ(push_out({{1, 7, 1, 0}}).cache_plan.swap_out.size(), 2U);
 }
 
-TEST_F(Swap, keeps_waiting_groups_out_until_swapped_ones_are_back) {
+TEST_F(Swap, KeepsWaitingGroupsOutUntilSwappedOnesAreBack) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   push_out({{1, 8, 1, 0}});
   const auto planned = planning_.plan(planning_.step().swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}));
@@ -70,7 +70,7 @@ TEST_F(Swap, keeps_waiting_groups_out_until_swapped_ones_are_back) {
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
 }
 
-TEST_F(Swap, says_never_when_a_group_has_outgrown_the_pool_and_goes_on) {
+TEST_F(Swap, SaysNeverWhenAGroupHasOutgrownThePoolAndGoesOn) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   push_out({{1, 8, 1, 0}});
   const auto planned = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 25, 0}}).admit_group(3, {1}));
@@ -79,7 +79,7 @@ TEST_F(Swap, says_never_when_a_group_has_outgrown_the_pool_and_goes_on) {
   EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
 }
 
-TEST_F(Swap, forgets_a_swapped_group_that_is_aborted) {
+TEST_F(Swap, ForgetsASwappedGroupThatIsAborted) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
   push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
@@ -87,7 +87,7 @@ TEST_F(Swap, forgets_a_swapped_group_that_is_aborted) {
   EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
 }
 
-TEST_F(Swap, forks_and_hears_of_tokens_while_a_group_is_out) {
+TEST_F(Swap, ForksAndHearsOfTokensWhileAGroupIsOut) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   push_out({{1, 6, 1, 0}});
   planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).confirm(1, 6));
@@ -111,7 +111,7 @@ class SwapAndCache : public Swap {
   }
 };
 
-TEST_F(SwapAndCache, makes_blocks_findable_again_after_they_came_back) {
+TEST_F(SwapAndCache, MakesBlocksFindableAgainAfterTheyCameBack) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   planning_.plan(planning_.step().confirm(1, 8));
   push_out({{1, 8, 1, 0}});
@@ -120,7 +120,7 @@ TEST_F(SwapAndCache, makes_blocks_findable_again_after_they_came_back) {
   EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 8);
 }
 
-TEST_F(SwapAndCache, finds_blocks_that_nobody_has_taken_since) {
+TEST_F(SwapAndCache, FindsBlocksThatNobodyHasTakenSince) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   const auto out = push_out({{1, 8, 1, 0}});
   EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
@@ -132,7 +132,7 @@ TEST_F(SwapAndCache, finds_blocks_that_nobody_has_taken_since) {
   EXPECT_EQ(planning_.num_owned(), 3);
 }
 
-TEST_F(SwapAndCache, moves_only_what_nobody_else_holds) {
+TEST_F(SwapAndCache, MovesOnlyWhatNobodyElseHolds) {
   const auto out = push_out_sharing();
   ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
   EXPECT_EQ(out.cache_plan.swap_out.size(), 1U);
@@ -144,7 +144,7 @@ TEST_F(SwapAndCache, moves_only_what_nobody_else_holds) {
   EXPECT_EQ(planning_.num_owned(), 3);
 }
 
-TEST_F(SwapAndCache, says_never_when_what_was_left_with_others_is_gone) {
+TEST_F(SwapAndCache, SaysNeverWhenWhatWasLeftWithOthersIsGone) {
   push_out_sharing();
   planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
   const auto in = planning_.plan(planning_.step().release(5).swap_in(1, {{1, 10, 1, 0}}));
@@ -152,7 +152,7 @@ TEST_F(SwapAndCache, says_never_when_what_was_left_with_others_is_gone) {
   EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 6);
 }
 
-TEST_F(SwapAndCache, waits_for_a_step_that_computes_anew_what_was_left_with_others) {
+TEST_F(SwapAndCache, WaitsForAStepThatComputesAnewWhatWasLeftWithOthers) {
   push_out_sharing();
   planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
   planning_.plan(planning_.step().release(5).admit_group(6, count_from(0, 9)));
@@ -161,7 +161,7 @@ TEST_F(SwapAndCache, waits_for_a_step_that_computes_anew_what_was_left_with_othe
   EXPECT_EQ(planning_.plan(planning_.step().swap_in(1, {{1, 10, 1, 0}})).plan.swapped[0], AllocStatus::ok);
 }
 
-TEST_F(SwapAndCache, the_cheaper_preemption_counts_neither_tokens_nor_blocks_that_others_hold) {
+TEST_F(SwapAndCache, TheCheaperPreemptionCountsNeitherTokensNorBlocksThatOthersHold) {
   const auto outcome = [](double recompute_us_per_token) {
     Planning planning(small_pool(8, 6));
     planning.plan(planning.step().admit_group(1, count_from(0, 10)));

@@ -19,21 +19,21 @@ RequestSpec request(RequestId id, TokenId first, std::size_t num_tokens, std::in
   return spec;
 }
 
-TEST(Placement, gives_everything_to_the_only_replica) {
+TEST(Placement, GivesEverythingToTheOnlyReplica) {
   PlacementCore core({.num_replicas = 1});
   for (RequestId id = 1; id <= 10; ++id) EXPECT_EQ(core.place(request(id, 5, 300)), 0);
   EXPECT_EQ(core.replica_of(7), 0);
   EXPECT_EQ(core.load(0), 10 * 310);
 }
 
-TEST(Placement, spreads_prompts_that_share_nothing) {
+TEST(Placement, SpreadsPromptsThatShareNothing) {
   PlacementCore core({.num_replicas = 3});
   std::multiset<ReplicaId> used;
   for (RequestId id = 1; id <= 9; ++id) used.insert(core.place(request(id, static_cast<TokenId>(1000 * id), 200)));
   for (ReplicaId replica = 0; replica < 3; ++replica) EXPECT_EQ(used.count(replica), 3U);
 }
 
-TEST(Placement, sends_a_prompt_where_its_beginning_was_computed) {
+TEST(Placement, SendsAPromptWhereItsBeginningWasComputed) {
   PlacementCore core({.num_replicas = 2});
   const ReplicaId first = core.place(request(1, 5, 640));
   core.ended(1);
@@ -45,7 +45,7 @@ TEST(Placement, sends_a_prompt_where_its_beginning_was_computed) {
   EXPECT_EQ(core.load(first), 210 + 60 + 10) << "what is cached is not counted";
 }
 
-TEST(Placement, does_not_let_a_beginning_pile_everything_on_one_replica) {
+TEST(Placement, DoesNotLetABeginningPileEverythingOnOneReplica) {
   PlacementCore core({.num_replicas = 2});
   std::multiset<ReplicaId> used;
   for (RequestId id = 1; id <= 40; ++id) used.insert(core.place(request(id, 5, 640)));
@@ -53,7 +53,7 @@ TEST(Placement, does_not_let_a_beginning_pile_everything_on_one_replica) {
   EXPECT_GT(used.count(1), 10U);
 }
 
-TEST(Placement, keeps_prompts_of_another_salt_apart) {
+TEST(Placement, KeepsPromptsOfAnotherSaltApart) {
   PlacementCore core({.num_replicas = 2});
   core.place(request(1, 5, 640));
   core.ended(1);
@@ -63,7 +63,7 @@ TEST(Placement, keeps_prompts_of_another_salt_apart) {
   EXPECT_EQ(core.load(0), 650);
 }
 
-TEST(Placement, counts_every_token_out_again_and_forgets_the_oldest_beginnings) {
+TEST(Placement, CountsEveryTokenOutAgainAndForgetsTheOldestBeginnings) {
   PlacementCore core({.num_replicas = 3, .tokens_per_piece = 4, .max_known_pieces = 50});
   std::mt19937_64 random(3);
   std::set<RequestId> live;

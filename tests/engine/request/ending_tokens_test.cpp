@@ -18,7 +18,7 @@ SamplingParams params() {
   return params;
 }
 
-TEST(EndingTokens, end_a_sequence_by_the_models_tokens_and_by_the_requests_which_are_told) {
+TEST(EndingTokens, EndASequenceByTheModelsTokensAndByTheRequestsWhichAreTold) {
   const EndingTokens ends(params(), kEos);
   EXPECT_EQ(ends.end_of(2, 1)->reason, FinishReason::stop);
   EXPECT_EQ(ends.end_of(2, 1)->stop_token, std::nullopt);
@@ -28,13 +28,13 @@ TEST(EndingTokens, end_a_sequence_by_the_models_tokens_and_by_the_requests_which
   EXPECT_THAT(ends.all(), ElementsAre(2, 3, 7, 3));
 }
 
-TEST(EndingTokens, end_it_by_length_with_the_last_token_it_may_have) {
+TEST(EndingTokens, EndItByLengthWithTheLastTokenItMayHave) {
   const EndingTokens ends(params(), kEos);
   EXPECT_EQ(ends.end_of(5, 10)->reason, FinishReason::length);
   EXPECT_EQ(ends.end_of(7, 10)->reason, FinishReason::stop);
 }
 
-TEST(EndingTokens, leave_out_the_models_when_they_are_ignored) {
+TEST(EndingTokens, LeaveOutTheModelsWhenTheyAreIgnored) {
   SamplingParams ignoring = params();
   ignoring.ignore_eos = true;
   const EndingTokens ends(ignoring, kEos);
@@ -42,7 +42,7 @@ TEST(EndingTokens, leave_out_the_models_when_they_are_ignored) {
   EXPECT_TRUE(ends.end_of(3, 1)) << "the request wants it";
 }
 
-TEST(EndingTokens, count_from_min_tokens_on_and_are_banned_before) {
+TEST(EndingTokens, CountFromMinTokensOnAndAreBannedBefore) {
   SamplingParams patient = params();
   patient.min_tokens = 4;
   patient.ignore_eos = true;

@@ -5,14 +5,14 @@
 namespace pagoda::scheduling {
 namespace {
 
-TEST(PreemptionCost, guesses_until_something_was_measured) {
+TEST(PreemptionCost, GuessesUntilSomethingWasMeasured) {
   const PreemptionCost cost;
   EXPECT_EQ(cost.us_per_token(), PreemptionCost::kGuessedUsPerToken);
   EXPECT_EQ(cost.measured_swap_bytes_per_s(), 0);
   EXPECT_EQ(cost.swap_us(1000), 2 * 1000 / PreemptionCost::kGuessedSwapBytesPerUs);
 }
 
-TEST(PreemptionCost, learns_what_a_prompt_token_takes_from_steps_that_mostly_run_prompts) {
+TEST(PreemptionCost, LearnsWhatAPromptTokenTakesFromStepsThatMostlyRunPrompts) {
   PreemptionCost cost;
   cost.step_measured(100, 0, 1'000'000);   // decodes alone
   cost.step_measured(100, 49, 1'000'000);  // mostly decodes
@@ -23,7 +23,7 @@ TEST(PreemptionCost, learns_what_a_prompt_token_takes_from_steps_that_mostly_run
   EXPECT_NEAR(cost.us_per_token(), 5, 0.01) << "the first measurement has faded";
 }
 
-TEST(PreemptionCost, large_swaps_weigh_more_than_small_ones) {
+TEST(PreemptionCost, LargeSwapsWeighMoreThanSmallOnes) {
   PreemptionCost cost;
   cost.swap_measured(10, 100);
   cost.swap_measured(1'000'000, 100);
@@ -31,7 +31,7 @@ TEST(PreemptionCost, large_swaps_weigh_more_than_small_ones) {
   EXPECT_LT(cost.swap_us(1'000'000), 600);
 }
 
-TEST(PreemptionCost, a_swap_below_the_clocks_step_has_no_infinite_speed) {
+TEST(PreemptionCost, ASwapBelowTheClocksStepHasNoInfiniteSpeed) {
   PreemptionCost cost;
   cost.swap_measured(4096, 0);
   EXPECT_DOUBLE_EQ(cost.measured_swap_bytes_per_s(), 4096e6);

@@ -17,7 +17,7 @@ class AtDepth : public testing::TestWithParam<std::int32_t> {
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, AtDepth, testing::Values(1, 2));
 
-TEST_P(AtDepth, blocks_that_leave_the_sliding_window_let_the_next_prompt_start) {
+TEST_P(AtDepth, BlocksThatLeaveTheSlidingWindowLetTheNextPromptStart) {
   Service service(config(), {.layout = KvLayout::uniform(4, 8), .num_device_blocks = 20});
   service.add(1, count_from(0, 64), 100);
   service.add(2, count_from(1000, 64), 10);
@@ -25,7 +25,7 @@ TEST_P(AtDepth, blocks_that_leave_the_sliding_window_let_the_next_prompt_start) 
   EXPECT_LE(service.first_token_in[2], 4) << "long before request 1 ends";
 }
 
-TEST_P(AtDepth, equal_prompts_start_together_and_hold_their_blocks_once) {
+TEST_P(AtDepth, EqualPromptsStartTogetherAndHoldTheirBlocksOnce) {
   Service service(config(), {.layout = KvLayout::uniform(4), .num_device_blocks = 24});
   service.add(1, count_from(5, 64), 12);
   service.add(2, count_from(5, 64), 10);
@@ -34,7 +34,7 @@ TEST_P(AtDepth, equal_prompts_start_together_and_hold_their_blocks_once) {
   EXPECT_EQ(service.stats().preemptions_recompute_total, 0);
 }
 
-TEST_P(AtDepth, a_prompt_that_many_share_is_computed_once) {
+TEST_P(AtDepth, APromptThatManyShareIsComputedOnce) {
   SchedulerConfig config = this->config(64);
   config.max_num_batched_tokens = 2048;
   Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 4000});
@@ -48,7 +48,7 @@ TEST_P(AtDepth, a_prompt_that_many_share_is_computed_once) {
   EXPECT_EQ(service.blocks_owned(), 30 + 32);
 }
 
-TEST_P(AtDepth, prompts_that_are_cached_start_by_what_they_have_to_compute) {
+TEST_P(AtDepth, PromptsThatAreCachedStartByWhatTheyHaveToCompute) {
   Service service(config(64), {.layout = KvLayout::uniform(32), .num_device_blocks = 1000});
   const auto prompt = [](RequestId id) {
     TokenIds tokens = count_from(0, 2048);
@@ -63,7 +63,7 @@ TEST_P(AtDepth, prompts_that_are_cached_start_by_what_they_have_to_compute) {
   EXPECT_EQ(service.num_steps - before, 2) << "320 tokens under a budget of 256";
 }
 
-TEST_P(AtDepth, a_sequence_of_a_group_that_runs_on_comes_back) {
+TEST_P(AtDepth, ASequenceOfAGroupThatRunsOnComesBack) {
   SchedulerConfig config = this->config();
   config.policy = SchedulingPolicy::priority;
   Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 40, .enable_prefix_caching = false});
@@ -78,7 +78,7 @@ TEST_P(AtDepth, a_sequence_of_a_group_that_runs_on_comes_back) {
 }
 
 /// A group with two sequences on the host and one that waits.
-TEST(SchedulerAdmission, a_sequence_that_waits_is_not_admitted_while_the_rest_of_its_group_is_on_the_host) {
+TEST(SchedulerAdmission, ASequenceThatWaitsIsNotAdmittedWhileTheRestOfItsGroupIsOnTheHost) {
   SchedulerConfig config = config_of(SchedulingPolicy::priority, 16);
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
@@ -96,7 +96,7 @@ TEST(SchedulerAdmission, a_sequence_that_waits_is_not_admitted_while_the_rest_of
   EXPECT_GT(service.stats().preemptions_swap_total, 0);
 }
 
-TEST(SchedulerAdmission, a_group_comes_back_from_the_host_to_the_prefix_that_it_shared) {
+TEST(SchedulerAdmission, AGroupComesBackFromTheHostToThePrefixThatItShared) {
   SchedulerConfig config = config_of(SchedulingPolicy::priority, 16);
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
@@ -117,7 +117,7 @@ TEST(SchedulerAdmission, a_group_comes_back_from_the_host_to_the_prefix_that_it_
   EXPECT_EQ(service.stats().preemptions_recompute_total, 0) << "the prefix is still there";
 }
 
-TEST(SchedulerAdmission, prompts_keep_a_share_of_the_step_however_many_decode) {
+TEST(SchedulerAdmission, PromptsKeepAShareOfTheStepHoweverManyDecode) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
   Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 10000});
   for (RequestId id = 1; id <= 250; ++id) service.add(id, 1, 400);
@@ -162,14 +162,14 @@ std::vector<std::size_t> decodes_beside_a_prompt(std::int32_t decoding) {
   return decodes;
 }
 
-TEST(SchedulerAdmission, decodes_pause_only_where_they_fill_the_step) {
+TEST(SchedulerAdmission, DecodesPauseOnlyWhereTheyFillTheStep) {
   for (const std::int32_t decoding : {1, 4, 30, 100}) {
     const auto decodes = decodes_beside_a_prompt(decoding);
     EXPECT_EQ(std::ranges::count(decodes, static_cast<std::size_t>(decoding)), std::ssize(decodes));
   }
 }
 
-TEST_P(AtDepth, a_head_that_does_not_fit_stops_nobody) {
+TEST_P(AtDepth, AHeadThatDoesNotFitStopsNobody) {
   SchedulerConfig config = this->config(256);
   config.max_num_batched_tokens = 384;
   config.max_chunk_us = 100'000;
@@ -181,7 +181,7 @@ TEST_P(AtDepth, a_head_that_does_not_fit_stops_nobody) {
   EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
 }
 
-TEST_P(AtDepth, a_group_that_fills_every_row_goes_on_beside_a_head_that_does_not_fit) {
+TEST_P(AtDepth, AGroupThatFillsEveryRowGoesOnBesideAHeadThatDoesNotFit) {
   SchedulerConfig config = this->config(256);
   Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 1000});
   service.add(1, count_from(0, 8), 40, 0, {}, 250);
@@ -192,7 +192,7 @@ TEST_P(AtDepth, a_group_that_fills_every_row_goes_on_beside_a_head_that_does_not
 }
 
 /// Request 2 counts on what request 1 computes in a step that fails.
-TEST(EarlySharing, a_reader_of_a_failed_step_is_computed_anew) {
+TEST(EarlySharing, AReaderOfAFailedStepIsComputedAnew) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
   config.pipeline_depth = 2;
   Service service(config);
@@ -211,7 +211,7 @@ TEST(EarlySharing, a_reader_of_a_failed_step_is_computed_anew) {
   EXPECT_EQ(service.num_tokens[2], 8);
 }
 
-TEST(EarlySharing, a_reader_of_the_failed_step_itself_fails_with_it) {
+TEST(EarlySharing, AReaderOfTheFailedStepItselfFailsWithIt) {
   Service service(config_of(SchedulingPolicy::fcfs, 16));
   service.add(1, count_from(0, 20), 8);
   service.add(2, count_from(0, 20), 8);
@@ -222,7 +222,7 @@ TEST(EarlySharing, a_reader_of_the_failed_step_itself_fails_with_it) {
   EXPECT_EQ(service.blocks_owned(), 0);
 }
 
-TEST(EarlySharing, a_reader_is_not_admitted_when_the_writer_was_aborted_between_plan_and_answer) {
+TEST(EarlySharing, AReaderIsNotAdmittedWhenTheWriterWasAbortedBetweenPlanAndAnswer) {
   Service service(config_of(SchedulingPolicy::fcfs, 16));
   service.add(1, count_from(0, 20), 8);
   service.add(2, count_from(0, 20), 8);
@@ -238,7 +238,7 @@ TEST(EarlySharing, a_reader_is_not_admitted_when_the_writer_was_aborted_between_
   EXPECT_EQ(service.num_tokens[2], 8);
 }
 
-TEST(EarlySharing, a_reader_goes_on_when_the_writer_is_aborted_in_flight) {
+TEST(EarlySharing, AReaderGoesOnWhenTheWriterIsAbortedInFlight) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
   config.pipeline_depth = 2;
   Service service(config);

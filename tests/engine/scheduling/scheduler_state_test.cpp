@@ -62,7 +62,7 @@ std::unique_ptr<SchedulerCore> loaded(const SchedulerConfig& config, std::span<c
 }
 
 /// More tenants than are remembered for good.
-TEST(SchedulerState, a_loaded_fair_queue_remembers_the_same_tenants) {
+TEST(SchedulerState, ALoadedFairQueueRemembersTheSameTenants) {
   using scheduling::QueueEntry;
   constexpr std::uint64_t kTenants = 4000;
   std::mt19937_64 random(1);
@@ -100,7 +100,7 @@ TEST(SchedulerState, a_loaded_fair_queue_remembers_the_same_tenants) {
   }
 }
 
-TEST(SchedulerState, damaged_bytes_are_refused_or_give_a_state_whose_invariants_hold) {
+TEST(SchedulerState, DamagedBytesAreRefusedOrGiveAStateWhoseInvariantsHold) {
   constexpr std::uint64_t kSeeds = 150;
   std::int64_t num_refused = 0;
   std::int64_t num_taken = 0;
@@ -128,7 +128,7 @@ TEST(SchedulerState, damaged_bytes_are_refused_or_give_a_state_whose_invariants_
   EXPECT_GT(num_taken, 1000);
 }
 
-TEST(SchedulerState, a_config_is_read_as_it_was_written) {
+TEST(SchedulerState, AConfigIsReadAsItWasWritten) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const SchedulerConfig config = scheduler_of(random_simulation(seed));
     SchedulerConfig read;

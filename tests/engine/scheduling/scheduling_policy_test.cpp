@@ -25,7 +25,7 @@ std::vector<RequestId> order(const WaitingQueue& queue) {
   return ids;
 }
 
-TEST(WorkerDeaths, fail_a_request_that_runs_in_the_third_and_let_the_others_go_on) {
+TEST(WorkerDeaths, FailARequestThatRunsInTheThirdAndLetTheOthersGoOn) {
   Service service(config_of(SchedulingPolicy::fcfs, 1));
   service.add(1, 8, 5);
   service.add(2, 8, 5);  // waits: there is one row
@@ -40,7 +40,7 @@ TEST(WorkerDeaths, fail_a_request_that_runs_in_the_third_and_let_the_others_go_o
   EXPECT_EQ(service.stats().worker_restarts_total, kMaxWorkersLost);
 }
 
-TEST(PriorityQueue, without_aging_priorities_are_strict) {
+TEST(PriorityQueue, WithoutAgingPrioritiesAreStrict) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority);
   queue->push(entry(1, 5, "", 0));
   queue->push(entry(2, 0, "", 1'000'000 * kSecond));
@@ -48,7 +48,7 @@ TEST(PriorityQueue, without_aging_priorities_are_strict) {
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 1, 3}));
 }
 
-TEST(PriorityQueue, waiting_long_enough_overtakes_a_better_priority) {
+TEST(PriorityQueue, WaitingLongEnoughOvertakesABetterPriority) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority, 10);
   queue->push(entry(1, 2, "", 0));
   queue->push(entry(2, 0, "", 19 * kSecond));  // not long enough yet
@@ -60,7 +60,7 @@ TEST(PriorityQueue, waiting_long_enough_overtakes_a_better_priority) {
   EXPECT_EQ(queue->size(), 3U);
 }
 
-TEST(PriorityQueue, the_widest_priorities_and_the_longest_interval_do_not_overflow) {
+TEST(PriorityQueue, TheWidestPrioritiesAndTheLongestIntervalDoNotOverflow) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority, kMostAgingSeconds);
   queue->push(entry(1, std::numeric_limits<std::int64_t>::max()));
   queue->push(entry(2, std::numeric_limits<std::int64_t>::max() - 1));
@@ -68,7 +68,7 @@ TEST(PriorityQueue, the_widest_priorities_and_the_longest_interval_do_not_overfl
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{3, 2, 1}));
 }
 
-TEST(FairQueue, one_request_of_a_tenant_comes_next_behind_a_hundred_of_another) {
+TEST(FairQueue, OneRequestOfATenantComesNextBehindAHundredOfAnother) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
   for (RequestId id = 1; id <= 100; ++id) queue->push(entry(id, 0, "many"));
   queue->charge(entry(1, 0, "many"), 500);
@@ -76,7 +76,7 @@ TEST(FairQueue, one_request_of_a_tenant_comes_next_behind_a_hundred_of_another) 
   EXPECT_EQ(order(*queue)[1], 101U) << "lifted to the other's counter, it is second at worst";
 }
 
-TEST(Scheduling, a_stream_of_better_priorities_does_not_starve_a_worse_one) {
+TEST(Scheduling, AStreamOfBetterPrioritiesDoesNotStarveAWorseOne) {
   for (const bool aging : {false, true}) {
     SchedulerConfig config = config_of(SchedulingPolicy::priority, 2);
     config.priority_aging_s = aging ? 0.1 : 0;
@@ -95,7 +95,7 @@ TEST(Scheduling, a_stream_of_better_priorities_does_not_starve_a_worse_one) {
   }
 }
 
-TEST(Scheduling, a_tenant_with_a_hundred_requests_does_not_starve_one_with_one) {
+TEST(Scheduling, ATenantWithAHundredRequestsDoesNotStarveOneWithOne) {
   Service fair(config_of(SchedulingPolicy::fair));
   Service fcfs(config_of(SchedulingPolicy::fcfs));
   for (Service* service : {&fair, &fcfs}) {
@@ -109,7 +109,7 @@ TEST(Scheduling, a_tenant_with_a_hundred_requests_does_not_starve_one_with_one) 
   EXPECT_EQ(fcfs.place_of(101), 100U);
 }
 
-TEST(Scheduling, tenants_share_the_tokens_evenly_whatever_they_ask_for) {
+TEST(Scheduling, TenantsShareTheTokensEvenlyWhateverTheyAskFor) {
   Service service(config_of(SchedulingPolicy::fair));
   RequestId id = 0;
   for (int i = 0; i < 100; ++i) service.add(++id, 8, 8, 0, "many");
@@ -120,7 +120,7 @@ TEST(Scheduling, tenants_share_the_tokens_evenly_whatever_they_ask_for) {
   EXPECT_LE(few, 20);
 }
 
-TEST(Scheduling, with_a_delay_factor_prompts_gather_while_others_run) {
+TEST(Scheduling, WithADelayFactorPromptsGatherWhileOthersRun) {
   const auto steps_until_started = [](double factor) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
     config.delay_factor = factor;
@@ -139,7 +139,7 @@ TEST(Scheduling, with_a_delay_factor_prompts_gather_while_others_run) {
   EXPECT_EQ(steps_until_started(3), 5) << "it must have waited for more than 3 ms";
 }
 
-TEST(Scheduling, a_delayed_prompt_starts_when_nothing_runs_any_more) {
+TEST(Scheduling, ADelayedPromptStartsWhenNothingRunsAnyMore) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
   config.delay_factor = 1e6;
   Service service(config);
@@ -171,7 +171,7 @@ std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool 
   return service.tokens_of_steps.back();
 }
 
-TEST(Scheduling, prompts_take_a_limited_time_of_a_step_in_which_others_decode) {
+TEST(Scheduling, PromptsTakeALimitedTimeOfAStepInWhichOthersDecode) {
   EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
   EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(100'000, 20)), 120, 10)
       << "what every step takes does not count";
@@ -181,7 +181,7 @@ TEST(Scheduling, prompts_take_a_limited_time_of_a_step_in_which_others_decode) {
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20, false), 500) << "without chunks prompts run whole, in steps of their own";
 }
 
-TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_prompts_get) {
+TEST(Scheduling, ASwappedGroupComesBackBesideDecodesHoweverLittleTimePromptsGet) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
   config.max_chunk_us = 1;
   config.can_swap = true;
@@ -199,7 +199,7 @@ TEST(Scheduling, a_swapped_group_comes_back_beside_decodes_however_little_time_p
   EXPECT_EQ(service.place_of(19), service.finished.size()) << "it did not wait for the end of the long decodes";
 }
 
-TEST(StepTimes, tell_what_one_more_token_costs_from_steps_of_different_sizes) {
+TEST(StepTimes, TellWhatOneMoreTokenCostsFromStepsOfDifferentSizes) {
   StepTimes times;
   EXPECT_EQ(times.us_per_token(), 0);
   times.step_measured(10, 2000);
@@ -215,7 +215,7 @@ TEST(StepTimes, tell_what_one_more_token_costs_from_steps_of_different_sizes) {
   EXPECT_GT(times.us_per_token(), 0);
 }
 
-TEST(Scheduling, automatic_preemption_takes_what_was_measured_to_cost_less) {
+TEST(Scheduling, AutomaticPreemptionTakesWhatWasMeasuredToCostLess) {
   for (const bool fast_swaps : {false, true}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
     config.can_swap = true;

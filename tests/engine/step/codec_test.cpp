@@ -31,11 +31,11 @@ using Messages = ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningC
                                   StepOutputs, StopHit, KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
 
-TYPED_TEST(CodecOfMessages, visits_every_field) {
+TYPED_TEST(CodecOfMessages, VisitsEveryField) {
   EXPECT_EQ(test::count_visited<TypeParam>(), test::count_fields<TypeParam>());
 }
 
-TYPED_TEST(CodecOfMessages, gives_back_what_it_was_given) {
+TYPED_TEST(CodecOfMessages, GivesBackWhatItWasGiven) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto value = RandomValue(seed).draw<TypeParam>();
     const auto bytes = encode(value);
@@ -45,7 +45,7 @@ TYPED_TEST(CodecOfMessages, gives_back_what_it_was_given) {
   }
 }
 
-TYPED_TEST(CodecOfMessages, refuses_what_is_cut_off_or_too_long) {
+TYPED_TEST(CodecOfMessages, RefusesWhatIsCutOffOrTooLong) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     auto bytes = encode(RandomValue(seed).draw<TypeParam>());
     TypeParam read;
@@ -57,7 +57,7 @@ TYPED_TEST(CodecOfMessages, refuses_what_is_cut_off_or_too_long) {
   }
 }
 
-TYPED_TEST(CodecOfMessages, survives_any_bytes) {
+TYPED_TEST(CodecOfMessages, SurvivesAnyBytes) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {
     auto bytes = encode(RandomValue(random()).draw<TypeParam>());
@@ -69,7 +69,7 @@ TYPED_TEST(CodecOfMessages, survives_any_bytes) {
   }
 }
 
-TEST(Codec, knows_the_ends_of_every_integer) {
+TEST(Codec, KnowsTheEndsOfEveryInteger) {
   const auto check = [](auto value) {
     auto read = value;
     read = 0;
@@ -84,7 +84,7 @@ TEST(Codec, knows_the_ends_of_every_integer) {
   EXPECT_EQ(encode(std::uint64_t{127}).size(), 1U);
 }
 
-TEST(Codec, refuses_numbers_that_the_type_does_not_hold) {
+TEST(Codec, RefusesNumbersThatTheTypeDoesNotHold) {
   std::int32_t narrow = 0;
   EXPECT_FALSE(decode(encode(std::int64_t{1} << 40), narrow));
   std::uint64_t wide = 0;
@@ -97,7 +97,7 @@ TEST(Codec, refuses_numbers_that_the_type_does_not_hold) {
   EXPECT_FALSE(decode(std::vector{std::byte{2}}, flag));
 }
 
-TEST(Codec, does_not_believe_the_length_of_a_list) {
+TEST(Codec, DoesNotBelieveTheLengthOfAList) {
   std::vector<std::byte> bytes = encode(std::uint64_t{1} << 50);
   bytes.push_back(std::byte{0});
   std::vector<std::uint64_t> values;

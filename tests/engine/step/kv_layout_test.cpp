@@ -7,7 +7,7 @@
 namespace pagoda {
 namespace {
 
-TEST(KvGroup, sees_every_position_of_the_window_and_no_block_before_it) {
+TEST(KvGroup, SeesEveryPositionOfTheWindowAndNoBlockBeforeIt) {
   for (int block_size = 1; block_size <= 5; ++block_size) {
     for (int window = 1; window <= 12; ++window) {
       const KvGroup group{.kind = KvKind::window, .block_size = block_size, .window = window};
@@ -26,7 +26,7 @@ TEST(KvGroup, sees_every_position_of_the_window_and_no_block_before_it) {
   }
 }
 
-TEST(KvGroup, its_largest_chunk_is_the_longest_step_whose_blocks_fit_a_pool) {
+TEST(KvGroup, ItsLargestChunkIsTheLongestStepWhoseBlocksFitAPool) {
   for (int block_size = 1; block_size <= 5; ++block_size) {
     for (int window = 1; window <= 12; ++window) {
       const KvGroup group{.kind = KvKind::window, .block_size = block_size, .window = window};
@@ -44,13 +44,13 @@ TEST(KvGroup, its_largest_chunk_is_the_longest_step_whose_blocks_fit_a_pool) {
   }
 }
 
-TEST(KvGroup, holds_every_token_without_a_window_and_window_chunk_and_block_with_one) {
+TEST(KvGroup, HoldsEveryTokenWithoutAWindowAndWindowChunkAndBlockWithOne) {
   EXPECT_EQ(KvLayout::uniform(16).only().tokens_held(1000, 64), 1000);
   EXPECT_EQ(KvLayout::uniform(16, 100).only().tokens_held(1000, 64), 180);
   EXPECT_EQ(KvLayout::uniform(16, 100).only().tokens_held(150, 64), 150);
 }
 
-TEST(KvGroup, a_slot_is_that_of_the_position_in_its_block) {
+TEST(KvGroup, ASlotIsThatOfThePositionInItsBlock) {
   const KvGroup group = KvLayout::uniform(4).only();
   EXPECT_EQ(group.block_of(11), 2);
   EXPECT_EQ(group.slot(7, 11), 31);

@@ -34,7 +34,7 @@ std::size_t count(const std::string& text, const std::string& what) {
   return n;
 }
 
-TEST(StepTrace, names_every_row_and_closes_its_document) {
+TEST(StepTrace, NamesEveryRowAndClosesItsDocument) {
   std::string text;
   { StepTrace(std::make_unique<TextStream>(text), 10).span(Row::scheduler, "plan step", 1000, 1250, {{"step", 7}}); }
   EXPECT_EQ(count(text, "\"thread_name\""), kRowNames.size());
@@ -44,7 +44,7 @@ TEST(StepTrace, names_every_row_and_closes_its_document) {
   EXPECT_NE(text.find(R"("otherData":{"events":1,"dropped_events":0}})"), std::string::npos) << text;
 }
 
-TEST(StepTrace, drops_and_counts_what_is_beyond_its_limit) {
+TEST(StepTrace, DropsAndCountsWhatIsBeyondItsLimit) {
   std::string text;
   {
     StepTrace trace(std::make_unique<TextStream>(text), 3);
@@ -54,7 +54,7 @@ TEST(StepTrace, drops_and_counts_what_is_beyond_its_limit) {
   EXPECT_NE(text.find(R"("dropped_events":2)"), std::string::npos);
 }
 
-TEST(StepTrace, keeps_whole_lines_under_many_threads) {
+TEST(StepTrace, KeepsWholeLinesUnderManyThreads) {
   constexpr std::size_t kThreads = 4;
   constexpr std::size_t kSpans = 500;
   std::string text;

@@ -48,7 +48,7 @@ class JournalFileTest : public testing::Test {
   std::string path_ = (folder_.path() / "journal").string();
 };
 
-TEST_F(JournalFileTest, gives_back_what_was_appended_while_it_is_open_and_later) {
+TEST_F(JournalFileTest, GivesBackWhatWasAppendedWhileItIsOpenAndLater) {
   auto journal = make();
   EXPECT_TRUE(journal->append(1, bytes_of("one")));
   EXPECT_TRUE(journal->append(1, bytes_of("a second record")));
@@ -66,7 +66,7 @@ TEST_F(JournalFileTest, gives_back_what_was_appended_while_it_is_open_and_later)
   }
 }
 
-TEST_F(JournalFileTest, keeps_the_last_segments_in_a_file_of_fixed_size) {
+TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
   const auto journal = make();
   const auto size = std::filesystem::file_size(path_);
   int written = 0;
@@ -90,7 +90,7 @@ TEST_F(JournalFileTest, keeps_the_last_segments_in_a_file_of_fixed_size) {
   }
 }
 
-TEST_F(JournalFileTest, keeps_the_journal_that_was_there) {
+TEST_F(JournalFileTest, KeepsTheJournalThatWasThere) {
   make()->append(1, bytes_of("what the process that crashed has left"));
   const auto journal = make();
   const auto before = read_journal(path_ + ".1");
@@ -99,7 +99,7 @@ TEST_F(JournalFileTest, keeps_the_journal_that_was_there) {
   EXPECT_TRUE(texts(read_journal(path_)->segments.at(0)).empty());
 }
 
-TEST_F(JournalFileTest, what_was_recorded_outlives_a_process_that_is_killed) {
+TEST_F(JournalFileTest, WhatWasRecordedOutlivesAProcessThatIsKilled) {
   const pid_t child = fork();
   if (child == 0) {
     const auto journal = make();
@@ -116,7 +116,7 @@ TEST_F(JournalFileTest, what_was_recorded_outlives_a_process_that_is_killed) {
   EXPECT_EQ(found.back(), "99");
 }
 
-TEST_F(JournalFileTest, a_record_that_is_not_whole_ends_its_segment) {
+TEST_F(JournalFileTest, ARecordThatIsNotWholeEndsItsSegment) {
   auto journal = make();
   for (const char* text : {"first", "second", "third"}) journal->append(1, bytes_of(text));
   journal.reset();
@@ -131,7 +131,7 @@ TEST_F(JournalFileTest, a_record_that_is_not_whole_ends_its_segment) {
   EXPECT_EQ(texts(damaged->segments.at(0)), std::vector<std::string>{"first"});
 }
 
-TEST_F(JournalFileTest, a_record_that_does_not_fit_ends_its_segment_and_the_next_begins) {
+TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   const auto journal = make();
   for (int i = 0; i < 100; ++i) journal->append(1, bytes_of("small"));
   EXPECT_TRUE(journal->append(1, std::vector<std::byte>(64 << 10)));
@@ -144,7 +144,7 @@ TEST_F(JournalFileTest, a_record_that_does_not_fit_ends_its_segment_and_the_next
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
 }
 
-TEST_F(JournalFileTest, pauses_where_a_segment_holds_little_more_than_the_states_it_begins_with) {
+TEST_F(JournalFileTest, PausesWhereASegmentHoldsLittleMoreThanTheStatesItBeginsWith) {
   const auto journal = make();
   EXPECT_TRUE(journal->append(1, std::vector<std::byte>(60 << 10)));
   journal->begin_segment_if_full();
@@ -162,7 +162,7 @@ TEST_F(JournalFileTest, pauses_where_a_segment_holds_little_more_than_the_states
   EXPECT_EQ(texts(contents->segments.at(1)), std::vector<std::string>{"a smaller state"});
 }
 
-TEST_F(JournalFileTest, many_threads_may_append) {
+TEST_F(JournalFileTest, ManyThreadsMayAppend) {
   const auto journal = make();
   std::vector<std::thread> threads;
   for (char name : {'a', 'b', 'c', 'd'}) {
@@ -181,7 +181,7 @@ TEST_F(JournalFileTest, many_threads_may_append) {
   EXPECT_EQ(next, (std::map<char, int>{{'a', 200}, {'b', 200}, {'c', 200}, {'d', 200}}));
 }
 
-TEST_F(JournalFileTest, is_read_by_the_build_that_wrote_it_alone) {
+TEST_F(JournalFileTest, IsReadByTheBuildThatWroteItAlone) {
   make().reset();
   auto bytes = read_journal(path_)->bytes;
   bytes[24] ^= std::byte{1};  // of the layout
@@ -190,7 +190,7 @@ TEST_F(JournalFileTest, is_read_by_the_build_that_wrote_it_alone) {
   EXPECT_NE(other.error().message.find("another build"), std::string::npos);
 }
 
-TEST_F(JournalFileTest, keeps_three_journals_that_nobody_else_may_read) {
+TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
   for (int i = 0; i < 6; ++i) make()->append(1, bytes_of(std::to_string(i)));
   for (int i = 1; i <= 3; ++i) {
     const auto kept = read_journal(path_ + "." + std::to_string(i));
@@ -203,7 +203,7 @@ TEST_F(JournalFileTest, keeps_three_journals_that_nobody_else_may_read) {
   EXPECT_FALSE(JournalFile::create("/dev/null", kSmall, ""));
 }
 
-TEST_F(JournalFileTest, names_what_is_no_journal) {
+TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   EXPECT_EQ(read_journal(path_).error().code, ErrorCode::io_failed);
   std::ofstream(path_) << "something else";
   const auto other = read_journal(path_);
@@ -218,7 +218,7 @@ TEST_F(JournalFileTest, names_what_is_no_journal) {
   EXPECT_FALSE(JournalFile::create((folder_.path() / "no" / "folder").string(), kSmall, ""));
 }
 
-TEST_F(JournalFileTest, any_bytes_are_a_journal_or_an_error) {
+TEST_F(JournalFileTest, AnyBytesAreAJournalOrAnError) {
   auto journal = make();
   for (int i = 0; i < 50; ++i) journal->append(1, bytes_of("record " + std::to_string(i)));
   journal.reset();

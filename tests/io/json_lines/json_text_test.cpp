@@ -17,7 +17,7 @@ std::string as_json(std::string_view text) {
   return out;
 }
 
-TEST(JsonText, strings_are_escaped_as_nlohmann_json_escapes_them) {
+TEST(JsonText, StringsAreEscapedAsNlohmannJsonEscapesThem) {
   std::mt19937 random(7);
   const std::vector<std::string> pieces{"a",
                                         "\"",
@@ -42,7 +42,7 @@ TEST(JsonText, strings_are_escaped_as_nlohmann_json_escapes_them) {
   }
 }
 
-TEST(JsonText, bytes_that_are_not_utf8_become_replacement_characters) {
+TEST(JsonText, BytesThatAreNotUtf8BecomeReplacementCharacters) {
   std::mt19937 random(11);
   for (int round = 0; round < 20000; ++round) {
     std::string text;
@@ -59,7 +59,7 @@ TEST(JsonText, bytes_that_are_not_utf8_become_replacement_characters) {
   EXPECT_EQ(as_json("\xe2\x82"), "\"\xef\xbf\xbd\"");
 }
 
-TEST(JsonText, numbers_read_back_as_they_were) {
+TEST(JsonText, NumbersReadBackAsTheyWere) {
   for (const double value : {0.0, -0.5, 1e-9, 123456789.125, 1e300, 0.1}) {
     std::string out;
     append_number(out, value);

@@ -23,7 +23,7 @@ SequenceDelta delta(std::int32_t index, std::string text, TokenId id) {
   return {index, std::move(text), {id}, {}};
 }
 
-TEST(OutputQueue, events_become_lines_one_by_one_while_few_bytes_wait) {
+TEST(OutputQueue, EventsBecomeLinesOneByOneWhileFewBytesWait) {
   OutputQueue queue(1000);
   EXPECT_TRUE(queue.empty());
   queue.add_delta(1, "a", delta(0, "x", 1));
@@ -38,7 +38,7 @@ TEST(OutputQueue, events_become_lines_one_by_one_while_few_bytes_wait) {
   EXPECT_EQ(queue.bytes(), 0U);
 }
 
-TEST(OutputQueue, deltas_of_one_sequence_are_merged_when_many_bytes_wait) {
+TEST(OutputQueue, DeltasOfOneSequenceAreMergedWhenManyBytesWait) {
   OutputQueue queue(10);
   queue.add_delta(1, "a", delta(0, "first", 1));
   for (TokenId i = 0; i < 100; ++i) {
@@ -55,7 +55,7 @@ TEST(OutputQueue, deltas_of_one_sequence_are_merged_when_many_bytes_wait) {
   EXPECT_EQ(lines[3]["token_ids"][99], 99);
 }
 
-TEST(OutputQueue, a_terminal_line_comes_after_all_deltas_of_its_request) {
+TEST(OutputQueue, ATerminalLineComesAfterAllDeltasOfItsRequest) {
   OutputQueue queue(0);
   queue.add_delta(1, "a", delta(0, "x", 1));
   queue.add_delta(2, "b", delta(0, "x", 1));
@@ -76,7 +76,7 @@ TEST(OutputQueue, a_terminal_line_comes_after_all_deltas_of_its_request) {
   EXPECT_EQ(text["b"], "xy");
 }
 
-TEST(OutputQueue, a_new_request_with_an_old_id_starts_its_own_line) {
+TEST(OutputQueue, ANewRequestWithAnOldIdStartsItsOwnLine) {
   OutputQueue queue(0);
   queue.add_delta(1, "a", delta(0, "old", 1));
   queue.line() += "{\"event\":\"done\",\"id\":\"a\"}\n";
@@ -87,7 +87,7 @@ TEST(OutputQueue, a_new_request_with_an_old_id_starts_its_own_line) {
   EXPECT_EQ(lines[2]["text"], "new");
 }
 
-TEST(OutputQueue, its_size_follows_what_waits) {
+TEST(OutputQueue, ItsSizeFollowsWhatWaits) {
   OutputQueue queue(0);
   std::size_t before = 0;
   for (TokenId i = 0; i < 50; ++i) {

@@ -71,7 +71,7 @@ std::string mutated(std::string line, std::mt19937_64& random) {
   return line;
 }
 
-TEST(ParseMutation, mutated_lines_are_read_or_refused_and_never_crash) {
+TEST(ParseMutation, MutatedLinesAreReadOrRefusedAndNeverCrash) {
   std::mt19937_64 random(2024);
   int refused = 0;
   int read = 0;

@@ -142,7 +142,7 @@ std::vector<RefusedCase> refused_cases() {
 
 class RefusedLines : public testing::TestWithParam<RefusedCase> {};
 
-TEST_P(RefusedLines, say_what_is_wrong_and_whose_they_are) {
+TEST_P(RefusedLines, SayWhatIsWrongAndWhoseTheyAre) {
   const auto& wrong = GetParam();
   const auto message = parse_line(wrong.line);
   ASSERT_FALSE(message.has_value());
@@ -155,7 +155,7 @@ TEST_P(RefusedLines, say_what_is_wrong_and_whose_they_are) {
 INSTANTIATE_TEST_SUITE_P(Protocol, RefusedLines, testing::ValuesIn(refused_cases()),
                          [](const auto& wrong) { return wrong.param.name; });
 
-TEST(Protocol, a_line_without_op_is_a_generate_with_default_sampling) {
+TEST(Protocol, ALineWithoutOpIsAGenerateWithDefaultSampling) {
   const auto op = parsed<GenerateOp>(R"({"id":"x","prompt":"Once"})");
   EXPECT_EQ(op.id, "x");
   const auto& request = *op.request;
@@ -171,7 +171,7 @@ TEST(Protocol, a_line_without_op_is_a_generate_with_default_sampling) {
   EXPECT_FALSE(request.sampling.logprobs.has_value());
 }
 
-TEST(Protocol, every_field_of_generate_reaches_the_request) {
+TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   const auto op = parsed<GenerateOp>(
       R"({"op":"generate","id":"x","prompt_token_ids":[1,2,3],"stream":false,"max_tokens":9,"min_tokens":2,)"
       R"("temperature":0,"top_p":0.5,"top_k":7,"min_p":0.25,"n":2,"best_of":3,"seed":18446744073709551615,)"
@@ -214,7 +214,7 @@ TEST(Protocol, every_field_of_generate_reaches_the_request) {
   EXPECT_EQ(params.early_stopping, EarlyStopping::never);
 }
 
-TEST(Protocol, null_leaves_a_field_that_may_be_absent_absent) {
+TEST(Protocol, NullLeavesAFieldThatMayBeAbsentAbsent) {
   const auto op = parsed<GenerateOp>(
       R"({"id":"x","prompt":"a","prompt_token_ids":null,"logprobs":null,"prompt_logprobs":null,"seed":null,)"
       R"("best_of":null,"stop":null,"logit_bias":null})");
@@ -223,17 +223,17 @@ TEST(Protocol, null_leaves_a_field_that_may_be_absent_absent) {
   EXPECT_TRUE(op.request->sampling.stop.empty());
 }
 
-TEST(Protocol, a_stop_may_be_one_string) {
+TEST(Protocol, AStopMayBeOneString) {
   EXPECT_EQ(parsed<GenerateOp>(with("stop", R"("end")")).request->sampling.stop, std::vector<std::string>{"end"});
 }
 
-TEST(Protocol, values_out_of_range_are_left_to_the_request_router) {
+TEST(Protocol, ValuesOutOfRangeAreLeftToTheRequestRouter) {
   EXPECT_EQ(parsed<GenerateOp>(with("max_tokens", "-3")).request->sampling.max_tokens, -3);
   EXPECT_EQ(parsed<GenerateOp>(with("max_tokens", "9223372036854775807")).request->sampling.max_tokens, INT64_MAX);
   EXPECT_EQ(parsed<GenerateOp>(R"({"id":"x","prompt_token_ids":[]})").request->prompt_token_ids->size(), 0U);
 }
 
-TEST(Protocol, the_other_ops_are_read_with_and_without_id) {
+TEST(Protocol, TheOtherOpsAreReadWithAndWithoutId) {
   EXPECT_EQ(parsed<CancelOp>(R"({"op":"cancel","id":"x"})").id, "x");
   EXPECT_EQ(parsed<TokenizeOp>(R"({"op":"tokenize","text":"a","id":"t"})").text, "a");
   EXPECT_TRUE(parsed<TokenizeOp>(R"({"op":"tokenize","text":"a"})").add_special_tokens);
@@ -244,12 +244,12 @@ TEST(Protocol, the_other_ops_are_read_with_and_without_id) {
   EXPECT_EQ(parsed<AuthOp>(R"({"op":"auth","key":"k"})").key, "k");
 }
 
-TEST(Protocol, ids_are_bytes_of_utf8_up_to_the_limit) {
+TEST(Protocol, IdsAreBytesOfUtf8UpToTheLimit) {
   EXPECT_EQ(parsed<CancelOp>(R"({"op":"cancel","id":")" + std::string(128, 'i') + "\"}").id.size(), 128U);
   EXPECT_EQ(parsed<CancelOp>("{\"op\":\"cancel\",\"id\":\"\\u00e9\"}").id, "\xc3\xa9");
 }
 
-TEST(Protocol, fields_that_a_line_does_not_have_stay_open_for_the_models_defaults) {
+TEST(Protocol, FieldsThatALineDoesNotHaveStayOpenForTheModelsDefaults) {
   const auto request = parsed<GenerateOp>(R"({"id":"a","prompt":"x","temperature":1.0,"top_k":-1})").request;
   EXPECT_FALSE(request->open.temperature);
   EXPECT_FALSE(request->open.top_k);
@@ -260,7 +260,7 @@ TEST(Protocol, fields_that_a_line_does_not_have_stay_open_for_the_models_default
   EXPECT_EQ(request->sampling.max_tokens, 16);
 }
 
-TEST(Protocol, a_generate_object_of_a_file_inherits_what_it_does_not_say) {
+TEST(Protocol, AGenerateObjectOfAFileInheritsWhatItDoesNotSay) {
   GenerateRequest defaults;
   defaults.sampling.max_tokens = 99;
   defaults.sampling.temperature = 0;
@@ -289,7 +289,7 @@ LogprobEntry entry(TokenId id, float logprob) {
   return {id, logprob, 1, "t", {{id, logprob, "t"}, {9, -2.5F, "u"}}};
 }
 
-TEST(Events, a_delta_carries_text_ids_and_logprobs_only_when_asked) {
+TEST(Events, ADeltaCarriesTextIdsAndLogprobsOnlyWhenAsked) {
   std::string line;
   append_delta(line, "a\"b", {1, "é\n\"", {7, -1}, {}});
   EXPECT_EQ(written(line), json::parse(R"({"event":"delta","id":"a\"b","index":1,"text":"é\n\"","token_ids":[7,-1]})"));
@@ -299,7 +299,7 @@ TEST(Events, a_delta_carries_text_ids_and_logprobs_only_when_asked) {
     "top":[{"token_id":7,"logprob":-0.5,"token":"t"},{"token_id":9,"logprob":-2.5,"token":"u"}]}])"));
 }
 
-TEST(Events, done_carries_every_output_usage_and_timing) {
+TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   RequestResult result;
   result.outputs.push_back({0, "x", {1, 2}, FinishReason::stop, std::string("x"), -1.5, std::nullopt});
   result.outputs.push_back({1, "", {}, FinishReason::abort, {}, 0, std::vector<LogprobEntry>{entry(3, -1)}});
@@ -325,7 +325,7 @@ TEST(Events, done_carries_every_output_usage_and_timing) {
   EXPECT_EQ(done["timing"], json::parse(R"({"queue_ms":0.5,"ttft_ms":1.25,"total_ms":10.0})"));
 }
 
-TEST(Events, impossible_logprobs_are_a_very_low_number_since_json_has_no_infinity) {
+TEST(Events, ImpossibleLogprobsAreAVeryLowNumberSinceJsonHasNoInfinity) {
   std::string line;
   append_delta(line, "a", {0, "", {7}, {entry(7, -std::numeric_limits<float>::infinity())}});
   append_delta(line, "a", {0, "", {7}, {entry(7, std::numeric_limits<float>::quiet_NaN())}});
@@ -334,7 +334,7 @@ TEST(Events, impossible_logprobs_are_a_very_low_number_since_json_has_no_infinit
   EXPECT_EQ(line.find("nan"), std::string::npos);
 }
 
-TEST(Events, an_error_has_a_null_id_when_there_is_none) {
+TEST(Events, AnErrorHasANullIdWhenThereIsNone) {
   std::string line;
   append_error(line, {}, {WireCode::invalid_json, "bad"});
   EXPECT_EQ(written(line),
@@ -345,7 +345,7 @@ TEST(Events, an_error_has_a_null_id_when_there_is_none) {
             json::parse(R"({"code":"queue_full","message":"later","param":"n","retry_after_ms":250})"));
 }
 
-TEST(Events, only_codes_of_the_protocol_go_out) {
+TEST(Events, OnlyCodesOfTheProtocolGoOut) {
   std::string line;
   append_error(line, "x", wire_error({ErrorCode::unsupported, "no", "n"}));
   EXPECT_EQ(written(line)["error"]["code"], "invalid_request");
@@ -357,7 +357,7 @@ TEST(Events, only_codes_of_the_protocol_go_out) {
   }
 }
 
-TEST(Events, answers_echo_the_id_they_were_given) {
+TEST(Events, AnswersEchoTheIdTheyWereGiven) {
   std::string line;
   append_pong(line, "p", "1.2.3");
   EXPECT_EQ(written(line), json::parse(R"({"event":"pong","id":"p","version":"1.2.3","protocol":1})"));
@@ -372,7 +372,7 @@ TEST(Events, answers_echo_the_id_they_were_given) {
   EXPECT_EQ(written(line), json::parse(R"({"event":"text","text":"a"})"));
 }
 
-TEST(Events, model_and_stats_carry_the_names_of_the_protocol) {
+TEST(Events, ModelAndStatsCarryTheNamesOfTheProtocol) {
   std::string line;
   append_model(line, "m", {});
   for (const char* key : {"name", "architecture", "dtype", "vocab_size", "max_model_len", "block_size",

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST_F(ServerTest, a_client_that_goes_leaves_nothing_live) {
+TEST_F(ServerTest, AClientThatGoesLeavesNothingLive) {
   start();
   for (int i = 0; i < 10; ++i) {
     auto c = client();
@@ -22,7 +22,7 @@ TEST_F(ServerTest, a_client_that_goes_leaves_nothing_live) {
   EXPECT_TRUE(eventually([&] { return server_->num_connections() == 0; }));
 }
 
-TEST_F(ServerTest, a_client_that_ends_its_input_gets_what_it_asked_for_and_then_the_end) {
+TEST_F(ServerTest, AClientThatEndsItsInputGetsWhatItAskedForAndThenTheEnd) {
   start();
   auto c = client();
   c.send(generate("a", "p", 20));
@@ -43,7 +43,7 @@ TEST_F(ServerTest, a_client_that_ends_its_input_gets_what_it_asked_for_and_then_
   EXPECT_TRUE(pong);
 }
 
-TEST_F(ServerTest, a_client_that_closes_without_streaming_is_noticed_at_once) {
+TEST_F(ServerTest, AClientThatClosesWithoutStreamingIsNoticedAtOnce) {
   start();
   for (int i = 0; i < 3; ++i) {
     auto c = client();
@@ -61,7 +61,7 @@ TEST_F(ServerTest, a_client_that_closes_without_streaming_is_noticed_at_once) {
   EXPECT_TRUE(eventually([&] { return server_->num_connections() == 0; }));
 }
 
-TEST_F(ServerTest, a_client_that_ends_its_input_and_closes_later_is_noticed_soon) {
+TEST_F(ServerTest, AClientThatEndsItsInputAndClosesLaterIsNoticedSoon) {
   start();
   auto c = client();
   auto request = generate("a", "hold");
@@ -77,7 +77,7 @@ TEST_F(ServerTest, a_client_that_ends_its_input_and_closes_later_is_noticed_soon
   EXPECT_LT(std::chrono::steady_clock::now() - closed_at, std::chrono::seconds(5));
 }
 
-TEST_F(ServerTest, what_a_client_that_ended_its_input_reads_is_json_after_a_long_silence_too) {
+TEST_F(ServerTest, WhatAClientThatEndedItsInputReadsIsJsonAfterALongSilenceToo) {
   start();
   auto c = client();
   auto request = generate("a", "hold");
@@ -95,7 +95,7 @@ TEST_F(ServerTest, what_a_client_that_ended_its_input_reads_is_json_after_a_long
   EXPECT_EQ(event["event"], "error");
 }
 
-TEST_F(ServerTest, an_endless_line_gets_an_error_and_closes_the_connection) {
+TEST_F(ServerTest, AnEndlessLineGetsAnErrorAndClosesTheConnection) {
   ServerConfig config;
   config.max_line_bytes = 1000;
   start(config);
@@ -115,7 +115,7 @@ TEST_F(ServerTest, an_endless_line_gets_an_error_and_closes_the_connection) {
   EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
 }
 
-TEST_F(ServerTest, a_line_of_exactly_the_limit_is_taken_and_one_byte_more_is_not) {
+TEST_F(ServerTest, ALineOfExactlyTheLimitIsTakenAndOneByteMoreIsNot) {
   ServerConfig config;
   config.max_line_bytes = 300;
   start(config);
@@ -128,7 +128,7 @@ TEST_F(ServerTest, a_line_of_exactly_the_limit_is_taken_and_one_byte_more_is_not
   EXPECT_TRUE(c.at_end());
 }
 
-TEST_F(ServerTest, a_client_that_never_reads_is_cut_off_and_its_requests_are_aborted) {
+TEST_F(ServerTest, AClientThatNeverReadsIsCutOffAndItsRequestsAreAborted) {
   ServerConfig config;
   config.coalesce_bytes = 100'000;
   config.max_buffered_bytes = 2'000'000;
@@ -143,7 +143,7 @@ TEST_F(ServerTest, a_client_that_never_reads_is_cut_off_and_its_requests_are_abo
   EXPECT_EQ(other.receive_until_end("b").back()["event"], "done");
 }
 
-TEST_F(ServerTest, a_client_that_reads_late_gets_every_token_in_fewer_lines) {
+TEST_F(ServerTest, AClientThatReadsLateGetsEveryTokenInFewerLines) {
   ServerConfig config;
   config.coalesce_bytes = 20'000;
   config.max_buffered_bytes = 1 << 30;
@@ -167,7 +167,7 @@ TEST_F(ServerTest, a_client_that_reads_late_gets_every_token_in_fewer_lines) {
   EXPECT_LT(events.size(), static_cast<std::size_t>(kTokens));
 }
 
-TEST_F(ServerTest, a_client_that_asks_without_reading_the_answers_is_held_back) {
+TEST_F(ServerTest, AClientThatAsksWithoutReadingTheAnswersIsHeldBack) {
   ServerConfig config;
   config.coalesce_bytes = 50'000;
   config.max_buffered_bytes = 200'000;
@@ -190,7 +190,7 @@ TEST_F(ServerTest, a_client_that_asks_without_reading_the_answers_is_held_back) 
   sender.join();
 }
 
-TEST_F(ServerTest, connections_beyond_the_limit_are_told_so_and_closed) {
+TEST_F(ServerTest, ConnectionsBeyondTheLimitAreToldSoAndClosed) {
   ServerConfig config;
   config.max_connections = 2;
   start(config);
@@ -210,7 +210,7 @@ TEST_F(ServerTest, connections_beyond_the_limit_are_told_so_and_closed) {
   EXPECT_EQ(d.receive()["event"], "pong");
 }
 
-TEST_F(ServerTest, no_connection_is_accepted_after_stop_accepting_and_the_others_go_on) {
+TEST_F(ServerTest, NoConnectionIsAcceptedAfterStopAcceptingAndTheOthersGoOn) {
   start();
   auto c = client();
   c.send({{"op", "ping"}});
@@ -224,7 +224,7 @@ TEST_F(ServerTest, no_connection_is_accepted_after_stop_accepting_and_the_others
   EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
 }
 
-TEST_F(ServerTest, a_drain_delivers_the_last_events_and_then_ends_the_connections) {
+TEST_F(ServerTest, ADrainDeliversTheLastEventsAndThenEndsTheConnections) {
   start();
   auto c = client();
   auto idle = client();
@@ -253,7 +253,7 @@ TEST_F(ServerTest, a_drain_delivers_the_last_events_and_then_ends_the_connection
   stopper.join();
 }
 
-TEST_F(ServerTest, a_shutdown_without_grace_ends_everything_at_once) {
+TEST_F(ServerTest, AShutdownWithoutGraceEndsEverythingAtOnce) {
   start();
   auto c = client();
   c.send(generate("a", "hold"));
@@ -263,7 +263,7 @@ TEST_F(ServerTest, a_shutdown_without_grace_ends_everything_at_once) {
   EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
 }
 
-TEST_F(ServerTest, an_engine_that_ends_ends_the_live_requests_with_an_error) {
+TEST_F(ServerTest, AnEngineThatEndsEndsTheLiveRequestsWithAnError) {
   start();
   auto c = client();
   c.send(generate("a", "hold"));

@@ -18,7 +18,7 @@ std::string joined_text(const std::vector<json>& events) {
   return text;
 }
 
-TEST_F(ServerTest, streams_deltas_whose_texts_add_up_to_that_of_done) {
+TEST_F(ServerTest, StreamsDeltasWhoseTextsAddUpToThatOfDone) {
   start();
   auto c = client();
   c.send(generate("a", "hello", 5));
@@ -29,7 +29,7 @@ TEST_F(ServerTest, streams_deltas_whose_texts_add_up_to_that_of_done) {
   EXPECT_EQ(events.back()["outputs"][0]["text"], "w0 w1 w2 w3 w4 ");
 }
 
-TEST_F(ServerTest, sends_only_done_without_streaming) {
+TEST_F(ServerTest, SendsOnlyDoneWithoutStreaming) {
   start();
   auto c = client();
   auto message = generate("a", "hello", 5);
@@ -38,7 +38,7 @@ TEST_F(ServerTest, sends_only_done_without_streaming) {
   EXPECT_EQ(c.receive()["event"], "done");
 }
 
-TEST_F(ServerTest, many_requests_are_in_flight_on_one_connection_and_each_ends_once) {
+TEST_F(ServerTest, ManyRequestsAreInFlightOnOneConnectionAndEachEndsOnce) {
   start();
   auto c = client();
   constexpr int kRequests = 200;
@@ -61,7 +61,7 @@ TEST_F(ServerTest, many_requests_are_in_flight_on_one_connection_and_each_ends_o
   }
 }
 
-TEST_F(ServerTest, an_id_can_be_used_again_once_its_request_has_ended) {
+TEST_F(ServerTest, AnIdCanBeUsedAgainOnceItsRequestHasEnded) {
   start();
   auto c = client();
   for (int i = 0; i < 3; ++i) {
@@ -70,7 +70,7 @@ TEST_F(ServerTest, an_id_can_be_used_again_once_its_request_has_ended) {
   }
 }
 
-TEST_F(ServerTest, a_live_id_is_refused_and_the_first_request_lives) {
+TEST_F(ServerTest, ALiveIdIsRefusedAndTheFirstRequestLives) {
   start();
   auto c = client();
   c.send(generate("dup", "hold"));
@@ -84,7 +84,7 @@ TEST_F(ServerTest, a_live_id_is_refused_and_the_first_request_lives) {
   EXPECT_EQ(counts_->submitted, 1);
 }
 
-TEST_F(ServerTest, the_same_id_on_two_connections_is_two_requests) {
+TEST_F(ServerTest, TheSameIdOnTwoConnectionsIsTwoRequests) {
   start();
   auto a = client();
   auto b = client();
@@ -95,7 +95,7 @@ TEST_F(ServerTest, the_same_id_on_two_connections_is_two_requests) {
   EXPECT_EQ(counts_->live, 1);
 }
 
-TEST_F(ServerTest, a_cancel_sent_right_behind_its_generate_ends_it_with_abort) {
+TEST_F(ServerTest, ACancelSentRightBehindItsGenerateEndsItWithAbort) {
   start();
   auto c = client();
   for (int i = 0; i < 50; ++i) {
@@ -107,7 +107,7 @@ TEST_F(ServerTest, a_cancel_sent_right_behind_its_generate_ends_it_with_abort) {
   EXPECT_EQ(counts_->cancelled, 50);
 }
 
-TEST_F(ServerTest, a_cancel_of_nothing_is_an_unknown_id) {
+TEST_F(ServerTest, ACancelOfNothingIsAnUnknownId) {
   start();
   auto c = client();
   c.send({{"op", "cancel"}, {"id", "ghost"}});
@@ -116,7 +116,7 @@ TEST_F(ServerTest, a_cancel_of_nothing_is_an_unknown_id) {
   EXPECT_EQ(event["id"], "ghost");
 }
 
-TEST_F(ServerTest, refusals_and_failures_of_the_engine_reach_the_client_once) {
+TEST_F(ServerTest, RefusalsAndFailuresOfTheEngineReachTheClientOnce) {
   start();
   auto c = client();
   c.send(generate("a", "refuse"));
@@ -129,7 +129,7 @@ TEST_F(ServerTest, refusals_and_failures_of_the_engine_reach_the_client_once) {
   EXPECT_EQ(c.receive()["event"], "pong");
 }
 
-TEST_F(ServerTest, answers_the_ops_that_are_no_requests) {
+TEST_F(ServerTest, AnswersTheOpsThatAreNoRequests) {
   start();
   auto c = client();
   c.send({{"op", "tokenize"}, {"id", "t"}, {"text", "AB"}});
@@ -144,7 +144,7 @@ TEST_F(ServerTest, answers_the_ops_that_are_no_requests) {
   EXPECT_EQ(c.receive()["requests_running"], 0);
 }
 
-TEST_F(ServerTest, lines_may_come_in_pieces_end_with_cr_lf_or_be_blank) {
+TEST_F(ServerTest, LinesMayComeInPiecesEndWithCrLfOrBeBlank) {
   start();
   auto c = client();
   c.send_raw("{\"op\":");
@@ -154,7 +154,7 @@ TEST_F(ServerTest, lines_may_come_in_pieces_end_with_cr_lf_or_be_blank) {
   EXPECT_EQ(c.receive()["id"], "2");
 }
 
-TEST_F(ServerTest, goes_on_after_pipelined_garbage) {
+TEST_F(ServerTest, GoesOnAfterPipelinedGarbage) {
   start();
   auto c = client();
   std::string lines;
@@ -169,7 +169,7 @@ TEST_F(ServerTest, goes_on_after_pipelined_garbage) {
   sender.join();
 }
 
-TEST_F(ServerTest, live_requests_of_one_connection_have_a_limit) {
+TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
   ServerConfig config;
   config.max_live_requests_per_connection = 2;
   start(config);
@@ -186,7 +186,7 @@ TEST_F(ServerTest, live_requests_of_one_connection_have_a_limit) {
   }
 }
 
-TEST_F(ServerTest, nothing_is_answered_before_the_key_when_there_are_keys) {
+TEST_F(ServerTest, NothingIsAnsweredBeforeTheKeyWhenThereAreKeys) {
   ServerConfig config;
   config.api_keys = {"first", "second"};
   start(config);
@@ -210,14 +210,14 @@ TEST_F(ServerTest, nothing_is_answered_before_the_key_when_there_are_keys) {
   EXPECT_EQ(counts_->submitted, 1);
 }
 
-TEST_F(ServerTest, any_key_will_do_when_there_are_none) {
+TEST_F(ServerTest, AnyKeyWillDoWhenThereAreNone) {
   start();
   auto c = client();
   c.send({{"op", "auth"}, {"key", "whatever"}});
   EXPECT_EQ(c.receive()["event"], "ok");
 }
 
-TEST_F(ServerTest, an_address_in_use_is_an_error_that_names_it) {
+TEST_F(ServerTest, AnAddressInUseIsAnErrorThatNamesIt) {
   start();
   ServerConfig config;
   config.listen = server_->address();
@@ -227,7 +227,7 @@ TEST_F(ServerTest, an_address_in_use_is_an_error_that_names_it) {
   EXPECT_NE(second.error().message.find(server_->address()), std::string::npos);
 }
 
-TEST_F(ServerTest, a_wrong_configuration_is_refused_before_anything_listens) {
+TEST_F(ServerTest, AWrongConfigurationIsRefusedBeforeAnythingListens) {
   for (const char* listen : {"", "7070", "host:", ":7070", "127.0.0.1:70000", "127.0.0.1:x", "::1:7070"}) {
     ServerConfig config;
     config.listen = listen;

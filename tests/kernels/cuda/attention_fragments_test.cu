@@ -8,7 +8,7 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 // What kernels for GPUs without the instruction compute, against the toolkit's own conversion.
-TEST(HalvesOfE4m3, every_pair_has_the_bits_of_the_conversion) {
+TEST(HalvesOfE4m3, EveryPairHasTheBitsOfTheConversion) {
   constexpr std::uint32_t kNotANumber = 0x7FFF;
   const auto expected = [](std::uint32_t code) -> std::uint32_t {
     if ((code & 0x7FU) == 0x7FU) return kNotANumber;
