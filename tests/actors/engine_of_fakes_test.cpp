@@ -212,7 +212,11 @@ TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
   constexpr std::int64_t kTokens = 60;
   std::mt19937_64 random(5);
   std::uint64_t tag = 0;
+#ifdef __SANITIZE_THREAD__
+  constexpr int kRounds = 20;  // each takes seconds
+#else
   constexpr int kRounds = 120;
+#endif
   int killed_at_work = 0;
   runners_->step_us = 50;
   for (int round = 0; round < kRounds; ++round) {
