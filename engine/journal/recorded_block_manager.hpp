@@ -65,6 +65,7 @@ class RecordedBlockManager {
     recorder_->effect(planned);
     return planned;
   }
+
   memory::BlockSpaceManager core_;
   std::optional<HashedTokens> hashed_tokens_;
   std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan

@@ -71,10 +71,6 @@ tl::unexpected<Error> refused(const char* what, const std::string& path, int err
   return fail(code, std::string("journal: cannot ") + what + " " + path + ": " + std::strerror(error), "journal");
 }
 
-}  // namespace
-
-namespace {
-
 /// Values of every kind of field that records have; their bytes are others when a build has other fields.
 std::uint64_t layout_of_records() {
   StepResult result;
