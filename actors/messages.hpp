@@ -35,6 +35,7 @@ struct SubmitRequest {
 /// The ticket, or why the request was refused. A refused request sends nothing to its sink.
 struct SubmitReply {
   Result<RequestId> ticket;
+  std::int64_t prompt_tokens = 0;  ///< of a request that has entered the engine
 };
 
 /// Aborts a live request of the sink. Its terminal output (done with finish reason abort, unless it has just ended)
@@ -53,6 +54,7 @@ struct GetModelInfo {};
 struct TokenizeRequest {
   std::string text;
   bool add_special_tokens = true;
+  std::vector<ByteRange> literals = {};  ///< as GenerateRequest::prompt_literals
 };
 struct TokenizeReply {
   Result<TokenIds> token_ids;

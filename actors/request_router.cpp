@@ -49,7 +49,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
     const SchedulerActor& scheduler = scheduler_of(state, settled.id);
     send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before anything the scheduler can cause
     send(self, scheduler, AddGroup{*spec});
-    deliver(promise, SubmitReply{settled.id});
+    deliver(promise, SubmitReply{settled.id, std::ssize(*(*spec)->prompt)});
   } else if (auto* aborted = std::get_if<RequestOutput>(&settled.outcome)) {
     deliver(promise, SubmitReply{settled.id});
     send(self, sink, OutputBatch{{std::move(*aborted)}});
@@ -186,7 +186,8 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) {
-        return answer_from_tokenizer<TokenizeReply>(self, message, message.text.size());
+        const std::size_t num_bytes = message.text.size() + message.literals.size() * sizeof(ByteRange);
+        return answer_from_tokenizer<TokenizeReply>(self, message, num_bytes);
       },
       [self](const DetokenizeRequest& message) {
         return answer_from_tokenizer<DetokenizeReply>(self, message, message.token_ids.size() * sizeof(TokenId));

@@ -12,8 +12,9 @@ struct TokenizerState {
 
 using Self = TokenizerActor::stateful_pointer<TokenizerState>;
 
-TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, bool add_special_tokens) {
-  return reply(TokenizeReply{tokenizer.encode(text, add_special_tokens)});
+TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, bool add_special_tokens,
+                     const std::vector<ByteRange>& literals) {
+  return reply(TokenizeReply{tokenizer.encode(text, add_special_tokens, literals)});
 }
 
 DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest& message) {
@@ -36,10 +37,10 @@ TokenizerActor::behavior_type behavior(Self self, const std::shared_ptr<const te
       [self](const EncodePrompt& message) {
         const text::Tokenizer& encoder = *state_of(self).tokenizer;
         const GenerateRequest& request = *message.generate;
-        return encode(encoder, *request.prompt, request.add_special_tokens);
+        return encode(encoder, *request.prompt, request.add_special_tokens, request.prompt_literals);
       },
       [self](const TokenizeRequest& message) {
-        return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens);
+        return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens, message.literals);
       },
       [self](const DetokenizeRequest& message) { return reply(decode(*state_of(self).tokenizer, message)); },
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,6 +19,14 @@ using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. bloc
 using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1
 using KvGroupId = std::int32_t;    ///< index of KvLayout::groups
 using RowId = std::int32_t;        ///< a worker's persistent batch row, 0 .. max_num_seqs - 1
+
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  bool operator==(const ByteRange&) const = default;
+};
 
 /// Microseconds on the engine's monotonic clock. Pure cores receive it, they never read it.
 using TimeUs = std::int64_t;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/request/sampling_defaults.hpp"
 #include "engine/request/sampling_params.hpp"
@@ -19,6 +20,9 @@ inline constexpr std::size_t kMaxCacheSaltBytes = 256;
 struct GenerateRequest {
   std::optional<std::string> prompt;
   std::optional<std::vector<std::int64_t>> prompt_token_ids;
+  /// Where text of special tokens in `prompt` stays text: what a client wrote in a prompt that a chat template made. In
+  /// order and apart.
+  std::vector<ByteRange> prompt_literals;
   SamplingParams sampling;
   OpenSamplingFields open;         ///< fields of `sampling` that the model's defaults may fill
   bool stream = true;              ///< false: no deltas, only the terminal event

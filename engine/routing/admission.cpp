@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/text/literals.hpp"
 #include "kernels/random.hpp"
 
 namespace pagoda::routing {
@@ -82,6 +83,9 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   if (request.prompt && request.prompt_token_ids) {
     return fail(ErrorCode::invalid_request, "prompt and prompt_token_ids exclude each other", "prompt_token_ids");
   }
+  const std::size_t prompt_bytes = request.prompt ? request.prompt->size() : 0;
+  Status literals = text::check_literals(request.prompt_literals, prompt_bytes, "prompt_literals");
+  if (!literals) return literals;
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   const SamplingParams sampling = sampling_of(request, limits);

@@ -33,7 +33,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   if (Status checked = check(client, tag, *request); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt};
   if (request->prompt) {
-    const auto job = ask(client, request->prompt->size());
+    const auto job = ask(client, request->prompt->size() + request->prompt_literals.size() * sizeof(ByteRange));
     if (!job) return fail(job.error());
     submitted.job = *job;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/text/literals.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::text {
@@ -77,22 +78,27 @@ Status AddedTokenMatcher::add(const AddedToken& token, std::string_view pattern)
   return {};
 }
 
-AddedTokenMatcher::Match AddedTokenMatcher::longest_match(std::string_view text) const {
+AddedTokenMatcher::Match AddedTokenMatcher::longest_match(std::string_view text, std::size_t at,
+                                                          std::span<const ByteRange> literals) const {
   Match match;
-  std::int32_t node = first_[static_cast<std::uint8_t>(text[0])];
+  std::int32_t node = first_[static_cast<std::uint8_t>(text[at])];
   for (std::size_t size = 1; node >= 0; ++size) {
-    if (const std::int32_t token = nodes_[static_cast<std::size_t>(node)].token; token >= 0) match = {size, token};
-    if (size == text.size()) break;
-    node = child(node, text[size]);
+    const std::int32_t token = nodes_[static_cast<std::size_t>(node)].token;
+    const bool counts = token >= 0 && !(tokens_[static_cast<std::size_t>(token)].special &&
+                                        overlaps_literal({at, at + size}, literals));
+    if (counts) match = {size, token};
+    if (at + size == text.size()) break;
+    node = child(node, text[at + size]);
   }
   return match;
 }
 
-std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_view text, bool parse_special) const {
+std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_view text,
+                                                                 std::span<const ByteRange> literals) const {
   std::vector<Segment> segments;
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
-    const Match match = longest_match(text.substr(at));
+    const Match match = longest_match(text, at, literals);
     if (match.token < 0) {
       ++at;
       continue;
@@ -101,7 +107,6 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_vie
     std::size_t begin = at;
     std::size_t end = at + match.size;
     at = end;
-    if (token.special && !parse_special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(trailing_space_offset(text.substr(0, begin)), done);
     if (token.rstrip) end += leading_space_size(text.substr(end));

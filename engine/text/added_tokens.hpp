@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,10 @@ class AddedTokenMatcher {
     Span span;
     TokenId id = -1;
   };
-  /// Cuts valid UTF-8 into segments. With `parse_special` false, special tokens count as ordinary text.
-  std::vector<Segment> split(std::string_view text, bool parse_special) const;
+  /// Cuts valid UTF-8 into segments. Special tokens with a byte in one of `literals` (ordered, apart) are not found,
+  /// nor do they hide another token that begins in them.
+  std::vector<Segment> split(std::string_view text, std::span<const ByteRange> literals) const;
+  bool empty() const { return tokens_.empty(); }
 
  private:
   // A trie in first-child, next-sibling form.
@@ -40,7 +43,8 @@ class AddedTokenMatcher {
     std::int32_t token = -1;
   };
   std::int32_t child(std::int32_t node, char byte) const;
-  Match longest_match(std::string_view text) const;
+  /// Of the tokens that begin at `at` and count there.
+  Match longest_match(std::string_view text, std::size_t at, std::span<const ByteRange> literals) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;

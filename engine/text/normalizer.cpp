@@ -57,7 +57,7 @@ std::vector<utf8proc_int32_t> decompose(std::string_view text, utf8proc_option_t
   return characters;
 }
 
-std::string strip(std::string_view text, const StripNormalizer& sides) {
+std::string_view strip(std::string_view text, const StripNormalizer& sides) {
   if (sides.left) {
     std::size_t begin = 0;
     for (std::size_t next = 0; next < text.size() && is_white_space(next_character(text, next)); begin = next) {
@@ -70,21 +70,44 @@ std::string strip(std::string_view text, const StripNormalizer& sides) {
     if (!is_white_space(next_character(text, position))) break;
     text = text.substr(0, last);
   }
-  return std::string(text);
+  return text;
 }
 
-std::string lowercase(std::string_view text) {
+std::string lowercase(std::string_view text, std::vector<Edit>& edits) {
   std::string lower;
   lower.reserve(text.size());
   for (std::size_t position = 0; position < text.size();) {
+    const std::size_t begin = position;
+    const std::size_t lower_begin = lower.size();
     const char32_t character = next_character(text, position);
     if (character == 0x130) {  // the one character whose lower case is two
       lower += "i\u0307";
     } else {
       append_utf8(lower, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
     }
+    const std::size_t lower_size = lower.size() - lower_begin;
+    if (lower_size != position - begin) edits.push_back({{begin, position}, lower_size});
   }
   return lower;
+}
+
+// ASCII characters never combine with what is before them, so a text has the form of its pieces that begin with one.
+Status find_form_edits(std::string_view text, UnicodeForm form, std::vector<Edit>& edits) {
+  const auto is_ascii = [](char c) { return static_cast<std::uint8_t>(c) < 0x80; };
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto next = std::find_if(text.begin() + static_cast<std::ptrdiff_t>(begin) + 1, text.end(), is_ascii);
+    const auto end = static_cast<std::size_t>(next - text.begin());
+    const std::string_view piece = text.substr(begin, end - begin);
+    Result<std::string> normal = to_unicode_form(piece, form);
+    if (!normal) return fail(std::move(normal.error()));
+    if (*normal != piece) {
+      const auto same = std::ranges::mismatch(piece, *normal).in1;
+      edits.push_back({{begin + static_cast<std::size_t>(same - piece.begin()), end},
+                       normal->size() - static_cast<std::size_t>(same - piece.begin())});
+    }
+    begin = end;
+  }
+  return {};
 }
 
 }  // namespace
@@ -103,24 +126,24 @@ Result<Replacer> Replacer::create(const Pattern& pattern, std::string content) {
   return replacer;
 }
 
-Result<std::string> Replacer::apply(std::string_view text) const {
+Result<std::string> Replacer::apply(std::string_view text, std::vector<Edit>* edits) const {
   std::string out;
   out.reserve(text.size());
   std::size_t copied = 0;
+  const auto replace = [&](Span match) {
+    out += text.substr(copied, match.begin - copied);
+    out += content_;
+    copied = match.end;
+    if (edits != nullptr) edits->push_back({match, content_.size()});
+  };
   if (const auto* literal = std::get_if<std::string>(&pattern_)) {
     for (std::size_t at = text.find(*literal); at != std::string_view::npos; at = text.find(*literal, copied)) {
-      out += text.substr(copied, at - copied);
-      out += content_;
-      copied = at + literal->size();
+      replace({at, at + literal->size()});
     }
   } else {
     std::vector<Span> matches;
     if (Status status = std::get<Regex>(pattern_).find_all(text, matches); !status) return fail(status.error());
-    for (const Span& match : matches) {
-      out += text.substr(copied, match.begin - copied);
-      out += content_;
-      copied = match.end;
-    }
+    for (const Span& match : matches) replace(match);
   }
   out += text.substr(copied);
   return out;
@@ -167,21 +190,39 @@ Result<Normalizer> Normalizer::create(const std::vector<NormalizerSpec>& specs) 
   return normalizer;
 }
 
-Result<Normalizer::Output> Normalizer::apply(std::string_view text) const {
-  Output output{std::string(text), true};
+Result<Normalizer::Output> Normalizer::apply(std::string_view text, std::span<const ByteRange> literals) const {
+  Output output{std::string(text), true, {literals.begin(), literals.end()}};
+  std::vector<Edit> edits;
   for (const Stage& stage : stages_) {
     if (output.text.empty()) break;
     const std::string& current = output.text;
+    edits.clear();
+    const auto to_form = [&](const UnicodeNormalizer& unicode) -> Result<std::string> {
+      if (!output.literals.empty()) {
+        if (Status status = find_form_edits(current, unicode.form, edits); !status) return fail(status.error());
+      }
+      return to_unicode_form(current, unicode.form);
+    };
+    const auto stripped = [&](const StripNormalizer& sides) -> Result<std::string> {
+      const std::string_view kept = strip(current, sides);
+      const auto begin = static_cast<std::size_t>(kept.data() - current.data());
+      edits = {{{0, begin}, 0}, {{begin + kept.size(), current.size()}, 0}};
+      if (begin > 0) output.keeps_start = false;
+      return std::string(kept);
+    };
     Result<std::string> next = std::visit(
-        Overloaded{[&](const PrependNormalizer& prepend) -> Result<std::string> { return prepend.text + current; },
-                   [&](const Replacer& replacer) { return replacer.apply(current); },
-                   [&](const UnicodeNormalizer& unicode) { return to_unicode_form(current, unicode.form); },
-                   [&](const StripNormalizer& sides) -> Result<std::string> { return strip(current, sides); },
-                   [&](const LowercaseNormalizer&) -> Result<std::string> { return lowercase(current); }},
+        Overloaded{[&](const PrependNormalizer& prepend) -> Result<std::string> {
+                     edits = {{{0, 0}, prepend.text.size()}};
+                     return prepend.text + current;
+                   },
+                   [&](const Replacer& replacer) {
+                     return replacer.apply(current, output.literals.empty() ? nullptr : &edits);
+                   },
+                   to_form, stripped,
+                   [&](const LowercaseNormalizer&) -> Result<std::string> { return lowercase(current, edits); }},
         stage);
     if (!next) return fail(std::move(next.error()));
-    const bool is_strip = std::holds_alternative<StripNormalizer>(stage);
-    if (is_strip && !std::string_view(current).starts_with(*next)) output.keeps_start = false;
+    follow_edits(edits, output.literals);
     output.text = std::move(*next);
   }
   return output;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "engine/text/literals.hpp"
 #include "engine/text/regex.hpp"
 #include "engine/text/tokenizer_spec.hpp"
 #include "kernels/result.hpp"
@@ -16,8 +18,8 @@ class Replacer {
  public:
   /// Error: bad_config for an empty pattern or a bad regex.
   static Result<Replacer> create(const Pattern& pattern, std::string content);
-  /// Error: as Regex::find_all.
-  Result<std::string> apply(std::string_view text) const;
+  /// What it replaced is appended to `edits`, if there are any wanted. Error: as Regex::find_all.
+  Result<std::string> apply(std::string_view text, std::vector<Edit>* edits = nullptr) const;
 
  private:
   std::variant<std::string, Regex> pattern_ = std::string();
@@ -33,10 +35,11 @@ class Normalizer {
   static Result<Normalizer> create(const std::vector<NormalizerSpec>& specs);
   struct Output {
     std::string text;
-    bool keeps_start = true;  ///< nothing was dropped from the start
+    bool keeps_start = true;          ///< nothing was dropped from the start
+    std::vector<ByteRange> literals;  ///< where those of the input are; never less than what came from them
   };
-  /// `text` is valid UTF-8, and so is the result. Error: as Regex::find_all.
-  Result<Output> apply(std::string_view text) const;
+  /// `text` is valid UTF-8, and so is the result. `literals` are ordered and apart. Error: as Regex::find_all.
+  Result<Output> apply(std::string_view text, std::span<const ByteRange> literals = {}) const;
 
  private:
   using Stage = std::variant<PrependNormalizer, Replacer, UnicodeNormalizer, StripNormalizer, LowercaseNormalizer>;

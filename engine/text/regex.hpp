@@ -1,22 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::text {
 
-/// Bytes [begin, end) of some text.
-struct Span {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-
-  bool operator==(const Span&) const = default;
-};
+using Span = ByteRange;
 
 /// A compiled regular expression. Immutable: many threads may match with one object.
 class Regex {

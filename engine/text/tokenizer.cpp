@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/text/bpe_model.hpp"
+#include "engine/text/literals.hpp"
 #include "engine/text/sentencepiece_model.hpp"
 #include "engine/text/text_bound.hpp"
 #include "engine/text/unicode.hpp"
@@ -105,7 +106,8 @@ Status Tokenizer::check_templates(const std::vector<TemplateSpec>& templates) co
   return {};
 }
 
-Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_tokens, bool parse_special) const {
+Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_tokens,
+                                   std::span<const ByteRange> literals) const {
   if (text.size() > kMaxTextBytes) {
     return fail(ErrorCode::invalid_request,
                 "the text has " + std::to_string(text.size()) + " bytes; at most " + std::to_string(kMaxTextBytes));
@@ -113,14 +115,16 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
   if (const std::size_t byte = find_invalid_utf8(text); byte != std::string_view::npos) {
     return fail(ErrorCode::invalid_request, "the text is not valid UTF-8 at byte " + std::to_string(byte));
   }
+  if (Status status = check_literals(literals, text.size(), "literals"); !status) return fail(status.error());
+  const std::vector<ByteRange> filled = literals_within({0, text.size()}, literals);
   TokenIds ids;
-  for (const AddedTokenMatcher::Segment& segment : raw_matcher_.split(text, parse_special)) {
+  for (const AddedTokenMatcher::Segment& segment : raw_matcher_.split(text, filled)) {
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;
     }
     const std::string_view part = text.substr(segment.span.begin, segment.span.end - segment.span.begin);
-    const Status status = encode_segment(part, segment.span.begin == 0, parse_special, ids);
+    const Status status = encode_segment(part, segment.span.begin == 0, literals_within(segment.span, filled), ids);
     if (!status) return fail(status.error());
   }
   if (!add_special_tokens) return ids;
@@ -135,11 +139,14 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
   return ids;
 }
 
-Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, bool parse_special, TokenIds& ids) const {
-  const Result<Normalizer::Output> normalized = normalizer_.apply(text);
+Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, std::span<const ByteRange> literals,
+                                 TokenIds& ids) const {
+  // Nothing is looked for in the normalized text by most tokenizers, so nobody asks where the literals are in it.
+  if (normalized_matcher_.empty()) literals = {};
+  const Result<Normalizer::Output> normalized = normalizer_.apply(text, literals);
   if (!normalized) return fail(normalized.error());
   const bool starts = at_text_start && normalized->keeps_start;
-  for (const AddedTokenMatcher::Segment& segment : normalized_matcher_.split(normalized->text, parse_special)) {
+  for (const AddedTokenMatcher::Segment& segment : normalized_matcher_.split(normalized->text, normalized->literals)) {
     if (segment.id >= 0) {
       ids.push_back(segment.id);
       continue;

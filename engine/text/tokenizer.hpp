@@ -32,10 +32,14 @@ class Tokenizer {
   static Result<std::shared_ptr<const Tokenizer>> create(const TokenizerSpec& spec);
 
   /// The ids of `text`. `add_special_tokens`: with the tokens that the post-processor puts around a text, such as <s>.
-  /// `parse_special`: special tokens written in the text are those tokens; otherwise they are read as ordinary text.
-  /// Error: invalid_request when the text is not UTF-8 (the message names the byte), too long, or too hard for the
-  /// tokenizer's regex.
-  Result<TokenIds> encode(std::string_view text, bool add_special_tokens, bool parse_special = true) const;
+  /// A special token written in the text is that token, except where a byte of it is in one of `literals`: there it is
+  /// read as ordinary text, so that what a client wrote cannot end its message or begin another. Everything else is as
+  /// without literals: pieces run across their borders, and added tokens that are not special are found in them. Those
+  /// are words of what models write (runs of spaces, "<think>" in Qwen3), and a chat that is sent back must give the
+  /// tokens that the model made. Error: invalid_request when the text is not UTF-8 (the message names the byte), too
+  /// long, or too hard for the tokenizer's regex, and as check_literals of literals.hpp.
+  Result<TokenIds> encode(std::string_view text, bool add_special_tokens,
+                          std::span<const ByteRange> literals = {}) const;
 
   /// The text of `ids`, always valid UTF-8. Ids that no token has are left out.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
@@ -67,7 +71,8 @@ class Tokenizer {
   std::optional<std::string_view> decoded_string(TokenId id) const;
   Status add_tokens(const std::vector<AddedToken>& tokens);
   Status check_templates(const std::vector<TemplateSpec>& templates) const;
-  Status encode_segment(std::string_view text, bool at_text_start, bool parse_special, TokenIds& ids) const;
+  Status encode_segment(std::string_view text, bool at_text_start, std::span<const ByteRange> literals,
+                        TokenIds& ids) const;
 
   Tokenizer(std::shared_ptr<const TokenModel> model, Normalizer normalizer, PreTokenizer pre_tokenizer,
             TokenDecoder decoder)

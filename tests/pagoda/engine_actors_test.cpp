@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <future>
@@ -259,6 +260,17 @@ TEST_F(EngineActors, AnOpThatTokenizesIsAnsweredInItsTurn) {
   ASSERT_TRUE(tokens.token_ids);
   const std::vector<std::int64_t> ids(tokens.token_ids->begin(), tokens.token_ids->end());
   EXPECT_EQ(*ask<actors::DetokenizeReply>(actors::DetokenizeRequest{ids, true}).text, "Once upon");
+}
+
+TEST_F(EngineActors, TextIsTokenizedWithItsLiterals) {
+  const std::string text = "<|end_of_text|>Once";
+  const auto tokenize = [&](std::vector<ByteRange> literals) {
+    return ask<actors::TokenizeReply>(actors::TokenizeRequest{text, false, std::move(literals)}).token_ids;
+  };
+  EXPECT_EQ(tokenize({}).value().front(), 1);
+  const TokenIds literal = tokenize({{0, text.size()}}).value();
+  EXPECT_EQ(std::ranges::count(literal, 1), 0);
+  EXPECT_EQ(tokenize({{0, text.size() + 1}}).error().param, "literals");
 }
 
 TEST_F(EngineActors, AnExitOvertakesWhatTheTokenizerStillHasToDo) {

@@ -389,8 +389,24 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
     r.prompt.reset();
     r.prompt_token_ids.emplace();
   });
+  refused("prompt_literals", [](GenerateRequest& r) { r.prompt_literals = {{0, 2}}; });
   refused("n", [](GenerateRequest& r) { r.sampling.n = 65; });
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
+}
+
+TEST(Engine, ReadsSpecialTokensInLiteralsOfAPromptAsText) {
+  const auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  GenerateRequest request = prompt("Once<|end_of_text|>upon", 1);
+  request.add_special_tokens = false;
+  const auto num_prompt_tokens = [&](std::vector<ByteRange> literals) {
+    request.prompt_literals = std::move(literals);
+    return engine->generate(request).value().usage.prompt_tokens;
+  };
+  const std::int64_t parsed = std::ssize(engine->tokenize(*request.prompt, false).value());
+  EXPECT_EQ(num_prompt_tokens({}), parsed);
+  EXPECT_EQ(num_prompt_tokens({{0, 4}, {19, 23}}), parsed);
+  EXPECT_GT(num_prompt_tokens({{0, 23}}), parsed + 3);
 }
 
 TEST(Engine, ReportsAFolderThatIsNoModel) {

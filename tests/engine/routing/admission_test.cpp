@@ -130,6 +130,27 @@ TEST(Admission, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
   EXPECT_EQ(seed(1), seed(1));
 }
 
+TEST(Admission, RefusesLiteralsThatAreNotRangesOfThePromptInOrder) {
+  const auto refusal = [](std::vector<ByteRange> literals) {
+    GenerateRequest request = text_request();  // of 5 bytes
+    request.prompt_literals = std::move(literals);
+    const Status checked = check_request(request, limits());
+    return checked ? std::string() : checked.error().param + ": " + checked.error().message;
+  };
+  EXPECT_EQ(refusal({{0, 2}, {2, 2}, {2, 5}, {5, 5}}), "");
+  EXPECT_EQ(refusal({{0, 6}}), "prompt_literals: prompt_literals has [0, 6), which goes beyond the 5 bytes of text");
+  EXPECT_EQ(refusal({{3, 2}}), "prompt_literals: prompt_literals has [3, 2), which ends before it begins");
+  EXPECT_EQ(refusal({{0, 3}, {2, 4}}),
+            "prompt_literals: prompt_literals has [2, 4), which begins before the range in front of it ends");
+  GenerateRequest ids;
+  ids.prompt_token_ids = {{1}};
+  ids.prompt_literals = {{0, 1}};
+  const Status of_ids = check_request(ids, limits());
+  ASSERT_FALSE(of_ids);
+  EXPECT_EQ(of_ids.error().code, ErrorCode::invalid_request);
+  EXPECT_EQ(of_ids.error().param, "prompt_literals");
+}
+
 TEST(Admission, NamesTheFieldThatIsWrong) {
   const auto param = [](const GenerateRequest& request) { return check_request(request, limits()).error().param; };
   EXPECT_EQ(param(GenerateRequest{}), "prompt");
