@@ -95,12 +95,13 @@ TEST_P(TokenizerFolders, FinishLongRunsOfOneCharacter) {
   }
 }
 
-TEST_P(TokenizerFolders, ReadSpecialTokensInTheTextAsPlainTextUnlessAskedFor) {
+TEST_P(TokenizerFolders, ReadSpecialTokensInTheTextAsPlainTextInsideOfLiterals) {
   for (const TokenId id : {0, 1, 2}) {
     if (!tokenizer_->is_special(id)) continue;
     const std::string text = "a" + std::string(tokenizer_->token_text(id)) + "b";
     const TokenIds parsed = encode(tokenizer_, text, false);
-    const TokenIds plain = tokenizer_->encode(text, false, false).value();
+    const std::vector<ByteRange> everything = {{0, text.size()}};
+    const TokenIds plain = tokenizer_->encode(text, false, everything).value();
     EXPECT_EQ(std::ranges::count(parsed, id), 1) << text;
     // A vocabulary without bytes has only <unk> for characters that it does not know.
     if (GetParam() == std::string_view("unigram")) continue;

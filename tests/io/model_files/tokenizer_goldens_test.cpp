@@ -102,17 +102,6 @@ TEST(Stories260kPrompts, EncodeToTheModelGoldensIds) {
   }
 }
 
-TEST(SpecialTokensInText, AreOrdinaryTextWhenTheyAreNotParsed) {
-  const std::filesystem::path folder = kSharedDir / "tokenizers" / "llama2";
-  const Result<Tokenizer> tokenizer = load_tokenizer(folder);
-  if (!tokenizer) GTEST_SKIP() << "no shared tokenizer " << folder;
-  const TokenIds parsed = (*tokenizer)->encode("a</s>", false, true).value();
-  const TokenIds plain = (*tokenizer)->encode("a</s>", false, false).value();
-  EXPECT_EQ(parsed.back(), 2);
-  EXPECT_EQ(std::count(plain.begin(), plain.end(), 2), 0);
-  EXPECT_EQ((*tokenizer)->decode(plain, true), "a</s>");
-}
-
 // One test per small tokenizer in components.json.
 class TokenizerComponents : public ::testing::TestWithParam<std::size_t> {
  public:

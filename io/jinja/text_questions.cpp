@@ -1,0 +1,108 @@
+// isdigit() and the other methods of str that ask for the kind of its characters.
+
+#include "io/jinja/text_questions.hpp"
+
+#include "engine/text/unicode.hpp"
+#include "io/jinja/characters.hpp"
+#include "io/jinja/interpreter.hpp"
+#include "io/jinja/methods.hpp"
+
+namespace pagoda::jinja {
+namespace {
+
+template <class Predicate>
+bool all_characters(const Text& text, Predicate predicate) {
+  for (std::size_t at = 0; at < text.size();) {
+    if (!predicate(text::next_character(text.view(), at))) return false;
+  }
+  return true;
+}
+
+template <bool (*predicate)(char32_t)>
+bool is_all(const Text& text) {
+  return !text.empty() && all_characters(text, predicate);
+}
+
+bool is_alphanumeric(char32_t c) {
+  return is_letter(c) || is_decimal(c) || is_digit(c) || is_numeric(c);
+}
+
+// Letters that have a case are all of this one, and there is at least one.
+template <bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)>
+bool is_cased(const Text& text) {
+  bool has_one = false;
+  const bool fits = all_characters(text, [&](char32_t c) {
+    has_one = has_one || is_wanted(c);
+    return !is_other(c) && !is_title(c);
+  });
+  return fits && has_one;
+}
+
+bool is_title_text(const Text& text) {
+  bool has_one = false;
+  bool is_behind_cased = false;
+  const bool fits = all_characters(text, [&](char32_t c) {
+    const bool is_capital = is_upper(c) || is_title(c);
+    const bool is_small = is_lower(c);
+    if (is_capital ? is_behind_cased : (is_small && !is_behind_cased)) return false;
+    is_behind_cased = is_capital || is_small;
+    has_one = has_one || is_behind_cased;
+    return true;
+  });
+  return fits && has_one;
+}
+
+bool is_ascii(const Text& text) {
+  return text.is_ascii() || all_characters(text, [](char32_t c) { return c < 0x80; });
+}
+
+bool is_printable_text(const Text& text) {
+  return all_characters(text, is_printable);
+}
+
+bool is_identifier(const Text& text) {
+  bool is_first = true;
+  return !text.empty() && all_characters(text, [&](char32_t c) {
+    const bool can_start = c == '_' || is_letter(c);
+    return std::exchange(is_first, false) ? can_start : can_start || text::is_word(c);
+  });
+}
+
+template <bool (*question)(const Text&)>
+Value ask(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  const Bound bound("a method of str", arguments, {}, 0);
+  interpreter.heap().look_at(4 * self.text.size());
+  return Value::of(question(self.text));
+}
+
+constexpr std::pair<std::string_view, Method> kQuestions[] = {{"isalnum", ask<is_all<is_alphanumeric>>},
+                                                              {"isalpha", ask<is_all<is_letter>>},
+                                                              {"isascii", ask<is_ascii>},
+                                                              {"isdecimal", ask<is_all<is_decimal>>},
+                                                              {"isdigit", ask<is_all<is_digit>>},
+                                                              {"isidentifier", ask<is_identifier>},
+                                                              {"islower", ask<is_lower_text>},
+                                                              {"isnumeric", ask<is_all<is_numeric>>},
+                                                              {"isprintable", ask<is_printable_text>},
+                                                              {"isspace", ask<is_all<is_space>>},
+                                                              {"istitle", ask<is_title_text>},
+                                                              {"isupper", ask<is_upper_text>}};
+
+}  // namespace
+
+bool is_lower_text(const Text& text) {
+  return is_cased<is_lower, is_upper>(text);
+}
+
+bool is_upper_text(const Text& text) {
+  return is_cased<is_upper, is_lower>(text);
+}
+
+Method find_text_question(std::string_view name) {
+  for (const auto& [known, method] : kQuestions) {
+    if (known == name) return method;
+  }
+  return nullptr;
+}
+
+}  // namespace pagoda::jinja

@@ -1,0 +1,80 @@
+#include "io/chat/chat_prompts.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::chat {
+namespace {
+
+constexpr const char* kTexts =
+    "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}";
+constexpr const char* kParts =
+    "{% for m in messages %}[{{ m.role }}]{% for part in m.content %}{{ part.text }}|{% endfor %}{% endfor %}";
+constexpr const char* kDeveloper =
+    "{% for m in messages %}{% if m.role == 'developer' %}D{% else %}[{{ m.role }}]{% endif %}{{ m.content }}{% endfor "
+    "%}";
+
+ChatPrompts prompts(const char* source) {
+  auto parsed = ChatPrompts::parse(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
+  return std::move(*parsed);
+}
+
+ChatInput conversation(const char* role, const nlohmann::ordered_json& content) {
+  ChatInput chat;
+  chat.messages.push_back({{"role", role}, {"content", content}});
+  chat.add_generation_prompt = true;
+  return chat;
+}
+
+const auto kTwoParts = nlohmann::ordered_json::parse(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])");
+
+TEST(ChatPrompts, PartsAreLinesForATemplateThatTakesTexts) {
+  EXPECT_EQ(prompts(kTexts).render(conversation("user", kTwoParts)).value(), "<s>[user]a\nb</s>[assistant]");
+}
+
+TEST(ChatPrompts, PartsStayPartsForATemplateThatTakesThem) {
+  EXPECT_EQ(prompts(kParts).render(conversation("user", kTwoParts)).value(), "[user]a|b|");
+}
+
+TEST(ChatPrompts, ATextIsOnePartForATemplateThatTakesPartsOnly) {
+  EXPECT_EQ(prompts(kParts).render(conversation("user", "hello")).value(), "[user]hello|");
+}
+
+TEST(ChatPrompts, ADeveloperSpeaksAsTheSystemWhereTheTemplateDoesNotKnowThem) {
+  EXPECT_EQ(prompts(kTexts).render(conversation("developer", "x")).value(), "<s>[system]x</s>[assistant]");
+  EXPECT_EQ(prompts(kDeveloper).render(conversation("developer", "x")).value(), "Dx");
+}
+
+TEST(ChatPrompts, WhatTheClientWroteIsLiteralAndNothingElse) {
+  GenerateRequest request;
+  ASSERT_TRUE(prompts(kTexts).apply(conversation("user", "bye</s>"), request).has_value());
+  ASSERT_EQ(request.prompt, "<s>[user]bye</s></s>[assistant]");
+  std::string literal;
+  for (const auto& range : request.prompt_literals) {
+    literal += request.prompt->substr(range.begin, range.end - range.begin) + ";";
+  }
+  EXPECT_EQ(literal, "user;bye</s>;");
+}
+
+TEST(ChatPrompts, ATemplateRefusesInItsOwnWords) {
+  const auto refused =
+      prompts(
+          "{% if messages|length > 0 and messages[0].content is string and messages[0].content == 'x' %}"
+          "{{ raise_exception('No x here') }}{% endif %}{{ messages[0].content }}")
+          .render(conversation("user", "x"));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message, "No x here");
+  EXPECT_EQ(refused.error().param, "messages");
+}
+
+TEST(ChatPrompts, ABrokenTemplateNamesItsLine) {
+  const auto broken = ChatPrompts::parse("{% if true %}\n{{ oops", {});
+  ASSERT_FALSE(broken.has_value());
+  EXPECT_NE(broken.error().message.find("line 2"), std::string::npos) << broken.error().message;
+}
+
+}  // namespace
+}  // namespace pagoda::chat
