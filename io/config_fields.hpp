@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/config.hpp"
+#include "io/http/server_config.hpp"
 #include "io/json_lines/server_config.hpp"
 
 namespace pagoda::io {
@@ -107,7 +108,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 3> kCommandKeys{"api_key_file", "drain_timeout", "log_level"};
+inline constexpr std::array<const char*, 5> kCommandKeys{"api_key_file", "admin_key_file", "chat_template",
+                                                         "drain_timeout", "log_level"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>
@@ -120,6 +122,27 @@ void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("coalesce_bytes", config.coalesce_bytes, "Unsent bytes of a connection from which its deltas are merged");
   visit("max_buffered_bytes", config.max_buffered_bytes, "Unsent bytes at which a slow reader is cut off");
   visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
+}
+
+/// The same for the HTTP server.
+template <class Visit>
+void visit_fields(http::ServerConfig& config, Visit&& visit) {
+  visit("http", config.http, "HOST:PORT of the HTTP API; port 0 picks one; empty: no HTTP");
+  visit("allow_unauthenticated", config.allow_unauthenticated,
+        "Let the HTTP API listen beyond this machine without API keys");
+  visit("tls_cert", config.tls_cert, "PEM file with the HTTP server's certificate and its chain; empty: no TLS");
+  visit("tls_key", config.tls_key, "PEM file with its private key");
+  visit("cors_origin", config.cors_origin, "Origin whose pages may call the HTTP API, or *; empty: none");
+  visit("max_body_bytes", config.max_body_bytes, "Longest body of an HTTP request");
+  visit("http_max_connections", config.http_max_connections, "Most HTTP connections at a time");
+  visit("http_header_timeout_ms", config.http_header_timeout_ms, "Time that the head of a request may take");
+  visit("http_body_timeout_ms", config.http_body_timeout_ms, "Time that the body of a request may take");
+  visit("http_idle_timeout_ms", config.http_idle_timeout_ms, "How long a connection without a request is kept");
+  visit("http_send_timeout_ms", config.http_send_timeout_ms,
+        "How long a client that reads nothing of its answer is waited for");
+  visit("http_max_buffered_bytes", config.http_max_buffered_bytes,
+        "Unsent bytes of a stream at which a slow reader is cut off");
+  visit("http_close_grace_ms", config.http_close_grace_ms, "How long a closing connection waits for its client");
 }
 
 }  // namespace pagoda::io

@@ -6,8 +6,6 @@
 #include <iterator>
 #include <system_error>
 
-#include "io/json_lines/json_reader.hpp"
-
 namespace pagoda::io {
 namespace {
 
@@ -27,7 +25,7 @@ Result<ConfigFile> ConfigFile::load(const std::filesystem::path& path) {
 }
 
 Result<ConfigFile> ConfigFile::parse(std::string_view text, std::string name) {
-  auto value = json_lines::read_json(text, kMaxDepth);
+  auto value = wire::read_json(text, kMaxDepth);
   if (!value) return fail(ErrorCode::bad_config, name + ": " + value.error().message, value.error().param);
   if (!value->is_object()) return fail(ErrorCode::bad_config, name + ": must hold one JSON object");
   return ConfigFile(std::move(*value), std::move(name));
@@ -39,7 +37,7 @@ std::vector<std::string> ConfigFile::keys() const {
   return keys;
 }
 
-const nlohmann::json* ConfigFile::find(const std::string& key) const {
+const wire::Json* ConfigFile::find(const std::string& key) const {
   const auto it = object_.find(key);
   return it == object_.end() ? nullptr : &*it;
 }

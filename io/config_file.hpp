@@ -8,10 +8,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "engine/config.hpp"
 #include "io/config_fields.hpp"
+#include "io/wire/json_reader.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -69,11 +68,11 @@ class ConfigFile {
   Error unknown_key(const std::string& key) const;
 
  private:
-  ConfigFile(nlohmann::json object, std::string name) : object_(std::move(object)), name_(std::move(name)) {}
-  const nlohmann::json* find(const std::string& key) const;
+  ConfigFile(wire::Json object, std::string name) : object_(std::move(object)), name_(std::move(name)) {}
+  const wire::Json* find(const std::string& key) const;
   tl::unexpected<Error> refuse(const std::string& key, const std::string& expected) const;
 
-  nlohmann::json object_;
+  wire::Json object_;
   std::string name_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "io/json_lines/bridge.hpp"
+#include "io/serving/session.hpp"
 #include "pagoda/engine_parts.hpp"
 
 namespace pagoda {
@@ -10,7 +10,7 @@ namespace pagoda {
 void init_actor_types() {
 #ifdef CAF_VERSION_MAJOR
   caf::init_global_meta_objects<caf::id_block::pagoda>();
-  caf::init_global_meta_objects<caf::id_block::pagoda_json_lines>();
+  caf::init_global_meta_objects<caf::id_block::pagoda_serving>();
   caf::core::init_global_meta_objects();
 #endif
 }
@@ -48,9 +48,10 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
 Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig& config, const EngineSetup& setup) {
   auto parts = load_engine_parts(config, setup);
   if (!parts) return fail(parts.error());
+  auto model = parts->info;
   auto running = spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());
-  return EngineHandle{running->actors.router, running->supervisor};
+  return EngineHandle{running->actors.router, running->supervisor, std::move(model)};
 }
 
 }  // namespace pagoda

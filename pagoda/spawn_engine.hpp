@@ -15,6 +15,7 @@ namespace pagoda {
 struct EngineHandle {
   actors::RequestRouterActor router;
   caf::actor supervisor;
+  ModelInfo model;
 };
 
 /// Ends the engine, failed or not. Returns at once.

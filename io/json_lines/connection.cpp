@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
+#include "io/serving/api_keys.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::json_lines {
@@ -15,9 +16,25 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kMaxAnswersDue = 256;
+constexpr std::size_t kMaxQuestions = 256;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
 constexpr auto kProbeInterval = std::chrono::seconds(1);
+
+void append_answer(std::string& line, const ClientId& id, const TokenIds& token_ids) {
+  append_tokens(line, id, token_ids);
+}
+void append_answer(std::string& line, const ClientId& id, const std::string& text) {
+  append_text(line, id, text);
+}
+void append_answer(std::string& line, const ClientId& id, const ModelInfo& model) {
+  append_model(line, id, model);
+}
+void append_answer(std::string& line, const ClientId& id, const EngineStats& stats) {
+  append_stats(line, id, stats);
+}
+void append_answer(std::string& line, const ClientId& id, const Error& error) {
+  append_error(line, id, wire_error(error));
+}
 
 void give_back_if_large(std::string& buffer) {
   if (buffer.empty() && buffer.capacity() > kKeptBufferBytes) std::string().swap(buffer);
@@ -29,16 +46,14 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
     : socket_(std::move(socket)),
       context_(context),
       on_closed_(std::move(on_closed)),
+      session_(context.io, context.system, context.router,
+               [this](std::vector<serving::Event>& events) { on_events(events); }),
       deadline_(context.io),
       next_probe_(context.io),
       authorized_(context.config.api_keys.empty()),
       queue_(static_cast<std::size_t>(context.config.coalesce_bytes)) {}
 
 void Connection::start() {
-  outbox_ = std::make_shared<Outbox>(context_.io, [weak = weak_from_this()](std::vector<BridgeEvent>& events) {
-    if (const auto self = weak.lock()) self->on_events(events);
-  });
-  bridge_ = spawn_bridge(context_.system, context_.router, outbox_);
   read_more();
 }
 
@@ -46,7 +61,7 @@ void Connection::start() {
 // -------------------------------------------------------------------------------------------------------------
 
 bool Connection::wants_input() const {
-  return !closed_ && !closing_ && !input_ended_ && answers_due_ < kMaxAnswersDue &&
+  return !closed_ && !closing_ && !input_ended_ && asked_.size() < kMaxQuestions &&
          queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes);
 }
 
@@ -123,7 +138,7 @@ void Connection::take_lines() {
 void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
-  auto message = parse_line(line);
+  auto message = parse_line(line, context_.chat.get());
   if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
     const auto id = message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
     return refuse(id, WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
@@ -136,7 +151,7 @@ void Connection::refuse_line_too_long() {
   std::string().swap(input_);
   refuse({}, WireCode::line_too_long,
          "a line is longer than " + std::to_string(context_.config.max_line_bytes) + " bytes");
-  for (const auto& [tag, live] : live_) tell_bridge(tag, CancelOp{live.id});
+  for (const auto& [tag, live] : live_) session_.cancel(tag);
   begin_close();
 }
 
@@ -155,13 +170,13 @@ void Connection::run(GenerateOp& op) {
   const auto tag = ++last_tag_;
   live_.emplace(tag, Live{op.id});
   tags_.emplace(op.id, tag);
-  tell_bridge(tag, std::move(op));
+  session_.submit(tag, std::move(op.request));
 }
 
 void Connection::run(CancelOp& op) {
   const auto it = tags_.find(op.id);
   if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
-  tell_bridge(it->second, std::move(op));
+  session_.cancel(it->second);
 }
 
 void Connection::run(PingOp& op) {
@@ -170,25 +185,48 @@ void Connection::run(PingOp& op) {
 
 void Connection::run(AuthOp& op) {
   const auto& keys = context_.config.api_keys;
-  if (!keys.empty() && !is_known_key(keys, op.key)) {
+  if (!keys.empty() && !serving::is_known_key(keys, op.key)) {
     return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
   }
   authorized_ = true;
   append_ok(queue_.line(), op.id);
 }
 
-void Connection::tell_bridge(std::uint64_t tag, ClientMessage message) {
-  actors::send_anonymously(bridge_, RunOp{tag, std::move(message)});
+void Connection::run(TokenizeOp& op) {
+  ask(std::move(op.id), actors::TokenizeRequest{std::move(op.text), op.add_special_tokens});
+}
+
+void Connection::run(DetokenizeOp& op) {
+  ask(std::move(op.id), actors::DetokenizeRequest{std::move(op.token_ids), op.skip_special_tokens});
+}
+
+void Connection::run(ApplyTemplateOp& op) {
+  append_text(queue_.line(), op.id, op.text);
+}
+
+void Connection::run(ModelOp& op) {
+  ask(std::move(op.id), actors::GetModelInfo{});
+}
+
+void Connection::run(StatsOp& op) {
+  ask(std::move(op.id), actors::GetStats{});
+}
+
+void Connection::ask(ClientId id, serving::Question question) {
+  const auto tag = ++last_tag_;
+  asked_.emplace(tag, std::move(id));
+  session_.ask(tag, std::move(question));
 }
 
 void Connection::refuse(const ClientId& id, WireCode code, std::string message, std::string param, int retry_after_ms) {
   append_error(queue_.line(), id, {code, std::move(message), std::move(param), retry_after_ms});
 }
 
-// -- events of the bridge
-// ------------------------------------------------------------------------------------------------
+// -- events of the session
+// -----------------------------------------------------------------------------------------------
 
-void Connection::on_events(std::vector<BridgeEvent>& events) {
+void Connection::on_events(std::vector<serving::Event>& events) {
+  const auto self = shared_from_this();
   for (auto& event : events) {
     if (closed_) return;
     const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
@@ -216,19 +254,21 @@ void Connection::on_event(OutputBatch& batch) {
   }
 }
 
-void Connection::on_event(Refused& refused) {
+void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   append_error(queue_.line(), it->second.id, wire_error(refused.error));
   forget(refused.tag);
 }
 
-void Connection::on_event(ReplyLine& reply) {
-  --answers_due_;
-  queue_.line() += reply.line;
+void Connection::on_event(serving::Answered& answered) {
+  const auto it = asked_.find(answered.tag);
+  const auto id = std::move(it->second);
+  asked_.erase(it);
+  std::visit([&](const auto& answer) { append_answer(queue_.line(), id, answer); }, answered.answer);
 }
 
-void Connection::on_event(FlushMark&) {
+void Connection::on_event(serving::FlushMark&) {
   begin_close();
 }
 
@@ -276,7 +316,7 @@ void Connection::on_written(const error_code& error) {
 }
 
 void Connection::flush_and_close() {
-  if (!closed_) actors::send_anonymously(bridge_, Flush{});
+  if (!closed_) session_.flush();
 }
 
 void Connection::begin_close() {
@@ -298,16 +338,15 @@ void Connection::cut_off_slow_reader() {
          {}, routing::kRetryAfterMs);
   live_.clear();
   tags_.clear();
-  answers_due_ = 0;
-  outbox_->close();
-  actors::end_now(bridge_);
+  asked_.clear();
+  session_.close();
   begin_close();
   pump();
 }
 
 void Connection::finish_when_done() {
   if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
-  if (!live_.empty() || answers_due_ > 0) return;
+  if (!live_.empty() || !asked_.empty()) return;
   if (input_ended_) {
     close_now();
   } else if (closing_) {
@@ -335,9 +374,7 @@ void Connection::close_now() {
   if (closed_) return;
   closed_ = true;
   const auto self = shared_from_this();
-  outbox_->close();
-  actors::end_now(bridge_);
-  bridge_ = BridgeActor{};
+  session_.close();
   error_code ignored;
   socket_.close(ignored);
   deadline_.cancel();

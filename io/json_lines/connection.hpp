@@ -13,9 +13,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "io/json_lines/bridge.hpp"
 #include "io/json_lines/output_queue.hpp"
+#include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
+#include "io/serving/session.hpp"
 
 namespace pagoda::json_lines {
 
@@ -25,6 +26,7 @@ struct ConnectionContext {
   caf::actor_system& system;
   actors::RequestRouterActor router;
   const ServerConfig& config;
+  std::shared_ptr<const chat::ChatPrompts> chat;  ///< null: the model has no chat template
   std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
 };
 
@@ -75,21 +77,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(CancelOp& op);
   void run(PingOp& op);
   void run(AuthOp& op);
-  template <class Op>
-  void run(Op& op) {  // answered by the engine
-    ++answers_due_;
-    tell_bridge(0, std::move(op));
-  }
-  void tell_bridge(std::uint64_t tag, ClientMessage message);
+  void run(TokenizeOp& op);
+  void run(DetokenizeOp& op);
+  void run(ApplyTemplateOp& op);
+  void run(ModelOp& op);
+  void run(StatsOp& op);
+  void ask(ClientId id, serving::Question question);
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
 
-  // Events of the bridge.
-  void on_events(std::vector<BridgeEvent>& events);
+  // Events of the session.
+  void on_events(std::vector<serving::Event>& events);
   void on_event(OutputBatch& batch);
-  void on_event(Refused& refused);
-  void on_event(ReplyLine& reply);
-  void on_event(FlushMark&);
-  void on_event(RouterGone&) { on_engine_gone(); }
+  void on_event(serving::Accepted&) {}
+  void on_event(serving::Refused& refused);
+  void on_event(serving::Answered& answered);
+  void on_event(serving::FlushMark&);
   void forget(std::uint64_t tag);
 
   // Output and the end.
@@ -104,8 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::ip::tcp::socket socket_;
   ConnectionContext& context_;
   std::function<void(Connection&)> on_closed_;
-  std::shared_ptr<Outbox> outbox_;
-  BridgeActor bridge_;
+  serving::Session session_;
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer next_probe_;
 
@@ -118,7 +119,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
   std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag
   std::uint64_t last_tag_ = 0;
-  std::size_t answers_due_ = 0;  ///< of the engine, to anything but generate and cancel
+  std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag
 
   OutputQueue queue_;
   std::string writing_text_;

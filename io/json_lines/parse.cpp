@@ -1,69 +1,64 @@
-#include "io/json_lines/field_reader.hpp"
-#include "io/json_lines/json_reader.hpp"
 #include "io/json_lines/protocol.hpp"
+#include "io/wire/chat_fields.hpp"
+#include "io/wire/field_reader.hpp"
+#include "io/wire/json_reader.hpp"
+#include "io/wire/request_fields.hpp"
 
 namespace pagoda::json_lines {
 namespace {
 
-using nlohmann::json;
 using Parsed = tl::expected<ClientMessage, RefusedLine>;
 
-/// Fields that the model may have defaults for: one that is absent stays open.
-void read_open_sampling(FieldReader& fields, GenerateRequest& request) {
-  const auto read = [&](const char* name, auto& value, bool& is_open) {
-    fields.read(name, value);
-    if (fields.has(name)) is_open = false;
-  };
-  read("max_tokens", request.sampling.max_tokens, request.open.max_tokens);
-  read("temperature", request.sampling.temperature, request.open.temperature);
-  read("top_p", request.sampling.top_p, request.open.top_p);
-  read("top_k", request.sampling.top_k, request.open.top_k);
-  read("min_p", request.sampling.min_p, request.open.min_p);
-  read("repetition_penalty", request.sampling.repetition_penalty, request.open.repetition_penalty);
+constexpr const char* kNoTemplate = "the model has no chat template: give a prompt, or start with --chat-template";
+
+chat::ChatInput read_chat_request(FieldReader& fields, const chat::ChatPrompts* prompts) {
+  chat::ChatInput chat;
+  read_chat(fields, chat);
+  read_tools(fields, chat);
+  if (prompts == nullptr) fields.refuse("messages", kNoTemplate);
+  return chat;
 }
 
-void read_sampling(FieldReader& fields, SamplingParams& params) {
-  fields.read("min_tokens", params.min_tokens);
-  fields.read("n", params.n);
-  fields.read("best_of", params.best_of);
-  fields.read("seed", params.seed);
-  fields.read_strings("stop", params.stop);
-  fields.read("stop_token_ids", params.stop_token_ids);
-  fields.read("ignore_eos", params.ignore_eos);
-  fields.read("include_stop_str_in_output", params.include_stop_str_in_output);
-  fields.read("presence_penalty", params.presence_penalty);
-  fields.read("frequency_penalty", params.frequency_penalty);
-  fields.read_bias("logit_bias", params.logit_bias);
-  fields.read("logprobs", params.logprobs);
-  fields.read("prompt_logprobs", params.prompt_logprobs);
-  fields.read("skip_special_tokens", params.skip_special_tokens);
-  fields.read("use_beam_search", params.use_beam_search);
-  fields.read("length_penalty", params.length_penalty);
-  fields.read("early_stopping", params.early_stopping);
+std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompts) {
+  const auto chat = read_chat_request(fields, prompts);
+  if (!fields.is_fine()) return {};
+  auto text = prompts->render(chat);
+  if (text) return std::move(*text);
+  fields.refuse(wire_error(text.error()));
+  return {};
 }
 
-GenerateRequest read_generate(FieldReader& fields, GenerateRequest request) {
+/// The prompt of a conversation.
+void read_conversation(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest& request) {
+  const auto chat = read_chat_request(fields, prompts);
+  request.add_special_tokens = false;  // the template writes them
+  if (request.prompt || request.prompt_token_ids) {
+    fields.refuse("messages", "messages takes the place of prompt and prompt_token_ids");
+  }
+  if (!fields.is_fine()) return;
+  if (auto status = prompts->apply(chat, request); !status) fields.refuse(wire_error(status.error()));
+}
+
+GenerateRequest read_generate(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest request) {
   request.prompt.reset();
   request.prompt_token_ids.reset();
   fields.read("prompt", request.prompt);
   fields.read("prompt_token_ids", request.prompt_token_ids);
+  if (fields.has("messages")) read_conversation(fields, prompts, request);
   fields.read("stream", request.stream);
-  fields.read("add_special_tokens", request.add_special_tokens);
-  fields.read("priority", request.priority);
-  fields.read("user", request.user);
-  fields.read("cache_salt", request.cache_salt);
-  read_open_sampling(fields, request);
-  read_sampling(fields, request.sampling);
+  read_open(fields, "max_tokens", request.sampling.max_tokens, request.open.max_tokens);
+  fields.read("logprobs", request.sampling.logprobs);
+  read_request_fields(fields, request);
   if (request.prompt && request.prompt_token_ids) {
     fields.refuse("prompt_token_ids", "give either prompt or prompt_token_ids, not both");
   } else if (!request.prompt && !request.prompt_token_ids) {
-    fields.refuse("prompt", "prompt or prompt_token_ids is required");
+    fields.refuse("prompt", "prompt, prompt_token_ids or messages is required");
   }
   return request;
 }
 
 /// The line's id when it has a usable one; `fields` learns what is wrong with it otherwise.
-ClientId read_id(const json& object, FieldReader& fields, bool required) {
+ClientId read_id(const Json& object, FieldReader& fields, bool required) {
   const auto it = object.find("id");
   fields.skip("id");
   if (it == object.end() || it->is_null()) {
@@ -92,7 +87,7 @@ T read_required(FieldReader& fields, const char* name) {
   return std::move(value).value_or(T{});
 }
 
-Parsed read_message(std::string_view op, const json& object) {
+Parsed read_message(std::string_view op, const Json& object, const chat::ChatPrompts* prompts) {
   FieldReader fields(object);
   fields.skip("op");
   auto id = read_id(object, fields, op == "generate" || op == "cancel");
@@ -100,7 +95,7 @@ Parsed read_message(std::string_view op, const json& object) {
   if (op == "generate") {
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
-    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, std::move(defaults)));
+    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, prompts, std::move(defaults)));
     message = GenerateOp{id.value_or(""), std::move(request)};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
@@ -112,6 +107,8 @@ Parsed read_message(std::string_view op, const json& object) {
     DetokenizeOp detokenize{id, read_required<std::vector<std::int64_t>>(fields, "token_ids")};
     fields.read("skip_special_tokens", detokenize.skip_special_tokens);
     message = std::move(detokenize);
+  } else if (op == "apply_template") {
+    message = ApplyTemplateOp{id, read_and_render(fields, prompts)};
   } else if (op == "model") {
     message = ModelOp{id};
   } else if (op == "stats") {
@@ -128,7 +125,7 @@ Parsed read_message(std::string_view op, const json& object) {
 }
 
 /// The line as an object.
-tl::expected<json, WireError> read_object(std::string_view line) {
+tl::expected<Json, WireError> read_object(std::string_view line) {
   auto value = read_json(line, kMaxDepth);
   if (value && !value->is_object()) {
     return tl::unexpected(WireError{WireCode::invalid_request, "a line must be one JSON object"});
@@ -138,21 +135,21 @@ tl::expected<json, WireError> read_object(std::string_view line) {
 
 }  // namespace
 
-Parsed parse_line(std::string_view line) {
+Parsed parse_line(std::string_view line, const chat::ChatPrompts* prompts) {
   const auto object = read_object(line);
   if (!object) return tl::unexpected(RefusedLine{{}, object.error()});
   const auto op = object->find("op");
-  if (op == object->end()) return read_message("generate", *object);
+  if (op == object->end()) return read_message("generate", *object, prompts);
   if (!op->is_string()) {
     FieldReader ignored(*object);
     return tl::unexpected(
         RefusedLine{read_id(*object, ignored, false), {WireCode::invalid_request, "op must be a string", "op"}});
   }
-  return read_message(op->get_ref<const std::string&>(), *object);
+  return read_message(op->get_ref<const std::string&>(), *object, prompts);
 }
 
-tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line,
-                                                                const GenerateRequest& defaults) {
+tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
+                                                                const chat::ChatPrompts* prompts) {
   const auto object = read_object(line);
   if (!object) return tl::unexpected(RefusedLine{{}, object.error()});
   FieldReader fields(*object);
@@ -160,7 +157,7 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
   std::string op = "generate";
   fields.read("op", op);
   if (op != "generate") fields.refuse("op", "op must be generate here");
-  auto request = read_generate(fields, defaults);
+  auto request = read_generate(fields, prompts, defaults);
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
   return GenerateObject{std::move(id), std::move(request)};
 }

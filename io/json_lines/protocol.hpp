@@ -13,9 +13,12 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/stats.hpp"
-#include "io/json_lines/wire_error.hpp"
+#include "io/chat/chat_prompts.hpp"
+#include "io/wire/wire_error.hpp"
 
 namespace pagoda::json_lines {
+
+using namespace wire;
 
 inline constexpr int kProtocolVersion = 1;
 inline constexpr std::size_t kMaxIdBytes = 128;
@@ -41,6 +44,10 @@ struct DetokenizeOp {
   std::vector<std::int64_t> token_ids;
   bool skip_special_tokens = true;
 };
+struct ApplyTemplateOp {
+  ClientId id;
+  std::string text;  ///< of the conversation, in the model's chat template
+};
 struct ModelOp {
   ClientId id;
 };
@@ -55,7 +62,8 @@ struct AuthOp {
   std::string key;
 };
 
-using ClientMessage = std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ModelOp, StatsOp, PingOp, AuthOp>;
+using ClientMessage =
+    std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp, StatsOp, PingOp, AuthOp>;
 
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {
@@ -65,9 +73,9 @@ struct RefusedLine {
 
 /// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
 /// an integer that does not fit 64 bits. Ranges are checked later, by the request router, which also fills the fields
-/// that the line leaves open. Errors: invalid_json,
-/// invalid_request (param names the field), unknown_op.
-tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line);
+/// that the line leaves open. `prompts` makes the prompts of conversations; null: the model has no chat template.
+/// Errors: invalid_json, invalid_request (param names the field), unknown_op.
+tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
 /// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has
 /// the value of `defaults` (whose prompt is not looked at).
@@ -75,7 +83,8 @@ struct GenerateObject {
   ClientId id;
   GenerateRequest request;
 };
-tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults);
+tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
+                                                                const chat::ChatPrompts* prompts = nullptr);
 
 // Events. Each appends one whole line, with its line end.
 

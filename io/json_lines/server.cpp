@@ -1,19 +1,19 @@
 #include "io/json_lines/server.hpp"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include "engine/routing/queue_full.hpp"
 #include "io/json_lines/connection.hpp"
+#include "io/serving/engine_watch.hpp"
+#include "io/serving/listener.hpp"
 
 namespace pagoda::json_lines {
 namespace {
@@ -22,87 +22,38 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kReadChunkBytes = 64 << 10;
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept, as when files run out
-
-/// Small lines go out at once, and a client whose machine has vanished is noticed within about a minute.
-void set_options(tcp::socket& socket) {
-  error_code ignored;
-  socket.set_option(tcp::no_delay(true), ignored);
-  socket.set_option(boost::asio::socket_base::keep_alive(true), ignored);
-  const auto set = [&](int option, int value) {
-    ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
-  };
-  set(TCP_KEEPIDLE, 30);
-  set(TCP_KEEPINTVL, 10);
-  set(TCP_KEEPCNT, 3);
-  socket.non_blocking(true, ignored);
-}
 
 }  // namespace
 
 class Server::State {
  public:
-  State(caf::actor_system& system, actors::RequestRouterActor router, ServerConfig server_config)
+  State(caf::actor_system& system, actors::RequestRouterActor router, ServerConfig server_config,
+        std::shared_ptr<const chat::ChatPrompts> chat)
       : config(std::move(server_config)),
-        acceptor(io),
-        accept_pause(io),
+        listener(io),
+        grace_end(io),
         work(io.get_executor()),
-        context{io, system, std::move(router), config, std::vector<char>(kReadChunkBytes)} {}
+        context{io, system, std::move(router), config, std::move(chat), std::vector<char>(kReadChunkBytes)} {}
 
   Status listen() {
-    const auto refuse = [&](const error_code& error) {
-      return fail(ErrorCode::io_failed, "cannot listen on " + config.listen + ": " + error.message(), "listen");
-    };
-    const auto wanted = parse_listen(config.listen);
-    if (!wanted) return fail(wanted.error());
-    error_code error;
-    tcp::resolver resolver(io);
-    const auto found = resolver.resolve(wanted->host, std::to_string(wanted->port), tcp::resolver::passive, error);
-    if (error) return refuse(error);
-    const tcp::endpoint endpoint = *found.begin();
-    acceptor.open(endpoint.protocol(), error);
-    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor.bind(endpoint, error);
-    if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
-    if (error) return refuse(error);
-    port = acceptor.local_endpoint().port();
-    const bool is_v6 = wanted->host.find(':') != std::string::npos;
-    address = (is_v6 ? "[" + wanted->host + "]" : wanted->host) + ":" + std::to_string(port);
-    if (!endpoint.address().is_loopback() && config.api_keys.empty()) {
+    if (auto status = listener.open(config.listen, "listen"); !status) return status;
+    if (!listener.is_loopback() && config.api_keys.empty()) {
       spdlog::warn("listening on {}, beyond this machine, without API keys: anybody who reaches it can use it",
-                   address);
+                   listener.address());
     }
     return {};
   }
 
   void run() {
-    accept();
-    engine_watch = std::make_shared<Outbox>(io, [this](std::vector<BridgeEvent>&) {
+    listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+    engine_watch.emplace(io, context.router, [this] {
       const auto all = connections;  // one that has nothing left to send goes from the table
       for (const auto& [key, connection] : all) connection->on_engine_gone();
     });
-    actors::when_ended(context.router, [watch = engine_watch] { watch->push(RouterGone{}); });
     thread = std::thread([this] { io.run(); });
   }
 
-  void accept() {
-    acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (!acceptor.is_open()) return;
-      if (error) {
-        spdlog::warn("cannot accept a connection: {}", error.message());
-        accept_pause.expires_after(kAcceptPause);
-        accept_pause.async_wait([this](const error_code& cancelled) {
-          if (!cancelled) accept();
-        });
-        return;
-      }
-      welcome(std::move(socket));
-      accept();
-    });
-  }
-
   void welcome(tcp::socket socket) {
-    set_options(socket);
     if (connections.size() >= static_cast<std::size_t>(config.max_connections)) {
       std::string line;
       append_error(line, {}, {WireCode::queue_full, "too many connections", {}, routing::kRetryAfterMs});
@@ -121,15 +72,9 @@ class Server::State {
     connection->start();
   }
 
-  void stop_accepting() {
-    error_code ignored;
-    acceptor.close(ignored);
-    accept_pause.cancel();
-  }
-
   void end_connections(std::chrono::milliseconds grace) {
-    stop_accepting();
-    engine_watch->close();
+    listener.close();
+    engine_watch.reset();
     ending = true;
     if (connections.empty()) return io.stop();
     const auto all = connections;
@@ -138,8 +83,8 @@ class Server::State {
       return;
     }
     for (const auto& [key, connection] : all) connection->flush_and_close();
-    accept_pause.expires_after(grace);
-    accept_pause.async_wait([this](const error_code& cancelled) {
+    grace_end.expires_after(grace);
+    grace_end.async_wait([this](const error_code& cancelled) {
       if (!cancelled) end_connections(std::chrono::milliseconds(0));
     });
   }
@@ -147,16 +92,14 @@ class Server::State {
   // Declared in this order so that what hangs on `io` goes before it.
   boost::asio::io_context io{1};
   ServerConfig config;
-  tcp::acceptor acceptor;
-  boost::asio::steady_timer accept_pause;
+  serving::Listener listener;
+  boost::asio::steady_timer grace_end;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
   ConnectionContext context;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;  ///< I/O thread
-  std::shared_ptr<Outbox> engine_watch;
+  std::optional<serving::EngineWatch> engine_watch;
   bool ending = false;  ///< I/O thread
   std::atomic<std::size_t> num_connections{0};
-  std::uint16_t port = 0;
-  std::string address;
   std::thread thread;
 };
 
@@ -167,24 +110,24 @@ Server::~Server() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, actors::RequestRouterActor router,
-                                              ServerConfig config) {
+                                              ServerConfig config, std::shared_ptr<const chat::ChatPrompts> chat) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
-  auto state = std::make_unique<State>(system, std::move(router), std::move(config));
+  auto state = std::make_unique<State>(system, std::move(router), std::move(config), std::move(chat));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
 std::uint16_t Server::port() const {
-  return state_->port;
+  return state_->listener.port();
 }
 
 const std::string& Server::address() const {
-  return state_->address;
+  return state_->listener.address();
 }
 
 void Server::stop_accepting() {
-  boost::asio::post(state_->io, [state = state_.get()] { state->stop_accepting(); });
+  boost::asio::post(state_->io, [state = state_.get()] { state->listener.close(); });
 }
 
 void Server::shutdown(std::chrono::milliseconds grace) {

@@ -23,19 +23,4 @@ struct ServerConfig {
   std::vector<Error> validate() const;
 };
 
-struct ListenAddress {
-  std::string host;
-  std::uint16_t port = 0;
-};
-
-/// Splits HOST:PORT or [V6]:PORT. Error: bad_config, param "listen".
-Result<ListenAddress> parse_listen(std::string_view listen);
-
-/// The keys of a file with one key a line; blank lines and lines that start with # are skipped. Errors: io_failed,
-/// bad_config when there is no key in it.
-Result<std::vector<std::string>> read_api_keys(const std::string& path);
-
-/// True when `key` is one of `keys`. The time it takes says nothing about how much of a key is right.
-bool is_known_key(const std::vector<std::string>& keys, std::string_view key);
-
 }  // namespace pagoda::json_lines

@@ -205,7 +205,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   EXPECT_EQ(params.presence_penalty, -1.0);
   EXPECT_EQ(params.frequency_penalty, 0.5);
   EXPECT_EQ(params.repetition_penalty, 1.25);
-  EXPECT_EQ(params.logit_bias, (std::vector<std::pair<std::int64_t, double>>{{-3, 2.0}, {4, -1.5}}));
+  EXPECT_EQ(params.logit_bias, (std::vector<std::pair<std::int64_t, double>>{{4, -1.5}, {-3, 2.0}}));
   EXPECT_EQ(params.logprobs, 4);
   EXPECT_EQ(params.prompt_logprobs, 0);
   EXPECT_FALSE(params.skip_special_tokens);

@@ -1,16 +1,14 @@
-#include "io/json_lines/field_reader.hpp"
+#include "io/wire/field_reader.hpp"
 
 #include <charconv>
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kInteger = "an integer that fits 64 bits";
 constexpr const char* kTokenIds = "a list of integers";
 
-bool to_integer(const json& value, std::int64_t& out) {
+bool to_integer(const Json& value, std::int64_t& out) {
   if (!value.is_number_integer()) return false;
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) return false;
   out = value.get<std::int64_t>();
@@ -23,21 +21,21 @@ bool to_integer(const std::string& text, std::int64_t& out) {
   return code == std::errc{} && end == text.data() + text.size() && std::to_string(out) == text;
 }
 
-std::string describe(const json& value) {
+std::string describe(const Json& value) {
   switch (value.type()) {
-    case json::value_t::null:
+    case Json::value_t::null:
       return "null";
-    case json::value_t::boolean:
+    case Json::value_t::boolean:
       return "a boolean";
-    case json::value_t::string:
+    case Json::value_t::string:
       return "a string";
-    case json::value_t::array:
+    case Json::value_t::array:
       return "a list";
-    case json::value_t::object:
+    case Json::value_t::object:
       return "an object";
-    case json::value_t::number_float:
-    case json::value_t::number_integer:
-    case json::value_t::number_unsigned:
+    case Json::value_t::number_float:
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
       return value.dump();
     default:
       return "something else";
@@ -46,17 +44,35 @@ std::string describe(const json& value) {
 
 }  // namespace
 
-const json* FieldReader::find(const char* name) {
+const Json* FieldReader::find(const char* name) {
   known_.insert(name);
   const auto it = object_.find(name);
-  return it == object_.end() ? nullptr : &*it;
+  if (it == object_.end() || (nulls_ == Nulls::absent && it->is_null())) return nullptr;
+  return &*it;
+}
+
+bool FieldReader::has(const char* name) const {
+  const auto it = object_.find(name);
+  return it != object_.end() && !(nulls_ == Nulls::absent && it->is_null());
+}
+
+const Json* FieldReader::read_object(const char* name) {
+  const auto* value = find(name);
+  if (value == nullptr || value->is_null()) return nullptr;
+  if (value->is_object()) return value;
+  expect(name, "an object", *value);
+  return nullptr;
 }
 
 void FieldReader::refuse(const char* name, std::string message) {
-  if (!error_) error_ = WireError{WireCode::invalid_request, std::move(message), name};
+  if (!error_) error_ = WireError{WireCode::invalid_request, within_ + std::move(message), within_ + name};
 }
 
-void FieldReader::expect(const char* name, const char* expected, const json& got) {
+void FieldReader::refuse(WireError error) {
+  if (!error_) error_ = std::move(error);
+}
+
+void FieldReader::expect(const char* name, const char* expected, const Json& got) {
   refuse(name, std::string(name) + " must be " + expected + ", not " + describe(got));
 }
 
@@ -84,6 +100,11 @@ void FieldReader::read(const char* name, std::string& out) {
   if (value == nullptr) return;
   if (!value->is_string()) return expect(name, "a string", *value);
   out = value->get_ref<const std::string&>();
+}
+
+void FieldReader::read_required(const char* name, std::string& out) {
+  if (!has(name)) refuse(name, std::string(name) + " is required");
+  read(name, out);
 }
 
 void FieldReader::read(const char* name, std::vector<std::int64_t>& out) {
@@ -182,9 +203,10 @@ tl::expected<void, WireError> FieldReader::finish() {
   if (error_) return tl::unexpected(*error_);
   for (const auto& [key, value] : object_.items()) {
     if (known_.contains(key)) continue;
-    return tl::unexpected(WireError{WireCode::invalid_request, "unknown field \"" + key + "\"", key});
+    return tl::unexpected(
+        WireError{WireCode::invalid_request, "unknown field \"" + within_ + key + "\"", within_ + key});
   }
   return {};
 }
 
-}  // namespace pagoda::json_lines
+}  // namespace pagoda::wire

@@ -1,6 +1,6 @@
-#include "io/json_lines/wire_error.hpp"
+#include "io/wire/wire_error.hpp"
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 namespace {
 
 WireCode wire_code(ErrorCode code) {
@@ -61,4 +61,10 @@ WireError wire_error(const Error& error) {
   return {wire_code(error.code), error.message, error.param, error.retry_after_ms};
 }
 
-}  // namespace pagoda::json_lines
+WireError invalid_field(std::string where, std::string_view what) {
+  auto message = where + " ";
+  message += what;
+  return {WireCode::invalid_request, std::move(message), std::move(where)};
+}
+
+}  // namespace pagoda::wire

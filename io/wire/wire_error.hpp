@@ -6,7 +6,7 @@
 
 #include "kernels/result.hpp"
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 
 /// The codes of the protocol's `error` event.
 enum class WireCode : std::uint8_t {
@@ -37,4 +37,7 @@ struct WireError {
 /// An error of the engine as a client sees it: what the protocol has no code for is internal.
 WireError wire_error(const Error& error);
 
-}  // namespace pagoda::json_lines
+/// invalid_request with the param `where`: "WHERE WHAT".
+WireError invalid_field(std::string where, std::string_view what);
+
+}  // namespace pagoda::wire

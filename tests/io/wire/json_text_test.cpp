@@ -1,4 +1,4 @@
-#include "io/json_lines/json_text.hpp"
+#include "io/wire/json_text.hpp"
 
 #include <limits>
 #include <random>
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 namespace {
 
 using nlohmann::json;
@@ -77,4 +77,4 @@ TEST(JsonText, NumbersReadBackAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace pagoda::json_lines
+}  // namespace pagoda::wire

@@ -7,19 +7,21 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "engine/request/sampling_params.hpp"
-#include "io/json_lines/wire_error.hpp"
+#include "io/wire/json_reader.hpp"
+#include "io/wire/wire_error.hpp"
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 
 /// Takes the fields of one JSON object by name and remembers the first thing that is wrong (invalid_request, param =
 /// the field). A field that was never asked for is unknown. A field that is absent leaves its target as it is; null
-/// does so too where the target can be absent.
+/// does so too where the target can be absent, and everywhere with Nulls::absent.
 class FieldReader {
  public:
-  explicit FieldReader(const nlohmann::json& object) : object_(object) {}
+  enum class Nulls : std::uint8_t { values, absent };
+  /// `within` stands before the names in messages and params, for an object inside another: "options.".
+  explicit FieldReader(const Json& object, Nulls nulls = Nulls::values, std::string within = {})
+      : object_(object), nulls_(nulls), within_(std::move(within)) {}
 
   void read(const char* name, bool& out);
   void read(const char* name, std::int64_t& out);
@@ -30,6 +32,8 @@ class FieldReader {
   void read(const char* name, std::optional<std::uint64_t>& out);
   void read(const char* name, std::optional<std::string>& out);
   void read(const char* name, std::optional<std::vector<std::int64_t>>& out);
+  /// A string that must be there.
+  void read_required(const char* name, std::string& out);
   /// A string or a list of strings.
   void read_strings(const char* name, std::vector<std::string>& out);
   /// An object from token ids, written as decimal strings, to numbers.
@@ -37,23 +41,31 @@ class FieldReader {
   /// false, true or "never".
   void read(const char* name, EarlyStopping& out);
 
+  /// The field as it is; null when it is absent.
+  const Json* find(const char* name);
+  /// An object, or null when it is absent or something else, which is refused.
+  const Json* read_object(const char* name);
   /// Whether the object has the field.
-  bool has(const char* name) const { return object_.contains(name); }
+  bool has(const char* name) const;
   /// A field that was read already elsewhere.
   void skip(const char* name) { known_.insert(name); }
 
   void refuse(const char* name, std::string message);
+  void refuse(WireError error);
+  /// Nothing was wrong so far.
+  bool is_fine() const { return !error_; }
 
   /// The first problem of the fields read so far, else the first unknown field.
   tl::expected<void, WireError> finish();
 
  private:
-  const nlohmann::json* find(const char* name);
-  void expect(const char* name, const char* expected, const nlohmann::json& got);
+  void expect(const char* name, const char* expected, const Json& got);
 
-  const nlohmann::json& object_;
+  const Json& object_;
+  Nulls nulls_;
+  std::string within_;
   std::set<std::string, std::less<>> known_;
   std::optional<WireError> error_;
 };
 
-}  // namespace pagoda::json_lines
+}  // namespace pagoda::wire

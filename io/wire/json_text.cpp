@@ -1,10 +1,10 @@
-#include "io/json_lines/json_text.hpp"
+#include "io/wire/json_text.hpp"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 
-namespace pagoda::json_lines {
+namespace pagoda::wire {
 namespace {
 
 /// Bytes of the UTF-8 sequence at the front of `text` when it is valid; otherwise 0, and `skip` is the length of the
@@ -129,4 +129,4 @@ void append_logprob(std::string& out, float value) {
   append_chars(out, value > kLowest ? value : kLowest);
 }
 
-}  // namespace pagoda::json_lines
+}  // namespace pagoda::wire

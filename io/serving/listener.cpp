@@ -1,0 +1,86 @@
+#include "io/serving/listener.hpp"
+
+#include <chrono>
+
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include "io/serving/listen_address.hpp"
+
+namespace pagoda::serving {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept, as when files run out
+
+/// Small pieces go out at once, and a client whose machine has vanished is noticed within about a minute.
+void set_options(tcp::socket& socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(boost::asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&](int option, int value) {
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+  };
+  set(TCP_KEEPIDLE, 30);
+  set(TCP_KEEPINTVL, 10);
+  set(TCP_KEEPCNT, 3);
+  socket.non_blocking(true, ignored);
+}
+
+}  // namespace
+
+Status Listener::open(const std::string& listen, const char* key) {
+  const auto refuse = [&](const error_code& error) {
+    return fail(ErrorCode::io_failed, "cannot listen on " + listen + ": " + error.message(), key);
+  };
+  const auto wanted = parse_listen(listen, key);
+  if (!wanted) return fail(wanted.error());
+  error_code error;
+  tcp::resolver resolver(acceptor_.get_executor());
+  const auto found = resolver.resolve(wanted->host, std::to_string(wanted->port), tcp::resolver::passive, error);
+  if (error) return refuse(error);
+  const tcp::endpoint endpoint = *found.begin();
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
+  if (error) return refuse(error);
+  port_ = acceptor_.local_endpoint().port();
+  const bool is_v6 = wanted->host.find(':') != std::string::npos;
+  address_ = (is_v6 ? "[" + wanted->host + "]" : wanted->host) + ":" + std::to_string(port_);
+  is_loopback_ = endpoint.address().is_loopback();
+  return {};
+}
+
+void Listener::accept(OnSocket on_socket) {
+  on_socket_ = std::move(on_socket);
+  accept_next();
+}
+
+void Listener::accept_next() {
+  acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+    if (!acceptor_.is_open()) return;
+    if (error) {
+      spdlog::warn("cannot accept a connection: {}", error.message());
+      pause_.expires_after(kAcceptPause);
+      pause_.async_wait([this](const error_code& cancelled) {
+        if (!cancelled) accept_next();
+      });
+      return;
+    }
+    set_options(socket);
+    on_socket_(std::move(socket));
+    accept_next();
+  });
+}
+
+void Listener::close() {
+  error_code ignored;
+  acceptor_.close(ignored);
+  pause_.cancel();
+}
+
+}  // namespace pagoda::serving

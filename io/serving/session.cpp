@@ -1,0 +1,126 @@
+#include "io/serving/session.hpp"
+
+#include <string>
+#include <utility>
+
+namespace pagoda::serving {
+namespace {
+
+using namespace actors;
+
+Error engine_gone() {
+  return {ErrorCode::internal, "the engine does not answer"};
+}
+
+Answer to_answer(const TokenizeReply& reply) {
+  return reply.token_ids ? Answer(*reply.token_ids) : Answer(reply.token_ids.error());
+}
+Answer to_answer(const DetokenizeReply& reply) {
+  return reply.text ? Answer(*reply.text) : Answer(reply.text.error());
+}
+Answer to_answer(const ModelInfo& model) {
+  return model;
+}
+Answer to_answer(const EngineStats& stats) {
+  return stats;
+}
+
+struct SessionState {
+  SessionState() {}
+
+  SessionActor::pointer self = nullptr;
+  RequestRouterActor router;
+  std::shared_ptr<Outbox<Event>> outbox;
+
+  SinkActor sink() const { return caf::actor_cast<SinkActor>(self); }
+
+  void submit(const Submit& what) {
+    request(
+        self, router, SubmitRequest{what.request, sink(), what.tag},
+        [this, tag = what.tag](const SubmitReply& reply) {
+          if (reply.ticket) {
+            outbox->push(Accepted{tag, reply.prompt_tokens});
+          } else {
+            outbox->push(Refused{tag, reply.ticket.error()});
+          }
+        },
+        [this, tag = what.tag](caf::error&) {
+          outbox->push(Refused{tag, engine_gone()});
+        });
+  }
+
+  // Found or not, the request's terminal output is the answer: it is live here, so its end is still to come.
+  void cancel(const Cancel& what) {
+    request(
+        self, router, CancelRequest{sink(), what.tag}, [](const CancelReply&) {}, [](caf::error&) {});
+  }
+
+  template <class Reply, class Message>
+  void ask_for(std::uint64_t tag, const Message& message) {
+    request(
+        self, router, message,
+        [this, tag](const Reply& reply) {
+          outbox->push(Answered{tag, to_answer(reply)});
+        },
+        [this, tag](caf::error&) {
+          outbox->push(Answered{tag, engine_gone()});
+        });
+  }
+
+  void ask(std::uint64_t tag, const TokenizeRequest& question) { ask_for<TokenizeReply>(tag, question); }
+  void ask(std::uint64_t tag, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(tag, question); }
+  void ask(std::uint64_t tag, const GetModelInfo& question) { ask_for<ModelInfo>(tag, question); }
+  void ask(std::uint64_t tag, const GetStats& question) { ask_for<EngineStats>(tag, question); }
+};
+
+SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self, const RequestRouterActor& router,
+                                    const std::shared_ptr<Outbox<Event>>& outbox) {
+  auto& state = state_of(self);
+  state.self = self;
+  state.router = router;
+  state.outbox = outbox;
+  return {
+      [self](OutputBatch& batch) { state_of(self).outbox->push(std::move(batch)); },
+      [self](const Submit& what) { state_of(self).submit(what); },
+      [self](const Cancel& what) { state_of(self).cancel(what); },
+      [self](const Ask& what) {
+        std::visit([&](const auto& question) { state_of(self).ask(what.tag, question); }, what.question);
+      },
+      [self](const Flush&) { state_of(self).outbox->push(FlushMark{}); },
+  };
+}
+
+}  // namespace
+
+Session::Session(boost::asio::io_context& io, caf::actor_system& system, RequestRouterActor router, OnEvents on_events)
+    : system_(system), router_(std::move(router)), outbox_(std::make_shared<Outbox<Event>>(io, std::move(on_events))) {}
+
+const SessionActor& Session::actor() {
+  if (!actor_) actor_ = system_.spawn(session, router_, outbox_);
+  return actor_;
+}
+
+void Session::submit(std::uint64_t tag, std::shared_ptr<const GenerateRequest> request) {
+  if (!closed_) send_anonymously(actor(), Submit{tag, std::move(request)});
+}
+
+void Session::cancel(std::uint64_t tag) {
+  if (!closed_) send_anonymously(actor(), Cancel{tag});
+}
+
+void Session::ask(std::uint64_t tag, Question question) {
+  if (!closed_) send_anonymously(actor(), Ask{tag, std::move(question)});
+}
+
+void Session::flush() {
+  if (!closed_) send_anonymously(actor(), Flush{});
+}
+
+void Session::close() {
+  if (std::exchange(closed_, true)) return;
+  outbox_->close();
+  if (actor_) end_now(actor_);
+  actor_ = SessionActor{};
+}
+
+}  // namespace pagoda::serving

@@ -1,0 +1,114 @@
+#pragma once
+
+/// Between one client's connection and the engine, whatever the connection speaks: typed requests in, typed events out.
+/// A session is one actor. It is the sink of its requests and sends them to the request router, so their order is kept
+/// and their fate is tied to it: when it ends, the router aborts them.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "actors/interfaces.hpp"
+#include "io/serving/outbox.hpp"
+
+namespace pagoda::serving {
+
+/// What may be asked of the engine beside generating.
+using Question =
+    std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo, actors::GetStats>;
+/// The answer to a question: of the kind that was asked for, or an error where the engine refused or does not answer.
+using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, Error>;
+
+// Events. `tag` is the number that the client of the session gave its request or question.
+
+/// The request has entered the engine. Its first output may come before this does.
+struct Accepted {
+  std::uint64_t tag = 0;
+  std::int64_t prompt_tokens = 0;  ///< 0 when it has ended already
+};
+/// The request was refused: nothing else will be heard of it.
+struct Refused {
+  std::uint64_t tag = 0;
+  Error error;
+};
+struct Answered {
+  std::uint64_t tag = 0;
+  Answer answer;
+};
+/// Everything that was asked of the session before `flush` and could be told up to then has been told.
+struct FlushMark {};
+
+using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark>;
+
+/// Session -> its actor.
+struct Submit {
+  std::uint64_t tag = 0;
+  std::shared_ptr<const GenerateRequest> request;
+};
+struct Cancel {
+  std::uint64_t tag = 0;
+};
+struct Ask {
+  std::uint64_t tag = 0;
+  Question question;
+};
+struct Flush {};
+
+using SessionActor = actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit),
+                                       caf::result<void>(Cancel), caf::result<void>(Ask), caf::result<void>(Flush)>;
+
+/// Everything runs on the I/O thread. The actor is made with the first thing that is asked, so an idle session costs
+/// nothing.
+class Session {
+ public:
+  /// `on_events` gets the events in order, those that came together in one call; it may close the session.
+  using OnEvents = std::function<void(std::vector<Event>&)>;
+
+  /// `system` and `io` must outlive it.
+  Session(boost::asio::io_context& io, caf::actor_system& system, actors::RequestRouterActor router,
+          OnEvents on_events);
+  ~Session() { close(); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Starts a request; a `tag` must not be that of a live one. It is heard of in Accepted, and in OutputBatch up to its
+  /// one terminal output; or once in Refused.
+  void submit(std::uint64_t tag, std::shared_ptr<const GenerateRequest> request);
+
+  /// Its terminal output, with the finish reason `abort` or what it ended with before, is still to come.
+  void cancel(std::uint64_t tag);
+
+  void ask(std::uint64_t tag, Question question);
+
+  void flush();
+
+  /// Aborts what is live. No event comes after it.
+  void close();
+
+ private:
+  const SessionActor& actor();
+
+  caf::actor_system& system_;
+  actors::RequestRouterActor router_;
+  std::shared_ptr<Outbox<Event>> outbox_;
+  SessionActor actor_;
+  bool closed_ = false;
+};
+
+}  // namespace pagoda::serving
+
+CAF_BEGIN_TYPE_ID_BLOCK(pagoda_serving, caf::id_block::pagoda::end)
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Submit))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Cancel))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Ask))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Flush))
+CAF_END_TYPE_ID_BLOCK(pagoda_serving)
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Submit)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Cancel)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Ask)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Flush)

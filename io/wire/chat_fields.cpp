@@ -1,0 +1,205 @@
+#include "io/wire/chat_fields.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace pagoda::wire {
+namespace {
+
+constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
+constexpr std::size_t kMaxMessages = 65536;
+constexpr std::size_t kMaxArgumentDepth = 64;
+
+/// Members that templates read, and that pass as they are when they are texts.
+constexpr std::array<std::string_view, 6> kTextMembers = {"name",     "tool_call_id", "refusal",
+                                                          "thinking", "reasoning",    "reasoning_content"};
+
+template <class List>
+bool contains(const List& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+using Failure = tl::unexpected<WireError>;
+
+Failure refuse(std::string where, const std::string& what) {
+  return Failure(invalid_field(std::move(where), what));
+}
+
+tl::expected<Json, WireError> read_part(const Json& part, const std::string& where) {
+  if (part.is_string()) return Json{{"type", "text"}, {"text", part}};
+  if (!part.is_object()) return refuse(where, "must be an object with a type");
+  const auto type = part.find("type");
+  if (type == part.end() || !type->is_string()) return refuse(where + ".type", "must be a string");
+  const auto& name = type->get_ref<const std::string&>();
+  const bool is_refusal = name == "refusal";
+  if (name != "text" && !is_refusal) return refuse(where + ".type", "is \"" + name + "\": this model takes text only");
+  const auto text = part.find(is_refusal ? "refusal" : "text");
+  if (text == part.end() || !text->is_string()) {
+    return refuse(where + (is_refusal ? ".refusal" : ".text"), "must be a string");
+  }
+  for (const auto& [key, value] : part.items()) {
+    if (key != "type" && key != "text" && key != "refusal" && key != "cache_control") {
+      return refuse(where + "." + key, "is an unknown field");
+    }
+  }
+  return Json{{"type", "text"}, {"text", *text}};
+}
+
+tl::expected<Json, WireError> read_content(const Json& content, const std::string& where) {
+  if (content.is_string()) return content;
+  if (!content.is_array()) return refuse(where, "must be a string or a list of parts");
+  auto parts = Json::array();
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    auto part = read_part(content[i], where + "[" + std::to_string(i) + "]");
+    if (!part) return part;
+    parts.push_back(std::move(*part));
+  }
+  return parts;
+}
+
+tl::expected<Json, WireError> read_tool_calls(const Json& calls, const std::string& where) {
+  if (!calls.is_array()) return refuse(where, "must be a list");
+  auto all = Json::array();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto here = where + "[" + std::to_string(i) + "]";
+    const auto& call = calls[i];
+    const auto function = call.is_object() ? call.find("function") : call.end();
+    if (!call.is_object() || function == call.end() || !function->is_object()) {
+      return refuse(here + ".function", "must be an object with a name and arguments");
+    }
+    const auto name = function->find("name");
+    if (name == function->end() || !name->is_string()) return refuse(here + ".function.name", "must be a string");
+    const auto given = function->find("arguments");
+    auto arguments = read_arguments(given == function->end() ? Json("") : *given, here + ".function.arguments");
+    if (!arguments) return arguments;
+    Json read;
+    if (const auto id = call.find("id"); id != call.end()) {
+      if (!id->is_string()) return refuse(here + ".id", "must be a string");
+      read["id"] = *id;
+    }
+    read["type"] = "function";
+    read["function"] = Json{{"name", *name}, {"arguments", std::move(*arguments)}};
+    all.push_back(std::move(read));
+  }
+  return all;
+}
+
+tl::expected<Json, WireError> read_message(const Json& message, const std::string& where) {
+  if (!message.is_object()) return refuse(where, "must be an object with a role and a content");
+  const auto role = message.find("role");
+  if (role == message.end() || !role->is_string()) return refuse(where + ".role", "must be a string");
+  if (!contains(kRoles, role->get_ref<const std::string&>())) {
+    return refuse(where + ".role",
+                  "must be system, developer, user, assistant or tool, not \"" + role->get<std::string>() + "\"");
+  }
+  Json read{{"role", *role}, {"content", nullptr}};
+  for (const auto& [key, value] : message.items()) {
+    const auto here = where + "." + key;
+    if (key == "role" || value.is_null()) continue;
+    if (key == "content") {
+      auto content = read_content(value, here);
+      if (!content) return content;
+      read["content"] = std::move(*content);
+    } else if (key == "tool_calls") {
+      auto calls = read_tool_calls(value, here);
+      if (!calls) return calls;
+      if (!calls->empty()) read["tool_calls"] = std::move(*calls);
+    } else if (contains(kTextMembers, key)) {
+      if (!value.is_string()) return refuse(here, "must be a string");
+      read[key] = value;
+    } else if (key != "annotations" || !value.empty()) {
+      return refuse(here, "is an unknown field");
+    }
+  }
+  const bool may_be_empty = *role == "assistant";
+  if (read["content"].is_null() && !read.contains("tool_calls")) {
+    if (!may_be_empty) return refuse(where + ".content", "is required");
+    read["content"] = "";
+  }
+  return read;
+}
+
+}  // namespace
+
+tl::expected<Json, WireError> read_arguments(const Json& arguments, const std::string& where) {
+  if (!arguments.is_string()) {
+    if (arguments.is_object()) return arguments;
+    return refuse(where, "must be a JSON object, as text");
+  }
+  const auto& text = arguments.get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  auto object = read_json(text, kMaxArgumentDepth);
+  if (!object || !object->is_object()) return refuse(where, "must be a JSON object, as text");
+  return object;
+}
+
+tl::expected<Json, WireError> read_messages(const Json& messages) {
+  const std::string name = "messages";
+  if (!messages.is_array() || messages.empty()) return refuse(name, "must be a list of at least one message");
+  if (messages.size() > kMaxMessages)
+    return refuse(name, "has more than " + std::to_string(kMaxMessages) + " messages");
+  auto all = Json::array();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    auto message = read_message(messages[i], name + "[" + std::to_string(i) + "]");
+    if (!message) return message;
+    all.push_back(std::move(*message));
+  }
+  return all;
+}
+
+Json text_content(std::vector<std::string> texts) {
+  if (texts.empty()) return nullptr;
+  if (texts.size() == 1) return std::move(texts.front());
+  auto parts = Json::array();
+  for (auto& text : texts) parts.push_back(Json{{"type", "text"}, {"text", std::move(text)}});
+  return parts;
+}
+
+void read_chat(FieldReader& fields, chat::ChatInput& chat) {
+  const auto* messages = fields.find("messages");
+  if (messages == nullptr) {
+    fields.refuse("messages", "messages is required");
+  } else if (auto read = read_messages(*messages); read) {
+    chat.messages = std::move(*read);
+  } else {
+    fields.refuse(std::move(read.error()));
+  }
+  read_chat_options(fields, chat);
+}
+
+void read_chat_options(FieldReader& fields, chat::ChatInput& chat) {
+  if (const auto* documents = fields.find("documents"); documents != nullptr && !documents->is_null()) {
+    if (documents->is_array()) {
+      chat.documents = *documents;
+    } else {
+      fields.refuse("documents", "documents must be a list");
+    }
+  }
+  if (const auto* kwargs = fields.read_object("chat_template_kwargs")) {
+    for (const auto& [key, value] : kwargs->items()) chat.chat_template_kwargs[key] = value;
+  }
+  fields.read("continue_final_message", chat.continue_final_message);
+  chat.add_generation_prompt = !chat.continue_final_message;
+  fields.read("add_generation_prompt", chat.add_generation_prompt);
+  if (chat.continue_final_message && chat.add_generation_prompt) {
+    fields.refuse("continue_final_message", "continue_final_message and add_generation_prompt exclude each other");
+  }
+}
+
+void read_tools(FieldReader& fields, chat::ChatInput& chat) {
+  const auto* tools = fields.find("tools");
+  if (tools == nullptr || tools->is_null()) return;
+  if (!tools->is_array()) return fields.refuse("tools", "tools must be a list");
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    const auto& tool = (*tools)[i];
+    const auto function = tool.is_object() ? tool.find("function") : tool.end();
+    if (!tool.is_object() || function == tool.end() || !function->is_object() || !function->contains("name")) {
+      return fields.refuse("tools", "tools[" + std::to_string(i) + "] must be an object with a function and its name");
+    }
+  }
+  if (!tools->empty()) chat.tools = *tools;
+}
+
+}  // namespace pagoda::wire

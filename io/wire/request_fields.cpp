@@ -1,0 +1,43 @@
+#include "io/wire/request_fields.hpp"
+
+namespace pagoda::wire {
+
+void read_request_fields(FieldReader& fields, GenerateRequest& request) {
+  fields.read("add_special_tokens", request.add_special_tokens);
+  fields.read("priority", request.priority);
+  fields.read("user", request.user);
+  fields.read("cache_salt", request.cache_salt);
+
+  auto& sampling = request.sampling;
+  read_open(fields, "temperature", sampling.temperature, request.open.temperature);
+  read_open(fields, "top_p", sampling.top_p, request.open.top_p);
+  read_open(fields, "top_k", sampling.top_k, request.open.top_k);
+  read_open(fields, "min_p", sampling.min_p, request.open.min_p);
+  read_open(fields, "repetition_penalty", sampling.repetition_penalty, request.open.repetition_penalty);
+  fields.read("min_tokens", sampling.min_tokens);
+  fields.read("n", sampling.n);
+  fields.read("best_of", sampling.best_of);
+  fields.read("seed", sampling.seed);
+  fields.read_strings("stop", sampling.stop);
+  fields.read("stop_token_ids", sampling.stop_token_ids);
+  fields.read("ignore_eos", sampling.ignore_eos);
+  fields.read("include_stop_str_in_output", sampling.include_stop_str_in_output);
+  fields.read("presence_penalty", sampling.presence_penalty);
+  fields.read("frequency_penalty", sampling.frequency_penalty);
+  fields.read_bias("logit_bias", sampling.logit_bias);
+  fields.read("prompt_logprobs", sampling.prompt_logprobs);
+  fields.read("skip_special_tokens", sampling.skip_special_tokens);
+  fields.read("use_beam_search", sampling.use_beam_search);
+  fields.read("length_penalty", sampling.length_penalty);
+  fields.read("early_stopping", sampling.early_stopping);
+}
+
+void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {
+  read_request_fields(fields, request);
+  if (request.sampling.n != 1) fields.refuse("n", "n must be 1: the answer is one message");
+  if (request.sampling.prompt_logprobs) {
+    fields.refuse("prompt_logprobs", "prompt_logprobs is not supported: the answer has no place for them");
+  }
+}
+
+}  // namespace pagoda::wire

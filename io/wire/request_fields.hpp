@@ -1,0 +1,22 @@
+#pragma once
+
+#include "engine/request/generate_request.hpp"
+#include "io/wire/field_reader.hpp"
+
+namespace pagoda::wire {
+
+/// A field that the model may have a default for: one that is absent stays open.
+template <class T>
+void read_open(FieldReader& fields, const char* name, T& value, bool& is_open) {
+  fields.read(name, value);
+  if (fields.has(name)) is_open = false;
+}
+
+/// The fields of a request that every interface gives the same names and meanings: all of sampling but max_tokens and
+/// logprobs, and add_special_tokens, priority, user and cache_salt. One that is absent keeps the value of `request`.
+void read_request_fields(FieldReader& fields, GenerateRequest& request);
+
+/// The same for an API whose answer is one text: n above 1 and prompt_logprobs are refused.
+void read_single_answer_fields(FieldReader& fields, GenerateRequest& request);
+
+}  // namespace pagoda::wire
