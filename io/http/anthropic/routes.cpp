@@ -1,0 +1,34 @@
+#include "io/http/anthropic/routes.hpp"
+
+#include <utility>
+
+#include "io/http/anthropic/messages.hpp"
+#include "io/http/body.hpp"
+#include "io/http/inquiry.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::anthropic {
+
+void add_routes(Routes& routes, const ApiContext& context) {
+  routes.add(Verb::post, "/v1/messages", Access::key,
+             generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {
+               if (!context.chat) return tl::unexpected(no_chat_template());
+               return parse_messages(body, *context.chat, {"msg_" + request.request_id, context.model.name});
+             }));
+  const auto parse = [&context](const wire::Json& body) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
+    if (!context.chat) return tl::unexpected(no_chat_template());
+    return parse_count_tokens(body, *context.chat);
+  };
+  const auto answer = [](Exchange& exchange, serving::Answer& ids) {
+    std::string out;
+    wire::JsonWriter json(out);
+    json.open_object().field("input_tokens", std::get<TokenIds>(ids).size()).close_object();
+    exchange.respond(200, "application/json", std::move(out));
+  };
+  routes.add(Verb::post, "/v1/messages/count_tokens", Access::key,
+             reading(context, parse, [&context, answer](auto exchange, actors::TokenizeRequest question) {
+               inquire(context, std::move(exchange), std::move(question), answer);
+             }));
+}
+
+}  // namespace pagoda::http::anthropic

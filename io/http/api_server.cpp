@@ -1,0 +1,85 @@
+#include "io/http/api_server.hpp"
+
+#include <ctime>
+#include <utility>
+
+#include "io/http/anthropic/routes.hpp"
+#include "io/http/api_context.hpp"
+#include "io/http/ollama/routes.hpp"
+#include "io/http/openai/response_routes.hpp"
+#include "io/http/openai/routes.hpp"
+#include "io/http/server.hpp"
+#include "io/http/status_routes.hpp"
+
+namespace pagoda::http {
+
+class ApiServer::State {
+ public:
+  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model)
+      : context{system,
+                std::move(router),
+                worker,
+                std::move(model.info),
+                std::move(model.aliases),
+                std::move(model.chat),
+                std::time(nullptr)} {}
+
+  ~State() { shutdown(std::chrono::milliseconds(0)); }
+
+  Routes routes() {
+    Routes all;
+    add_status_routes(all, context);
+    openai::add_routes(all, context);
+    openai::add_response_routes(all, context, responses);
+    anthropic::add_routes(all, context);
+    ollama::add_routes(all, context);
+    return all;
+  }
+
+  /// What the worker still prepares may post to the server's I/O, so the worker ends before the server goes.
+  void shutdown(std::chrono::milliseconds grace) {
+    context.is_draining = true;
+    if (server) server->shutdown(grace);
+    worker.join();
+  }
+
+  boost::asio::thread_pool worker{1};
+  openai::ResponseStore responses;
+  ApiContext context;
+  std::unique_ptr<Server> server;
+};
+
+ApiServer::ApiServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ApiServer::~ApiServer() = default;
+
+Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, actors::RequestRouterActor router,
+                                                    ServedModel model, ServerConfig config) {
+  auto state = std::make_unique<State>(system, std::move(router), std::move(model));
+  auto server = Server::start(std::move(config), state->routes());
+  if (!server) return fail(std::move(server.error()));
+  state->server = std::move(*server);
+  return std::unique_ptr<ApiServer>(new ApiServer(std::move(state)));
+}
+
+std::uint16_t ApiServer::port() const {
+  return state_->server->port();
+}
+
+const std::string& ApiServer::address() const {
+  return state_->server->address();
+}
+
+std::size_t ApiServer::num_connections() const {
+  return state_->server->num_connections();
+}
+
+void ApiServer::stop_accepting() {
+  state_->context.is_draining = true;
+  state_->server->stop_accepting();
+}
+
+void ApiServer::shutdown(std::chrono::milliseconds grace) {
+  state_->shutdown(grace);
+}
+
+}  // namespace pagoda::http

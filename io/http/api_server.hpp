@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/interfaces.hpp"
+#include "engine/stats.hpp"
+#include "io/chat/chat_prompts.hpp"
+#include "io/http/server_config.hpp"
+#include "io/serving/front_end.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::http {
+
+/// The served model as clients know it.
+struct ServedModel {
+  ModelInfo info;
+  std::vector<std::string> aliases = {};               ///< other names that clients may give
+  std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
+};
+
+/// The HTTP APIs (docs/http.md) in front of a request router.
+class ApiServer final : public serving::FrontEnd {
+ public:
+  /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
+  static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, actors::RequestRouterActor router,
+                                                  ServedModel model, ServerConfig config);
+  ~ApiServer() override;
+
+  std::uint16_t port() const;
+  /// HOST:PORT as bound, with the real port.
+  const std::string& address() const;
+  std::size_t num_connections() const;
+
+  void stop_accepting() override;
+  void shutdown(std::chrono::milliseconds grace) override;
+
+ private:
+  class State;
+  explicit ApiServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::http

@@ -1,0 +1,65 @@
+#include "io/http/body.hpp"
+
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+namespace pagoda::http {
+namespace {
+
+constexpr std::size_t kMaxDepth = 64;
+
+}  // namespace
+
+tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body) {
+  auto object = wire::read_json(body, kMaxDepth);
+  if (!object) return tl::unexpected(error_answer(object.error()));
+  if (!object->is_object()) return tl::unexpected(invalid_request("the body must be one JSON object"));
+  return std::move(*object);
+}
+
+tl::expected<wire::Json, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
+  auto object = read_object(body);
+  if (!object) return object;
+  const auto model = object->find("model");
+  if (model == object->end() || model->is_null()) return std::move(*object);
+  if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
+  const auto& name = model->get_ref<const std::string&>();
+  if (!context.serves(name)) return tl::unexpected(no_such_model(context, name));
+  return std::move(*object);
+}
+
+ErrorAnswer no_such_model(const ApiContext& context, const std::string& name) {
+  return {404, "The model `" + name + "` does not exist. Served: `" + context.model.name + "`", "model",
+          "model_not_found"};
+}
+
+ErrorAnswer no_chat_template() {
+  return {400, "the model has no chat template: use /v1/completions, or start the server with --chat-template",
+          "messages"};
+}
+
+void respond_failure(Exchange& exchange, const std::string& why) {
+  spdlog::error("request {}: {}", exchange.request_id(), why);
+  exchange.respond_error({500, "the server failed on this request"});
+}
+
+Handler generating(const ApiContext& context, ParseJob parse) {
+  return [&context, parse = std::move(parse)](std::shared_ptr<Exchange> exchange, Request request) {
+    const auto body_bytes = request.body.size();
+    const auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
+      auto body = read_body(context, request.body);
+      if (!body) return tl::unexpected(std::move(body.error()));
+      return parse(*body, request);
+    };
+    prepared(context, body_bytes, std::move(exchange), prepare, [&context](auto answering, auto job) {
+      if (job) {
+        run_generation(context, std::move(answering), std::move(*job));
+      } else {
+        answering->respond_error(job.error());
+      }
+    });
+  };
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/post.hpp>
+#include <tl/expected.hpp>
+
+#include "io/http/api_context.hpp"
+#include "io/http/error_answer.hpp"
+#include "io/http/exchange.hpp"
+#include "io/http/generation.hpp"
+#include "io/http/routes.hpp"
+#include "io/wire/json_reader.hpp"
+
+namespace pagoda::http {
+
+/// The body as a JSON object.
+tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body);
+
+/// The body as a JSON object whose `model`, where it names one, is served here.
+tl::expected<wire::Json, ErrorAnswer> read_body(const ApiContext& context, std::string_view body);
+
+ErrorAnswer no_such_model(const ApiContext& context, const std::string& name);
+ErrorAnswer no_chat_template();
+
+/// The answer to a request on which the server itself failed: 500, and a line in the log.
+void respond_failure(Exchange& exchange, const std::string& why);
+
+/// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
+/// context's worker thread for one that would hold up the I/O thread. An exception of `prepare` becomes a 500 there
+/// too.
+template <class Prepare, class Then>
+void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
+              Then then) {
+  constexpr std::size_t kSmall = 32 << 10;
+  if (body_bytes <= kSmall) return then(std::move(exchange), prepare());
+  boost::asio::post(context.worker, [&io = exchange->io(), exchange = std::move(exchange), prepare = std::move(prepare),
+                                     then = std::move(then)]() mutable {
+    std::optional<decltype(prepare())> result;
+    std::string failure;
+    try {
+      result.emplace(prepare());
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    // The exchange lives and dies on the I/O thread.
+    boost::asio::post(io, [exchange = std::move(exchange), then = std::move(then), result = std::move(result),
+                           failure = std::move(failure)]() mutable {
+      if (!result) return respond_failure(*exchange, failure);
+      then(std::move(exchange), std::move(*result));
+    });
+  });
+}
+
+/// A handler that reads the body with `parse(body)` and goes on with `then(exchange, what it said)`.
+template <class Parse, class Then>
+Handler reading(const ApiContext& context, Parse parse, Then then) {
+  return [&context, parse, then](std::shared_ptr<Exchange> exchange, Request request) {
+    const auto body_bytes = request.body.size();
+    const auto prepare = [&context, parse, text = std::move(request.body)]() -> decltype(parse(wire::Json())) {
+      auto body = read_body(context, text);
+      if (!body) return tl::unexpected(std::move(body.error()));
+      return parse(*body);
+    };
+    prepared(context, body_bytes, std::move(exchange), prepare, [then](auto answering, auto parsed) {
+      if (!parsed) return answering->respond_error(parsed.error());
+      then(std::move(answering), std::move(*parsed));
+    });
+  };
+}
+
+/// A handler of a route that generates: reads the body, makes a job of it with `parse(body, request)`, and runs it.
+using ParseJob = std::function<ParsedJob(const wire::Json& body, const Request& request)>;
+Handler generating(const ApiContext& context, ParseJob parse);
+
+}  // namespace pagoda::http

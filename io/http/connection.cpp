@@ -1,0 +1,361 @@
+#include "io/http/connection.hpp"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <spdlog/spdlog.h>
+
+#include "io/http/exchange.hpp"
+
+namespace pagoda::http {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::size_t kMaxPipelinedBytes = 64 << 10;  // thrown away while a request is answered; beyond it is a flood
+constexpr std::size_t kMaxBytesPerTurn = 1 << 20;     // sent before the other connections have their turn
+constexpr int kRetryAfterMs = 1000;
+
+/// For a request whose head never became whole or good: the style of the path as far as there is one.
+AnswerForm form_of_broken_head(std::string_view input) {
+  const auto method_end = input.find(' ');
+  const auto path = method_end == std::string_view::npos ? std::string_view() : input.substr(method_end + 1);
+  AnswerForm form;
+  form.request_id = new_request_id();
+  form.style = error_style(path.substr(0, path.find_first_of("? \r\n")));
+  return form;
+}
+
+/// Some clients end a body with an empty line too many.
+std::string_view without_empty_lines(std::string_view bytes) {
+  const auto first = bytes.find_first_not_of("\r\n");
+  return first == std::string_view::npos ? std::string_view() : bytes.substr(first);
+}
+
+}  // namespace
+
+Connection::Connection(tcp::socket socket, ConnectionContext& context, bool is_too_many,
+                       std::function<void(Connection&)> on_closed)
+    : stream_(std::move(socket), context.tls),
+      context_(context),
+      on_closed_(std::move(on_closed)),
+      deadline_(context.io),
+      is_too_many_(is_too_many) {}
+
+void Connection::start() {
+  phase_ = stream_.is_tls() ? Phase::handshake : Phase::idle;
+  arm(stream_.is_tls() ? context_.config.http_header_timeout_ms : context_.config.http_idle_timeout_ms);
+  wait_for_input();
+}
+
+// -- input
+// -------------------------------------------------------------------------------------------------------------
+
+void Connection::wait_for_input() {
+  if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed) return;
+  waiting_for_input_ = true;
+  stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    self->waiting_for_input_ = false;
+    if (self->phase_ == Phase::closed) return;
+    if (error) return self->close_now();
+    self->on_input();
+  });
+}
+
+void Connection::on_input() {
+  if (phase_ == Phase::closed) return;
+  if (phase_ == Phase::handshake) return go_on_with_handshake();
+  const auto [outcome, size] = stream_.read(context_.read_chunk);
+  switch (outcome) {
+    case ByteStream::Outcome::done:
+      take({context_.read_chunk.data(), size});
+      break;
+    case ByteStream::Outcome::would_block:
+      break;
+    case ByteStream::Outcome::ended:
+      return on_input_end();
+    case ByteStream::Outcome::failed:
+      return close_now();
+  }
+  if (!stream_.has_buffered_input()) return wait_for_input();
+  boost::asio::post(context_.io, [self = shared_from_this()] { self->on_input(); });
+}
+
+void Connection::go_on_with_handshake() {
+  switch (stream_.handshake()) {
+    case ByteStream::Outcome::done:
+      phase_ = Phase::idle;
+      arm(context_.config.http_idle_timeout_ms);
+      return on_input();  // the first request may have come with the handshake's end
+    case ByteStream::Outcome::would_block:
+      if (stream_.wants_output()) wait_for_output();
+      return wait_for_input();
+    case ByteStream::Outcome::ended:
+    case ByteStream::Outcome::failed:
+      return close_now();
+  }
+}
+
+void Connection::take(std::string_view bytes) {
+  if (phase_ == Phase::idle || phase_ == Phase::head || phase_ == Phase::body) {
+    input_ += bytes;
+    return advance();
+  }
+  if (phase_ != Phase::answering) return;
+  const auto more = without_empty_lines(bytes);
+  if (!more.empty()) pipelined_ = true;
+  thrown_away_bytes_ += bytes.size();
+  if (thrown_away_bytes_ > kMaxPipelinedBytes) close_now();
+}
+
+void Connection::on_input_end() {
+  input_ended_ = true;
+  switch (phase_) {
+    case Phase::head:
+      return refuse(form_of_broken_head(input_), {400, "the connection ended within a request"});
+    case Phase::body:
+      return refuse(admission_->form, {400, "the connection ended within a request"});
+    case Phase::answering:
+      // A client that wants its answer stays: what is not answered yet is for nobody. What is answered is still sent.
+      if (exchange_ != nullptr) close_now();
+      return;
+    case Phase::refusing:
+      return;
+    case Phase::handshake:
+    case Phase::idle:
+    case Phase::lingering:
+    case Phase::closed:
+      return close_now();
+  }
+}
+
+// -- requests
+// ----------------------------------------------------------------------------------------------------------
+
+void Connection::advance() {
+  if (phase_ == Phase::idle) {
+    input_.erase(0, input_.size() - without_empty_lines(input_).size());
+    if (input_.empty()) return;
+    phase_ = Phase::head;
+    reader_ = std::make_unique<RequestReader>(static_cast<std::uint64_t>(context_.config.max_body_bytes));
+    arm(context_.config.http_header_timeout_ms);
+  }
+  if (phase_ == Phase::head) {
+    const auto has_head = reader_->read_head(input_);
+    if (!has_head) return refuse(form_of_broken_head(input_), has_head.error());
+    if (!*has_head) return;
+    begin_request();
+  }
+  if (phase_ == Phase::body) {
+    const auto has_body = reader_->read_body(input_);
+    if (!has_body) return refuse(admission_->form, has_body.error());
+    if (*has_body) dispatch();
+  }
+}
+
+/// The head is there: a request that will be refused is refused before its body comes.
+void Connection::begin_request() {
+  admission_ = std::make_unique<Admission>(context_.gate.admit(reader_->head()));
+  if (is_too_many_) {
+    admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
+    admission_->form.keep_alive = false;
+  }
+  // A small body is often here already; then the connection can be kept although the request is refused.
+  if (admission_->refusal && !reader_->is_complete() && !reader_->read_body(input_).value_or(false)) {
+    admission_->form.keep_alive = false;
+  }
+  if (admission_->refusal) return refuse(admission_->form, *admission_->refusal, admission_->headers);
+  phase_ = Phase::body;
+  if (reader_->is_complete()) return;
+  arm(context_.config.http_body_timeout_ms);
+  if (admission_->expects_continue && input_.empty()) {
+    output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    send_soon();
+  }
+}
+
+void Connection::dispatch() {
+  const auto self = shared_from_this();  // whatever the handler does
+  const auto admission = std::move(admission_);
+  auto request = std::move(admission->request);
+  request.body = std::move(reader_->body());
+  pipelined_ = !without_empty_lines(input_).empty();
+  if (admission->route == nullptr) {  // a preflight
+    admission->form.keep_alive = admission->form.keep_alive && may_keep_alive();
+    append_head(output_, admission->form, 204, {}, Framing::sized, 0, admission->headers);
+    return answer_at_once(admission->form.keep_alive);
+  }
+  reader_.reset();
+  std::string().swap(input_);
+  deadline_.cancel();
+  phase_ = Phase::answering;
+  const auto exchange = std::make_shared<Exchange>(*this, std::move(admission->form));
+  exchange_ = exchange.get();
+  try {
+    admission->route->handler(exchange, std::move(request));
+  } catch (const std::exception& error) {
+    spdlog::error("request {}: {}", exchange->request_id(), error.what());
+    if (exchange_ != nullptr) exchange->give_up();
+  }
+}
+
+void Connection::refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers) {
+  auto last = form;
+  last.keep_alive = form.keep_alive && reader_ && reader_->is_complete() && may_keep_alive() && input_.empty();
+  append_error(output_, last, error, headers);
+  answer_at_once(last.keep_alive);
+}
+
+/// All of the answer is in the output.
+void Connection::answer_at_once(bool keep_alive) {
+  phase_ = keep_alive ? Phase::answering : Phase::refusing;
+  deadline_.cancel();
+  if (!keep_alive) arm(context_.config.http_close_grace_ms);
+  reader_.reset();
+  admission_.reset();
+  std::string().swap(input_);
+  on_answer_end(keep_alive);
+}
+
+// -- output and the end
+// --------------------------------------------------------------------------------------------------
+
+void Connection::send_soon() {
+  if (std::exchange(send_is_posted_, true)) return;
+  boost::asio::post(context_.io, [self = shared_from_this()] {
+    self->send_is_posted_ = false;
+    self->send();
+  });
+}
+
+void Connection::check_reader(std::size_t unsent_bytes) {
+  if (close_is_posted_ || unsent_bytes <= static_cast<std::size_t>(context_.config.http_max_buffered_bytes)) return;
+  spdlog::warn("a client reads too slowly: {} bytes of its stream waited; it is cut off", unsent_bytes);
+  close_soon();
+}
+
+void Connection::on_answer_end(bool keep_alive) {
+  exchange_ = nullptr;
+  answer_ended_ = true;
+  keep_alive_ = keep_alive;
+  send_soon();
+}
+
+void Connection::abandon() {
+  exchange_ = nullptr;
+  close_soon();
+}
+
+void Connection::send() {
+  if (waiting_for_output_ || phase_ == Phase::closed) return;
+  for (std::size_t turn = 0; turn < kMaxBytesPerTurn;) {
+    if (sent_ == output_.size()) {
+      output_.clear();
+      sent_ = 0;
+      if (exchange_ != nullptr) exchange_->take_unframed(output_);
+      if (output_.empty()) return on_all_sent();
+    }
+    const auto [outcome, size] = stream_.write(std::string_view(output_).substr(sent_));
+    if (outcome == ByteStream::Outcome::would_block) return wait_for_output();
+    if (outcome != ByteStream::Outcome::done) return close_now();
+    sent_ += size;
+    turn += size;
+  }
+  send_soon();
+}
+
+void Connection::wait_for_output() {
+  if (std::exchange(waiting_for_output_, true)) return;
+  if (phase_ == Phase::answering) arm(context_.config.http_send_timeout_ms);
+  stream_.socket().async_wait(tcp::socket::wait_write, [self = shared_from_this()](const error_code& error) {
+    self->waiting_for_output_ = false;
+    if (self->phase_ == Phase::closed) return;
+    if (error) return self->close_now();
+    if (self->phase_ == Phase::handshake) return self->go_on_with_handshake();
+    self->send();
+  });
+}
+
+void Connection::on_all_sent() {
+  std::string().swap(output_);
+  if (phase_ == Phase::answering) deadline_.cancel();
+  if (answer_ended_) {
+    answer_ended_ = false;
+    if (keep_alive_ && !pipelined_ && !finishing_ && !input_ended_) return await_next_request();
+    return linger();
+  }
+  if (exchange_ == nullptr || !exchange_->on_drained_) return;
+  const auto on_drained = exchange_->on_drained_;  // it may put another in its place
+  on_drained();
+}
+
+void Connection::await_next_request() {
+  phase_ = Phase::idle;
+  thrown_away_bytes_ = 0;
+  arm(context_.config.http_idle_timeout_ms);
+}
+
+/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread
+/// input would make TCP reset the connection, and the client might lose the end of its answer.
+void Connection::linger() {
+  if (input_ended_) return close_now();
+  phase_ = Phase::lingering;
+  stream_.end_output();
+  arm(context_.config.http_close_grace_ms);
+}
+
+void Connection::finish() {
+  finishing_ = true;
+  if (phase_ == Phase::body) {
+    return refuse(admission_->form, {503, "the server is shutting down", {}, "shutting_down", {}, kRetryAfterMs});
+  }
+  if (phase_ == Phase::handshake || phase_ == Phase::idle || phase_ == Phase::head) close_now();
+}
+
+void Connection::close_soon() {
+  if (std::exchange(close_is_posted_, true)) return;
+  boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
+}
+
+void Connection::close_now() {
+  if (phase_ == Phase::closed) return;
+  phase_ = Phase::closed;
+  const auto self = shared_from_this();
+  stream_.close();
+  deadline_.cancel();
+  auto* const exchange = std::exchange(exchange_, nullptr);
+  on_closed_(*this);
+  if (exchange != nullptr) exchange->close();
+}
+
+// -- time
+// --------------------------------------------------------------------------------------------------------------
+
+void Connection::arm(std::int64_t timeout_ms) {
+  deadline_.expires_after(std::chrono::milliseconds(timeout_ms));
+  deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+    const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();  // armed anew just before
+    if (!cancelled && !is_stale && self->phase_ != Phase::closed) self->on_deadline();
+  });
+}
+
+void Connection::on_deadline() {
+  switch (phase_) {
+    case Phase::head:
+      return refuse(form_of_broken_head(input_), {408, "the request's head took too long to come"});
+    case Phase::body:
+      return refuse(admission_->form, {408, "the request's body took too long to come"});
+    case Phase::handshake:
+    case Phase::idle:
+    case Phase::answering:
+    case Phase::refusing:
+    case Phase::lingering:
+    case Phase::closed:
+      return close_now();
+  }
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,46 @@
+#include "io/http/error_answer.hpp"
+
+#include <utility>
+
+namespace pagoda::http {
+
+using wire::WireCode;
+
+ErrorAnswer error_answer(const wire::WireError& error) {
+  const auto with = [&](unsigned status, const char* code) {
+    return ErrorAnswer{status, error.message, error.param, code, {}, error.retry_after_ms};
+  };
+  constexpr int kRetryAfterMs = 1000;  // where the engine does not say: a server that drains is soon another one
+  switch (error.code) {
+    case WireCode::invalid_json:
+      return with(400, "invalid_json");
+    case WireCode::invalid_request:
+    case WireCode::duplicate_id:
+    case WireCode::unknown_op:
+    case WireCode::line_too_long:
+      return with(400, "");
+    case WireCode::context_too_long:
+      return with(400, "context_length_exceeded");
+    case WireCode::unknown_id:
+      return with(404, "");
+    case WireCode::unauthorized:
+      return with(401, "invalid_api_key");
+    case WireCode::queue_full:
+      return with(503, "queue_full");
+    case WireCode::shutting_down:
+      return ErrorAnswer{503, error.message, error.param, "shutting_down", {}, kRetryAfterMs};
+    case WireCode::internal:
+      return with(500, "");
+  }
+  return with(500, "");
+}
+
+ErrorAnswer error_answer(const Error& error) {
+  return error_answer(wire::wire_error(error));
+}
+
+ErrorAnswer invalid_request(std::string message, std::string param) {
+  return {400, std::move(message), std::move(param)};
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,138 @@
+#include "io/http/exchange.hpp"
+
+#include <charconv>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <spdlog/spdlog.h>
+
+#include "io/http/connection.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::http {
+
+Exchange::Exchange(Connection& connection, AnswerForm form)
+    : io_(connection.io()), connection_(&connection), form_(std::move(form)) {}
+
+Exchange::~Exchange() {
+  if (connection_ == nullptr) return;
+  spdlog::error("request {}: dropped without a whole answer", form_.request_id);
+  if (state_ == State::waiting) {
+    respond_error({500, "this request was not answered"});
+  } else {
+    connection_->abandon();
+  }
+}
+
+void Exchange::respond(unsigned status, std::string_view content_type, std::string body, const Pairs& headers) {
+  PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
+  state_ = State::ended;
+  if (connection_ == nullptr) return;
+  form_.keep_alive = form_.keep_alive && connection_->may_keep_alive();
+  auto& out = connection_->output();
+  append_head(out, form_, status, content_type, Framing::sized, body.size(), headers);
+  if (!form_.without_body) out += body;
+  end();
+}
+
+void Exchange::respond_error(const ErrorAnswer& error) {
+  Pairs headers;
+  if (error.retry_after_ms >= 0) headers.push_back(retry_after(error.retry_after_ms));
+  respond(error.status, "application/json", error_body(form_.style, error), headers);
+}
+
+void Exchange::begin_stream(unsigned status, std::string_view content_type, const Pairs& headers) {
+  PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
+  state_ = State::streaming;
+  if (connection_ == nullptr) return;
+  form_.keep_alive = form_.keep_alive && !form_.is_http10 && connection_->may_keep_alive();
+  append_head(connection_->output(), form_, status, content_type,
+              form_.is_http10 ? Framing::until_close : Framing::chunked, 0, headers);
+  if (!form_.without_body) return connection_->send_soon();
+  // The client has its whole answer, and may send its next request: whoever writes on writes for nobody.
+  std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
+  close_soon();
+}
+
+void Exchange::write(std::string_view bytes) {
+  PAGODA_ASSERT(state_ == State::streaming || was_closed_, "bytes are written between begin_stream and end_stream");
+  if (connection_ == nullptr || bytes.empty()) return;
+  unframed_ += bytes;
+  connection_->send_soon();
+  connection_->check_reader(unsent_bytes());
+}
+
+void Exchange::end_stream() {
+  PAGODA_ASSERT(state_ == State::streaming || was_closed_, "a stream ends once, after it began");
+  if (connection_ == nullptr) {
+    state_ = State::ended;
+    return;
+  }
+  take_unframed(connection_->output());
+  state_ = State::ended;
+  if (!form_.is_http10) connection_->output() += "0\r\n\r\n";
+  end();
+}
+
+void Exchange::take_unframed(std::string& to) {
+  if (unframed_.empty()) return;
+  if (form_.is_http10) {
+    to += unframed_;
+  } else {
+    char size[16];
+    const auto end = std::to_chars(size, size + sizeof size, unframed_.size(), 16).ptr;
+    to.append(size, end);
+    to += "\r\n";
+    to += unframed_;
+    to += "\r\n";
+  }
+  unframed_.clear();
+}
+
+void Exchange::end() {
+  // What the callbacks hold may be the last to hold this.
+  const auto closed = std::exchange(on_closed_, nullptr);
+  const auto drained = std::exchange(on_drained_, nullptr);
+  std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
+}
+
+std::size_t Exchange::unsent_bytes() const {
+  return connection_ == nullptr ? 0 : connection_->unsent_bytes() + unframed_.size();
+}
+
+void Exchange::on_drained(std::function<void()> callback) {
+  if (connection_ != nullptr) on_drained_ = std::move(callback);
+}
+
+void Exchange::on_closed(std::function<void()> callback) {
+  if (was_closed_) {
+    boost::asio::post(io_, std::move(callback));
+  } else if (connection_ != nullptr) {
+    on_closed_ = std::move(callback);
+  }
+}
+
+/// Others may hold this and go on with the answer: they hear that it is of no use.
+void Exchange::give_up() {
+  if (state_ == State::streaming) return connection_->close_soon();
+  auto closed = std::exchange(on_closed_, nullptr);
+  respond_error({500, "the server failed on this request"});
+  on_closed_ = std::move(closed);
+  close_soon();
+}
+
+void Exchange::close_soon() {
+  was_closed_ = true;
+  boost::asio::post(io_, [self = shared_from_this()] { self->close(); });
+}
+
+void Exchange::close() {
+  const auto self = shared_from_this();
+  connection_ = nullptr;
+  was_closed_ = true;
+  unframed_.clear();
+  const auto drained = std::exchange(on_drained_, nullptr);
+  if (const auto closed = std::exchange(on_closed_, nullptr)) closed();
+}
+
+}  // namespace pagoda::http

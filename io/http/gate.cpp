@@ -1,0 +1,167 @@
+#include "io/http/gate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "io/http/ascii.hpp"
+#include "io/http/target.hpp"
+#include "io/serving/api_keys.hpp"
+
+namespace pagoda::http {
+namespace {
+
+constexpr std::size_t kMaxRequestIdBytes = 128;
+
+bool is_usable_id(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxRequestIdBytes &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+std::string joined_names(const std::vector<Verb>& verbs) {
+  std::string out;
+  for (const auto verb : verbs) {
+    const auto name = boost::beast::http::to_string(verb);
+    if (!out.empty()) out += ", ";
+    out.append(name.data(), name.size());
+  }
+  return out;
+}
+
+bool is_served(Verb verb) {
+  constexpr std::array kServed{Verb::get, Verb::head, Verb::post, Verb::put, Verb::patch, Verb::delete_, Verb::options};
+  return std::find(kServed.begin(), kServed.end(), verb) != kServed.end();
+}
+
+/// "Bearer KEY", whatever the case of Bearer, or else what stands in x-api-key.
+std::string_view key_of(const Request& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const auto authorization = request.header("authorization");
+  if (same_name(authorization.substr(0, kBearer.size()), kBearer)) return authorization.substr(kBearer.size());
+  return request.header("x-api-key");
+}
+
+/// application/json, whatever parameters follow it.
+bool is_json(std::string_view content_type) {
+  auto type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  return same_name(type, "application/json");
+}
+
+/// Programs that speak Ollama's API, as its own documentation, send JSON under any type or none. A browser that sends
+/// another site's page says so.
+bool is_ollama_program(const Request& request) {
+  return error_style(request.path) == ErrorStyle::ollama && request.header("origin").empty() &&
+         request.header("sec-fetch-site").empty();
+}
+
+}  // namespace
+
+std::string new_request_id() {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::random_device random;
+  std::string id = "req-";
+  for (int word = 0; word < 4; ++word) {
+    auto bits = random();
+    for (int digit = 0; digit < 8; ++digit, bits >>= 4) id += kDigits[bits & 15];
+  }
+  return id;
+}
+
+Admission Gate::admit(RequestHead& head) const {
+  Admission out;
+  auto target = parse_target(head.target);
+  if (target) out.form.style = error_style(target->path);
+  out.form.without_body = head.verb == Verb::head;
+  out.form.is_http10 = head.is_http10;
+  out.form.keep_alive = head.keep_alive;
+  out.form.cors = cors_headers(head.header("origin"));
+  out.form.request_id = is_usable_id(head.header("x-request-id")) ? head.header("x-request-id") : new_request_id();
+  out.request.verb = head.verb;
+  out.request.request_id = out.form.request_id;
+  out.request.headers = std::move(head.headers);
+  if (!is_served(head.verb)) {
+    out.refusal = ErrorAnswer{501, "this method is not served"};
+  } else if (!target) {
+    out.refusal = ErrorAnswer{400, target.error().message};
+  } else {
+    out.request.path = std::move(target->path);
+    out.request.query = std::move(target->query);
+    look_up(out, target->raw_path);
+    if (out.route != nullptr) check_key(out);
+    if (out.route != nullptr && !out.refusal) check_body(out, head);
+  }
+  return out;
+}
+
+/// The route, or why there is none, or the answer to a preflight.
+void Gate::look_up(Admission& out, const std::string& raw_path) const {
+  auto match = routes_.match(out.request.verb, raw_path);
+  out.route = match.route;
+  out.request.params = std::move(match.params);
+  if (out.route != nullptr) return;
+  if (match.allowed.empty()) {
+    out.refusal = ErrorAnswer{404, "there is no " + out.request.path + " here", {}, "not_found"};
+    return;
+  }
+  const bool is_preflight = out.request.verb == Verb::options && !out.form.cors.empty() &&
+                            !out.request.header("access-control-request-method").empty();
+  const auto allowed = joined_names(match.allowed);
+  if (!is_preflight) {
+    out.headers.emplace_back("allow", allowed);
+    out.refusal = ErrorAnswer{405, out.request.path + " is served to " + allowed, {}, "method_not_allowed"};
+    return;
+  }
+  out.headers.emplace_back("access-control-allow-methods", allowed);
+  const auto wanted = out.request.header("access-control-request-headers");
+  if (!wanted.empty()) out.headers.emplace_back("access-control-allow-headers", wanted);
+  out.headers.emplace_back("access-control-max-age", "600");
+}
+
+void Gate::check_key(Admission& out) const {
+  const auto key = key_of(out.request);
+  out.request.is_admin = !key.empty() && serving::is_known_key(config_.admin_keys, key);
+  const auto index = key.empty() ? std::nullopt : serving::find_key(config_.api_keys, key);
+  if (index) out.request.key = static_cast<int>(*index);
+  const auto access = out.route->access;
+  const bool is_closed = access == Access::admin || (access == Access::key && !config_.api_keys.empty());
+  if (!is_closed || out.request.is_admin || (access == Access::key && index)) return;
+  if (index || (access == Access::admin && config_.admin_keys.empty())) {
+    out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
+    return;
+  }
+  out.headers.emplace_back("www-authenticate", "Bearer");
+  out.refusal = key.empty() ? ErrorAnswer{401, "give your API key: Authorization: Bearer KEY", {}, "missing_api_key"}
+                            : ErrorAnswer{401, "this API key is not known", {}, "invalid_api_key"};
+}
+
+/// That a body must say it is JSON also keeps other sites' pages out: without asking first (see CORS) a browser lets
+/// them send plain text and forms only.
+void Gate::check_body(Admission& out, const RequestHead& head) const {
+  const auto& request = out.request;
+  const auto expect = request.header("expect");
+  out.expects_continue = !expect.empty() && !head.is_http10;
+  if (lower_case(request.header("upgrade")).find("websocket") != std::string::npos) {
+    out.refusal = ErrorAnswer{400, "WebSocket is not spoken here"};
+  } else if (!expect.empty() && !same_name(expect, "100-continue")) {
+    out.refusal = ErrorAnswer{417, "the only Expect that is met is 100-continue"};
+  } else if (head.content_length.value_or(0) > static_cast<std::uint64_t>(config_.max_body_bytes)) {
+    out.refusal = ErrorAnswer{413, "the body is longer than " + std::to_string(config_.max_body_bytes) + " bytes"};
+  } else if (head.has_body && !is_json(request.header("content-type")) && !is_ollama_program(request)) {
+    out.refusal = ErrorAnswer{415, "send the body as JSON, with Content-Type: application/json"};
+  } else if (const auto coding = request.header("content-encoding");
+             !coding.empty() && !same_name(coding, "identity")) {
+    out.refusal = ErrorAnswer{415, "a body with a Content-Encoding is not taken"};
+  }
+}
+
+Pairs Gate::cors_headers(std::string_view origin) const {
+  const auto& allowed = config_.cors_origin;
+  if (allowed.empty() || origin.empty() || (allowed != "*" && allowed != origin)) return {};
+  Pairs headers{{"access-control-allow-origin", allowed},
+                {"access-control-expose-headers", "x-request-id, retry-after"}};
+  if (allowed != "*") headers.emplace_back("vary", "origin");
+  return headers;
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,47 @@
+#pragma once
+
+/// What a request must pass before its body is read. Private to the server.
+
+#include <optional>
+#include <string>
+
+#include "io/http/answer_form.hpp"
+#include "io/http/request_reader.hpp"
+#include "io/http/routes.hpp"
+#include "io/http/server_config.hpp"
+
+namespace pagoda::http {
+
+/// What the gate made of a request's head: either it has a route, or a refusal, or it is a CORS preflight, whose answer
+/// is 204.
+struct Admission {
+  Request request;  ///< without its body
+  AnswerForm form;
+  const Routes::Route* route = nullptr;
+  std::optional<ErrorAnswer> refusal;
+  Pairs headers;  ///< of the refusal or the preflight's answer
+  bool expects_continue = false;
+};
+
+/// For an answer to a request that brought no usable one.
+std::string new_request_id();
+
+/// Knows the routes, the keys and the allowed origin. Both arguments must outlive it.
+class Gate {
+ public:
+  Gate(const ServerConfig& config, const Routes& routes) : config_(config), routes_(routes) {}
+
+  /// Takes the headers out of `head`.
+  Admission admit(RequestHead& head) const;
+
+ private:
+  void look_up(Admission& admission, const std::string& raw_path) const;
+  void check_key(Admission& admission) const;
+  void check_body(Admission& admission, const RequestHead& head) const;
+  Pairs cors_headers(std::string_view origin) const;
+
+  const ServerConfig& config_;
+  const Routes& routes_;
+};
+
+}  // namespace pagoda::http

@@ -1,0 +1,270 @@
+#include "io/http/generation.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "io/http/api_context.hpp"
+#include "io/http/exchange.hpp"
+#include "io/serving/session.hpp"
+
+namespace pagoda::http {
+namespace {
+
+constexpr std::size_t kCoalesceBytes = 64 << 10;  // unsent output from which the deltas of a sequence are merged
+
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+/// The error as one of the fields that the client knows.
+Error in_words_of(const FieldNames& names, Error error) {
+  const auto found =
+      std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });
+  if (found == names.end()) return error;
+  if (error.message.starts_with(found->first)) error.message.replace(0, found->first.size(), found->second);
+  error.param = found->second;
+  return error;
+}
+
+/// Lives until the answer is complete or the client has gone: until then the exchange's on_closed holds it, and it the
+/// exchange.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job)
+      : exchange_(std::move(exchange)),
+        job_(std::move(job)),
+        results_(job_.requests.size()),
+        told_(job_.requests.size()),
+        session_(exchange_->io(), context.system, context.router,
+                 [this](std::vector<serving::Event>& events) { on_events(events); }) {}
+
+  void start() {
+    exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
+    exchange_->on_drained([this] { flush_held(); });
+    if (job_.echo) {
+      for (std::size_t i = 0; i < job_.requests.size(); ++i) ask_for_prompt(i);
+    } else {
+      submit_all();
+    }
+  }
+
+ private:
+  using Key = std::pair<std::size_t, std::int32_t>;  ///< (prompt, sequence)
+
+  // -- prompts that are echoed: questions first, each tagged with its prompt
+
+  void ask_for_prompt(std::size_t i) {
+    auto& request = job_.requests[i];
+    if (request.prompt) {
+      session_.ask(3 * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
+      texts_[i].text = *request.prompt;
+    } else {
+      ask_for_texts(i);
+    }
+  }
+
+  void ask_for_texts(std::size_t i) {
+    const auto& ids = *job_.requests[i].prompt_token_ids;
+    if (job_.requests[i].prompt) {
+      job_.requests[i].prompt.reset();
+    } else {
+      session_.ask(3 * i + 1, actors::DetokenizeRequest{ids, false});
+      ++texts_[i].questions;
+    }
+    session_.ask(3 * i + 2, actors::DetokenizeRequest{
+                                {ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
+    ++texts_[i].questions;
+  }
+
+  void on_event(serving::Answered& answered) {
+    const auto i = answered.tag / 3;
+    if (auto* error = std::get_if<Error>(&answered.answer)) return fail_with(*error);
+    if (auto* ids = std::get_if<TokenIds>(&answered.answer)) {
+      job_.requests[i].prompt_token_ids.emplace(ids->begin(), ids->end());
+      return ask_for_texts(i);
+    }
+    auto& texts = texts_[i];
+    (answered.tag % 3 == 1 ? texts.text : texts.first_token) = std::get<std::string>(std::move(answered.answer));
+    if (--texts.questions > 0) return;
+    job_.writer->prompt(i, std::move(texts.text), std::move(texts.first_token));
+    if (++prompts_known_ == job_.requests.size()) submit_all();
+  }
+
+  // -- the engine's part
+
+  void submit_all() {
+    for (std::size_t i = 0; i < job_.requests.size(); ++i) {
+      auto& request = job_.requests[i];
+      request.stream = job_.stream;
+      session_.submit(i, std::make_shared<const GenerateRequest>(std::move(request)));
+    }
+  }
+
+  void on_events(std::vector<serving::Event>& events) {
+    const auto self = shared_from_this();
+    for (auto& event : events) {
+      if (ended_) return;
+      std::visit([this](auto& e) { on_event(e); }, event);
+    }
+    send();
+  }
+
+  void on_event(serving::Accepted& accepted) {
+    prompt_tokens_ += accepted.prompt_tokens;
+    if (++accepted_ == job_.requests.size()) begin();
+  }
+
+  void on_event(serving::Refused& refused) { fail_with(std::move(refused.error)); }
+  void on_event(serving::FlushMark&) {}
+
+  void on_event(OutputBatch& batch) {
+    for (auto& output : batch.outputs) {
+      if (ended_) return;
+      if (output.error) return fail_with(std::move(*output.error));
+      const auto prompt = static_cast<std::size_t>(output.tag);
+      if (job_.stream) {
+        for (auto& delta : output.deltas) add_delta(prompt, std::move(delta));
+      }
+      if (output.done) on_done(prompt, std::move(*output.done));
+    }
+  }
+
+  void on_done(std::size_t prompt, RequestResult result) {
+    if (job_.stream) {
+      tell_untold(prompt, result);
+      early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
+    }
+    results_[prompt] = std::move(result);
+    ++num_done_;
+    if (!early_) finish_when_done();
+  }
+
+  /// What has no deltas, because its outputs were chosen at the end, streams as one.
+  void tell_untold(std::size_t prompt, const RequestResult& result) {
+    for (const auto& output : result.outputs) {
+      if (output.token_ids.empty() || told_[prompt].contains(output.index)) continue;
+      add_delta(prompt,
+                {output.index, output.text, output.token_ids, output.logprobs.value_or(std::vector<LogprobEntry>())});
+    }
+  }
+
+  // -- the answer
+
+  /// The head of a stream waits until every prompt is accepted, so that a refusal has a status of its own. Outputs that
+  /// come before that are held.
+  void begin() {
+    early_ = false;
+    if (job_.stream) {
+      exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
+      job_.writer->begin(out_, prompt_tokens_);
+      for (const auto prompt : std::exchange(held_done_, {})) write_done(prompt, results_[prompt]);
+    }
+    finish_when_done();
+  }
+
+  void add_delta(std::size_t prompt, SequenceDelta delta) {
+    told_[prompt].insert(delta.index);
+    const Key key{prompt, delta.index};
+    if (!early_ && held_.empty() && exchange_->unsent_bytes() + out_.size() < kCoalesceBytes) {
+      return job_.writer->delta(out_, prompt, delta);
+    }
+    const auto [it, is_new] = held_.try_emplace(key, std::move(delta));
+    if (is_new) return;
+    it->second.text += delta.text;
+    append(it->second.token_ids, delta.token_ids);
+    append(it->second.logprobs, delta.logprobs);
+  }
+
+  void write_held(std::size_t prompt) {
+    for (auto it = held_.lower_bound({prompt, 0}); it != held_.end() && it->first.first == prompt;) {
+      job_.writer->delta(out_, prompt, it->second);
+      it = held_.erase(it);
+    }
+  }
+
+  void write_done(std::size_t prompt, const RequestResult& result) {
+    write_held(prompt);
+    job_.writer->done(out_, prompt, result);
+  }
+
+  void flush_held() {
+    if (early_ || ended_) return;
+    for (auto& [key, delta] : held_) job_.writer->delta(out_, key.first, delta);
+    held_.clear();
+    send();
+  }
+
+  void finish_when_done() {
+    if (num_done_ < job_.requests.size()) return;
+    const auto exchange = exchange_;
+    ended_ = true;
+    if (job_.stream) {
+      job_.writer->end(out_);
+      exchange->write(std::exchange(out_, {}));
+      exchange->end_stream();
+    } else {
+      job_.writer->whole(out_, results_);
+      exchange->respond(200, "application/json", std::move(out_));
+    }
+    session_.close();
+  }
+
+  void fail_with(Error error) {
+    const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
+    ended_ = true;
+    if (!exchange_->has_begun()) {
+      exchange_->respond_error(answer);
+    } else {
+      job_.writer->error(out_, answer);
+      exchange_->write(std::exchange(out_, {}));
+      exchange_->end_stream();
+    }
+    session_.close();
+  }
+
+  void send() {
+    if (ended_ || out_.empty()) return;
+    exchange_->write(out_);
+    out_.clear();
+  }
+
+  struct PromptTexts {
+    std::string text;
+    std::string first_token;
+    int questions = 0;  ///< not answered yet
+  };
+
+  const std::shared_ptr<Exchange> exchange_;
+  GenerationJob job_;
+  std::map<std::size_t, PromptTexts> texts_;
+  std::size_t prompts_known_ = 0;
+
+  std::size_t accepted_ = 0;
+  std::int64_t prompt_tokens_ = 0;
+  std::vector<RequestResult> results_;
+  std::size_t num_done_ = 0;
+
+  std::string out_;                           ///< of the stream, not given to the exchange yet
+  std::vector<std::set<std::int32_t>> told_;  ///< per prompt: sequences that have had a delta
+  std::map<Key, SequenceDelta> held_;         ///< merged: nothing may go out yet, or the client reads slowly
+  std::vector<std::size_t> held_done_;        ///< prompts that were done before the stream began
+  bool early_ = true;                         ///< the answer has not begun
+  bool ended_ = false;
+  serving::Session session_;  ///< last: its events use the rest
+};
+
+}  // namespace
+
+FieldNames field_names(std::string_view prompt, FieldNames others) {
+  others.insert(others.end(), {{"prompt", prompt}, {"prompt_token_ids", prompt}, {"prompt_literals", prompt}});
+  return others;
+}
+
+void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job) {
+  std::make_shared<Generation>(context, std::move(exchange), std::move(job))->start();
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,56 @@
+#include "io/http/inquiry.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "io/http/error_answer.hpp"
+
+namespace pagoda::http {
+namespace {
+
+/// Held by the exchange until it is answered or its client has gone.
+class Inquiry : public std::enable_shared_from_this<Inquiry> {
+ public:
+  using OnAnswer = std::function<void(Exchange&, serving::Answer&)>;
+
+  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswer on_answer)
+      : exchange_(std::move(exchange)),
+        on_answer_(std::move(on_answer)),
+        session_(exchange_->io(), context.system, context.router,
+                 [this](std::vector<serving::Event>& events) { on_events(events); }) {}
+
+  void start(serving::Question question) {
+    exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
+    session_.ask(0, std::move(question));
+  }
+
+ private:
+  void on_events(std::vector<serving::Event>& events) {
+    const auto self = shared_from_this();
+    for (auto& event : events) {
+      auto* answered = std::get_if<serving::Answered>(&event);
+      if (answered == nullptr) continue;
+      session_.close();
+      if (exchange_->has_begun()) return;  // somebody lost patience
+      if (const auto* error = std::get_if<Error>(&answered->answer)) {
+        exchange_->respond_error(error_answer(*error));
+      } else {
+        on_answer_(*exchange_, answered->answer);
+      }
+      return;
+    }
+  }
+
+  const std::shared_ptr<Exchange> exchange_;
+  OnAnswer on_answer_;
+  serving::Session session_;
+};
+
+}  // namespace
+
+void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
+             std::function<void(Exchange&, serving::Answer&)> on_answer) {
+  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answer))->start(std::move(question));
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "io/http/api_context.hpp"
+#include "io/http/exchange.hpp"
+#include "io/serving/session.hpp"
+
+namespace pagoda::http {
+
+/// Asks the engine one thing and answers the exchange with what comes of it. I/O thread. An error of the engine becomes
+/// the exchange's; `on_answer` gets everything else.
+void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
+             std::function<void(Exchange&, serving::Answer&)> on_answer);
+
+}  // namespace pagoda::http

@@ -1,0 +1,143 @@
+#include "io/http/ollama/answers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include <fmt/chrono.h>
+
+namespace pagoda::http::ollama {
+namespace {
+
+using wire::JsonWriter;
+
+std::int64_t nanoseconds(double ms) {
+  return std::llround(std::max(ms, 0.0) * 1e6);
+}
+
+void write_token(JsonWriter& json, const std::string& token, float logprob) {
+  json.field("token", token).key("logprob").logprob(logprob);
+  json.key("bytes").array(token, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
+}
+
+class Writer final : public GenerationWriter {
+ public:
+  explicit Writer(AnswerOptions options) : options_(std::move(options)) {}
+
+  std::string_view stream_content_type() const override { return "application/x-ndjson"; }
+
+  void delta(std::string& out, std::size_t, const SequenceDelta& delta) override {
+    line(out, [&](JsonWriter& json) {
+      write_text(json, delta.text);
+      json.field("done", false);
+      write_logprobs(json, delta.logprobs);
+    });
+  }
+
+  void done(std::string& out, std::size_t, const RequestResult& result) override {
+    line(out, [&](JsonWriter& json) {
+      write_text(json, "");
+      write_end(json, result);
+    });
+  }
+
+  void end(std::string&) override {}
+
+  void error(std::string& out, const ErrorAnswer& error) override {
+    out += error_body(ErrorStyle::ollama, error);
+    out += '\n';
+  }
+
+  void whole(std::string& out, std::span<const RequestResult> results) override {
+    const auto& result = results.front();
+    const auto& output = result.outputs.front();
+    JsonWriter json(out);
+    open(json);
+    write_text(json, output.text);
+    write_end(json, result);
+    if (output.logprobs) write_logprobs(json, *output.logprobs);
+    json.close_object();
+  }
+
+  void write_load(std::string& out) const {
+    JsonWriter json(out);
+    open(json);
+    write_text(json, "");
+    json.field("done", true).field("done_reason", "load").close_object();
+  }
+
+ private:
+  void open(JsonWriter& json) const {
+    json.open_object().field("model", options_.model);
+    json.field("created_at", timestamp(std::chrono::system_clock::now()));
+  }
+
+  template <class Write>
+  void line(std::string& out, Write write) const {
+    JsonWriter json(out);
+    open(json);
+    write(json);
+    json.close_object();
+    out += '\n';
+  }
+
+  void write_text(JsonWriter& json, std::string_view text) const {
+    if (options_.kind == AnswerKind::generate) {
+      json.field("response", text);
+    } else {
+      json.key("message").open_object().field("role", "assistant").field("content", text).close_object();
+    }
+  }
+
+  static void write_end(JsonWriter& json, const RequestResult& result) {
+    const auto& timing = result.timing;
+    const auto queued = nanoseconds(timing.queue_ms);
+    const auto first = nanoseconds(timing.ttft_ms - timing.queue_ms);
+    const auto rest = nanoseconds(timing.total_ms - timing.ttft_ms);
+    json.field("done", true).field("done_reason", to_string(result.outputs.front().finish_reason));
+    json.field("total_duration", queued + first + rest).field("load_duration", queued);
+    json.field("prompt_eval_count", result.usage.prompt_tokens).field("prompt_eval_duration", first);
+    json.field("eval_count", result.usage.completion_tokens).field("eval_duration", rest);
+  }
+
+  void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries) const {
+    if (!options_.logprobs || entries.empty()) return;
+    json.key("logprobs").array(entries, [this](JsonWriter& list, const LogprobEntry& entry) {
+      list.open_object();
+      write_token(list, entry.token, entry.logprob);
+      if (options_.num_top > 0) {
+        list.key("top_logprobs").open_array();
+        for (std::size_t i = 0; i < std::min(options_.num_top, entry.top.size()); ++i) {
+          list.open_object();
+          write_token(list, entry.top[i].token, entry.top[i].logprob);
+          list.close_object();
+        }
+        list.close_array();
+      }
+      list.close_object();
+    });
+  }
+
+  AnswerOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<GenerationWriter> make_writer(AnswerOptions options) {
+  return std::make_unique<Writer>(std::move(options));
+}
+
+std::string loaded_answer(const AnswerOptions& options) {
+  std::string out;
+  Writer(options).write_load(out);
+  return out;
+}
+
+std::string timestamp(std::chrono::system_clock::time_point time) {
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(time - second);
+  return fmt::format("{:%FT%T}.{:06}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(second)), rest.count());
+}
+
+}  // namespace pagoda::http::ollama

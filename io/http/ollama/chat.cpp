@@ -1,0 +1,56 @@
+#include "io/http/ollama/chat.hpp"
+
+#include <utility>
+
+#include "io/wire/chat_fields.hpp"
+
+namespace pagoda::http::ollama {
+namespace {
+
+using wire::FieldReader;
+using wire::Json;
+
+/// A message with the names that the other APIs have: the tool that a result came from is its `name`, and a list of
+/// images that is empty is none.
+Json with_common_names(const Json& message) {
+  if (!message.is_object()) return message;
+  Json renamed = Json::object();
+  for (const auto& [key, value] : message.items()) {
+    if (key == "images" && value.empty()) continue;
+    renamed[key == "tool_name" ? "name" : key] = value;
+  }
+  return renamed;
+}
+
+void read_messages(FieldReader& fields, chat::ChatInput& chat) {
+  const auto* messages = fields.find("messages");
+  if (messages == nullptr || (messages->is_array() && messages->empty())) return;
+  Json renamed = *messages;
+  if (renamed.is_array()) {
+    for (auto& message : renamed) message = with_common_names(message);
+  }
+  auto read = wire::read_messages(renamed);
+  if (!read) return fields.refuse(std::move(read.error()));
+  chat.messages = std::move(*read);
+}
+
+}  // namespace
+
+ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::string model) {
+  FieldReader fields(body, FieldReader::Nulls::absent);
+  Turn turn(AnswerKind::chat, std::move(model));
+  fields.skip("model");
+  fields.skip("name");
+  read_common(fields, turn);
+  read_think(fields, &prompts, turn.chat);
+  read_messages(fields, turn.chat);
+  if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
+  if (turn.chat.messages.empty()) return Loaded{loaded_answer(turn.answer)};
+  turn.request.add_special_tokens = false;  // the template writes them
+  if (auto status = prompts.apply(turn.chat, turn.request); !status) {
+    return tl::unexpected(error_answer(status.error()));
+  }
+  return make_job(std::move(turn), "messages");
+}
+
+}  // namespace pagoda::http::ollama

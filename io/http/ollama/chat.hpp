@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "io/chat/chat_prompts.hpp"
+#include "io/http/ollama/turn.hpp"
+#include "io/wire/json_reader.hpp"
+
+namespace pagoda::http::ollama {
+
+/// POST /api/chat: what a body asks for.
+ParsedTurn parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, std::string model);
+
+}  // namespace pagoda::http::ollama

@@ -1,0 +1,36 @@
+#include "io/http/ollama/model_names.hpp"
+
+#include <string_view>
+#include <utility>
+
+namespace pagoda::http::ollama {
+namespace {
+
+constexpr std::string_view kLatest = ":latest";
+
+std::string_view without_latest(std::string_view name) {
+  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
+  return name;
+}
+
+}  // namespace
+
+std::string with_tag(const std::string& name) {
+  const auto slash = name.rfind('/');
+  const bool has_tag = name.find(':', slash == std::string::npos ? 0 : slash) != std::string::npos;
+  return has_tag ? name : name + std::string(kLatest);
+}
+
+tl::expected<std::string, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body) {
+  auto model = body.find("model");
+  if (model == body.end()) model = body.find("name");
+  if (model == body.end() || model->is_null()) return tl::unexpected(invalid_request("model is required", "model"));
+  if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
+  auto name = model->get<std::string>();
+  if (context.serves(name) || context.serves(without_latest(name))) return name;
+  return tl::unexpected(ErrorAnswer{404,
+                                    "model '" + name + "' not found. Served: '" + with_tag(context.model.name) + "'",
+                                    "model", "model_not_found"});
+}
+
+}  // namespace pagoda::http::ollama

@@ -1,0 +1,87 @@
+#include "io/http/ollama/models.hpp"
+
+#include <chrono>
+
+#include "io/http/ollama/answers.hpp"
+#include "io/http/ollama/model_names.hpp"
+#include "io/version.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::ollama {
+namespace {
+
+using wire::JsonWriter;
+
+constexpr const char* kApiVersion = "0.12.11";          // the first whose generate and chat have logprobs
+constexpr const char* kNever = "2318-01-01T00:00:00Z";  // what Ollama says of a model that stays
+
+std::string loaded_at(const ApiContext& context) {
+  return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(context.created)));
+}
+
+void write_details(JsonWriter& json, const ModelInfo& model) {
+  json.key("details").open_object();
+  json.field("parent_model", "").field("format", "safetensors").field("family", model.architecture);
+  json.key("families").open_array().value(model.architecture).close_array();
+  json.field("parameter_size", "").field("quantization_level", model.dtype).close_object();
+}
+
+/// The members that both lists have, of an open object. Clients cut the digest to twelve digits without a look at it.
+void write_model(JsonWriter& json, const ApiContext& context, const std::string& name) {
+  const auto tagged = with_tag(name);
+  json.field("name", tagged).field("model", tagged).field("size", 0).field("digest", std::string(64, '0'));
+  write_details(json, context.model);
+}
+
+template <class WriteRest>
+std::string listed(const ApiContext& context, WriteRest write_rest) {
+  std::string out;
+  JsonWriter json(out);
+  json.open_object().key("models").open_array();
+  const auto write = [&](const std::string& name) {
+    json.open_object();
+    write_model(json, context, name);
+    write_rest(json);
+    json.close_object();
+  };
+  write(context.model.name);
+  for (const auto& alias : context.aliases) write(alias);
+  json.close_array().close_object();
+  return out;
+}
+
+}  // namespace
+
+std::string list_models(const ApiContext& context) {
+  return listed(context, [&](JsonWriter& json) { json.field("modified_at", loaded_at(context)); });
+}
+
+std::string list_running(const ApiContext& context) {
+  return listed(context, [&](JsonWriter& json) {
+    json.field("expires_at", kNever).field("size_vram", 0).field("context_length", context.model.max_model_len);
+  });
+}
+
+std::string show_model(const ApiContext& context) {
+  const auto& model = context.model;
+  std::string out;
+  JsonWriter json(out);
+  json.open_object().field("modelfile", "").field("parameters", "").field("template", "");
+  write_details(json, model);
+  json.key("model_info").open_object();
+  json.field("general.architecture", model.architecture).field("general.basename", model.name);
+  json.text_key(model.architecture + ".context_length").value(model.max_model_len);
+  json.text_key(model.architecture + ".vocab_size").value(model.vocab_size).close_object();
+  json.key("capabilities").open_array().value("completion").close_array();
+  json.field("modified_at", loaded_at(context)).close_object();
+  return out;
+}
+
+std::string version_answer() {
+  std::string out;
+  JsonWriter json(out);
+  json.open_object().field("version", kApiVersion).field("pagoda", version()).close_object();
+  return out;
+}
+
+}  // namespace pagoda::http::ollama

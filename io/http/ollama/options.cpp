@@ -1,0 +1,84 @@
+#include "io/http/ollama/options.hpp"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "io/wire/request_fields.hpp"
+
+namespace pagoda::http::ollama {
+namespace {
+
+using wire::FieldReader;
+
+/// What a server of one loaded model has decided before any request came.
+constexpr const char* kLoadOptions[] = {"num_ctx",  "num_batch", "num_gpu",    "main_gpu",   "num_thread",
+                                        "num_keep", "use_mmap",  "use_mlock",  "low_vram",   "f16_kv",
+                                        "numa",     "num_gqa",   "vocab_only", "logits_all", "embedding_only"};
+
+void read_num_predict(FieldReader& options, SamplingParams& sampling) {
+  constexpr std::int64_t kNoLimit = -1;
+  constexpr std::int64_t kFillContext = -2;
+  std::int64_t num_predict = kNoLimit;
+  options.read("num_predict", num_predict);
+  if (num_predict > 0) {
+    sampling.max_tokens = num_predict;
+  } else if (num_predict != kNoLimit && num_predict != kFillContext) {
+    options.refuse("num_predict", "num_predict must be at least 1, or -1 or -2 for the rest of the context");
+  }
+}
+
+void read_seed(FieldReader& options, SamplingParams& sampling) {
+  constexpr std::int64_t kRandom = -1;
+  const auto* seed = options.find("seed");
+  if (seed == nullptr || *seed == kRandom) return;
+  options.read("seed", sampling.seed);
+}
+
+/// A sampler that is not here must be switched off: have one of the two values that mean so.
+void refuse_unless(FieldReader& options, const char* name, double off, double also_off) {
+  if (!options.has(name)) return;
+  double value = off;
+  options.read(name, value);
+  if (value != off && value != also_off) options.refuse(name, std::string(name) + " is not supported by this server");
+}
+
+}  // namespace
+
+GenerateRequest request_with_defaults() {
+  GenerateRequest request;
+  request.open = OpenSamplingFields::all();
+  request.open.max_tokens = false;
+  request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // the engine lowers it to what is left
+  return request;
+}
+
+void read_options(FieldReader& fields, GenerateRequest& request) {
+  const auto* object = fields.read_object("options");
+  if (object == nullptr) return;
+  FieldReader options(*object, FieldReader::Nulls::absent, "options.");
+  auto& sampling = request.sampling;
+  auto& open = request.open;
+  read_num_predict(options, sampling);
+  read_seed(options, sampling);
+  wire::read_open(options, "temperature", sampling.temperature, open.temperature);
+  wire::read_open(options, "top_k", sampling.top_k, open.top_k);
+  wire::read_open(options, "top_p", sampling.top_p, open.top_p);
+  wire::read_open(options, "min_p", sampling.min_p, open.min_p);
+  wire::read_open(options, "repeat_penalty", sampling.repetition_penalty, open.repetition_penalty);
+  options.read("presence_penalty", sampling.presence_penalty);
+  options.read("frequency_penalty", sampling.frequency_penalty);
+  options.read_strings("stop", sampling.stop);
+  refuse_unless(options, "repeat_last_n", -1, -1);
+  refuse_unless(options, "typical_p", 1, 0);
+  refuse_unless(options, "tfs_z", 1, 0);
+  refuse_unless(options, "mirostat", 0, 0);
+  for (const char* name : {"mirostat_tau", "mirostat_eta"}) options.skip(name);  // of a mirostat that is off
+  for (const char* name : kLoadOptions) options.skip(name);
+  bool penalize_newline = true;
+  options.read("penalize_newline", penalize_newline);
+  if (!penalize_newline) options.refuse("penalize_newline", "penalize_newline must be true");
+  if (auto status = options.finish(); !status) fields.refuse(std::move(status.error()));
+}
+
+}  // namespace pagoda::http::ollama

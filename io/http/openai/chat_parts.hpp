@@ -1,0 +1,22 @@
+#pragma once
+
+/// What OpenAI's two APIs for conversations have in common.
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/request/output.hpp"
+#include "io/chat/chat_prompts.hpp"
+#include "io/wire/field_reader.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::openai {
+
+/// Reads how much to think, from the field `name`. That is the template's business: its variable reasoning_effort, or a
+/// switch that turns thinking off; refused where it has neither.
+void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
+
+/// A list with {token, logprob, bytes, top_logprobs} for each entry; at most `num_top` of its top.
+void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top);
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,133 @@
+#include "io/http/openai/common.hpp"
+
+namespace pagoda::http::openai {
+GenerateRequest request_with_defaults() {
+  GenerateRequest request;
+  request.open = OpenSamplingFields::all();
+  request.open.temperature = false;
+  request.open.top_p = false;
+  return request;
+}
+
+void skip_noise(wire::FieldReader& fields) {
+  for (const char* name : {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}) {
+    fields.skip(name);
+  }
+}
+
+void read_noise(wire::FieldReader& fields) {
+  skip_noise(fields);
+  fields.skip("metadata");
+  if (const auto* modalities = fields.find("modalities");
+      modalities != nullptr && *modalities != wire::Json::array({"text"})) {
+    fields.refuse("modalities", "modalities must be [\"text\"]");
+  }
+  bool store = false;
+  fields.read("store", store);
+  if (store) fields.refuse("store", "store must be false: answers are not kept");
+}
+
+void refuse_structure(wire::FieldReader& fields) {
+  if (const auto* format = fields.read_object("response_format"); format != nullptr) {
+    const auto type = format->find("type");
+    if (format->size() != 1 || type == format->end() || *type != "text") {
+      fields.refuse("response_format", "response_format is supported as {\"type\": \"text\"} only");
+    }
+  }
+  const auto refuse_unless = [&](const char* name, auto asks_for_nothing) {
+    const auto* value = fields.find(name);
+    if (value != nullptr && !asks_for_nothing(*value)) {
+      fields.refuse(name, std::string(name) + " is not supported by this server");
+    }
+  };
+  const auto is_empty_list = [](const wire::Json& value) { return value.is_array() && value.empty(); };
+  refuse_unless("tools", is_empty_list);
+  refuse_unless("functions", is_empty_list);
+  refuse_unless("tool_choice", [](const wire::Json& value) { return value == "none" || value == "auto"; });
+  refuse_unless("function_call", [](const wire::Json& value) { return value == "none" || value == "auto"; });
+  refuse_unless("parallel_tool_calls", [](const wire::Json& value) { return value.is_boolean(); });
+  refuse_unless("structured_outputs", [](const wire::Json&) { return false; });
+}
+
+StreamOptions read_stream(wire::FieldReader& fields) {
+  StreamOptions options;
+  fields.read("stream", options.stream);
+  const auto* object = fields.read_object("stream_options");
+  if (object == nullptr) return options;
+  if (!options.stream) {
+    fields.refuse("stream_options", "stream_options needs stream: true");
+    return options;
+  }
+  wire::FieldReader inner(*object, wire::FieldReader::Nulls::absent, "stream_options.");
+  inner.read("include_usage", options.include_usage);
+  inner.skip("include_obfuscation");  // padding against observers of a plain connection; there is none to add
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+  return options;
+}
+
+void write_head(wire::JsonWriter& json, const Head& head, std::string_view object) {
+  json.field("id", head.id).field("object", object).field("created", head.created).field("model", head.model);
+}
+
+void write_usage(wire::JsonWriter& json, const Usage& usage) {
+  json.open_object();
+  json.field("prompt_tokens", usage.prompt_tokens);
+  json.field("completion_tokens", usage.completion_tokens);
+  json.field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
+  json.key("prompt_tokens_details").open_object().field("cached_tokens", usage.cached_tokens).close_object();
+  json.close_object();
+}
+
+void add_usage(Usage& total, const Usage& usage) {
+  total.prompt_tokens += usage.prompt_tokens;
+  total.completion_tokens += usage.completion_tokens;
+  total.cached_tokens += usage.cached_tokens;
+}
+
+void write_finish(wire::JsonWriter& json, const SequenceResult& output) {
+  json.field("finish_reason", to_string(output.finish_reason));
+  json.key("stop_reason");
+  if (const auto* id = std::get_if<TokenId>(&output.stop_reason)) {
+    json.value(*id);
+  } else if (const auto* text = std::get_if<std::string>(&output.stop_reason)) {
+    json.value(*text);
+  } else {
+    json.null();
+  }
+}
+
+void write_token_ids(wire::JsonWriter& json, const TokenIds& ids) {
+  json.key("token_ids").array(ids, [](wire::JsonWriter& list, TokenId id) { list.value(id); });
+}
+
+void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries) {
+  const auto write = [](wire::JsonWriter& object, TokenId id, float logprob, std::int64_t rank,
+                        const std::string& token) {
+    object.key(std::to_string(id)).open_object().key("logprob").logprob(logprob);
+    object.field("rank", rank).field("decoded_token", token).close_object();
+  };
+  json.key("prompt_logprobs").array(entries, [&](wire::JsonWriter& list, const std::optional<LogprobEntry>& entry) {
+    if (!entry) {
+      list.null();
+      return;
+    }
+    list.open_object();
+    write(list, entry->token_id, entry->logprob, entry->rank, entry->token);
+    std::int64_t rank = 0;
+    for (const auto& candidate : entry->top) {
+      ++rank;
+      if (candidate.token_id != entry->token_id) {
+        write(list, candidate.token_id, candidate.logprob, rank, candidate.token);
+      }
+    }
+    list.close_object();
+  });
+}
+
+void append_error_event(std::string& out, const ErrorAnswer& error) {
+  out += "data: ";
+  out += error_body(ErrorStyle::openai, error);
+  out += "\n\n";
+}
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,83 @@
+#pragma once
+
+/// What OpenAI's routes have in common.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
+#include "io/http/error_answer.hpp"
+#include "io/http/timing.hpp"
+#include "io/wire/field_reader.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::openai {
+
+/// What every answer says of itself.
+struct Head {
+  std::string id;  ///< for example "cmpl-...": of the HTTP request
+  std::string model;
+  std::int64_t created = 0;  ///< seconds since 1970
+};
+
+/// Fields with OpenAI's defaults: temperature 1 and top_p 1, whatever the model's maker recommends.
+GenerateRequest request_with_defaults();
+
+/// Skips the fields that SDKs send along and that change nothing here: service_tier, safety_identifier,
+/// prompt_cache_key, prompt_cache_retention.
+void skip_noise(wire::FieldReader& fields);
+
+/// The same for APIs that keep no answers: metadata too, and store, which must be false.
+void read_noise(wire::FieldReader& fields);
+
+/// Refuses, by name, what constrains an answer: response_format, structured_outputs, tools and their kin. One that asks
+/// for nothing ({"type": "text"}, an empty list, "none") is fine.
+void refuse_structure(wire::FieldReader& fields);
+
+struct StreamOptions {
+  bool stream = false;
+  bool include_usage = false;
+};
+/// stream and stream_options.
+StreamOptions read_stream(wire::FieldReader& fields);
+
+/// The id, object, created and model members of an open object.
+void write_head(wire::JsonWriter& json, const Head& head, std::string_view object);
+
+/// The value of `usage`.
+void write_usage(wire::JsonWriter& json, const Usage& usage);
+void add_usage(Usage& total, const Usage& usage);
+
+/// stop, length or abort.
+void write_finish(wire::JsonWriter& json, const SequenceResult& output);
+
+/// The member token_ids.
+void write_token_ids(wire::JsonWriter& json, const TokenIds& ids);
+
+/// The member prompt_logprobs: as vLLM, an object from token ids to {logprob, rank, decoded_token} for each position.
+void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries);
+
+/// data: JSON, blank line.
+template <class Write>
+void append_event(std::string& out, Write write) {
+  out += "data: ";
+  wire::JsonWriter json(out);
+  json.open_object();
+  write(json);
+  json.close_object();
+  out += "\n\n";
+}
+inline void append_done_event(std::string& out) {
+  out += "data: [DONE]\n\n";
+}
+
+/// The last event of a stream that failed.
+void append_error_event(std::string& out, const ErrorAnswer& error);
+
+}  // namespace pagoda::http::openai

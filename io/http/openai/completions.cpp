@@ -1,0 +1,335 @@
+#include "io/http/openai/completions.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "io/wire/request_fields.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+using wire::FieldReader;
+using wire::Json;
+using wire::JsonWriter;
+
+constexpr std::size_t kMaxPrompts = 4096;
+
+struct Options {
+  StreamOptions stream;
+  bool echo = false;
+  bool no_tokens = false;  ///< max_tokens 0: only the prompt is looked at
+  bool return_token_ids = false;
+  bool timing = false;
+  std::optional<std::int64_t> logprobs;
+  std::int64_t n = 1;
+};
+
+/// A string, a list of ids, or a list of either.
+void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, const GenerateRequest& common) {
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr) return fields.refuse("prompt", "prompt is required");
+  const auto add_text = [&](const Json& text) {
+    requests.push_back(common);
+    requests.back().prompt = text.get<std::string>();
+  };
+  const auto add_ids = [&](const Json& ids, const std::string& name) {
+    std::vector<std::int64_t> values;
+    values.reserve(ids.size());
+    for (const auto& id : ids) {
+      if (!id.is_number_integer()) return fields.refuse("prompt", name + " must be a list of token ids");
+      values.push_back(id.get<std::int64_t>());
+    }
+    requests.push_back(common);
+    requests.back().prompt_token_ids = std::move(values);
+  };
+  if (prompt->is_string()) return add_text(*prompt);
+  if (!prompt->is_array() || prompt->empty()) {
+    return fields.refuse("prompt", "prompt must be a string, a list of strings, of token ids, or of such lists");
+  }
+  if (prompt->front().is_number()) return add_ids(*prompt, "prompt");
+  if (prompt->size() > kMaxPrompts) {
+    return fields.refuse("prompt", "prompt has " + std::to_string(prompt->size()) + " prompts; at most " +
+                                       std::to_string(kMaxPrompts) + " are allowed");
+  }
+  for (std::size_t i = 0; i < prompt->size(); ++i) {
+    const auto& item = (*prompt)[i];
+    const auto name = "prompt[" + std::to_string(i) + "]";
+    if (item.is_string()) {
+      add_text(item);
+    } else if (item.is_array()) {
+      add_ids(item, name);
+    } else {
+      return fields.refuse("prompt", name + " must be a string or a list of token ids");
+    }
+  }
+}
+
+std::int64_t num_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+}
+
+/// `logprobs` of this API: lists beside each other, with the offset of each token in the text, in characters.
+class LogprobLists {
+ public:
+  /// The first token of a prompt, which has no probability. Before all others. One that the tokenizer added is not in
+  /// the text.
+  void add_first(std::string_view token, bool is_in_text) {
+    add(token, nullptr);
+    tokens_.back().is_in_text = is_in_text;
+  }
+  void add(const LogprobEntry& entry) { add(entry.token, &entry); }
+
+  void write(JsonWriter& json, std::int64_t num_top, std::int64_t first_offset) const {
+    json.open_object();
+    json.key("tokens").array(tokens_, [](JsonWriter& list, const Token& token) { list.value(token.text); });
+    json.key("token_logprobs").array(tokens_, [](JsonWriter& list, const Token& token) {
+      token.entry == nullptr ? list.null() : list.logprob(token.entry->logprob);
+    });
+    json.key("top_logprobs").array(tokens_, [&](JsonWriter& list, const Token& token) {
+      if (token.entry == nullptr) {
+        list.null();
+      } else {
+        write_top(list, *token.entry, num_top);
+      }
+    });
+    auto offset = first_offset;
+    json.key("text_offset").array(tokens_, [&](JsonWriter& list, const Token& token) {
+      list.value(offset);
+      if (token.is_in_text) offset += num_characters(token.text);
+    });
+    json.close_object();
+  }
+
+ private:
+  struct Token {
+    std::string_view text;
+    const LogprobEntry* entry;
+    bool is_in_text = true;
+  };
+
+  void add(std::string_view text, const LogprobEntry* entry) { tokens_.push_back({text, entry}); }
+
+  /// An object has each text once: of tokens with the same text the likeliest stands.
+  static void write_top(JsonWriter& json, const LogprobEntry& entry, std::int64_t num_top) {
+    json.open_object();
+    std::vector<std::string_view> written;
+    const auto write = [&](const std::string& token, float logprob) {
+      if (std::find(written.begin(), written.end(), token) != written.end()) return;
+      written.push_back(token);
+      json.text_key(token).logprob(logprob);
+    };
+    const auto shown = std::min(entry.top.size(), static_cast<std::size_t>(num_top));
+    for (std::size_t i = 0; i < shown; ++i) write(entry.top[i].token, entry.top[i].logprob);
+    write(entry.token, entry.logprob);
+    json.close_object();
+  }
+
+  std::vector<Token> tokens_;
+};
+
+class CompletionWriter final : public GenerationWriter {
+ public:
+  CompletionWriter(Head head, const Options& options, std::size_t num_prompts)
+      : head_(std::move(head)), options_(options), prompts_(num_prompts) {}
+
+  void prompt(std::size_t prompt, std::string text, std::string first_token) override {
+    prompts_[prompt] = {std::move(text), std::move(first_token)};
+  }
+
+  void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) override {
+    if (options_.no_tokens) return;
+    auto& sequence = sequence_of(prompt, delta.index);
+    const bool echoes = owes_echo(prompt, delta.index);
+    append_event(out, [&](JsonWriter& json) {
+      write_head(json, head_, "text_completion");
+      json.key("choices").open_array().open_object();
+      json.field("index", choice_of(prompt, delta.index));
+      json.field("text", echoes ? prompts_[prompt].text + delta.text : delta.text);
+      json.key("logprobs");
+      if (options_.logprobs) {
+        LogprobLists lists;
+        for (const auto& entry : delta.logprobs) lists.add(entry);
+        lists.write(json, *options_.logprobs, sequence.num_characters);
+      } else {
+        json.null();
+      }
+      if (options_.return_token_ids) write_token_ids(json, delta.token_ids);
+      json.key("finish_reason").null().key("stop_reason").null();
+      json.close_object().close_array();
+      if (options_.stream.include_usage) json.key("usage").null();
+    });
+    sequence.num_characters += num_characters(delta.text);
+  }
+
+  void done(std::string& out, std::size_t prompt, const RequestResult& result) override {
+    add(result);
+    for (const auto& output : result.outputs) {
+      append_event(out, [&](JsonWriter& json) {
+        write_head(json, head_, "text_completion");
+        json.key("choices").open_array().open_object();
+        json.field("index", choice_of(prompt, output.index));
+        json.field("text", owes_echo(prompt, output.index) ? prompts_[prompt].text : std::string())
+            .key("logprobs")
+            .null();
+        write_finish(json, output);
+        json.close_object().close_array();
+        if (options_.timing) write_timing(json.key("timing"), result);
+        if (options_.stream.include_usage) json.key("usage").null();
+      });
+    }
+  }
+
+  void end(std::string& out) override {
+    if (options_.stream.include_usage) {
+      append_event(out, [&](JsonWriter& json) {
+        write_head(json, head_, "text_completion");
+        json.key("choices").open_array().close_array();
+        write_usage(json.key("usage"), usage_);
+      });
+    }
+    append_done_event(out);
+  }
+
+  void error(std::string& out, const ErrorAnswer& error) override { append_error_event(out, error); }
+
+  void whole(std::string& out, std::span<const RequestResult> results) override {
+    JsonWriter json(out);
+    json.open_object();
+    write_head(json, head_, "text_completion");
+    json.key("choices").open_array();
+    for (std::size_t prompt = 0; prompt < results.size(); ++prompt) {
+      add(results[prompt]);
+      for (const auto& output : results[prompt].outputs) {
+        json.open_object();
+        json.field("index", choice_of(prompt, output.index));
+        write_text(json, prompt, output, results[prompt]);
+        if (results[prompt].prompt_logprobs && !options_.echo) {
+          write_prompt_logprobs(json, *results[prompt].prompt_logprobs);
+        }
+        write_finish(json, output);
+        json.close_object();
+      }
+    }
+    json.close_array();
+    write_usage(json.key("usage"), usage_);
+    if (options_.timing) {
+      json.key("timing").array(results,
+                               [](JsonWriter& list, const RequestResult& result) { write_timing(list, result); });
+    }
+    json.close_object();
+  }
+
+ private:
+  struct Prompt {
+    std::string text;
+    std::string first_token;
+  };
+  struct Sequence {
+    std::int64_t num_characters = 0;  ///< streamed so far
+    bool echoed = false;
+  };
+
+  std::size_t choice_of(std::size_t prompt, std::int64_t index) const {
+    return prompt * static_cast<std::size_t>(options_.n) + static_cast<std::size_t>(index);
+  }
+
+  /// Made when it is first heard of: `n` is the client's word until the engine has accepted it.
+  Sequence& sequence_of(std::size_t prompt, std::int64_t index) {
+    const auto choice = choice_of(prompt, index);
+    if (choice >= sequences_.size()) sequences_.resize(choice + 1);
+    return sequences_[choice];
+  }
+
+  /// True once for each choice of an echo: what comes first says the prompt.
+  bool owes_echo(std::size_t prompt, std::int64_t index) {
+    return options_.echo && !std::exchange(sequence_of(prompt, index).echoed, true);
+  }
+
+  void add(const RequestResult& result) {
+    auto usage = result.usage;
+    if (options_.no_tokens) usage.completion_tokens = 0;
+    add_usage(usage_, usage);
+  }
+
+  void add_prompt(LogprobLists& lists, std::size_t prompt, const RequestResult& result) const {
+    if (!options_.echo || !result.prompt_logprobs) return;
+    const auto& [text, first_token] = prompts_[prompt];
+    lists.add_first(first_token, text.starts_with(first_token));
+    for (const auto& entry : *result.prompt_logprobs) {
+      if (entry) lists.add(*entry);
+    }
+  }
+
+  /// text and logprobs of a whole answer.
+  void write_text(JsonWriter& json, std::size_t prompt, const SequenceResult& output,
+                  const RequestResult& result) const {
+    const auto generated = options_.no_tokens ? std::string() : output.text;
+    json.field("text", options_.echo ? prompts_[prompt].text + generated : generated);
+    json.key("logprobs");
+    if (options_.logprobs) {
+      LogprobLists lists;
+      add_prompt(lists, prompt, result);
+      if (output.logprobs && !options_.no_tokens) {
+        for (const auto& entry : *output.logprobs) lists.add(entry);
+      }
+      lists.write(json, *options_.logprobs, 0);
+    } else {
+      json.null();
+    }
+    if (options_.return_token_ids) write_token_ids(json, options_.no_tokens ? TokenIds() : output.token_ids);
+  }
+
+  Head head_;
+  Options options_;
+  std::vector<Prompt> prompts_;
+  std::vector<Sequence> sequences_;  ///< by choice
+  Usage usage_;
+};
+
+}  // namespace
+
+ParsedJob parse_completion(const Json& body, Head head) {
+  FieldReader fields(body, FieldReader::Nulls::absent);
+  Options options;
+  auto request = request_with_defaults();
+  auto& sampling = request.sampling;
+  fields.skip("model");
+  read_noise(fields);
+  options.stream = read_stream(fields);
+  wire::read_open(fields, "max_tokens", sampling.max_tokens, request.open.max_tokens);
+  fields.read("logprobs", options.logprobs);
+  fields.read("echo", options.echo);
+  fields.read("return_token_ids", options.return_token_ids);
+  fields.read("timing", options.timing);
+  wire::read_request_fields(fields, request);
+  if (fields.has("suffix")) fields.refuse("suffix", "suffix is not supported");
+  if (options.logprobs && *options.logprobs < 0) fields.refuse("logprobs", "logprobs must be at least 0");
+  refuse_structure(fields);
+
+  // An echo without new tokens looks at the prompt only; the one token that a run makes is dropped.
+  options.no_tokens = options.echo && sampling.max_tokens == 0;
+  if (options.no_tokens) sampling.max_tokens = 1;
+  if (options.echo && options.logprobs && !sampling.prompt_logprobs) sampling.prompt_logprobs = options.logprobs;
+  if (options.echo && options.logprobs && options.stream.stream) {
+    fields.refuse("echo", "echo with logprobs is not supported in a stream: a prompt's are known at its end");
+  }
+  if (sampling.prompt_logprobs && options.stream.stream) {
+    fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
+  }
+  sampling.logprobs = options.logprobs;
+  options.n = sampling.n;
+
+  GenerationJob job;
+  job.stream = options.stream.stream;
+  job.echo = options.echo;
+  job.names = field_names("prompt");
+  read_prompts(fields, job.requests, request);
+  if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
+  if (options.n < 1) return tl::unexpected(invalid_request("n must be at least 1", "n"));
+  job.writer = std::make_unique<CompletionWriter>(std::move(head), options, job.requests.size());
+  return job;
+}
+
+}  // namespace pagoda::http::openai

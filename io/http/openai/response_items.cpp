@@ -1,0 +1,130 @@
+#include "io/http/openai/response_items.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/wire/chat_fields.hpp"
+#include "io/wire/content_blocks.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+using wire::FieldReader;
+using wire::Json;
+using Done = tl::expected<void, wire::WireError>;
+
+constexpr std::size_t kMaxItems = 65536;
+
+Done refuse(std::string where, const std::string& what) {
+  return tl::unexpected(wire::invalid_field(std::move(where), what));
+}
+
+/// The content of an item in the form that templates expect.
+tl::expected<Json, wire::WireError> read_content(const Json& content, const std::string& where) {
+  std::vector<std::string> texts;
+  auto status = wire::read_blocks(content, where, "input_text", [&](std::string_view type, FieldReader& part) {
+    std::string text;
+    if (type == "input_text" || type == "output_text") {
+      part.read_required("text", text);
+      // What came with an answer that is given back, and how to cache: nothing that a prompt has a place for.
+      for (const char* name : {"annotations", "logprobs", "prompt_cache_breakpoint"}) part.skip(name);
+    } else if (type == "refusal") {
+      part.read_required("refusal", text);
+    } else {
+      wire::refuse_type(part, type, "this model takes text only");
+    }
+    texts.push_back(std::move(text));
+  });
+  if (!status) return tl::unexpected(std::move(status.error()));
+  if (texts.empty()) texts.emplace_back();
+  return wire::text_content(std::move(texts));
+}
+
+void read_message(FieldReader& item, const std::string& where, Json& messages) {
+  std::string role;
+  item.read_required("role", role);
+  if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
+    item.refuse("role", "role must be user, assistant, system or developer, not \"" + role + "\"");
+  }
+  if (item.find("phase") != nullptr) item.refuse("phase", "phase is not supported by this model");
+  const auto* given = item.find("content");
+  if (given == nullptr) return item.refuse("content", "content is required");
+  auto content = read_content(*given, where + ".content");
+  if (!content) return item.refuse(std::move(content.error()));
+  messages.push_back(Json{{"role", std::move(role)}, {"content", std::move(*content)}});
+}
+
+/// `first`: where the messages of this input begin. A call belongs to what the assistant said in the same input.
+void read_call(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
+  std::string id;
+  std::string name;
+  std::string text;
+  item.read_required("call_id", id);
+  item.read_required("name", name);
+  item.read_required("arguments", text);
+  auto arguments = wire::read_arguments(text, where + ".arguments");
+  if (!arguments) return item.refuse(std::move(arguments.error()));
+  if (messages.size() == first || messages.back()["role"] != "assistant") {
+    messages.push_back(Json{{"role", "assistant"}, {"content", nullptr}});
+  }
+  auto function = Json{{"name", std::move(name)}, {"arguments", std::move(*arguments)}};
+  messages.back()["tool_calls"].push_back(
+      Json{{"id", std::move(id)}, {"type", "function"}, {"function", std::move(function)}});
+}
+
+void read_call_output(FieldReader& item, const std::string& where, Json& messages) {
+  std::string id;
+  item.read_required("call_id", id);
+  const auto* output = item.find("output");
+  if (output == nullptr) return item.refuse("output", "output is required");
+  auto content = read_content(*output, where + ".output");
+  if (!content) return item.refuse(std::move(content.error()));
+  messages.push_back(Json{{"role", "tool"}, {"content", std::move(*content)}, {"tool_call_id", std::move(id)}});
+}
+
+Done read_item(const Json& given, const std::string& where, std::size_t first, Json& messages) {
+  if (!given.is_object()) return refuse(where, "must be an object");
+  FieldReader item(given, FieldReader::Nulls::absent, where + ".");
+  std::string type = item.has("id") && !item.has("role") ? "item_reference" : "message";
+  item.read("type", type);
+  item.skip("id");
+  item.skip("status");
+  if (type == "message") {
+    read_message(item, where, messages);
+  } else if (type == "function_call") {
+    read_call(item, where, first, messages);
+  } else if (type == "function_call_output") {
+    read_call_output(item, where, messages);
+  } else {
+    wire::refuse_type(item, type, "this model takes message, function_call and function_call_output items");
+  }
+  return item.finish();
+}
+
+Done read_items(const Json& input, Json& messages) {
+  const std::string name = "input";
+  if (!input.is_array()) return refuse(name, "must be a string or a list of items");
+  if (input.size() > kMaxItems) return refuse(name, "has more than " + std::to_string(kMaxItems) + " items");
+  const auto first = messages.size();
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    auto status = read_item(input[i], name + "[" + std::to_string(i) + "]", first, messages);
+    if (!status) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+void read_input(FieldReader& fields, Json& messages) {
+  const auto* input = fields.find("input");
+  if (input == nullptr) return fields.refuse("input", "input is required");
+  if (input->is_string()) {
+    messages.push_back(Json{{"role", "user"}, {"content", *input}});
+  } else if (auto status = read_items(*input, messages); !status) {
+    return fields.refuse(std::move(status.error()));
+  }
+  if (messages.empty()) fields.refuse("input", "input must have at least one item");
+}
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,71 @@
+#include "io/http/openai/response_routes.hpp"
+
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "io/http/body.hpp"
+#include "io/http/openai/responses.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+std::string id_of(const Request& request) {
+  return std::string(find(request.params, "id"));
+}
+
+ErrorAnswer no_such_response(const std::string& id) {
+  return {404, "Response with id '" + id + "' not found."};
+}
+
+/// What was kept is told whole: there are no events of it to go through again.
+void show(const ResponseStore& store, Exchange& exchange, const Request& request) {
+  for (const auto& [name, value] : request.query) {
+    if (name == "stream" && (value == "false" || value == "False")) continue;
+    return exchange.respond_error(invalid_request(name + " is not supported", name));
+  }
+  const auto stored = store.find(ResponseStore::owner_of(request), id_of(request));
+  if (!stored) return exchange.respond_error(no_such_response(id_of(request)));
+  exchange.respond(200, "application/json", stored->body);
+}
+
+void remove(ResponseStore& store, Exchange& exchange, const Request& request) {
+  const auto id = id_of(request);
+  if (!store.erase(ResponseStore::owner_of(request), id)) return exchange.respond_error(no_such_response(id));
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object().field("id", id).field("object", "response").field("deleted", true).close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
+/// Only what runs in the background can be cancelled by name; what a client waits for ends when it goes.
+void cancel(const ResponseStore& store, Exchange& exchange, const Request& request) {
+  if (!store.find(ResponseStore::owner_of(request), id_of(request))) {
+    return exchange.respond_error(no_such_response(id_of(request)));
+  }
+  exchange.respond_error(invalid_request("Cannot cancel a synchronous response."));
+}
+
+}  // namespace
+
+void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store) {
+  const auto parse = [&context, &store](const wire::Json& body, const Request& request) -> ParsedJob {
+    if (!context.chat) {
+      auto answer = no_chat_template();
+      answer.param = "input";
+      return tl::unexpected(std::move(answer));
+    }
+    return parse_response(body, *context.chat, store, ResponseStore::owner_of(request),
+                          {request.request_id, context.model.name, static_cast<std::int64_t>(std::time(nullptr))});
+  };
+  routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse));
+  routes.add(Verb::get, "/v1/responses/{id}", Access::key,
+             [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
+  routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,
+             [&store](const auto& exchange, const Request& request) { remove(store, *exchange, request); });
+  routes.add(Verb::post, "/v1/responses/{id}/cancel", Access::key,
+             [&store](const auto& exchange, const Request& request) { cancel(store, *exchange, request); });
+}
+
+}  // namespace pagoda::http::openai

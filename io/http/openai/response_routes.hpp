@@ -1,0 +1,13 @@
+#pragma once
+
+#include "io/http/api_context.hpp"
+#include "io/http/openai/response_store.hpp"
+#include "io/http/routes.hpp"
+
+namespace pagoda::http::openai {
+
+/// POST /v1/responses, GET and DELETE /v1/responses/{id}, POST /v1/responses/{id}/cancel. The context and the store
+/// must outlive the routes.
+void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store);
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,192 @@
+#include "io/http/openai/responses.hpp"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/http/openai/chat_parts.hpp"
+#include "io/http/openai/response_items.hpp"
+#include "io/http/openai/response_writer.hpp"
+#include "io/wire/chat_fields.hpp"
+#include "io/wire/request_fields.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+using wire::FieldReader;
+using wire::Json;
+
+constexpr std::int64_t kMaxTopLogprobs = 20;
+constexpr std::size_t kMaxMetadata = 16;
+constexpr std::size_t kMaxMetadataKeyBytes = 64 * 4;     // 64 characters
+constexpr std::size_t kMaxMetadataValueBytes = 512 * 4;  // 512 characters
+
+void read_metadata(FieldReader& fields, Json& metadata) {
+  const auto* given = fields.read_object("metadata");
+  if (given == nullptr) return;
+  if (given->size() > kMaxMetadata) return fields.refuse("metadata", "metadata has more than 16 pairs");
+  for (const auto& [key, value] : given->items()) {
+    if (!value.is_string() || key.size() > kMaxMetadataKeyBytes ||
+        value.get_ref<const std::string&>().size() > kMaxMetadataValueBytes) {
+      return fields.refuse("metadata",
+                           "metadata must be strings, keys of at most 64 and values of at most 512 characters");
+    }
+  }
+  metadata = *given;
+}
+
+/// Refuses, by name, every output but plain text.
+void read_text_form(FieldReader& fields) {
+  const auto* text = fields.read_object("text");
+  if (text == nullptr) return;
+  FieldReader inner(*text, FieldReader::Nulls::absent, "text.");
+  if (const auto* format = inner.read_object("format"); format != nullptr && *format != Json{{"type", "text"}}) {
+    inner.refuse("format", "format is supported as {\"type\": \"text\"} only");
+  }
+  if (const auto* verbosity = inner.find("verbosity"); verbosity != nullptr && *verbosity != "medium") {
+    inner.refuse("verbosity", "verbosity is supported as \"medium\" only");
+  }
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+}
+
+void read_reasoning(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat,
+                    ResponseOptions& options) {
+  const auto* reasoning = fields.read_object("reasoning");
+  if (reasoning == nullptr) return;
+  FieldReader inner(*reasoning, FieldReader::Nulls::absent, "reasoning.");
+  inner.read("effort", options.effort);
+  read_effort(inner, "effort", prompts, chat);
+  inner.read("summary", options.summary);
+  if (options.summary && options.summary != "auto") {
+    inner.refuse("summary", "summary is supported as \"auto\" only: there are no summaries");
+  }
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+}
+
+void read_logprobs(FieldReader& fields, ResponseOptions& options, SamplingParams& sampling) {
+  std::vector<std::string> include;
+  fields.read_strings("include", include);
+  for (const auto& what : include) {
+    if (what == "message.output_text.logprobs") {
+      options.logprobs = true;
+    } else {
+      fields.refuse("include", "include \"" + what + "\" is not supported: only \"message.output_text.logprobs\" is");
+    }
+  }
+  fields.read("top_logprobs", options.top_logprobs);
+  if (options.top_logprobs < 0 || options.top_logprobs > kMaxTopLogprobs) {
+    fields.refuse("top_logprobs", "top_logprobs must be from 0 to 20");
+  }
+  if (options.top_logprobs > 0 && !options.logprobs) {
+    fields.refuse("top_logprobs", "top_logprobs needs include: [\"message.output_text.logprobs\"]");
+  }
+  if (options.logprobs) sampling.logprobs = options.top_logprobs;
+}
+
+void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequest& request) {
+  fields.read("max_output_tokens", options.max_output_tokens);
+  if (options.max_output_tokens.value_or(1) < 1) {
+    fields.refuse("max_output_tokens", "max_output_tokens must be at least 1");
+  }
+  // Absent: the rest of the context, to which the engine lowers what is more.
+  request.sampling.max_tokens = options.max_output_tokens.value_or(std::numeric_limits<std::int32_t>::max());
+}
+
+/// Tools, of which there are none, and ways of answering that this server does not have.
+void read_ways(FieldReader& fields, ResponseOptions& options) {
+  refuse_structure(fields);
+  if (const auto* choice = fields.find("tool_choice"); choice != nullptr && choice->is_string()) {
+    options.tool_choice = choice->get<std::string>();
+  }
+  fields.read("parallel_tool_calls", options.parallel_tool_calls);
+  bool background = false;
+  fields.read("background", background);
+  if (background) fields.refuse("background", "background is not supported: answers are told to the client that waits");
+  std::string truncation = "disabled";
+  fields.read("truncation", truncation);
+  if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
+}
+
+ErrorAnswer no_such_response(const std::string& id) {
+  return {400, "Previous response with id '" + id + "' not found.", "previous_response_id",
+          "previous_response_not_found"};
+}
+
+/// The conversation so far, with what is said now.
+tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const ResponseStore& store,
+                                                  const ResponseStore::Owner& owner, ResponseOptions& options) {
+  auto messages = Json::array();
+  fields.read("previous_response_id", options.previous_response_id);
+  if (options.previous_response_id) {
+    const auto previous = store.find(owner, *options.previous_response_id);
+    if (!previous) return tl::unexpected(no_such_response(*options.previous_response_id));
+    messages = Json::parse(previous->messages);
+  }
+  read_input(fields, messages);
+  return messages;
+}
+
+ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, std::string id,
+                            const Json& conversation) {
+  return [&store, owner, id = std::move(id), messages = conversation.dump()](const std::string& body,
+                                                                             const std::string& text) {
+    auto all = messages;
+    all.back() = ',';  // in the place of the list's end
+    wire::JsonWriter json(all);
+    json.open_object().field("role", "assistant").field("content", text).close_object();
+    all += ']';
+    store.put(owner, id, {body, std::move(all)});
+  };
+}
+
+}  // namespace
+
+ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompts, ResponseStore& store,
+                         const ResponseStore::Owner& owner, Head head) {
+  FieldReader fields(body, FieldReader::Nulls::absent);
+  ResponseOptions options;
+  auto request = request_with_defaults();
+  request.open.max_tokens = false;
+  request.add_special_tokens = false;  // the template writes them
+  chat::ChatInput chat;
+  fields.skip("model");
+  skip_noise(fields);
+  auto conversation = read_conversation(fields, store, owner, options);
+  if (!conversation) return tl::unexpected(std::move(conversation.error()));
+  fields.read("instructions", options.instructions);
+  wire::read_chat_options(fields, chat);
+  const bool stream = read_stream(fields).stream;
+  fields.read("store", options.store);
+  fields.read("timing", options.timing);
+  read_max_tokens(fields, options, request);
+  read_logprobs(fields, options, request.sampling);
+  read_reasoning(fields, prompts, chat, options);
+  read_text_form(fields);
+  read_metadata(fields, options.metadata);
+  read_ways(fields, options);
+  wire::read_single_answer_fields(fields, request);
+  if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
+
+  if (options.instructions) chat.messages.push_back(Json{{"role", "system"}, {"content", *options.instructions}});
+  for (const auto& message : *conversation) chat.messages.push_back(message);
+  if (auto status = prompts.apply(chat, request); !status) {
+    auto answer = error_answer(status.error());
+    if (answer.param == "messages") answer.param = "input";
+    return tl::unexpected(std::move(answer));
+  }
+  options.temperature = request.sampling.temperature;
+  options.top_p = request.sampling.top_p;
+  options.user = request.user;
+
+  GenerationJob job;
+  job.stream = stream;
+  job.names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
+  ResponseWriter::Keep keep;
+  if (options.store) keep = keeper(store, owner, ResponseWriter::id_of(head), *conversation);
+  job.requests.push_back(std::move(request));
+  job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(keep));
+  return job;
+}
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,63 @@
+#include "io/http/openai/routes.hpp"
+
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "io/http/body.hpp"
+#include "io/http/openai/chat.hpp"
+#include "io/http/openai/completions.hpp"
+#include "io/http/openai/tokens.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+Head head_of(const ApiContext& context, const char* prefix, const Request& request) {
+  return {prefix + request.request_id, context.model.name, static_cast<std::int64_t>(std::time(nullptr))};
+}
+
+void write_model(wire::JsonWriter& json, const ApiContext& context, const std::string& name) {
+  json.open_object().field("id", name).field("object", "model").field("created", context.created);
+  json.field("owned_by", "pagoda").field("root", context.model.name).key("parent").null();
+  json.field("max_model_len", context.model.max_model_len).close_object();
+}
+
+void list_models(const ApiContext& context, Exchange& exchange) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object().field("object", "list").key("data").open_array();
+  write_model(json, context, context.model.name);
+  for (const auto& alias : context.aliases) write_model(json, context, alias);
+  json.close_array().close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
+void show_model(const ApiContext& context, Exchange& exchange, const std::string& name) {
+  if (!context.serves(name)) return exchange.respond_error(no_such_model(context, name));
+  std::string out;
+  wire::JsonWriter json(out);
+  write_model(json, context, name);
+  exchange.respond(200, "application/json", std::move(out));
+}
+
+}  // namespace
+
+void add_routes(Routes& routes, const ApiContext& context) {
+  routes.add(Verb::post, "/v1/completions", Access::key,
+             generating(context, [&context](const wire::Json& body, const Request& request) {
+               return parse_completion(body, head_of(context, "cmpl-", request));
+             }));
+  routes.add(Verb::post, "/v1/chat/completions", Access::key,
+             generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {
+               if (!context.chat) return tl::unexpected(no_chat_template());
+               return parse_chat(body, *context.chat, head_of(context, "chatcmpl-", request));
+             }));
+  routes.add(Verb::get, "/v1/models", Access::key,
+             [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
+  routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {
+    show_model(context, *exchange, std::string(find(request.params, "id")));
+  });
+  add_token_routes(routes, context);
+}
+
+}  // namespace pagoda::http::openai

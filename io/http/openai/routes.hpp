@@ -1,0 +1,12 @@
+#pragma once
+
+#include "io/http/api_context.hpp"
+#include "io/http/routes.hpp"
+
+namespace pagoda::http::openai {
+
+/// /v1/completions, /v1/chat/completions, /v1/models, and vLLM's /tokenize, /detokenize and /apply_template. The
+/// context must outlive the routes.
+void add_routes(Routes& routes, const ApiContext& context);
+
+}  // namespace pagoda::http::openai

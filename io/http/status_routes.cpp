@@ -1,0 +1,72 @@
+#include "io/http/status_routes.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "io/http/inquiry.hpp"
+#include "io/version.hpp"
+#include "io/wire/engine_facts.hpp"
+
+namespace pagoda::http {
+namespace {
+
+constexpr auto kHealthDeadline = std::chrono::seconds(1);
+
+void answer_status(Exchange& exchange, unsigned status, std::string_view word) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object().field("status", word).close_object();
+  exchange.respond(status, "application/json", std::move(out));
+}
+
+/// 200 while the engine answers and says that it is well.
+void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
+  const auto deadline = std::make_shared<boost::asio::steady_timer>(exchange->io(), kHealthDeadline);
+  deadline->async_wait([weak = std::weak_ptr(exchange), deadline](const boost::system::error_code& cancelled) {
+    const auto waiting = weak.lock();
+    if (!cancelled && waiting && !waiting->has_begun()) answer_status(*waiting, 503, "the engine does not answer");
+  });
+  inquire(context, exchange, actors::GetStats{}, [deadline](Exchange& answering, serving::Answer& answer) {
+    deadline->cancel();
+    const auto& health = std::get<EngineStats>(answer).health;
+    answer_status(answering, health == "ok" ? 200 : 503, health);
+  });
+}
+
+void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
+  inquire(context, std::move(exchange), actors::GetStats{}, [](Exchange& answering, serving::Answer& answer) {
+    std::string out;
+    wire::JsonWriter json(out);
+    json.open_object();
+    wire::write_stats(json, std::get<EngineStats>(answer));
+    json.close_object();
+    answering.respond(200, "application/json", std::move(out));
+  });
+}
+
+void answer_version(Exchange& exchange) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object().field("version", version()).close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
+}  // namespace
+
+void add_status_routes(Routes& routes, const ApiContext& context) {
+  routes.add(Verb::get, "/health", Access::everybody,
+             [&context](const auto& exchange, const Request&) { answer_health(context, exchange); });
+  routes.add(Verb::get, "/ready", Access::everybody, [&context](const auto& exchange, const Request&) {
+    if (context.is_draining) return answer_status(*exchange, 503, "draining");
+    answer_health(context, exchange);
+  });
+  routes.add(Verb::get, "/version", Access::everybody,
+             [](const auto& exchange, const Request&) { answer_version(*exchange); });
+  routes.add(Verb::get, "/stats", Access::key,
+             [&context](const auto& exchange, const Request&) { answer_stats(context, exchange); });
+}
+
+}  // namespace pagoda::http
