@@ -28,6 +28,7 @@ struct Command {
 CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description);
 
 Command add_serve(CLI::App& pagoda);
+Command add_chat(CLI::App& pagoda);
 Command add_generate(CLI::App& pagoda);
 Command add_bench(CLI::App& pagoda);
 Command add_inspect(CLI::App& pagoda);

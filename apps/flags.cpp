@@ -23,6 +23,8 @@ bool is_known_key(const std::string& key) {
   io::visit_fields(engine, compare);
   json_lines::ServerConfig server;
   io::visit_fields(server, compare);
+  http::ServerConfig http;
+  io::visit_fields(http, compare);
   return known;
 }
 
@@ -61,6 +63,10 @@ void ConfigFlags::add_all(EngineConfig& config) {
 }
 
 void ConfigFlags::add_all(json_lines::ServerConfig& config) {
+  io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
+}
+
+void ConfigFlags::add_all(http::ServerConfig& config) {
   io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
 }
 
@@ -140,8 +146,17 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   add_number(group, "--priority", request.priority, "For the priority policy; lower goes first");
 }
 
-EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level)
-    : log_level(std::move(default_log_level)), flags(app) {
+EngineConfig lazy_memory() {
+  EngineConfig config;
+  config.touch_memory = false;
+  return config;
+}
+
+EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults)
+    : config(defaults),
+      default_touch_memory(defaults.touch_memory),
+      log_level(std::move(default_log_level)),
+      flags(app) {
   flags.add_all(config);
   add_log_level(flags, log_level);
 }
@@ -149,6 +164,8 @@ EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level)
 std::vector<Error> EngineFlags::finish() {
   if (auto status = flags.read_file(); !status) return {std::move(status.error())};
   if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
+  // A command's own default is of a CPU; a GPU refuses a wish that somebody has.
+  if (config.device != "cpu" && config.touch_memory == default_touch_memory) config.touch_memory = true;
   if (auto problems = config.validate(); !problems.empty()) return problems;
   // Without room for threads, starting the actor system ends the process, which says nothing.
   if (kernels::available_cpu_memory() > 0) return {};

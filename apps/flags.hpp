@@ -11,6 +11,7 @@
 #include "engine/config.hpp"
 #include "engine/request/generate_request.hpp"
 #include "io/config_file.hpp"
+#include "io/http/server_config.hpp"
 #include "io/json_lines/server_config.hpp"
 #include "kernels/result.hpp"
 
@@ -34,6 +35,7 @@ class ConfigFlags {
   /// Every key of it.
   void add_all(EngineConfig& config);
   void add_all(json_lines::ServerConfig& config);
+  void add_all(http::ServerConfig& config);
 
   /// Call once the command line is parsed: fills the fields that no flag has set from the config file, if there is one.
   /// Errors: as ConfigFile; bad_config for a key that nobody knows.
@@ -65,11 +67,16 @@ Status start_logging(const std::string& level);
 /// The sampling fields of a request as flags.
 void add_sampling_flags(CLI::App& app, GenerateRequest& request);
 
+/// For a command that runs for its own user alone: the memory for KV blocks is taken from the system as they are used,
+/// not all at start, which takes seconds.
+EngineConfig lazy_memory();
+
 /// What commands that run an engine have in common: its keys as flags, --config and --log-level.
 struct EngineFlags {
-  explicit EngineFlags(CLI::App& app, std::string default_log_level);
+  EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults = {});
 
   EngineConfig config;
+  bool default_touch_memory;
   std::string log_level;
   ConfigFlags flags;
 

@@ -13,18 +13,22 @@
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "apps/prompt_source.hpp"
+#include "io/model_files/chat_template_files.hpp"
 #include "pagoda/engine.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 struct GenerateOptions {
-  explicit GenerateOptions(CLI::App& app) : engine(app, "warn") {
+  explicit GenerateOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
     auto* one = app.add_option("--prompt", prompt, "One prompt");
     app.add_option("--prompts", prompts,
                    "A file of prompts, one a line, or - for standard input; a line that starts with { is a generate "
                    "object of the JSON-lines protocol")
         ->excludes(one);
+    add_flag(app, "--chat", chat, "Each prompt is a user's message, put into the model's chat template");
+    add_text(app, "--system", system, "With --chat: the system message");
+    engine.flags.add("chat_template", chat_template, "Jinja file of the chat template; empty: the model's own");
     add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
     add_sampling_flags(app, request);
   }
@@ -33,6 +37,9 @@ struct GenerateOptions {
   std::optional<std::string> prompt;
   std::string prompts;
   std::string output = "text";
+  bool chat = false;
+  std::string system;
+  std::string chat_template;
   GenerateRequest request;
 };
 
@@ -65,7 +72,7 @@ class BatchRun {
   /// A prompt whose result has not been written yet.
   struct Slot {
     std::string id;
-    std::optional<tl::expected<RequestResult, json_lines::WireError>> result;
+    std::optional<tl::expected<RequestResult, wire::WireError>> result;
   };
 
   void start(PromptSource::Prompt prompt) {
@@ -83,7 +90,7 @@ class BatchRun {
     request.stream = streaming_;
     auto ticket = engine_.submit_when_free(std::move(request),
                                            [this, slot](const RequestOutput& output) { on_output(*slot, output); });
-    if (!ticket) slot->result = tl::unexpected(json_lines::wire_error(ticket.error()));
+    if (!ticket) slot->result = tl::unexpected(wire::wire_error(ticket.error()));
   }
 
   /// On an engine thread.
@@ -97,7 +104,7 @@ class BatchRun {
     if (output.done) {
       slot.result = *output.done;
     } else {
-      slot.result = tl::unexpected(json_lines::wire_error(*output.error));
+      slot.result = tl::unexpected(wire::wire_error(*output.error));
     }
     changed_.notify_all();
   }
@@ -161,6 +168,22 @@ class BatchRun {
   std::condition_variable changed_;
 };
 
+Result<PromptSource::Form> prompt_form(GenerateOptions& options) {
+  auto prompts = io::load_chat_prompts(options.engine.config.model, options.chat_template);
+  if (!prompts) return fail(prompts.error());
+  if (options.chat && *prompts == nullptr) {
+    return fail(ErrorCode::bad_config, "the model has no chat template: give one with --chat-template",
+                "chat_template");
+  }
+  if (!options.chat && !options.system.empty()) {
+    return fail(ErrorCode::bad_config, "--system needs --chat", "system");
+  }
+  // An answer ends by itself, a text need not.
+  constexpr std::int64_t kRestOfContext = std::numeric_limits<std::int32_t>::max();
+  if (options.chat && options.request.open.max_tokens) options.request.sampling.max_tokens = kRestOfContext;
+  return PromptSource::Form{std::move(*prompts), options.chat, options.system};
+}
+
 int run_generate(GenerateOptions& options) {
   if (!options.prompt && options.prompts.empty()) {
     return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt"});
@@ -170,8 +193,11 @@ int run_generate(GenerateOptions& options) {
   constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
   const Status sampling = validate(options.request.sampling, options.engine.config.limits, kAnyVocabulary);
   if (!sampling) return exit_with(Error{ErrorCode::bad_config, sampling.error().message, sampling.error().param});
-  auto source = options.prompt ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request))
-                               : PromptSource::open(options.prompts, options.request);
+  auto form = prompt_form(options);
+  if (!form) return exit_with(form.error());
+  auto source = options.prompt
+                    ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request, std::move(*form)))
+                    : PromptSource::open(options.prompts, options.request, std::move(*form));
   if (!source) return exit_with(source.error());
   const auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
   if (!engine) return exit_with(engine.error());

@@ -5,16 +5,18 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/conversation.hpp"
+
 namespace pagoda::apps {
 
-PromptSource PromptSource::single(std::string prompt, GenerateRequest defaults) {
-  PromptSource source(std::move(defaults));
+PromptSource PromptSource::single(std::string prompt, GenerateRequest defaults, Form form) {
+  PromptSource source(std::move(defaults), std::move(form));
   source.single_ = std::move(prompt);
   return source;
 }
 
-Result<PromptSource> PromptSource::open(const std::string& path, GenerateRequest defaults) {
-  PromptSource source(std::move(defaults));
+Result<PromptSource> PromptSource::open(const std::string& path, GenerateRequest defaults, Form form) {
+  PromptSource source(std::move(defaults), std::move(form));
   if (path == "-") {
     source.lines_ = &std::cin;
     return source;
@@ -30,11 +32,7 @@ Result<PromptSource> PromptSource::open(const std::string& path, GenerateRequest
 }
 
 std::optional<PromptSource::Prompt> PromptSource::next() {
-  if (single_) {
-    auto request = defaults_;
-    request.prompt = *std::exchange(single_, std::nullopt);
-    return Prompt{"1", std::move(request)};
-  }
+  if (single_) return of_text("1", *std::exchange(single_, std::nullopt));
   if (lines_ == nullptr) return {};
   for (std::string line; std::getline(*lines_, line);) {
     ++line_number_;
@@ -47,14 +45,28 @@ std::optional<PromptSource::Prompt> PromptSource::next() {
 
 PromptSource::Prompt PromptSource::parse(const std::string& line) {
   auto id = std::to_string(line_number_);
-  if (line.front() != '{') {
-    auto request = defaults_;
-    request.prompt = line;
-    return {std::move(id), std::move(request)};
-  }
-  auto object = json_lines::parse_generate_object(line, defaults_);
+  if (line.front() != '{') return of_text(std::move(id), line);
+  auto object = json_lines::parse_generate_object(line, defaults_, form_.prompts.get());
   if (!object) return {object.error().id.value_or(id), tl::unexpected(std::move(object.error().error))};
   return {object->id.value_or(id), std::move(object->request)};
+}
+
+PromptSource::Prompt PromptSource::of_text(std::string id, std::string text) const {
+  auto request = defaults_;
+  if (!form_.is_chat) {
+    request.prompt = std::move(text);
+    return {std::move(id), std::move(request)};
+  }
+  Conversation conversation(form_.system);
+  conversation.add_user(std::move(text));
+  chat::ChatInput chat;
+  chat.messages = conversation.messages();
+  chat.add_generation_prompt = true;
+  request.add_special_tokens = false;
+  if (auto status = form_.prompts->apply(chat, request); !status) {
+    return {std::move(id), tl::unexpected(wire::wire_error(status.error()))};
+  }
+  return {std::move(id), std::move(request)};
 }
 
 double PromptSource::fraction_read() {

@@ -18,13 +18,21 @@ class PromptSource {
   /// A prompt and the name that its output carries: the object's own id, else its line number.
   struct Prompt {
     std::string id;
-    tl::expected<GenerateRequest, json_lines::WireError> request;
+    tl::expected<GenerateRequest, wire::WireError> request;
+  };
+
+  /// What a plain text is: a prompt as it is or, with `prompts`, a user's message after the system's. With `prompts`
+  /// a generate object may hold messages too.
+  struct Form {
+    std::shared_ptr<const chat::ChatPrompts> prompts;  ///< null: the model has no chat template
+    bool is_chat = false;
+    std::string system;
   };
 
   /// `defaults` holds the sampling fields of every prompt that does not say otherwise.
-  static PromptSource single(std::string prompt, GenerateRequest defaults);
+  static PromptSource single(std::string prompt, GenerateRequest defaults, Form form);
   /// `path` - is standard input. Error: io_failed.
-  static Result<PromptSource> open(const std::string& path, GenerateRequest defaults);
+  static Result<PromptSource> open(const std::string& path, GenerateRequest defaults, Form form);
 
   /// The next prompt, or nothing at the end.
   std::optional<Prompt> next();
@@ -33,10 +41,12 @@ class PromptSource {
   double fraction_read();
 
  private:
-  explicit PromptSource(GenerateRequest defaults) : defaults_(std::move(defaults)) {}
+  PromptSource(GenerateRequest defaults, Form form) : defaults_(std::move(defaults)), form_(std::move(form)) {}
   Prompt parse(const std::string& line);
+  Prompt of_text(std::string id, std::string text) const;
 
   GenerateRequest defaults_;
+  Form form_;
   std::optional<std::string> single_;
   std::unique_ptr<std::ifstream> file_;
   std::istream* lines_ = nullptr;

@@ -20,11 +20,11 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine, json_lines::Server& server,
-                         double drain_timeout)
+ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine,
+                         std::vector<serving::FrontEnd*> front_ends, double drain_timeout)
     : system_(system),
       engine_(engine),
-      server_(server),
+      front_ends_(std::move(front_ends)),
       drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {
   if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
 }
@@ -43,7 +43,7 @@ void ServiceLoop::begin_drain(int signal) {
   spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
   asked_ = signal != SIGHUP;
   await_impatience();
-  server_.stop_accepting();
+  for (auto* front_end : front_ends_) front_end->stop_accepting();
   const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
                                 caf::event_based_actor* self, const actors::RequestRouterActor& router) {
     const auto report = [this, loop](std::int64_t aborted, int code) {
@@ -84,7 +84,7 @@ void ServiceLoop::finish(int code) {
   if (finished_) return;
   finished_ = true;
   exit_code_ = code;
-  server_.shutdown(kFlushGrace);
+  for (auto* front_end : front_ends_) front_end->shutdown(kFlushGrace);
   loop_->stop();
 }
 

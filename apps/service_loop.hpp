@@ -3,13 +3,14 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "apps/command.hpp"
-#include "io/json_lines/server.hpp"
+#include "io/serving/front_end.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
@@ -20,7 +21,8 @@ namespace pagoda::apps {
 class ServiceLoop {
  public:
   /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds.
-  ServiceLoop(caf::actor_system& system, const EngineHandle& engine, json_lines::Server& server, double drain_timeout);
+  ServiceLoop(caf::actor_system& system, const EngineHandle& engine, std::vector<serving::FrontEnd*> front_ends,
+              double drain_timeout);
 
   /// The exit code: kExitOk after a signal; kExitFailure when the engine has ended by itself, in which case every live
   /// request has been told, or does not answer.
@@ -36,7 +38,7 @@ class ServiceLoop {
 
   caf::actor_system& system_;
   const EngineHandle& engine_;
-  json_lines::Server& server_;
+  std::vector<serving::FrontEnd*> front_ends_;
   std::chrono::milliseconds drain_timeout_;
   std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};

@@ -5,8 +5,8 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
-#include "io/json_lines/json_text.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
+#include "io/wire/json_text.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -26,7 +26,7 @@ int run_tokenize(const TokenizeOptions& options) {
   std::string line = "[";
   for (const auto id : *ids) {
     if (line.size() > 1) line += ", ";
-    json_lines::append_integer(line, id);
+    wire::append_integer(line, id);
   }
   line += "]\n";
   std::fwrite(line.data(), 1, line.size(), stdout);

@@ -55,7 +55,7 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
 
     def test_an_unknown_subcommand_is_named_beside_the_known(self):
-        self.assertIn("serve, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
+        self.assertIn("serve, chat, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
         err = self.assert_bad_usage("unknown subcommand foo", "bench", "foo", "--model", MODEL)
         self.assertIn("the subcommands of bench are throughput, latency, sampling, tokenizer", err)
         self.assertIn("throughput", self.assert_bad_usage("a subcommand of bench", "bench"))

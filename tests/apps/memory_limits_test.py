@@ -143,7 +143,7 @@ class Limits:
         return str(mib * MIB // json.loads(out)["memory"]["kv_bytes_per_block"])
 
     def assert_refused(self, limit, *args):
-        for command in (["generate", "--prompt", "Once"], ["serve", "--listen", "127.0.0.1:0"]):
+        for command in (["generate", "--touch-memory", "--prompt", "Once"], ["serve", "--listen", "127.0.0.1:0"]):
             code, out, err, seconds = self.run_within(limit, *command, *args)
             self.assertIn(code, (1, 2), err)
             self.assertEqual(out, "")

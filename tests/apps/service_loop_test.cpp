@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "io/json_lines/server.hpp"
 #include "tests/io/json_lines/test_client.hpp"
 #include "tests/pagoda/test_models.hpp"
 #include "tests/support/split_memory_device.hpp"
@@ -41,7 +42,8 @@ class Service : public ::testing::Test {
     json_lines::ServerConfig server_config;
     server_config.listen = "127.0.0.1:0";
     server_ = std::move(*json_lines::Server::start(*system_, engine_.router, server_config));
-    loop_ = std::make_unique<ServiceLoop>(*system_, engine_, *server_, kDrainTimeout);
+    loop_ =
+        std::make_unique<ServiceLoop>(*system_, engine_, std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
     exit_code_ = std::async(std::launch::async, [this] { return loop_->run(); });
   }
   ~Service() override {
