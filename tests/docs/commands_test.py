@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""Runs the commands of README.md and docs/*.md and compares what they print with what is written there.
+
+usage: commands_test.py REPOSITORY BIN_DIR [FILE.md ...]
+
+Every fenced block marked ```console is run, the blocks of a file in one shell, with the pagoda of BIN_DIR on the PATH, in
+a folder that looks like the repository's root, so that files which commands write do not end there; ```console skip-test
+is not run. In such a block
+
+    $ COMMAND           is a command; it goes on in the next line behind a \\, and in lines that begin with "> ".
+    $ COMMAND &         is a server: it is waited for until it has printed the lines below it, or that it listens.
+    other lines         are what the command prints, standard error too. None: it may print anything.
+    ...                 a line that stands for any number of lines; within a line … stands for anything.
+
+A command must end with 0 unless `echo $?` follows it. Ports of 127.0.0.1 stand for free ones. A block that names
+build/models/NAME, or a port that such a block serves, is skipped where that model is not there (scripts/fetch-model),
+and one with curl where there is no curl. Ends with 77 (skipped) when nothing could be run.
+"""
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
+LISTEN_PORT = "7070"  # of pagoda serve unless it is told
+PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
+MODEL = re.compile(r"build/models/([\w.-]+)")
+LISTENS = re.compile(r"^(listening|http) on ", re.MULTILINE)
+
+
+class Command:
+    def __init__(self, text, line):
+        self.text = text
+        self.line = line
+        self.expected = []
+
+    @property
+    def is_server(self):
+        return self.text.endswith(" &")
+
+
+class Block:
+    def __init__(self, line):
+        self.line = line
+        self.commands = []
+
+    @property
+    def text(self):
+        return "\n".join(command.text for command in self.commands)
+
+
+def blocks_of(text):
+    """The blocks to run. Raises ValueError where one is not written as the head of this file says."""
+    blocks, block, open_fence = [], None, False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            block = Block(number) if not open_fence and line == "```console" else None
+            if block:
+                blocks.append(block)
+            open_fence = not open_fence
+        elif block is not None:
+            read_line(block, line, number)
+    return blocks
+
+
+def read_line(block, line, number):
+    last = block.commands[-1] if block.commands else None
+    if last and not last.expected and last.text.endswith("\\"):
+        last.text += "\n" + line
+    elif line.startswith("$ "):
+        block.commands.append(Command(line[2:], number))
+    elif last is None:
+        raise ValueError(f"line {number}: a console block begins with a command")
+    elif line.startswith("> ") and not last.expected:
+        last.text += "\n" + line[2:]
+    else:
+        last.expected.append(line)
+
+
+def pattern_of(expected):
+    pieces = []
+    for line in expected:
+        if line.strip() == "...":
+            pieces.append(r"(?:.*\n)*?")
+        else:
+            pieces.append(".*".join(re.escape(piece) for piece in line.rstrip().split("…")) + r"\n")
+    return re.compile("".join(pieces))
+
+
+def tidy(text):
+    lines = [line.rstrip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    return "".join(line + "\n" for line in lines)
+
+
+def matches(expected, output):
+    return not expected or pattern_of(tidy("\n".join(expected)).splitlines()).fullmatch(tidy(output)) is not None
+
+
+def free_port(taken):
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        if port not in taken:
+            return port
+
+
+class Ports:
+    """Free ports in the place of those that a file names."""
+
+    def __init__(self, text):
+        self.real = {}
+        for port in sorted({LISTEN_PORT, *PORT.findall(text)}):
+            self.real[port] = free_port(self.real.values())
+
+    def hide(self, text):
+        for shown, real in self.real.items():
+            text = re.sub(rf"(127\.0\.0\.1[:/]){real}\b", rf"\g<1>{shown}", text)
+        return text
+
+    def put(self, text):
+        return PORT.sub(lambda found: self.real[found.group()], text)
+
+
+class Failed(Exception):
+    pass
+
+
+class Shell:
+    """One bash for the commands of a file."""
+
+    def __init__(self, root, folder, bin_dir, ports):
+        self.folder = folder
+        self.ports = ports
+        self.num_servers = 0
+        self.write_tools(bin_dir)
+        here = folder / "root"
+        here.mkdir()
+        for entry in root.iterdir():
+            (here / entry.name).symlink_to(entry)
+        environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+        self.bash = subprocess.Popen(["bash", "--norc", "--noprofile"], cwd=here, env=environment,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     start_new_session=True)
+
+    def write_tools(self, bin_dir):
+        """pagoda, whose servers leave ports and memory to others, and curl without its progress, as on a terminal."""
+        tools = self.folder / "bin"
+        tools.mkdir()
+        listen = f"--listen 127.0.0.1:{self.ports.real[LISTEN_PORT]}"
+        pagoda = (f'#!/bin/sh\n[ "$1" = serve ] || exec "{bin_dir}/pagoda" "$@"\nshift\n'
+                  f'case " $* " in *" --listen "*) ;; *) set -- {listen} "$@" ;; esac\n'
+                  f'exec "{bin_dir}/pagoda" serve --no-touch-memory "$@"\n')
+        scripts = {"pagoda": pagoda}
+        if shutil.which("curl"):
+            scripts["curl"] = f'#!/bin/sh\nexec {shutil.which("curl")} -sS "$@"\n'
+        for name, text in scripts.items():
+            (tools / name).write_text(text)
+            (tools / name).chmod(0o755)
+
+    def run(self, text):
+        """What the command prints, and its exit code."""
+        script = self.folder / "command"
+        script.write_text(self.ports.put(text) + "\n")
+        mark = "--- the command has ended: "
+        # The last exit code is there for `echo $?`.
+        self.bash.stdin.write(f'(exit "${{last:-0}}"); . {script} </dev/null; last=$?; printf "\\n{mark}%d\\n" "$last"\n'
+                              .encode())
+        self.bash.stdin.flush()
+        output, deadline = b"", time.monotonic() + SECONDS
+        while True:
+            found = re.search(rb"\n" + mark.encode() + rb"(\d+)\n$", output)
+            if found:
+                return self.ports.hide(output[: found.start()].decode(errors="replace")), int(found.group(1))
+            ready, _, _ = select.select([self.bash.stdout], [], [], max(0, deadline - time.monotonic()))
+            data = os.read(self.bash.stdout.fileno(), 65536) if ready else b""
+            if not data:
+                raise Failed(f"the command did not end within {SECONDS} s, or ended the shell:\n"
+                             + output.decode(errors="replace"))
+            output += data
+
+    def serve(self, command):
+        self.num_servers += 1
+        printed = self.folder / f"server-{self.num_servers}"
+        printed.touch()
+        self.run(f"{command.text[:-2]} >{printed} 2>&1 &")
+        deadline = time.monotonic() + SECONDS
+        while True:
+            output = self.ports.hide(printed.read_text())
+            if LISTENS.search(output) and matches(command.expected, output):
+                return
+            if self.run("kill -0 $!")[1] != 0 or time.monotonic() > deadline:
+                raise Failed("the server did not print what is written:\n" + output)
+            time.sleep(0.05)
+
+    def close(self):
+        os.killpg(self.bash.pid, signal.SIGTERM)  # bash leads a group of its own; its servers are in it
+        try:
+            self.bash.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self.bash.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def reason_to_skip(block, root, lost_ports):
+    text = block.text
+    for model in MODEL.findall(text):
+        if not (root / "build/models" / model / "config.json").exists():
+            lost_ports.update(PORT.findall(text))
+            return f"build/models/{model} is not there: scripts/fetch-model {model}"
+    lost = sorted(lost_ports.intersection(PORT.findall(text)))
+    if lost:
+        return f"nobody serves port {lost[0]}"
+    if re.search(r"\bcurl\b", text) and shutil.which("curl") is None:
+        return "curl is not installed"
+    return None
+
+
+def run_block(shell, block):
+    for command, following in zip(block.commands, [*block.commands[1:], None]):
+        try:
+            if command.is_server:
+                shell.serve(command)
+                continue
+            output, code = shell.run(command.text)
+            if code != 0 and (following is None or following.text != "echo $?"):
+                raise Failed(f"exit code {code}:\n{output}")
+            if not matches(command.expected, output):
+                raise Failed("it prints something else:\n" + output)
+        except Failed as failed:
+            raise Failed(f"line {command.line}: $ {command.text}\n{failed}") from None
+
+
+def test_file(root, bin_dir, path):
+    """The number of commands that were run."""
+    text = path.read_text()
+    blocks, lost_ports, num_run = blocks_of(text), set(), 0
+    if not blocks:
+        return 0
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        shell = Shell(root, pathlib.Path(folder), bin_dir, Ports(text))
+        try:
+            for block in blocks:
+                why = reason_to_skip(block, root, lost_ports)
+                if why:
+                    print(f"{path.name}:{block.line}: skipped: {why}")
+                    continue
+                run_block(shell, block)
+                num_run += len(block.commands)
+        finally:
+            shell.close()
+    print(f"{path.name}: {num_run} commands, {time.monotonic() - begun:.1f} s")
+    return num_run
+
+
+def check_itself():
+    block, = blocks_of("```console\n$ a \\\n  b\nout\n$ c <<E\n> d\n> E\n```\n```console skip-test\n$ no\n```\n")
+    assert [command.text for command in block.commands] == ["a \\\n  b", "c <<E\nd\nE"]
+    assert block.commands[0].expected == ["out"]
+    assert matches(["a", "...", "z"], "a\nb\nc\nz\n") and matches(["a", "...", "z"], "a\nz")
+    assert matches(['{"id":"…"}'], '{"id":"x"}\n') and not matches(["a.c"], "abc\n") and not matches(["a"], "a\nb\n")
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    check_itself()
+    root = pathlib.Path(sys.argv[1]).resolve()
+    bin_dir = pathlib.Path(sys.argv[2]).resolve()
+    files = [pathlib.Path(name) for name in sys.argv[3:]] or [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    num_run, failed = 0, False
+    for path in files:
+        try:
+            num_run += test_file(root, bin_dir, path)
+        except (Failed, ValueError) as error:
+            print(f"{path.name}: {error}")
+            failed = True
+    if failed:
+        sys.exit(1)
+    sys.exit(0 if num_run else SKIPPED)
+
+
+if __name__ == "__main__":
+    main()
