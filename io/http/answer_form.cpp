@@ -40,6 +40,9 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
   out += "\r\n";
   append_header(out, "date", now_as_http_date());
   if (!form.request_id.empty()) append_header(out, "x-request-id", form.request_id);
+  // Anthropic's clients look for it under this name.
+  if (form.style == ErrorStyle::anthropic && !form.request_id.empty())
+    append_header(out, "request-id", form.request_id);
   if (!content_type.empty()) append_header(out, "content-type", content_type);
   const bool may_have_body = status >= 200 && status != 204 && status != 304;
   if (framing == Framing::sized && may_have_body) append_header(out, "content-length", std::to_string(size));

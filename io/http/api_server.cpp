@@ -40,6 +40,7 @@ class ApiServer::State {
   void shutdown(std::chrono::milliseconds grace) {
     context.is_draining = true;
     if (server) server->shutdown(grace);
+    worker.stop();  // nobody waits for what it has not begun
     worker.join();
   }
 

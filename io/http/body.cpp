@@ -47,12 +47,12 @@ void respond_failure(Exchange& exchange, const std::string& why) {
 Handler generating(const ApiContext& context, ParseJob parse) {
   return [&context, parse = std::move(parse)](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();
-    const auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
+    auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
       auto body = read_body(context, request.body);
       if (!body) return tl::unexpected(std::move(body.error()));
       return parse(*body, request);
     };
-    prepared(context, body_bytes, std::move(exchange), prepare, [&context](auto answering, auto job) {
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [&context](auto answering, auto job) {
       if (job) {
         run_generation(context, std::move(answering), std::move(*job));
       } else {

@@ -62,12 +62,12 @@ template <class Parse, class Then>
 Handler reading(const ApiContext& context, Parse parse, Then then) {
   return [&context, parse, then](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();
-    const auto prepare = [&context, parse, text = std::move(request.body)]() -> decltype(parse(wire::Json())) {
+    auto prepare = [&context, parse, text = std::move(request.body)]() -> decltype(parse(wire::Json())) {
       auto body = read_body(context, text);
       if (!body) return tl::unexpected(std::move(body.error()));
       return parse(*body);
     };
-    prepared(context, body_bytes, std::move(exchange), prepare, [then](auto answering, auto parsed) {
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [then](auto answering, auto parsed) {
       if (!parsed) return answering->respond_error(parsed.error());
       then(std::move(answering), std::move(*parsed));
     });

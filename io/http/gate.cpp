@@ -48,6 +48,14 @@ bool is_json(std::string_view content_type) {
   return same_name(type, "application/json");
 }
 
+/// localhost, or an address in digits, whatever the port.
+bool is_name_of_this_machine(std::string_view host) {
+  if (host.starts_with('[')) return true;
+  host = host.substr(0, host.find(':'));
+  return same_name(host, "localhost") ||
+         std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
 /// Programs that speak Ollama's API, as its own documentation, send JSON under any type or none. A browser that sends
 /// another site's page says so.
 bool is_ollama_program(const Request& request) {
@@ -88,8 +96,12 @@ Admission Gate::admit(RequestHead& head) const {
     out.request.path = std::move(target->path);
     out.request.query = std::move(target->query);
     look_up(out, target->raw_path);
-    if (out.route != nullptr) check_key(out);
-    if (out.route != nullptr && !out.refusal) check_body(out, head);
+    if (!out.refusal) check_page(out);
+    if (out.route != nullptr && !out.refusal) check_key(out);
+    if (out.route == nullptr && !out.refusal && head.has_body) {
+      out.refusal = ErrorAnswer{400, "this request has no body"};
+    }
+    if (!out.refusal) check_body(out, head);
   }
   return out;
 }
@@ -116,6 +128,19 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
   const auto wanted = out.request.header("access-control-request-headers");
   if (!wanted.empty()) out.headers.emplace_back("access-control-allow-headers", wanted);
   out.headers.emplace_back("access-control-max-age", "600");
+}
+
+/// Where everybody on this machine may ask without a key, a page from elsewhere must not: one whose name was made to
+/// lead here (DNS rebinding) is of the same origin to its browser, but the browser still says that it is a page, and by
+/// which name it came.
+void Gate::check_page(Admission& out) const {
+  const auto& request = out.request;
+  const bool is_page = !request.header("origin").empty() || !request.header("sec-fetch-site").empty();
+  if (!config_.api_keys.empty() || !is_page || !out.form.cors.empty() ||
+      is_name_of_this_machine(request.header("host"))) {
+    return;
+  }
+  out.refusal = ErrorAnswer{403, "without API keys, pages reach this server by localhost or its address only"};
 }
 
 void Gate::check_key(Admission& out) const {

@@ -36,6 +36,7 @@ class Gate {
 
  private:
   void look_up(Admission& admission, const std::string& raw_path) const;
+  void check_page(Admission& admission) const;
   void check_key(Admission& admission) const;
   void check_body(Admission& admission, const RequestHead& head) const;
   Pairs cors_headers(std::string_view origin) const;

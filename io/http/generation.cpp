@@ -157,6 +157,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   /// come before that are held.
   void begin() {
     early_ = false;
+    if (prompt_tokens_ == 0) {  // what has ended already did not say
+      for (const auto prompt : held_done_) prompt_tokens_ += results_[prompt].usage.prompt_tokens;
+    }
     if (job_.stream) {
       exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
       job_.writer->begin(out_, prompt_tokens_);
@@ -264,6 +267,7 @@ FieldNames field_names(std::string_view prompt, FieldNames others) {
 }
 
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job) {
+  if (!exchange->is_open()) return;  // its client has gone meanwhile
   std::make_shared<Generation>(context, std::move(exchange), std::move(job))->start();
 }
 

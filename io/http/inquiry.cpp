@@ -13,9 +13,10 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
   using OnAnswer = std::function<void(Exchange&, serving::Answer&)>;
 
-  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswer on_answer)
+  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswer on_answer, unsigned error_status)
       : exchange_(std::move(exchange)),
         on_answer_(std::move(on_answer)),
+        error_status_(error_status),
         session_(exchange_->io(), context.system, context.router,
                  [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
@@ -33,7 +34,9 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
       session_.close();
       if (exchange_->has_begun()) return;  // somebody lost patience
       if (const auto* error = std::get_if<Error>(&answered->answer)) {
-        exchange_->respond_error(error_answer(*error));
+        auto answer = error_answer(*error);
+        if (error_status_ != 0) answer.status = error_status_;
+        exchange_->respond_error(answer);
       } else {
         on_answer_(*exchange_, answered->answer);
       }
@@ -43,14 +46,17 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
   const std::shared_ptr<Exchange> exchange_;
   OnAnswer on_answer_;
+  const unsigned error_status_;
   serving::Session session_;
 };
 
 }  // namespace
 
 void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
-             std::function<void(Exchange&, serving::Answer&)> on_answer) {
-  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answer))->start(std::move(question));
+             std::function<void(Exchange&, serving::Answer&)> on_answer, unsigned error_status) {
+  if (!exchange->is_open()) return;  // its client has gone meanwhile
+  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answer), error_status)
+      ->start(std::move(question));
 }
 
 }  // namespace pagoda::http

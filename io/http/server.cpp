@@ -14,6 +14,7 @@
 #include "io/http/gate.hpp"
 #include "io/http/tls.hpp"
 #include "io/serving/listener.hpp"
+#include "io/serving/run_io.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -62,7 +63,7 @@ class Server::State {
 
   void run() {
     listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
-    thread = std::thread([this] { io.run(); });
+    thread = std::thread([this] { serving::run_io(io); });
   }
 
   void welcome(tcp::socket socket) {

@@ -29,11 +29,14 @@ void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& e
     const auto waiting = weak.lock();
     if (!cancelled && waiting && !waiting->has_begun()) answer_status(*waiting, 503, "the engine does not answer");
   });
-  inquire(context, exchange, actors::GetStats{}, [deadline](Exchange& answering, serving::Answer& answer) {
-    deadline->cancel();
-    const auto& health = std::get<EngineStats>(answer).health;
-    answer_status(answering, health == "ok" ? 200 : 503, health);
-  });
+  inquire(
+      context, exchange, actors::GetStats{},
+      [deadline](Exchange& answering, serving::Answer& answer) {
+        deadline->cancel();
+        const auto& health = std::get<EngineStats>(answer).health;
+        answer_status(answering, health == "ok" ? 200 : 503, health);
+      },
+      503);
 }
 
 void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {

@@ -138,7 +138,7 @@ void Connection::take_lines() {
 void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
-  auto message = parse_line(line, context_.chat.get());
+  auto message = parse_line(line, authorized_ ? context_.chat.get() : nullptr);
   if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
     const auto id = message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
     return refuse(id, WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");

@@ -14,6 +14,7 @@
 #include "io/json_lines/connection.hpp"
 #include "io/serving/engine_watch.hpp"
 #include "io/serving/listener.hpp"
+#include "io/serving/run_io.hpp"
 
 namespace pagoda::json_lines {
 namespace {
@@ -50,7 +51,7 @@ class Server::State {
       const auto all = connections;  // one that has nothing left to send goes from the table
       for (const auto& [key, connection] : all) connection->on_engine_gone();
     });
-    thread = std::thread([this] { io.run(); });
+    thread = std::thread([this] { serving::run_io(io); });
   }
 
   void welcome(tcp::socket socket) {

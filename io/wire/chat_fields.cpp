@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
 constexpr std::size_t kMaxMessages = 65536;
+constexpr std::size_t kMaxTemplateKwargs = 256;
 constexpr std::size_t kMaxArgumentDepth = 64;
 
 /// Members that templates read, and that pass as they are when they are texts.
@@ -178,7 +179,13 @@ void read_chat_options(FieldReader& fields, chat::ChatInput& chat) {
     }
   }
   if (const auto* kwargs = fields.read_object("chat_template_kwargs")) {
-    for (const auto& [key, value] : kwargs->items()) chat.chat_template_kwargs[key] = value;
+    // Few, for each insertion looks through all.
+    if (kwargs->size() > kMaxTemplateKwargs) {
+      fields.refuse("chat_template_kwargs",
+                    "chat_template_kwargs has more than " + std::to_string(kMaxTemplateKwargs) + " members");
+    } else {
+      for (const auto& [key, value] : kwargs->items()) chat.chat_template_kwargs[key] = value;
+    }
   }
   fields.read("continue_final_message", chat.continue_final_message);
   chat.add_generation_prompt = !chat.continue_final_message;

@@ -10,10 +10,12 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
+constexpr std::size_t kMaxMembers = 32;  // of a message; one with more has some that nobody knows
+
 /// A message with the names that the other APIs have: the tool that a result came from is its `name`, and a list of
 /// images that is empty is none.
 Json with_common_names(const Json& message) {
-  if (!message.is_object()) return message;
+  if (!message.is_object() || message.size() > kMaxMembers) return message;
   Json renamed = Json::object();
   for (const auto& [key, value] : message.items()) {
     if (key == "images" && value.empty()) continue;

@@ -71,7 +71,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_running(context)); });
   routes.add(Verb::get, "/api/version", Access::everybody,
              [](const auto& exchange, const Request&) { answer(*exchange, version_answer()); });
-  routes.add(Verb::head, "/", Access::everybody, [](const auto& exchange, const Request&) {
+  routes.add(Verb::get, "/", Access::everybody, [](const auto& exchange, const Request&) {
     exchange->respond(200, "text/plain; charset=utf-8", "Ollama is running");
   });
 }

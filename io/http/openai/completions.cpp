@@ -65,6 +65,23 @@ void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, c
   }
 }
 
+void refuse_large_fields(FieldReader& fields, const GenerateRequest& request) {
+  constexpr SamplingLimits kLimits;
+  const auto refuse_above = [&](const char* name, std::size_t size, std::size_t limit, const char* of) {
+    if (size <= limit) return;
+    fields.refuse(name, std::string(name) + " has " + std::to_string(size) + " " + of + "; at most " +
+                            std::to_string(limit) + " are allowed");
+  };
+  refuse_above("user", request.user.size(), kMaxUserBytes, "bytes");
+  refuse_above("cache_salt", request.cache_salt.size(), kMaxCacheSaltBytes, "bytes");
+  refuse_above("stop", request.sampling.stop.size(), kLimits.max_stop_strings, "strings");
+  for (const auto& text : request.sampling.stop) {
+    refuse_above("stop", text.size(), kLimits.max_stop_string_bytes, "bytes in a string");
+  }
+  refuse_above("stop_token_ids", request.sampling.stop_token_ids.size(), kLimits.max_stop_token_ids, "ids");
+  refuse_above("logit_bias", request.sampling.logit_bias.size(), kLimits.max_logit_bias, "entries");
+}
+
 std::int64_t num_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
@@ -205,7 +222,7 @@ class CompletionWriter final : public GenerationWriter {
         json.open_object();
         json.field("index", choice_of(prompt, output.index));
         write_text(json, prompt, output, results[prompt]);
-        if (results[prompt].prompt_logprobs && !options_.echo) {
+        if (results[prompt].prompt_logprobs && !(options_.echo && options_.logprobs)) {
           write_prompt_logprobs(json, *results[prompt].prompt_logprobs);
         }
         write_finish(json, output);
@@ -325,7 +342,9 @@ ParsedJob parse_completion(const Json& body, Head head) {
   job.stream = options.stream.stream;
   job.echo = options.echo;
   job.names = field_names("prompt");
-  read_prompts(fields, job.requests, request);
+  // Every prompt has a copy of the rest, which so must be small; the engine checks it all, later.
+  refuse_large_fields(fields, request);
+  if (fields.is_fine()) read_prompts(fields, job.requests, request);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (options.n < 1) return tl::unexpected(invalid_request("n must be at least 1", "n"));
   job.writer = std::make_unique<CompletionWriter>(std::move(head), options, job.requests.size());

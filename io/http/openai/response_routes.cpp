@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "io/http/body.hpp"
+#include "io/http/gate.hpp"
 #include "io/http/openai/responses.hpp"
 #include "io/wire/json_writer.hpp"
 
@@ -56,8 +57,9 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
       answer.param = "input";
       return tl::unexpected(std::move(answer));
     }
+    // An id of our own: who knows it may read what is stored, and a client's may come twice.
     return parse_response(body, *context.chat, store, ResponseStore::owner_of(request),
-                          {request.request_id, context.model.name, static_cast<std::int64_t>(std::time(nullptr))});
+                          {new_request_id(), context.model.name, static_cast<std::int64_t>(std::time(nullptr))});
   };
   routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse));
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,

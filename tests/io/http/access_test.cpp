@@ -72,6 +72,30 @@ TEST_F(HttpServerTest, WithoutAdminKeysNobodyIsAdmin) {
   EXPECT_EQ(c.receive().status, 200);
 }
 
+TEST_F(HttpServerTest, WithoutKeysAPageFromElsewhereIsRefusedWhateverNameLeadsHere) {
+  start();
+  const auto status = [&](const std::string& headers) {
+    return ask("GET /health HTTP/1.1\r\n" + headers + "\r\n").status;
+  };
+  EXPECT_EQ(status("Host: rebound.example:80\r\nOrigin: http://rebound.example\r\n"), 403);
+  EXPECT_EQ(status("Host: rebound.example\r\nSec-Fetch-Site: same-origin\r\n"), 403);
+  EXPECT_EQ(status("Host: 1.2.3.4.example\r\nSec-Fetch-Site: same-origin\r\n"), 403);
+  EXPECT_EQ(status("Host: localhost:8000\r\nOrigin: http://localhost:8000\r\n"), 200);
+  EXPECT_EQ(status("Host: 127.0.0.1:8000\r\nSec-Fetch-Site: same-origin\r\n"), 200);
+  EXPECT_EQ(status("Host: [::1]:8000\r\nSec-Fetch-Site: none\r\n"), 200);
+  EXPECT_EQ(status("Host: inference.example\r\n"), 200);  // a program, or a proxy before us
+}
+
+TEST_F(HttpServerTest, APreflightHasNoBody) {
+  auto config = with_keys();
+  config.cors_origin = "*";
+  start(config);
+  EXPECT_EQ(ask("OPTIONS /v1/messages HTTP/1.1\r\nHost: x\r\nOrigin: https://a.b\r\n"
+                "Access-Control-Request-Method: POST\r\nContent-Length: 99999999999\r\n\r\n")
+                .status,
+            400);
+}
+
 TEST_F(HttpServerTest, PagesOfTheAllowedOriginMayCall) {
   auto config = with_keys();
   config.cors_origin = "https://chat.example.org";

@@ -13,5 +13,19 @@ TEST(Completions, HowManyChoicesAreWantedIsNotBelievedBeforeTheEngineAcceptsIt) 
   EXPECT_EQ(job->requests.size(), 2);
 }
 
+TEST(Completions, WhatEveryPromptWouldCopyIsSmall) {
+  const auto param_of = [](const char* name, const wire::Json& value) {
+    const auto job = parse_completion({{"prompt", {"a", "b"}}, {name, value}}, {});
+    return job ? "accepted" : job.error().param;
+  };
+  const std::string large(2000, 'x');
+  EXPECT_EQ(param_of("cache_salt", large), "cache_salt");
+  EXPECT_EQ(param_of("user", large), "user");
+  EXPECT_EQ(param_of("stop", large), "stop");
+  EXPECT_EQ(param_of("stop", std::vector<std::string>(65, "x")), "stop");
+  EXPECT_EQ(param_of("stop_token_ids", std::vector<int>(1025, 1)), "stop_token_ids");
+  EXPECT_EQ(param_of("cache_salt", "s"), "accepted");
+}
+
 }  // namespace
 }  // namespace pagoda::http::openai

@@ -58,6 +58,17 @@ TEST(ChatFields, WhatIsWrongIsNamedByItsPlace) {
             "messages[0].tool_calls[0].function.arguments");
 }
 
+TEST(ChatFields, VariablesForTheTemplateAreFew) {
+  Json object = Json::parse(R"({"messages":[{"role":"user","content":"x"}]})");
+  for (int i = 0; i < 300; ++i) object["chat_template_kwargs"]["k" + std::to_string(i)] = i;
+  FieldReader fields(object);
+  chat::ChatInput chat;
+  read_chat(fields, chat);
+  const auto status = fields.finish();
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().param, "chat_template_kwargs");
+}
+
 TEST(ChatFields, ContinuingAndAnsweringExcludeEachOther) {
   const auto object = Json::parse(
       R"({"messages":[{"role":"assistant","content":"x"}],"continue_final_message":true,"add_generation_prompt":true})");

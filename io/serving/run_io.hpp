@@ -1,0 +1,23 @@
+#pragma once
+
+#include <exception>
+
+#include <boost/asio/io_context.hpp>
+#include <spdlog/spdlog.h>
+
+namespace pagoda::serving {
+
+/// Runs `io` until it is stopped or has nothing to do. What escapes a handler is the failure of that one event: it is
+/// logged, and the others go on.
+inline void run_io(boost::asio::io_context& io) {
+  for (;;) {
+    try {
+      io.run();
+      return;
+    } catch (const std::exception& error) {
+      spdlog::error("an event of a connection failed: {}", error.what());
+    }
+  }
+}
+
+}  // namespace pagoda::serving
