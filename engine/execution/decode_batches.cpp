@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <ranges>
 
 #include "kernels/result.hpp"
 
@@ -40,8 +39,8 @@ DecodeBatch DecodeBatches::around(std::int32_t num_rows, std::int32_t context_le
 
 std::vector<DecodeBatch> DecodeBatches::all() const {
   std::vector<DecodeBatch> batches;
-  for (const std::int32_t context : std::views::reverse(contexts_)) {
-    for (const std::int32_t rows : std::views::reverse(rows_)) batches.push_back({rows, context});
+  for (auto context = contexts_.rbegin(); context != contexts_.rend(); ++context) {
+    for (auto rows = rows_.rbegin(); rows != rows_.rend(); ++rows) batches.push_back({*rows, *context});
   }
   return batches;
 }
