@@ -79,20 +79,14 @@ class Chat {
     is_block_ = false;
     auto line = input_.next(">>> ");
     if (!line) return {};
-    if (line->interrupted) {
-      interrupts_.take();
-      return "";
-    }
+    if (line->interrupted) return "";
     if (!line->text.starts_with(kBlock)) return std::move(line->text);
     is_block_ = true;
     std::string text = line->text.substr(3);
     while (!text.ends_with(kBlock)) {
       line = input_.next("... ");
       if (!line) return text;
-      if (line->interrupted) {
-        interrupts_.take();
-        return "";
-      }
+      if (line->interrupted) return "";
       text += (text.empty() ? "" : "\n") + line->text;
     }
     text.resize(text.size() - 3);
@@ -181,7 +175,7 @@ class Chat {
   const GenerateRequest request_;
   Conversation conversation_;
   Interrupts interrupts_;
-  LineInput input_;
+  LineInput input_{interrupts_};
   bool is_block_ = false;
   std::optional<RequestResult> last_;
 };

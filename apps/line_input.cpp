@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cwchar>
 
+#include <poll.h>
 #include <unistd.h>
 
 #if PAGODA_HAS_LIBEDIT
@@ -11,19 +13,34 @@
 #endif
 
 namespace pagoda::apps {
+namespace {
+
+/// Waits for what is typed; false when an interrupt comes first, which it takes.
+bool is_input_before_interrupt(Interrupts& interrupts) {
+  for (;;) {
+    pollfd ready[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
+    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return true;  // then reading tells what is wrong
+    if (interrupts.take()) return false;
+    if (ready[0].revents != 0) return true;
+  }
+}
+
+}  // namespace
 
 #if PAGODA_HAS_LIBEDIT
 
 struct LineInput::Editor {
   static constexpr int kHistoryLines = 1000;
 
-  Editor() : history(::history_init()), editor(::el_init("pagoda", stdin, stdout, stderr)) {
+  explicit Editor(Interrupts& taken)
+      : interrupts(taken), history(::history_init()), editor(::el_init("pagoda", stdin, stdout, stderr)) {
     ::history(history, &event, H_SETSIZE, kHistoryLines);
     ::history(history, &event, H_SETUNIQUE, 1);
     ::el_set(editor, EL_CLIENTDATA, this);
     ::el_set(editor, EL_PROMPT, &Editor::show_prompt);
     ::el_set(editor, EL_EDITOR, "emacs");
     ::el_set(editor, EL_HIST, ::history, history);
+    ::el_set(editor, EL_GETCFN, &Editor::read_character);
   }
   ~Editor() {
     ::el_end(editor);
@@ -38,13 +55,34 @@ struct LineInput::Editor {
     return static_cast<Editor*>(self)->prompt.data();
   }
 
+  /// 1: a character; 0: the end of the input; -1: an interrupt or a failure.
+  static int read_character(EditLine* editor, wchar_t* character) {
+    void* pointer = nullptr;
+    ::el_get(editor, EL_CLIENTDATA, &pointer);
+    auto& self = *static_cast<Editor*>(pointer);
+    std::mbstate_t state{};
+    for (;;) {
+      if (!is_input_before_interrupt(self.interrupts)) {
+        self.interrupted = true;
+        return -1;
+      }
+      char byte = 0;
+      const auto size = ::read(STDIN_FILENO, &byte, 1);
+      if (size <= 0) return static_cast<int>(size);
+      const auto used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of it follow
+      if (used == static_cast<std::size_t>(-1)) *character = static_cast<unsigned char>(byte);
+      return 1;
+    }
+  }
+
   std::optional<Line> next(const std::string& shown) {
     prompt = shown;
     int count = 0;
-    errno = 0;
+    interrupted = false;
     const char* text = ::el_gets(editor, &count);
     if (text == nullptr || count <= 0) {
-      if (errno != EINTR) return {};
+      if (!interrupted) return {};
       ::el_reset(editor);
       std::fputc('\n', stdout);
       return Line{{}, true};
@@ -55,6 +93,8 @@ struct LineInput::Editor {
     return Line{std::move(line)};
   }
 
+  Interrupts& interrupts;
+  bool interrupted = false;
   History* history;
   EditLine* editor;
   HistEvent event{};
@@ -64,16 +104,18 @@ struct LineInput::Editor {
 #else
 
 struct LineInput::Editor {
+  explicit Editor(Interrupts&) {}
   std::optional<Line> next(const std::string&) { return {}; }
 };
 
 #endif
 
-LineInput::LineInput() : is_terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
+LineInput::LineInput(Interrupts& interrupts)
+    : interrupts_(interrupts), is_terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
 #if PAGODA_HAS_LIBEDIT
   if (!is_terminal_) return;
   std::setlocale(LC_CTYPE, "");  // what a character is, for the cursor
-  editor_ = std::make_unique<Editor>();
+  editor_ = std::make_unique<Editor>(interrupts);
 #endif
 }
 
@@ -88,22 +130,13 @@ std::optional<LineInput::Line> LineInput::next_plain(const std::string& prompt) 
     std::fputs(prompt.c_str(), stdout);
     std::fflush(stdout);
   }
+  // A terminal gives whole lines, so none lies in a buffer while we wait for the next.
+  if (is_terminal_ && !is_input_before_interrupt(interrupts_)) return Line{{}, true};
   Line line;
-  for (;;) {
-    errno = 0;
-    const int character = std::fgetc(stdin);
-    if (character == '\n') break;
-    if (character != EOF) {
-      line.text += static_cast<char>(character);
-      continue;
-    }
-    if (errno == EINTR) {
-      std::clearerr(stdin);
-      return Line{{}, true};
-    }
-    if (line.text.empty()) return {};
-    break;
-  }
+  int character = std::fgetc(stdin);
+  if (character == EOF) return {};
+  for (; character != '\n' && character != EOF; character = std::fgetc(stdin))
+    line.text += static_cast<char>(character);
   if (!line.text.empty() && line.text.back() == '\r') line.text.pop_back();
   return line;
 }

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "apps/interrupts.hpp"
+
 namespace pagoda::apps {
 
 /// Lines that somebody types: with editing and a history of lines on a terminal, where the build has libedit; plain
@@ -15,7 +17,8 @@ class LineInput {
     bool interrupted = false;  ///< Ctrl-C instead of a line
   };
 
-  LineInput();
+  /// An interrupt ends the wait for a line.
+  explicit LineInput(Interrupts& interrupts);
   ~LineInput();
 
   bool is_terminal() const { return is_terminal_; }
@@ -27,6 +30,7 @@ class LineInput {
   struct Editor;
   std::optional<Line> next_plain(const std::string& prompt);
 
+  Interrupts& interrupts_;
   bool is_terminal_;
   std::unique_ptr<Editor> editor_;
 };

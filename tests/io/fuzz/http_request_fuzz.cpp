@@ -1,5 +1,5 @@
-// libFuzzer entry for the reader of HTTP requests: what comes of bytes does not depend on the pieces they arrive in, and
-// is a request within the limits or a refusal. The first byte chooses the pieces.
+// libFuzzer entry for the reader of HTTP requests: what comes of bytes does not depend on the pieces they arrive in,
+// and is a request within the limits or a refusal. The first byte chooses the pieces.
 
 #include <algorithm>
 #include <cstddef>
