@@ -90,7 +90,7 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle
     front_ends.lines = std::move(*server);
   }
   if (!options.http.http.empty()) {
-    auto server = http::ApiServer::start(system, engine.router, {engine.model, {}, chat}, options.http);
+    auto server = http::ApiServer::start(system, engine.router, {engine.model, chat}, options.http);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <boost/asio/thread_pool.hpp>
 
@@ -22,14 +20,11 @@ struct ApiContext {
   actors::RequestRouterActor router;
   boost::asio::thread_pool& worker;  ///< one thread, for bodies that would hold up the I/O thread
   ModelInfo model;
-  std::vector<std::string> aliases = {};               ///< other names that clients may give
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970
   std::atomic<bool> is_draining = false;               ///< no new work is taken
 
-  bool serves(std::string_view name) const {
-    return name == model.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-  }
+  bool serves(std::string_view name) const { return name == model.name; }
 };
 
 }  // namespace pagoda::http

@@ -16,13 +16,7 @@ namespace pagoda::http {
 class ApiServer::State {
  public:
   State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model)
-      : context{system,
-                std::move(router),
-                worker,
-                std::move(model.info),
-                std::move(model.aliases),
-                std::move(model.chat),
-                std::time(nullptr)} {}
+      : context{system, std::move(router), worker, std::move(model.info), std::move(model.chat), std::time(nullptr)} {}
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 

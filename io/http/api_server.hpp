@@ -17,7 +17,6 @@ namespace pagoda::http {
 /// The served model as clients know it.
 struct ServedModel {
   ModelInfo info;
-  std::vector<std::string> aliases = {};               ///< other names that clients may give
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
 };
 

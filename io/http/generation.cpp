@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "io/http/api_context.hpp"
@@ -37,7 +36,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
       : exchange_(std::move(exchange)),
         job_(std::move(job)),
         results_(job_.requests.size()),
-        told_(job_.requests.size()),
         session_(exchange_->io(), context.system, context.router,
                  [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
@@ -99,6 +97,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     for (std::size_t i = 0; i < job_.requests.size(); ++i) {
       auto& request = job_.requests[i];
       request.stream = job_.stream;
+      tells_at_end_.push_back(request.sampling.chooses_at_end());
       session_.submit(i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
   }
@@ -144,8 +143,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   /// What has no deltas, because its outputs were chosen at the end, streams as one.
   void tell_untold(std::size_t prompt, const RequestResult& result) {
+    if (!tells_at_end_[prompt]) return;
     for (const auto& output : result.outputs) {
-      if (output.token_ids.empty() || told_[prompt].contains(output.index)) continue;
+      if (output.token_ids.empty()) continue;
       add_delta(prompt,
                 {output.index, output.text, output.token_ids, output.logprobs.value_or(std::vector<LogprobEntry>())});
     }
@@ -169,7 +169,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void add_delta(std::size_t prompt, SequenceDelta delta) {
-    told_[prompt].insert(delta.index);
     const Key key{prompt, delta.index};
     if (!early_ && held_.empty() && exchange_->unsent_bytes() + out_.size() < kCoalesceBytes) {
       return job_.writer->delta(out_, prompt, delta);
@@ -250,11 +249,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<RequestResult> results_;
   std::size_t num_done_ = 0;
 
-  std::string out_;                           ///< of the stream, not given to the exchange yet
-  std::vector<std::set<std::int32_t>> told_;  ///< per prompt: sequences that have had a delta
-  std::map<Key, SequenceDelta> held_;         ///< merged: nothing may go out yet, or the client reads slowly
-  std::vector<std::size_t> held_done_;        ///< prompts that were done before the stream began
-  bool early_ = true;                         ///< the answer has not begun
+  std::string out_;                     ///< of the stream, not given to the exchange yet
+  std::vector<bool> tells_at_end_;      ///< per prompt: it has no deltas
+  std::map<Key, SequenceDelta> held_;   ///< merged: nothing may go out yet, or the client reads slowly
+  std::vector<std::size_t> held_done_;  ///< prompts that were done before the stream began
+  bool early_ = true;                   ///< the answer has not begun
   bool ended_ = false;
   serving::Session session_;  ///< last: its events use the rest
 };

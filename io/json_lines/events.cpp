@@ -1,6 +1,7 @@
 #include "io/json_lines/protocol.hpp"
 #include "io/wire/engine_facts.hpp"
 #include "io/wire/json_writer.hpp"
+#include "io/wire/output_fields.hpp"
 
 namespace pagoda::json_lines {
 namespace {
@@ -27,10 +28,6 @@ class Line {
   JsonWriter json_;
 };
 
-void write_token_ids(JsonWriter& json, const TokenIds& ids) {
-  json.key("token_ids").array(ids, [](JsonWriter& list, TokenId id) { list.value(id); });
-}
-
 void write_logprob_entry(JsonWriter& json, const LogprobEntry& entry) {
   json.open_object().field("token_id", entry.token_id).key("logprob").logprob(entry.logprob);
   json.field("rank", entry.rank).field("token", entry.token);
@@ -41,22 +38,10 @@ void write_logprob_entry(JsonWriter& json, const LogprobEntry& entry) {
   json.close_object();
 }
 
-void write_stop_reason(JsonWriter& json, const SequenceResult& output) {
-  json.key("stop_reason");
-  if (const auto* id = std::get_if<TokenId>(&output.stop_reason)) {
-    json.value(*id);
-  } else if (const auto* text = std::get_if<std::string>(&output.stop_reason)) {
-    json.value(*text);
-  } else {
-    json.null();
-  }
-}
-
 void write_output(JsonWriter& json, const SequenceResult& output) {
   json.open_object().field("index", output.index).field("text", output.text);
   write_token_ids(json, output.token_ids);
-  json.field("finish_reason", to_string(output.finish_reason));
-  write_stop_reason(json, output);
+  write_finish(json, output);
   json.key("cumulative_logprob");
   if (output.cumulative_logprob) {
     json.value(*output.cumulative_logprob);

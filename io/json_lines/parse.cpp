@@ -20,9 +20,9 @@ chat::ChatInput read_chat_request(FieldReader& fields, const chat::ChatPrompts* 
 }
 
 std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompts) {
-  const auto chat = read_chat_request(fields, prompts);
+  auto chat = read_chat_request(fields, prompts);
   if (!fields.is_fine()) return {};
-  auto text = prompts->render(chat);
+  auto text = prompts->render(std::move(chat));
   if (text) return std::move(*text);
   fields.refuse(wire_error(text.error()));
   return {};
@@ -30,13 +30,13 @@ std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompt
 
 /// The prompt of a conversation.
 void read_conversation(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest& request) {
-  const auto chat = read_chat_request(fields, prompts);
+  auto chat = read_chat_request(fields, prompts);
   request.add_special_tokens = false;  // the template writes them
   if (request.prompt || request.prompt_token_ids) {
     fields.refuse("messages", "messages takes the place of prompt and prompt_token_ids");
   }
   if (!fields.is_fine()) return;
-  if (auto status = prompts->apply(chat, request); !status) fields.refuse(wire_error(status.error()));
+  if (auto status = prompts->apply(std::move(chat), request); !status) fields.refuse(wire_error(status.error()));
 }
 
 GenerateRequest read_generate(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest request) {

@@ -7,18 +7,16 @@
 
 #include <fmt/chrono.h>
 
+#include "io/wire/output_fields.hpp"
+
 namespace pagoda::http::ollama {
 namespace {
 
 using wire::JsonWriter;
+using wire::write_token;
 
 std::int64_t nanoseconds(double ms) {
   return std::llround(std::max(ms, 0.0) * 1e6);
-}
-
-void write_token(JsonWriter& json, const std::string& token, float logprob) {
-  json.field("token", token).key("logprob").logprob(logprob);
-  json.key("bytes").array(token, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
 }
 
 class Writer final : public GenerationWriter {

@@ -49,7 +49,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (turn.chat.messages.empty()) return Loaded{loaded_answer(turn.answer)};
   turn.request.add_special_tokens = false;  // the template writes them
-  if (auto status = prompts.apply(turn.chat, turn.request); !status) {
+  if (auto status = prompts.apply(std::move(turn.chat), turn.request); !status) {
     return tl::unexpected(error_answer(status.error()));
   }
   return make_job(std::move(turn), "messages");

@@ -34,7 +34,7 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   if (!system.empty()) turn.chat.messages.push_back({{"role", "system"}, {"content", system}});
   turn.chat.messages.push_back({{"role", "user"}, {"content", prompt}});
   turn.request.add_special_tokens = false;  // the template writes them
-  if (auto status = prompts->apply(turn.chat, turn.request); !status) {
+  if (auto status = prompts->apply(std::move(turn.chat), turn.request); !status) {
     return tl::unexpected(error_answer(status.error()));
   }
   return make_job(std::move(turn), "prompt");

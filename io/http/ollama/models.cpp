@@ -27,8 +27,8 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 }
 
 /// The members that both lists have, of an open object. Clients cut the digest to twelve digits without a look at it.
-void write_model(JsonWriter& json, const ApiContext& context, const std::string& name) {
-  const auto tagged = with_tag(name);
+void write_model(JsonWriter& json, const ApiContext& context) {
+  const auto tagged = with_tag(context.model.name);
   json.field("name", tagged).field("model", tagged).field("size", 0).field("digest", std::string(64, '0'));
   write_details(json, context.model);
 }
@@ -37,16 +37,10 @@ template <class WriteRest>
 std::string listed(const ApiContext& context, WriteRest write_rest) {
   std::string out;
   JsonWriter json(out);
-  json.open_object().key("models").open_array();
-  const auto write = [&](const std::string& name) {
-    json.open_object();
-    write_model(json, context, name);
-    write_rest(json);
-    json.close_object();
-  };
-  write(context.model.name);
-  for (const auto& alias : context.aliases) write(alias);
-  json.close_array().close_object();
+  json.open_object().key("models").open_array().open_object();
+  write_model(json, context);
+  write_rest(json);
+  json.close_object().close_array().close_object();
   return out;
 }
 

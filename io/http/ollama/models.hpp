@@ -8,7 +8,7 @@
 
 namespace pagoda::http::ollama {
 
-/// GET /api/tags: the model and its aliases.
+/// GET /api/tags: the model.
 std::string list_models(const ApiContext& context);
 
 /// GET /api/ps: the same; they are loaded, and never unloaded.

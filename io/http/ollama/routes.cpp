@@ -24,14 +24,14 @@ template <class Parse>
 Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();
-    const auto prepare = [&context, parse, text = std::move(request.body)]() -> ParsedTurn {
+    auto prepare = [&context, parse, text = std::move(request.body)]() -> ParsedTurn {
       const auto body = read_object(text);
       if (!body) return tl::unexpected(body.error());
       auto model = read_model_name(context, *body);
       if (!model) return tl::unexpected(std::move(model.error()));
       return parse(*body, std::move(*model));
     };
-    prepared(context, body_bytes, std::move(exchange), prepare, [&context](auto answering, auto turn) {
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [&context](auto answering, auto turn) {
       if (!turn) return answering->respond_error(turn.error());
       if (auto* loaded = std::get_if<Loaded>(&*turn)) return answer(*answering, std::move(loaded->answer));
       run_generation(context, std::move(answering), std::get<GenerationJob>(std::move(*turn)));
@@ -61,9 +61,14 @@ void add_routes(Routes& routes, const ApiContext& context) {
                if (!context.chat) return tl::unexpected(no_chat_template());
                return parse_chat(body, *context.chat, std::move(model));
              }));
-  routes.add(Verb::post, "/api/show", Access::key, [&context](const auto& exchange, const Request& request) {
-    auto shown = show(context, request.body);
-    shown ? answer(*exchange, std::move(*shown)) : exchange->respond_error(shown.error());
+  routes.add(Verb::post, "/api/show", Access::key, [&context](std::shared_ptr<Exchange> exchange, Request request) {
+    const auto body_bytes = request.body.size();
+    prepared(
+        context, body_bytes, std::move(exchange),
+        [&context, text = std::move(request.body)] { return show(context, text); },
+        [](const auto& answering, auto shown) {
+          shown ? answer(*answering, std::move(*shown)) : answering->respond_error(shown.error());
+        });
   });
   routes.add(Verb::get, "/api/tags", Access::key,
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_models(context)); });

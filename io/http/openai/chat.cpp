@@ -64,14 +64,7 @@ class ChatWriter final : public GenerationWriter {
   }
 
   void end(std::string& out) override {
-    if (options_.stream.include_usage) {
-      append_event(out, [&](JsonWriter& json) {
-        write_head(json, head_, "chat.completion.chunk");
-        json.key("choices").open_array().close_array();
-        write_usage(json.key("usage"), usage_);
-      });
-    }
-    append_done_event(out);
+    append_last_events(out, head_, "chat.completion.chunk", options_.stream.include_usage ? &usage_ : nullptr);
   }
 
   void error(std::string& out, const ErrorAnswer& error) override { append_error_event(out, error); }
@@ -179,7 +172,8 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
   }
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = prompts.apply(chat, request); !status) return tl::unexpected(error_answer(status.error()));
+  if (auto status = prompts.apply(std::move(chat), request); !status)
+    return tl::unexpected(error_answer(status.error()));
 
   GenerationJob job;
   job.stream = options.stream.stream;

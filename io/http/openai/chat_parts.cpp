@@ -4,16 +4,6 @@
 #include <string>
 
 namespace pagoda::http::openai {
-namespace {
-
-void write_token(wire::JsonWriter& json, const std::string& token, float logprob) {
-  json.field("token", token).key("logprob").logprob(logprob);
-  json.key("bytes").array(token,
-                          [](wire::JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
-}
-
-}  // namespace
-
 void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   std::string effort;
   fields.read(name, effort);
@@ -30,11 +20,11 @@ void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPr
 void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
   json.array(entries, [num_top](wire::JsonWriter& list, const LogprobEntry& entry) {
     list.open_object();
-    write_token(list, entry.token, entry.logprob);
+    wire::write_token(list, entry.token, entry.logprob);
     list.key("top_logprobs").open_array();
     for (std::size_t i = 0; i < std::min(num_top, entry.top.size()); ++i) {
       list.open_object();
-      write_token(list, entry.top[i].token, entry.top[i].logprob);
+      wire::write_token(list, entry.top[i].token, entry.top[i].logprob);
       list.close_object();
     }
     list.close_array().close_object();

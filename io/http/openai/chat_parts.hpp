@@ -9,6 +9,7 @@
 #include "io/chat/chat_prompts.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
+#include "io/wire/output_fields.hpp"
 
 namespace pagoda::http::openai {
 

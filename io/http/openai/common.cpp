@@ -1,6 +1,7 @@
 #include "io/http/openai/common.hpp"
 
 namespace pagoda::http::openai {
+
 GenerateRequest request_with_defaults() {
   GenerateRequest request;
   request.open = OpenSamplingFields::all();
@@ -84,22 +85,6 @@ void add_usage(Usage& total, const Usage& usage) {
   total.cached_tokens += usage.cached_tokens;
 }
 
-void write_finish(wire::JsonWriter& json, const SequenceResult& output) {
-  json.field("finish_reason", to_string(output.finish_reason));
-  json.key("stop_reason");
-  if (const auto* id = std::get_if<TokenId>(&output.stop_reason)) {
-    json.value(*id);
-  } else if (const auto* text = std::get_if<std::string>(&output.stop_reason)) {
-    json.value(*text);
-  } else {
-    json.null();
-  }
-}
-
-void write_token_ids(wire::JsonWriter& json, const TokenIds& ids) {
-  json.key("token_ids").array(ids, [](wire::JsonWriter& list, TokenId id) { list.value(id); });
-}
-
 void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries) {
   const auto write = [](wire::JsonWriter& object, TokenId id, float logprob, std::int64_t rank,
                         const std::string& token) {
@@ -122,6 +107,17 @@ void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::option
     }
     list.close_object();
   });
+}
+
+void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage) {
+  if (usage != nullptr) {
+    append_event(out, [&](wire::JsonWriter& json) {
+      write_head(json, head, object);
+      json.key("choices").open_array().close_array();
+      write_usage(json.key("usage"), *usage);
+    });
+  }
+  out += "data: [DONE]\n\n";
 }
 
 void append_error_event(std::string& out, const ErrorAnswer& error) {

@@ -16,8 +16,12 @@
 #include "io/http/timing.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
+#include "io/wire/output_fields.hpp"
 
 namespace pagoda::http::openai {
+
+using wire::write_finish;
+using wire::write_token_ids;
 
 /// What every answer says of itself.
 struct Head {
@@ -54,12 +58,6 @@ void write_head(wire::JsonWriter& json, const Head& head, std::string_view objec
 void write_usage(wire::JsonWriter& json, const Usage& usage);
 void add_usage(Usage& total, const Usage& usage);
 
-/// stop, length or abort.
-void write_finish(wire::JsonWriter& json, const SequenceResult& output);
-
-/// The member token_ids.
-void write_token_ids(wire::JsonWriter& json, const TokenIds& ids);
-
 /// The member prompt_logprobs: as vLLM, an object from token ids to {logprob, rank, decoded_token} for each position.
 void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries);
 
@@ -73,9 +71,8 @@ void append_event(std::string& out, Write write) {
   json.close_object();
   out += "\n\n";
 }
-inline void append_done_event(std::string& out) {
-  out += "data: [DONE]\n\n";
-}
+/// What ends a stream: its usage, unless that is null, and [DONE].
+void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage);
 
 /// The last event of a stream that failed.
 void append_error_event(std::string& out, const ErrorAnswer& error);

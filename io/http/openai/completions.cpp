@@ -199,14 +199,7 @@ class CompletionWriter final : public GenerationWriter {
   }
 
   void end(std::string& out) override {
-    if (options_.stream.include_usage) {
-      append_event(out, [&](JsonWriter& json) {
-        write_head(json, head_, "text_completion");
-        json.key("choices").open_array().close_array();
-        write_usage(json.key("usage"), usage_);
-      });
-    }
-    append_done_event(out);
+    append_last_events(out, head_, "text_completion", options_.stream.include_usage ? &usage_ : nullptr);
   }
 
   void error(std::string& out, const ErrorAnswer& error) override { append_error_event(out, error); }

@@ -27,7 +27,6 @@ void list_models(const ApiContext& context, Exchange& exchange) {
   wire::JsonWriter json(out);
   json.open_object().field("object", "list").key("data").open_array();
   write_model(json, context, context.model.name);
-  for (const auto& alias : context.aliases) write_model(json, context, alias);
   json.close_array().close_object();
   exchange.respond(200, "application/json", std::move(out));
 }

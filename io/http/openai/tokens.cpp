@@ -25,7 +25,7 @@ Parsed<std::string> parse_template(const ApiContext& context, const wire::Json& 
   wire::read_chat(fields, chat);
   wire::read_tools(fields, chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  auto text = context.chat->render(chat);
+  auto text = context.chat->render(std::move(chat));
   if (!text) return tl::unexpected(error_answer(text.error()));
   return std::move(*text);
 }
@@ -50,7 +50,8 @@ Parsed<actors::TokenizeRequest> parse_tokenize(const ApiContext& context, const 
   request.add_special_tokens = false;
   fields.read("add_special_tokens", request.add_special_tokens);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = context.chat->apply(chat, request); !status) return tl::unexpected(error_answer(status.error()));
+  if (auto status = context.chat->apply(std::move(chat), request); !status)
+    return tl::unexpected(error_answer(status.error()));
   return actors::TokenizeRequest{std::move(*request.prompt), request.add_special_tokens,
                                  std::move(request.prompt_literals)};
 }

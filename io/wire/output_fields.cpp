@@ -1,0 +1,27 @@
+#include "io/wire/output_fields.hpp"
+
+#include <variant>
+
+namespace pagoda::wire {
+
+void write_token_ids(JsonWriter& json, const TokenIds& ids) {
+  json.key("token_ids").array(ids, [](JsonWriter& list, TokenId id) { list.value(id); });
+}
+
+void write_finish(JsonWriter& json, const SequenceResult& output) {
+  json.field("finish_reason", to_string(output.finish_reason)).key("stop_reason");
+  if (const auto* id = std::get_if<TokenId>(&output.stop_reason)) {
+    json.value(*id);
+  } else if (const auto* text = std::get_if<std::string>(&output.stop_reason)) {
+    json.value(*text);
+  } else {
+    json.null();
+  }
+}
+
+void write_token(JsonWriter& json, const std::string& token, float logprob) {
+  json.field("token", token).key("logprob").logprob(logprob);
+  json.key("bytes").array(token, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
+}
+
+}  // namespace pagoda::wire
