@@ -211,7 +211,11 @@ void end_now(const Handle& whom) {
 /// Calls `on_end()` once `whom` has ended, or now if it has already. Runs on any thread: only send from it.
 template <class Handle, class OnEnd>
 void when_ended(const Handle& whom, OnEnd on_end) {
-  caf::actor_cast<caf::actor>(whom)->attach_functor(std::move(on_end));
+  happens_before::sent();
+  caf::actor_cast<caf::actor>(whom)->attach_functor([on_end = std::move(on_end)]() mutable {
+    happens_before::received();
+    on_end();
+  });
 }
 
 /// A small pool that sleeps when idle: the default work stealing of CAF polls.

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/bench_accuracy.hpp"
 #include "apps/bench_load.hpp"
 #include "apps/bench_tokenizer.hpp"
 #include "apps/command.hpp"
@@ -260,11 +261,14 @@ Command add_bench(CLI::App& pagoda) {
   auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
   auto* sampling = bench->add_subcommand("sampling", "Parallel sampling and beam search: KV blocks, tokens a second");
   const Command tokenizer = add_bench_tokenizer(*bench);
+  const Command accuracy = add_bench_accuracy(*bench);
   const auto sampling_options = std::make_shared<SamplingOptions>(*sampling);
   const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
   const auto latency_options = std::make_shared<LatencyOptions>(*latency);
   return {bench, [=] {
-            if (tokenizer.app->parsed()) return tokenizer.run();
+            for (const Command* command : {&tokenizer, &accuracy}) {
+              if (command->app->parsed()) return command->run();
+            }
             if (sampling->parsed()) return run_sampling(*sampling_options);
             return throughput->parsed() ? run_throughput(*throughput_options) : run_latency(*latency_options);
           }};

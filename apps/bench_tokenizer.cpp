@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/flag_values.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -62,7 +62,7 @@ int run_tokenizer_bench(const TokenizerBenchOptions& options) {
 Command add_bench_tokenizer(CLI::App& bench) {
   auto* app = bench.add_subcommand("tokenizer", "Encode and decode the text on standard input with one thread");
   const auto options = std::make_shared<TokenizerBenchOptions>();
-  app->add_option("--model", options->model, "Model folder; only its tokenizer is read");
+  app->add_option("--model", options->model, "Model folder or GGUF file; only its tokenizer is read");
   add_number(*app, "--num-iters", options->iterations, "Runs of each, the fastest counts", std::int64_t{1});
   app->add_flag("--json", options->json, "Print the result as one JSON object");
   return {app, [options] { return run_tokenizer_bench(*options); }};

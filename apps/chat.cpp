@@ -14,7 +14,7 @@
 #include "apps/flags.hpp"
 #include "apps/line_input.hpp"
 #include "apps/progress.hpp"
-#include "io/model_files/chat_template_files.hpp"
+#include "io/model_files/model_files.hpp"
 #include "pagoda/engine.hpp"
 
 namespace pagoda::apps {

@@ -13,7 +13,7 @@
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "apps/prompt_source.hpp"
-#include "io/model_files/chat_template_files.hpp"
+#include "io/model_files/model_files.hpp"
 #include "pagoda/engine.hpp"
 
 namespace pagoda::apps {

@@ -21,7 +21,7 @@ constexpr double kBytesPerGib = 1 << 30;
 
 struct InspectOptions {
   explicit InspectOptions(CLI::App& app) : engine(app, "warn") {
-    add_text(app, "DIR", engine.config.model, "Folder of the model");
+    add_text(app, "MODEL", engine.config.model, "Folder of the model, or GGUF file");
     add_flag(app, "--json", json, "Print one JSON object");
     add_flag(app, "--architectures", architectures, "List the architectures that can be run, and nothing else");
   }
@@ -112,6 +112,7 @@ int run_inspect(InspectOptions& options) {
   about_model["num_parameters"] = facts.num_parameters;
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;
+  if (const auto types = plan->checkpoint->quantization(); !types.empty()) about_model["quantization"] = types;
   const auto about_memory = memory_facts(*plan, config, **device);
   if (options.json) {
     std::printf("%s\n", ordered_json{{"model", about_model}, {"memory", about_memory}}.dump().c_str());

@@ -119,7 +119,7 @@ Command add_replay(CLI::App& pagoda) {
   const auto options = std::make_shared<ReplayOptions>();
   add_text(*app, "FILE", options->file, "Journal that --journal has written");
   add_flag(*app, "--execute", options->execute, "Run the steps on the model as well, and compare the tokens");
-  add_text(*app, "--model", options->run.model, "Folder of the model that was served");
+  add_text(*app, "--model", options->run.model, "Folder or GGUF file of the model that was served");
   add_text(*app, "--device", options->run.device, "Device to execute on; empty: as it was recorded");
   add_number(*app, "--threads", options->run.threads, "Compute threads on a CPU; -1: as it was recorded");
   add_flag(*app, "--json", options->json, "Print one JSON object");

@@ -8,7 +8,7 @@
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
 #include "io/json_lines/server.hpp"
-#include "io/model_files/chat_template_files.hpp"
+#include "io/model_files/model_files.hpp"
 #include "io/serving/api_keys.hpp"
 #include "pagoda/spawn_engine.hpp"
 

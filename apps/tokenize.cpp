@@ -5,7 +5,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 #include "io/wire/json_text.hpp"
 
 namespace pagoda::apps {
@@ -38,7 +38,7 @@ int run_tokenize(const TokenizeOptions& options) {
 Command add_tokenize(CLI::App& pagoda) {
   auto* app = pagoda.add_subcommand("tokenize", "Print the token ids of the text on standard input");
   const auto options = std::make_shared<TokenizeOptions>();
-  app->add_option("--model", options->model, "Model folder; only its tokenizer is read");
+  app->add_option("--model", options->model, "Model folder or GGUF file; only its tokenizer is read");
   add_switch(*app, "add-special-tokens", options->add_special_tokens,
              "With the tokens that the tokenizer puts around a text");
   return {app, [options] { return run_tokenize(*options); }};

@@ -127,7 +127,7 @@ std::vector<Error> EngineConfig::validate() const {
   if (model.empty()) check.refuse("model", "is required: the folder of the model to load");
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
-  check.one_of("quantize", quantize, {"none", "int8", "int4"});
+  check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});
   check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
   if (device != "cpu" && weight_memory != defaults.weight_memory) {
     check.refuse("weight_memory", "is for --device cpu; a GPU has the weights in its own memory");

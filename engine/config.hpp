@@ -26,10 +26,10 @@ inline constexpr double kMostAgingSeconds = 86400;
 /// Everything an engine is told at start. Field names are the keys of a config file and, with dashes, the flags.
 /// Byte counts are bytes; the flags that take GiB say so.
 struct EngineConfig {
-  std::string model;                        ///< folder in Hugging Face format
-  std::string served_model_name;            ///< empty = the folder's name
+  std::string model;                        ///< folder in Hugging Face format, or GGUF file
+  std::string served_model_name;            ///< empty = the name of the folder or file
   std::string dtype = "auto";               ///< auto | float32 | float16 | bfloat16
-  std::string quantize = "none";            ///< weights of linear layers: none | int8 | int4
+  std::string quantize = "auto";            ///< linear layers: auto = as stored | none | int8 | int4
   std::string weight_memory = "auto";       ///< plain weights on a CPU: auto | mapped | copied
   std::string kv_cache_dtype = "auto";      ///< auto = dtype; or a DType; fp8 = fp8_e4m3
   std::string generation_config = "auto";   ///< auto: defaults of generation_config.json | vllm: none of them

@@ -34,11 +34,12 @@ struct EnumWords<SchedulingPolicy> {
 /// that have EnumWords.
 template <class Visit>
 void visit_fields(EngineConfig& config, Visit&& visit) {
-  visit("model", config.model, "Folder of the model, in Hugging Face format");
-  visit("served_model_name", config.served_model_name, "Name that clients see; empty: the folder's name");
+  visit("model", config.model, "Folder of the model, in Hugging Face format, or GGUF file");
+  visit("served_model_name", config.served_model_name, "Name that clients see; empty: that of the folder or file");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize,
-        "Weights of linear layers, quantised when loaded: none, int8, int4. The likeliest token stays the same at 99 % "
+        "Weights of linear layers: auto (as the model's files have them), none (quantised ones are dequantised), or "
+        "quantised when loaded: int8, int4. The likeliest token stays the same at 99 % "
         "of positions of the demo model with int8, 96 % with int4; of SmolLM2-135M at about 92 % and 67 % (int4: "
         "perplexity +28 %)");
   visit("weight_memory", config.weight_memory,

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "kernels/device.hpp"
@@ -38,13 +39,18 @@ struct NarrowRows {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// out[t, :] = table[token_ids[t], :] as float32.
+/// out[t, :] = table[token_ids[t], :] as float32. A table of small integers is `quantized` instead; each of its weights
+/// is rounded to float32 once.
 struct EmbeddingParams {
   const std::int32_t* token_ids = nullptr;  ///< [num_tokens]
   std::int64_t num_tokens = 0;
-  WeightMatrix table;       ///< [vocab, hidden]
-  float* out = nullptr;     ///< [num_tokens, hidden]
-  bool accumulate = false;  ///< out += instead of out =
+  WeightMatrix table;              ///< [vocab, hidden]
+  float* out = nullptr;            ///< [num_tokens, hidden]
+  bool accumulate = false;         ///< out += instead of out =
+  QuantizedMatrix quantized = {};  ///< [vocab, hidden], the table where its data is not null
+
+  std::int64_t vocab() const { return quantized.data != nullptr ? quantized.rows : table.rows; }
+  std::int64_t hidden() const { return quantized.data != nullptr ? quantized.columns : table.columns; }
 };
 
 /// out = x / sqrt(mean(x^2) + eps) * weight   (RMSNorm, Zhang & Sennrich 2019). With `residual`: first
@@ -285,6 +291,12 @@ struct MoveBlocksParams {
   std::span<const std::int32_t> to;
 };
 
+/// Work on the host's memory that is no op of its own, such as bringing a file's weights into shape.
+struct HostWorkParams {
+  std::int64_t num_tasks = 0;
+  std::function<void(std::int64_t task)> run;  ///< on any thread of the device, several at once, in any order
+};
+
 /// The ops of one device. Each call checks its params (shapes, null pointers, limits), then launches on `stream` (see
 /// Stream::submit for when it computes). A wrong shape is an internal error that names the op and the shape.
 class Ops {
@@ -300,6 +312,12 @@ class Ops {
   virtual Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const = 0;
   virtual Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const = 0;
   virtual Status convert(Stream& stream, const ConvertParams& params) const = 0;
+  /// Of devices that compute on the host; `unsupported` on others.
+  virtual Status host_work(Stream& stream, const HostWorkParams& params) const {
+    static_cast<void>(stream);
+    static_cast<void>(params);
+    return fail(ErrorCode::unsupported, "host_work runs on the CPU device");
+  }
   virtual Status rotary(Stream& stream, const RotaryParams& params) const = 0;
   virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;
   virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;

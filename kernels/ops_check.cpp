@@ -88,15 +88,44 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
   }
 }
 
+void check_format(Checker& checker, const QuantizedFormat& format) {
+  checker.require(format.bits == 4 || format.bits == 8, "bits must be 4 or 8", format.bits)
+      .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
+               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size);
+}
+
+/// Null exactly when the format is symmetric.
+void check_mins(Checker& checker, const QuantizedFormat& format, const void* mins, std::string_view name) {
+  if (format.asymmetric) {
+    checker.require_pointer(mins, name);
+  } else {
+    checker.require(mins == nullptr, std::string(name) + " are for asymmetric formats only; asymmetric", 0);
+  }
+}
+
+/// All but how the shape fits to others.
+void check_quantized(Checker& checker, const QuantizedMatrix& matrix, const std::string& name) {
+  check_format(checker, matrix.format);
+  checker.require_pointer(matrix.data, name + " data").require_pointer(matrix.scales, name + " scales");
+  check_mins(checker, matrix.format, matrix.mins, name + " mins");
+  checker.require(matrix.rows >= 1, name + " rows must be at least 1", matrix.rows);
+}
+
 }  // namespace
 
 Status check_shapes(const EmbeddingParams& p) {
   Checker checker("embedding");
-  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
-      .require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
-      .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
-      .require_pointer(p.table.data, "table.data");
-  check_weight_type(checker, p.table.dtype, "table.dtype");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
+  if (p.quantized.data != nullptr) {
+    check_quantized(checker, p.quantized, "quantized");
+    checker.require(p.quantized.columns >= 1, "quantized columns must be at least 1", p.quantized.columns)
+        .require(p.table.data == nullptr, "table.data must be null beside a quantized table; rows", p.table.rows);
+  } else {
+    checker.require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
+        .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
+        .require_pointer(p.table.data, "table.data");
+    check_weight_type(checker, p.table.dtype, "table.dtype");
+  }
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
   return checker.status();
@@ -104,7 +133,7 @@ Status check_shapes(const EmbeddingParams& p) {
 
 Status check(const EmbeddingParams& p) {
   if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
-  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, p.table.rows, "token_ids").status();
+  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, p.vocab(), "token_ids").status();
 }
 
 Status check(const RmsNormParams& p) {
@@ -164,25 +193,6 @@ Status check(const LinearParams& p) {
   return checker.status();
 }
 
-namespace {
-
-void check_format(Checker& checker, const QuantizedFormat& format) {
-  checker.require(format.bits == 4 || format.bits == 8, "bits must be 4 or 8", format.bits)
-      .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
-               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size);
-}
-
-/// Null exactly when the format is symmetric.
-void check_mins(Checker& checker, const QuantizedFormat& format, const void* mins, std::string_view name) {
-  if (format.asymmetric) {
-    checker.require_pointer(mins, name);
-  } else {
-    checker.require(mins == nullptr, std::string(name) + " are for asymmetric formats only; asymmetric", 0);
-  }
-}
-
-}  // namespace
-
 Status check(const QuantizedLinearParams& p) {
   constexpr std::size_t kMostParts = 4;
   Checker checker("quantized_linear");
@@ -196,17 +206,14 @@ Status check(const QuantizedLinearParams& p) {
   check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const QuantizedMatrix& weight : p.weights) {
-    check_format(checker, weight.format);
-    checker.require_pointer(weight.data, "weight data").require_pointer(weight.scales, "weight scales");
-    check_mins(checker, weight.format, weight.mins, "weight mins");
+    check_quantized(checker, weight, "weight");
     checker
         .require(weight.format.asymmetric == p.weights.front().format.asymmetric,
                  "all weights must have mins or none; asymmetric", weight.format.asymmetric)
         .require(weight.format.bits == p.weights.front().format.bits &&
                      weight.format.group_size == p.weights.front().format.group_size,
                  "all weights must have one format; bits", weight.format.bits)
-        .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
-        .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
+        .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns);
     out_features += weight.rows;
   }
   checker.require(p.out_stride >= out_features,

@@ -10,6 +10,7 @@ namespace {
 std::string model_name(const EngineConfig& config) {
   if (!config.served_model_name.empty()) return config.served_model_name;
   const auto path = std::filesystem::path(config.model).lexically_normal();
+  if (path.extension() == ".gguf") return path.stem().string();
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 

@@ -11,8 +11,7 @@
 
 #include "io/config_file.hpp"
 #include "io/journal/journal_file.hpp"
-#include "io/model_files/generation_config.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 #include "io/swap_file.hpp"
 #include "io/trace_file.hpp"
 #include "pagoda/engine_configs.hpp"
@@ -59,9 +58,9 @@ void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo&
       limits.max_kv_tokens, info.num_device_blocks, info.block_size, limits.max_model_len);
 }
 
-Result<SamplingDefaults> sampling_defaults(const EngineConfig& config) {
+Result<SamplingDefaults> sampling_defaults(const EngineConfig& config, const io::ModelFiles& files) {
   if (config.generation_config != "auto") return SamplingDefaults{};
-  return io::load_sampling_defaults(config.model);
+  return files.sampling_defaults();
 }
 
 /// Blocks for the memory that a model leaves free when it has run, less the share of `available_bytes` that the device
@@ -123,9 +122,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   const auto available_bytes = static_cast<std::int64_t>((*device)->available_bytes(kernels::MemoryKind::device));
   auto plan = plan_engine(config, **device);
   if (!plan) return fail(plan.error());
-  const auto defaults = sampling_defaults(config);
+  const auto defaults = sampling_defaults(config, *plan->files);
   if (!defaults) return fail(defaults.error());
-  const auto tokenizer = io::load_tokenizer(config.model);
+  const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
   const auto loader = ModelLoader::create(config, *plan, *device, setup.progress);
   if (!loader) return fail(loader.error());

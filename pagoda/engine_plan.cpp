@@ -1,13 +1,11 @@
 #include "pagoda/engine_plan.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "engine/weights/measured_weights.hpp"
-#include "io/model_files/hf_config.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_device.hpp"
 
@@ -169,9 +167,11 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
 }
 
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
-  const std::filesystem::path folder = config.model;
   EnginePlan plan;
-  auto model = io::load_hf_config(folder);
+  auto files = io::open_model_files(config.model);
+  if (!files) return fail(std::move(files.error()));
+  plan.files = std::move(*files);
+  auto model = plan.files->spec();
   if (!model) return fail(model.error());
   plan.model = std::move(*model);
   const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
@@ -193,7 +193,7 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   }
   plan.limits = {max_tokens, config.num_rows(), *max_model_len};
 
-  auto checkpoint = io::Checkpoint::open(folder);
+  auto checkpoint = plan.files->weights();
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
   const auto measured = measure_model(plan, device);

@@ -9,7 +9,7 @@
 #include "engine/models/model_spec.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/weights/loaded_weights.hpp"
-#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/model_files.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/result.hpp"
@@ -18,8 +18,9 @@ namespace pagoda {
 
 /// How an engine will be sized. Everything in it is known before weights are read or memory is taken.
 struct EnginePlan {
+  std::shared_ptr<const io::ModelFiles> files;
   models::ModelSpec model;
-  std::shared_ptr<io::Checkpoint> checkpoint;  ///< mapped, headers checked
+  std::shared_ptr<const io::ModelWeights> checkpoint;  ///< mapped, headers checked
   DType dtype = DType::f32;
   weights::WeightPolicy weights;
   DType kv_dtype = DType::f32;
@@ -33,8 +34,8 @@ struct EnginePlan {
   bool measures_kv_cache = false;
 };
 
-/// Reads config.json and the checkpoint's headers and sizes the KV cache for `device`. Errors as Engine::create; a
-/// tensor that is missing or has another shape is one of them.
+/// Reads the model's config and the headers of its weights and sizes the KV cache for `device`. Errors as
+/// Engine::create; a tensor that is missing or has another shape is one of them.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
 
 /// Blocks of a device pool of up to `kv_bytes`, which is no more than max_num_seqs full contexts need. Errors: fewer

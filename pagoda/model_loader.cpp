@@ -45,12 +45,18 @@ void ModelLoader::report(std::string_view what, double done) const {
   if (progress_) progress_(what, done);
 }
 
-Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
-                                                                         std::int32_t num_device_blocks) const {
+Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   auto model = models::create_model(plan_.model, weights(), device_, plan_.limits);
-  if (!model) return fail(std::move(model.error()));
+  if (!model) return model;
   if (device_weights_ != nullptr) device_weights_->finish();
   if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
+  return model;
+}
+
+Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
+                                                                         std::int32_t num_device_blocks) const {
+  auto model = make_model();
+  if (!model) return fail(std::move(model.error()));
   const layers::KvCache cache{.base = memory.device_base(),
                               .num_blocks = num_device_blocks,
                               .block_bytes = plan_.layout.block_bytes(),

@@ -27,6 +27,10 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   /// weights; blocks.
   Result<std::int64_t> measure_free_bytes() const;
 
+  /// A model that is ready to run, within the plan's limits. Errors: those of models::create_model; bad_file or
+  /// unsupported when it leaves weights of the checkpoint untaken.
+  Result<std::unique_ptr<models::Model>> make_model() const;
+
   /// A worker whose model reads and writes the blocks of `memory`. On a device that records decode batches, it has
   /// recorded them. `progress` hears of the first worker only. Errors: as Engine::create.
   Result<actors::WorkerParts> make_worker(const std::shared_ptr<execution::KvMemory>& memory,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the HTTP API costs over JSON lines: one server that speaks both, the same requests by each in turn.
 
-    python3 tools/http_overhead.py --model build/models/smollm2 --clients 16
+    python3 tools/http_overhead.py --model build/models/smollm2.gguf --clients 16
 
 Prints one JSON object: for each interface the tokens a second, the time to the first token and the processor time of the
 server for a token, medians over the rounds; and the ratios. The clients look at bytes only, so that they take little of the

@@ -18,6 +18,7 @@ import io
 import json
 import pathlib
 import random
+import tempfile
 
 import sentencepiece
 import tokenizers
@@ -38,6 +39,10 @@ WORDS = (
 ).split()
 OTHER = ["caf\u00e9 na\u00efve stra\u00dfe", "\u4e16\u754c \u4f60\u597d \u4e2d\u6587", "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
          "3.14159 and 2718 or 42", "def f(x):    return x + 1", "it's, she'll: they've!"]
+
+# What a model may rewrite before it looks for tokens; its tokenizer.model holds this as a table.
+NORMALIZED = {"\t": " ", "\n": " ", "\u3000": " ", "e\u0301": "\u00e9", "\ufb01": "fi", "\u2019": "'", "\u2026": "...",
+              "\uff21": "A", "\u00bd": "1\u20442", "\u0130": "i", "\U0001d400": "A", "\u200b": "", "I": "i", "H": "h"}
 
 
 def sentences():
@@ -157,6 +162,12 @@ def main():
         **llama | {"add_dummy_prefix": False})
     sentencepiece_folder("unigram", {"pad_token": "<pad>"}, model_type="unigram", vocab_size=400, hard_vocab_limit=False,
                          normalization_rule_name="identity", pad_id=3, character_coverage=1.0)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        hex_points = lambda text: " ".join(f"{ord(c):X}" for c in text)
+        rules.write("".join(f"{hex_points(old)}\t{hex_points(new)}\n" for old, new in NORMALIZED.items()))
+        rules.flush()
+        sentencepiece_folder("unigram_normalized", {"add_eos_token": True}, model_type="unigram", vocab_size=400,
+                             hard_vocab_limit=False, normalization_rule_tsv=rules.name, character_coverage=1.0)
     gpt2_folder("gpt2", {"tokenizer_class": "GPT2Tokenizer"}, ["<|endoftext|>"])
     gpt2_folder("opt", {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "add_prefix_space": False,
                         "bos_token": added("</s>"), "eos_token": added("</s>")},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "engine/layers/forward_pass.hpp"
 #include "engine/layers/weight_loader.hpp"
@@ -11,11 +12,11 @@ namespace pagoda::layers {
 class Embedding {
  public:
   Embedding() = default;
-  /// Takes `weight` [vocab_size, width] of the loader's module.
+  /// Takes `weight` [vocab_size, width] of the loader's module, quantised where the source has it so.
   Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width);
-
-  /// The same without the first `rows`: id 0 gives what was row `rows`.
-  Embedding without_first(std::int64_t rows) const;
+  /// Takes `weight` [first_row + num_positions, width], plain; id 0 gives row `first_row`.
+  static Embedding of_positions(const WeightLoader& loader, std::int64_t num_positions, std::int64_t width,
+                                std::int64_t first_row);
 
   /// ids: [num_tokens]; out: [num_tokens, width].
   void operator()(ForwardPass& pass, const std::int32_t* ids, float* out) const { issue(pass, ids, out, false); }
@@ -26,6 +27,8 @@ class Embedding {
   void issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
 
   kernels::WeightMatrix table_;
+  kernels::QuantizedMatrix quantized_;  // where its data is not null, the table is this one
+  std::shared_ptr<const void> memory_;  // of a table that does not lie in the source
 };
 
 }  // namespace pagoda::layers

@@ -1,5 +1,6 @@
 #include "engine/layers/linear.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -7,15 +8,18 @@ namespace pagoda::layers {
 
 Linear::Linear(const WeightLoader& loader, std::span<const Projection> projections, std::int64_t in_features, bool bias)
     : in_features_(in_features) {
+  std::optional<DType> bias_dtype;
   for (const auto& [name, out_features] : projections) {
     const auto module = loader / name;
-    add(module.linear(out_features, in_features));
+    auto weight = module.linear(out_features, in_features);
+    WeightVector vector;
+    if (bias) vector = module.vector("bias", out_features);
+    if (bias && bias_dtype.value_or(vector.dtype) != vector.dtype) {
+      module.reject("its bias has another dtype than the projections beside it");
+    }
+    if (bias) bias_dtype = vector.dtype;
+    add(std::move(weight), bias ? &vector : nullptr);
     out_features_ += out_features;
-    if (!bias) continue;
-    const auto vector = module.vector("bias", out_features);
-    if (biases_.empty()) bias_dtype_ = vector.dtype;
-    if (vector.dtype != bias_dtype_) module.reject("its bias has another dtype than the projections beside it");
-    biases_.push_back(vector.data);
   }
 }
 
@@ -23,56 +27,73 @@ Linear Linear::tied(const WeightLoader& module, const WeightLoader& other, std::
                     std::int64_t in_features) {
   Linear linear;
   linear.in_features_ = in_features;
+  linear.add(module.tied_linear(other.full_name("weight"), out_features, in_features), nullptr);
   linear.out_features_ = out_features;
-  linear.add(module.tied_linear(other.full_name("weight"), out_features, in_features));
   return linear;
 }
 
 Linear Linear::derived(const WeightLoader& module, const weights::DerivedWeight& weight, bool bias) {
   Linear linear;
   linear.in_features_ = weight.columns;
+  auto derived = module.derived_linear(weight);
+  WeightVector vector;
+  if (bias) vector = module.vector("bias", weight.rows);
+  linear.add(std::move(derived), bias ? &vector : nullptr);
   linear.out_features_ = weight.rows;
-  linear.add(module.derived_linear(weight));
-  if (!bias) return linear;
-  const auto vector = module.vector("bias", weight.rows);
-  linear.bias_dtype_ = vector.dtype;
-  linear.biases_.push_back(vector.data);
   return linear;
 }
 
-void Linear::add(weights::LinearWeight weight) {
+bool Linear::Part::takes(const weights::LinearWeight& weight) const {
+  if (weight.quantized == nullptr) return quantized.empty();
+  return plain.empty() && quantized.front().format == weight.quantized->matrix.format;
+}
+
+void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {
+  const DType type = weight.quantized == nullptr ? weight.plain.dtype : DType::f32;
+  narrow_type_ = parts_.empty() || type == narrow_type_ ? type : DType::f32;
+  if (parts_.empty() || !parts_.back().takes(weight)) {
+    parts_.emplace_back();
+    parts_.back().first_feature = out_features_;
+  }
+  Part& part = parts_.back();
+  if (bias != nullptr) {
+    part.biases.push_back(bias->data);
+    part.bias_dtype = bias->dtype;
+  }
   if (weight.quantized != nullptr) {
-    quantized_.push_back(weight.quantized->matrix);
+    part.quantized.push_back(weight.quantized->matrix);
     memory_.push_back(std::move(weight.quantized));
   } else {
-    narrow_type_ = weights_.empty() || weight.plain.dtype == narrow_type_ ? weight.plain.dtype : DType::f32;
-    weights_.push_back(weight.plain);
+    part.plain.push_back(weight.plain);
     if (weight.memory != nullptr) memory_.push_back(std::move(weight.memory));
   }
 }
 
 void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into) const {
-  if (!quantized_.empty()) {
-    return pass.run(&kernels::Ops::quantized_linear, {.x = x.floats,
-                                                      .num_tokens = num_rows,
-                                                      .in = in_features_,
-                                                      .weights = quantized_,
-                                                      .biases = biases_,
-                                                      .bias_dtype = bias_dtype_,
-                                                      .out = y,
-                                                      .out_stride = out_features_,
-                                                      .accumulate = into == Into::add});
+  for (const Part& part : parts_) {
+    if (!part.quantized.empty()) {
+      pass.run(&kernels::Ops::quantized_linear, {.x = x.floats,
+                                                 .num_tokens = num_rows,
+                                                 .in = in_features_,
+                                                 .weights = part.quantized,
+                                                 .biases = part.biases,
+                                                 .bias_dtype = part.bias_dtype,
+                                                 .out = y + part.first_feature,
+                                                 .out_stride = out_features_,
+                                                 .accumulate = into == Into::add});
+    } else {
+      pass.run(&kernels::Ops::linear, {.x = x.floats,
+                                       .narrow_x = x.narrow,
+                                       .num_tokens = num_rows,
+                                       .in = in_features_,
+                                       .weights = part.plain,
+                                       .biases = part.biases,
+                                       .bias_dtype = part.bias_dtype,
+                                       .out = y + part.first_feature,
+                                       .out_stride = out_features_,
+                                       .accumulate = into == Into::add});
+    }
   }
-  pass.run(&kernels::Ops::linear, {.x = x.floats,
-                                   .narrow_x = x.narrow,
-                                   .num_tokens = num_rows,
-                                   .in = in_features_,
-                                   .weights = weights_,
-                                   .biases = biases_,
-                                   .bias_dtype = bias_dtype_,
-                                   .out = y,
-                                   .out_stride = out_features_,
-                                   .accumulate = into == Into::add});
 }
 
 }  // namespace pagoda::layers

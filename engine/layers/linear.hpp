@@ -25,7 +25,8 @@ enum class Into : std::uint8_t {
 };
 
 /// y = x W^T + b for one or several projections of the same input. Their outputs stand side by side in a row, each
-/// weight stays where it lies in the checkpoint, unless the source of weights quantises it.
+/// weight stays where it lies in the checkpoint, unless the source of weights quantises it. Neighbours of one format
+/// are computed together.
 class Linear {
  public:
   Linear() = default;
@@ -51,14 +52,23 @@ class Linear {
   void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into = Into::set) const;
 
  private:
-  void add(weights::LinearWeight weight);
+  /// Neighbouring projections that one op computes: all plain, or all quantised in one format.
+  struct Part {
+    std::vector<kernels::WeightMatrix> plain;
+    std::vector<kernels::QuantizedMatrix> quantized;
+    std::vector<const void*> biases;  // empty, or one per weight
+    DType bias_dtype = DType::f32;
+    std::int64_t first_feature = 0;  // of y
 
-  std::vector<kernels::WeightMatrix> weights_;  // of one kind or the other
-  std::vector<kernels::QuantizedMatrix> quantized_;
+    bool takes(const weights::LinearWeight& weight) const;
+  };
+
+  /// A weight, with its bias or null, behind those that are there.
+  void add(weights::LinearWeight weight, const WeightVector* bias);
+
+  std::vector<Part> parts_;
   std::vector<std::shared_ptr<const void>> memory_;  // of weights that do not lie in the source
-  std::vector<const void*> biases_;                  // empty, or one per weight
-  DType bias_dtype_ = DType::f32;
-  DType narrow_type_ = DType::f32;  // that of all weights; float32 where they differ or are quantised
+  DType narrow_type_ = DType::f32;                   // that of all weights; float32 where they differ or are quantised
   std::int64_t in_features_ = 0;
   std::int64_t out_features_ = 0;
 };

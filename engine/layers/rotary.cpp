@@ -89,6 +89,9 @@ std::vector<float> scaled_frequencies(std::int64_t length, const RotaryShape& sh
       case Type::yarn:
         frequencies.push_back(yarn_frequency(power, index, range, factor));
         break;
+      case Type::factors:
+        frequencies.push_back(1.0F / power / static_cast<float>(scaling.factors.at(frequencies.size())));
+        break;
     }
   }
   return frequencies;

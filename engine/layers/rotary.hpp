@@ -7,16 +7,17 @@ namespace pagoda::layers {
 
 /// How rotary frequencies are stretched to reach more positions than the model was first trained for.
 struct RopeScaling {
-  enum class Type : std::uint8_t { none, linear, dynamic, llama3, yarn };
+  enum class Type : std::uint8_t { none, linear, dynamic, llama3, yarn, factors };
   Type type = Type::none;
   double factor = 1.0;
   std::int64_t original_max_position_embeddings = 0;  ///< dynamic, llama3, yarn: positions before the stretch
   double low_freq_factor = 1.0;                       ///< llama3
   double high_freq_factor = 4.0;                      ///< llama3; above low_freq_factor
-  double beta_fast = 32.0;        ///< yarn: waves that turn more often within the original positions are kept
-  double beta_slow = 1.0;         ///< yarn: waves that turn less often are stretched by the whole factor
-  bool truncate = true;           ///< yarn: the limits between those are rounded to whole dimensions
-  double attention_factor = 1.0;  ///< yarn: cosines and sines are multiplied by it
+  double beta_fast = 32.0;           ///< yarn: waves that turn more often within the original positions are kept
+  double beta_slow = 1.0;            ///< yarn: waves that turn less often are stretched by the whole factor
+  bool truncate = true;              ///< yarn: the limits between those are rounded to whole dimensions
+  double attention_factor = 1.0;     ///< yarn: cosines and sines are multiplied by it
+  std::vector<double> factors = {};  ///< factors: one for each frequency, which is divided by it
 };
 
 /// What the angles of a rotary embedding follow from.

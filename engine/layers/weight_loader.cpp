@@ -24,6 +24,10 @@ weights::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t colum
   return *status_ ? keep(source_->linear(module_name(), rows, columns)) : weights::LinearWeight{};
 }
 
+weights::LinearWeight WeightLoader::embedding(std::int64_t rows, std::int64_t columns) const {
+  return *status_ ? keep(source_->embedding(module_name(), rows, columns)) : weights::LinearWeight{};
+}
+
 weights::LinearWeight WeightLoader::tied_linear(std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
   return *status_ ? keep(source_->tied_linear(module_name(), tensor, rows, columns)) : weights::LinearWeight{};

@@ -32,9 +32,10 @@ class WeightLoader {
   kernels::WeightMatrix matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const;
   /// The tensor `name` of this module as [size].
   WeightVector vector(std::string_view name, std::int64_t size) const;
-  /// The weight [rows, columns] of this module, a linear layer; one whose weight is another module's tensor, by
-  /// its full name; or one that is computed.
+  /// The weight [rows, columns] of this module, a linear layer; an embedding; one whose weight is another module's
+  /// tensor, by its full name; or one that is computed.
   weights::LinearWeight linear(std::int64_t rows, std::int64_t columns) const;
+  weights::LinearWeight embedding(std::int64_t rows, std::int64_t columns) const;
   weights::LinearWeight tied_linear(std::string_view tensor, std::int64_t rows, std::int64_t columns) const;
   weights::LinearWeight derived_linear(const weights::DerivedWeight& weight) const;
   /// The full name of the tensor `name` of this module.

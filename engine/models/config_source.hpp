@@ -40,6 +40,8 @@ class ConfigSource {
   /// `count` strings, each one of `allowed` (others are unsupported); nothing when the key is absent.
   virtual std::optional<std::vector<std::string>> strings(const char* key, std::int64_t count,
                                                           std::initializer_list<std::string_view> allowed) = 0;
+  /// `count` finite numbers above `above`. The key must be there.
+  virtual std::vector<double> numbers(const char* key, std::int64_t count, double above) = 0;
   /// Has `read` read the object under `key`; what is wrong in there is an error of `key`.
   virtual void object(const char* key, const std::function<void(ConfigSource&)>& read) = 0;
 

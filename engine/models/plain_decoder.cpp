@@ -93,8 +93,7 @@ PlainDecoderWeights load(const WeightLoader& model, const PlainDecoderConfig& co
   PlainDecoderWeights weights;
   weights.tokens = Embedding(model / names.tokens, config.vocab_size, config.embedding_size);
   weights.positions =
-      Embedding(model / names.positions, config.max_position_embeddings + config.position_offset, hidden)
-          .without_first(config.position_offset);
+      Embedding::of_positions(model / names.positions, config.max_position_embeddings, hidden, config.position_offset);
   if (config.embedding_size != hidden) {
     weights.project_in = Linear(model, {names.project_in, hidden}, config.embedding_size, false);
     weights.project_out = Linear(model, {names.project_out, config.embedding_size}, hidden, false);

@@ -83,6 +83,7 @@ RopeScaling read_scaling(ConfigSource& rope, std::int64_t rotary_dim, std::int64
   if (type == "dynamic") return read_dynamic(rope, rotary_dim, max_position_embeddings);
   if (type == "llama3") return read_llama3(rope, original_beside, max_position_embeddings);
   if (type == "yarn") return read_yarn(rope, original_beside, max_position_embeddings);
+  if (type == "factors") return {.type = Type::factors, .factors = rope.numbers("factors", rotary_dim / 2, 0.0)};
   if (type != "default") {
     rope.reject(key,
                 "rope scaling " + rope.shown(key) + " is not supported (default, linear, dynamic, llama3 and yarn are)",
@@ -101,6 +102,7 @@ std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const Ro
       return scaling.original_max_position_embeddings;
     case Type::none:
     case Type::llama3:
+    case Type::factors:
       break;
   }
   return 0;

@@ -146,13 +146,34 @@ Result<LinearWeight> DeviceWeights::linear(std::string_view module, std::int64_t
   return WeightSource::linear(module, rows, columns);
 }
 
+Result<LinearWeight> DeviceWeights::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
+  const std::string tensor = std::string(module) + ".weight";
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = linears_.find(tensor); found != linears_.end()) return found->second;
+    if (!tensors_.contains(tensor)) {
+      const auto weight = host_.embedding(module, rows, columns);
+      if (!weight) return weight;
+      if (weight->quantized != nullptr) return upload_quantized(tensor, *weight->quantized);
+    }
+  }
+  return WeightSource::embedding(module, rows, columns);
+}
+
 Result<LinearWeight> DeviceWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
-  if (!host_.quantizes(module)) return WeightSource::tied_linear(module, tensor, rows, columns);
-  const std::lock_guard lock(mutex_);
-  if (const auto found = linears_.find(module); found != linears_.end()) return found->second;
-  auto weight = host_.tied_linear(module, tensor, rows, columns);
-  return weight ? upload_quantized(module, *weight->quantized) : weight;
+  const bool is_quantized_here = host_.policy().format_of(module).has_value();
+  const std::string_view key = is_quantized_here ? module : tensor;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = linears_.find(key); found != linears_.end()) return found->second;
+    if (is_quantized_here || !tensors_.contains(tensor)) {
+      const auto weight = host_.tied_linear(module, tensor, rows, columns);
+      if (!weight) return weight;
+      if (weight->quantized != nullptr) return upload_quantized(key, *weight->quantized);
+    }
+  }
+  return WeightSource::tied_linear(module, tensor, rows, columns);
 }
 
 Result<LinearWeight> DeviceWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {

@@ -31,7 +31,9 @@ class DeviceWeights final : public WeightSource {
   /// More errors: out_of_memory.
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return host_.contains(name); }
+  bool holds_derived(std::string_view module) const override { return host_.holds_derived(module); }
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
+  Result<LinearWeight> embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
   Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                    std::int64_t columns) const override;
   Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
@@ -60,7 +62,7 @@ class DeviceWeights final : public WeightSource {
   mutable std::int64_t uploaded_bytes_ = 0;
   mutable std::unique_ptr<Uploader> uploader_;  // while weights are being loaded
   mutable std::map<std::string, WeightTensor, std::less<>> tensors_;
-  mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised or derived; by module
+  mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised or derived; by module or tensor
 };
 
 }  // namespace pagoda::weights

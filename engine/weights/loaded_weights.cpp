@@ -1,7 +1,5 @@
 #include "engine/weights/loaded_weights.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace pagoda::weights {
@@ -9,31 +7,8 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head";
 
-/// Finite values of |x| >= 65520 round to infinity in float16. `least` are the bits of the first such value in the type
-/// that `Bits` are of, `infinity` those of infinity.
-template <class Bits>
-bool all_fit_float16(const void* data, std::int64_t count, Bits least, Bits infinity) {
-  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
-  const auto* bits = static_cast<const Bits*>(data);
-  return std::none_of(bits, bits + count, [=](Bits x) {
-    const auto magnitude = static_cast<Bits>(x & static_cast<Bits>(~kSign));
-    return magnitude >= least && magnitude < infinity;
-  });
-}
-
-bool fits(const WeightTensor& tensor, DType dtype) {
-  if (dtype != DType::f16) return true;
-  switch (tensor.dtype) {
-    case DType::f32:
-      return all_fit_float16<std::uint32_t>(tensor.data, tensor.elements(), 0x477FF000U, 0x7F800000U);
-    case DType::bf16:
-      return all_fit_float16<std::uint16_t>(tensor.data, tensor.elements(), 0x4780U, 0x7F80U);
-    case DType::f16:
-    case DType::fp8_e4m3:
-    case DType::int8:
-      return true;
-  }
-  return true;
+std::string weight_of(std::string_view module) {
+  return std::string(module) + ".weight";
 }
 
 }  // namespace
@@ -50,51 +25,64 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
   PAGODA_ASSERT(policy.dtype || dtype == "auto", "there is no such dtype");
   if (quantize == "int8") policy.quantize = kernels::kInt8Weights;
   if (quantize == "int4") policy.quantize = kernels::kInt4Weights;
-  PAGODA_ASSERT(policy.quantize || quantize == "none", "there is no such quantisation");
+  policy.keep_quantized = quantize == "auto";
+  PAGODA_ASSERT(policy.quantize || policy.keep_quantized || quantize == "none", "there is no such quantisation");
   return policy;
 }
 
 Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   auto tensor = stored_.tensor(name, shape);
-  if (!tensor || !policy_.dtype || tensor->dtype == *policy_.dtype) return tensor;
+  if (!tensor) return tensor;
+  const DType dtype = policy_.dtype.value_or(tensor->dtype);
+  if (tensor->quantized == nullptr && tensor->dtype == dtype) return tensor;
   const std::lock_guard lock(mutex_);
   auto found = converted_.find(name);
   if (found == converted_.end()) {
-    auto copy = convert(*tensor, *policy_.dtype);
+    auto copy = converter_.convert(*tensor, dtype);
     if (!copy) return fail(std::move(copy.error()));
     stored_.copied(*tensor);
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
   }
-  tensor->dtype = *policy_.dtype;
+  tensor->dtype = dtype;
   tensor->data = found->second.data();
+  tensor->quantized = nullptr;
   return tensor;
 }
 
 Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
-  const auto format = policy_.format_of(module);
-  const std::string name = std::string(module) + ".weight";
-  const auto weight = stored_.tensor(name, {rows, columns});
+  const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  const kernels::WeightMatrix matrix{weight->data, weight->dtype, rows, columns};
-  const bool converts = policy_.dtype && *policy_.dtype != weight->dtype;
-  if (!format && (converts || !policy_.copy_linear)) return WeightSource::linear(module, rows, columns);
-  auto loaded = format ? quantize(module, matrix, *format) : copy(module, matrix);
-  if (loaded) stored_.copied(*weight);
-  return loaded;
+  if (policy_.keeps(*weight)) return packed(*weight);
+  if (const auto format = policy_.format_of(module)) return quantize(module, *weight, *format);
+  const bool converts = weight->quantized != nullptr || policy_.dtype.value_or(weight->dtype) != weight->dtype;
+  if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
+  auto copied = copy(module, {weight->data, weight->dtype, rows, columns});
+  if (copied) stored_.copied(*weight);
+  return copied;
+}
+
+Result<LinearWeight> LoadedWeights::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
+  const auto weight = stored_.tensor(weight_of(module), {rows, columns});
+  if (!weight) return fail(weight.error());
+  return policy_.keeps(*weight) ? packed(*weight) : WeightSource::embedding(module, rows, columns);
 }
 
 Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
+  if (policy_.keeps(*stored)) return packed(*stored);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
-  if (const auto format = policy_.format_of(module)) return quantize(module, weight->plain, *format);
-  const bool is_copy = weight->plain.dtype != stored->dtype;
+  if (const auto format = policy_.format_of(module)) {
+    return quantize(module, {std::string(tensor), weight->plain.dtype, {rows, columns}, weight->plain.data}, *format);
+  }
+  const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
   return policy_.copy_linear && !is_copy ? copy(module, weight->plain) : weight;
 }
 
 Result<LinearWeight> LoadedWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {
+  if (holds_derived(module)) return linear(module, weight.rows, weight.columns);
   const std::lock_guard lock(derived_mutex_);
   auto found = derived_.find(module);
   if (found == derived_.end()) {
@@ -107,31 +95,38 @@ Result<LinearWeight> LoadedWeights::derived_linear(std::string_view module, cons
 
 /// The tensor's converted copy, where it needs one, is let go: a model takes what is derived from it.
 Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const DerivedWeight& weight) const {
-  auto stored = stored_.tensor(weight.tensor, {weight.stored_rows, weight.stored_columns});
-  if (!stored) return fail(std::move(stored.error()));
-  const WeightTensor original = *stored;
-  kernels::Buffer converted;
-  if (policy_.dtype && stored->dtype != *policy_.dtype) {
-    auto copy = convert(original, *policy_.dtype);
-    if (!copy) return fail(std::move(copy.error()));
-    converted = std::move(*copy);
-    stored->dtype = *policy_.dtype;
-    stored->data = converted.data();
-  }
-  auto memory = derive(weight, *stored);
+  const auto stored = stored_.tensor(weight.tensor, {weight.stored_rows, weight.stored_columns});
+  if (!stored) return fail(stored.error());
+  const auto plain = as_plain(*stored, policy_.dtype.value_or(stored->dtype));
+  if (!plain) return fail(plain.error());
+  auto memory = derive(weight, plain->tensor);
   if (!memory) return fail(std::move(memory.error()));
-  stored_.copied(original);
-  const kernels::WeightMatrix matrix{memory->data(), stored->dtype, weight.rows, weight.columns};
-  if (const auto format = policy_.format_of(module)) return quantize(module, matrix, *format);
+  stored_.copied(*stored);
+  const kernels::WeightMatrix matrix{memory->data(), plain->tensor.dtype, weight.rows, weight.columns};
+  if (const auto format = policy_.format_of(module)) {
+    return quantize(module, {weight.tensor, matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, *format);
+  }
   return LinearWeight{.plain = matrix, .memory = std::make_shared<const kernels::Buffer>(std::move(*memory))};
+}
+
+Result<LoadedWeights::PlainTensor> LoadedWeights::as_plain(const WeightTensor& tensor, DType dtype) const {
+  PlainTensor plain{.tensor = tensor, .memory = {}};
+  if (tensor.quantized == nullptr && tensor.dtype == dtype) return plain;
+  auto copy = converter_.convert(tensor, dtype);
+  if (!copy) return fail(std::move(copy.error()));
+  plain.memory = std::move(*copy);
+  plain.tensor.dtype = dtype;
+  plain.tensor.data = plain.memory.data();
+  plain.tensor.quantized = nullptr;
+  return plain;
 }
 
 Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels::WeightMatrix& matrix) const {
   const std::lock_guard lock(mutex_);
   auto found = copied_.find(module);
   if (found == copied_.end()) {
-    auto memory =
-        convert({std::string(module), matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, matrix.dtype);
+    auto memory = converter_.convert({std::string(module), matrix.dtype, {matrix.rows, matrix.columns}, matrix.data},
+                                     matrix.dtype);
     if (!memory) return fail(std::move(memory.error()));
     found = copied_.emplace(std::string(module), std::move(*memory)).first;
   }
@@ -140,65 +135,35 @@ Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels:
   return LinearWeight{.plain = copy};
 }
 
-Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const kernels::WeightMatrix& matrix,
+Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const WeightTensor& tensor,
                                              const kernels::QuantizedFormat& format) const {
   const std::lock_guard lock(mutex_);
-  if (const auto found = quantized_.find(module); found != quantized_.end())
-    return LinearWeight{.plain = {}, .quantized = found->second};
-  auto weights = std::make_shared<QuantizedWeights>();
-  weights->matrix = {nullptr, nullptr, matrix.rows, matrix.columns, format};
-  for (const auto& [buffer, bytes] : {std::pair{&weights->data, weights->matrix.data_bytes()},
-                                      std::pair{&weights->scales, weights->matrix.scale_bytes()},
-                                      std::pair{&weights->mins, weights->matrix.min_bytes()}}) {
-    if (bytes == 0) continue;
-    auto memory = device_->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device);
-    if (!memory) return fail(std::move(memory.error()));
-    *buffer = std::move(*memory);
+  auto found = quantized_.find(module);
+  if (found == quantized_.end()) {
+    const auto plain = as_plain(tensor, tensor.dtype);
+    if (!plain) return fail(plain.error());
+    auto weights =
+        converter_.quantize({plain->tensor.data, plain->tensor.dtype, tensor.shape.at(0), tensor.shape.at(1)}, format);
+    if (!weights) {
+      weights.error().message = "module " + std::string(module) + ": " + weights.error().message;
+      return fail(std::move(weights.error()));
+    }
+    stored_.copied(tensor);
+    found = quantized_.emplace(std::string(module), std::move(*weights)).first;
   }
-  weights->matrix.data = weights->data.as<std::uint8_t>();
-  weights->matrix.scales = weights->scales.as<Float16>();
-  weights->matrix.mins = weights->mins.as<Float16>();
-  auto status = run([&](kernels::Stream& stream) {
-    return device_->ops().quantize_weights(stream, {.from = matrix,
-                                                    .format = format,
-                                                    .data = weights->data.as<std::uint8_t>(),
-                                                    .scales = weights->scales.as<Float16>(),
-                                                    .mins = weights->mins.as<Float16>()});
-  });
-  if (!status) {
-    status.error().message = "module " + std::string(module) + ": " + status.error().message;
-    return fail(std::move(status.error()));
-  }
-  quantized_.emplace(std::string(module), weights);
-  return LinearWeight{.plain = {}, .quantized = std::move(weights)};
+  return LinearWeight{.plain = {}, .quantized = found->second};
 }
 
-Result<kernels::Buffer> LoadedWeights::convert(const WeightTensor& tensor, DType dtype) const {
-  if (!fits(tensor, dtype)) {
-    return fail(ErrorCode::bad_config,
-                "dtype float16: tensor \"" + tensor.name + "\" has values above 65504, the largest float16", "dtype");
+Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor) const {
+  const std::lock_guard lock(mutex_);
+  auto found = quantized_.find(tensor.name);
+  if (found == quantized_.end()) {
+    auto weights = converter_.pack(tensor);
+    if (!weights) return fail(std::move(weights.error()));
+    stored_.copied(tensor);
+    found = quantized_.emplace(tensor.name, std::move(*weights)).first;
   }
-  const auto bytes = static_cast<std::size_t>(tensor.elements()) * size_of(dtype);
-  auto copy = device_->allocate(bytes, kernels::MemoryKind::device);
-  if (!copy) return fail(std::move(copy.error()));
-  auto status = run([&](kernels::Stream& stream) {
-    return device_->ops().convert(stream, {.from = tensor.data,
-                                           .from_dtype = tensor.dtype,
-                                           .to = copy->data(),
-                                           .to_dtype = dtype,
-                                           .count = tensor.elements()});
-  });
-  if (!status) return fail(std::move(status.error()));
-  return copy;
-}
-
-Status LoadedWeights::run(const std::function<Status(kernels::Stream&)>& issue) const {
-  auto stream = device_->create_stream("load");
-  if (!stream) return fail(std::move(stream.error()));
-  Status status;
-  (*stream)->submit([&] { status = issue(**stream); });
-  (*stream)->synchronize();
-  return status;
+  return LinearWeight{.plain = {}, .quantized = found->second};
 }
 
 std::int64_t LoadedWeights::copied_bytes() const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/weights/weight_converter.hpp"
 #include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 #include "kernels/quantized.hpp"
@@ -19,15 +19,23 @@ namespace pagoda::weights {
 struct WeightPolicy {
   std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
   std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers; none = they stay plain
+  /// Matrices that the checkpoint holds quantised are computed with as they are, where kernels can; else they are
+  /// dequantised first.
+  bool keep_quantized = true;
   /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
   /// file's small ones.
   bool copy_linear = false;
 
   /// The format of a linear layer. The head always has 8 bits: its errors go straight into the logits.
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module) const;
+  /// Whether `tensor` is used in the quantised form that the checkpoint has.
+  bool keeps(const WeightTensor& tensor) const {
+    return keep_quantized && tensor.quantized != nullptr && tensor.quantized->format().has_value();
+  }
 };
 
-/// The policy of --dtype ("auto" or a DType) and --quantize ("none", "int8" or "int4"), which must be one of these.
+/// The policy of --dtype ("auto" or a DType) and --quantize ("auto", "none", "int8" or "int4"), which must be one of
+/// these.
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize);
 
 /// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
@@ -36,19 +44,20 @@ class LoadedWeights final : public WeightSource {
  public:
   /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory.
   LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device)
-      : stored_(stored), policy_(std::move(policy)), device_(std::move(device)) {}
+      : stored_(stored), policy_(std::move(policy)), converter_(std::move(device)) {}
 
   /// More errors: out_of_memory; bad_config when a value does not fit the dtype.
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return stored_.contains(name); }
+  bool holds_derived(std::string_view module) const override { return stored_.holds_derived(module); }
   /// More errors: out_of_memory; bad_file when a weight is not finite.
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
+  Result<LinearWeight> embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
   Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                    std::int64_t columns) const override;
   Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
 
-  /// Whether the linear layer `module` is quantised.
-  bool quantizes(std::string_view module) const { return policy_.format_of(module).has_value(); }
+  const WeightPolicy& policy() const { return policy_; }
 
   /// Of the copies that are kept.
   std::int64_t copied_bytes() const;
@@ -56,21 +65,27 @@ class LoadedWeights final : public WeightSource {
   void drop_copies() const;
 
  private:
-  Result<kernels::Buffer> convert(const WeightTensor& tensor, DType dtype) const;
+  /// A plain tensor, in memory of its own where it had to be converted.
+  struct PlainTensor {
+    WeightTensor tensor;
+    kernels::Buffer memory;
+  };
+  Result<PlainTensor> as_plain(const WeightTensor& tensor, DType dtype) const;
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
-  Result<LinearWeight> quantize(std::string_view module, const kernels::WeightMatrix& matrix,
+  Result<LinearWeight> quantize(std::string_view module, const WeightTensor& tensor,
                                 const kernels::QuantizedFormat& format) const;
+  Result<LinearWeight> packed(const WeightTensor& tensor) const;
   Result<LinearWeight> make_derived(std::string_view module, const DerivedWeight& weight) const;
-  Status run(const std::function<Status(kernels::Stream&)>& issue) const;
 
   const WeightSource& stored_;
   WeightPolicy policy_;
-  std::shared_ptr<kernels::Device> device_;
+  WeightConverter converter_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
-  mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>> quantized_;
-  mutable std::mutex derived_mutex_;                                  // of what follows; locked before mutex_
+  mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>>
+      quantized_;                     // by module; what the checkpoint has so, by tensor
+  mutable std::mutex derived_mutex_;  // of what follows; locked before mutex_
   mutable std::map<std::string, LinearWeight, std::less<>> derived_;  // by module
 };
 

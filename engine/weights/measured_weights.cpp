@@ -7,9 +7,11 @@ namespace pagoda::weights {
 Result<WeightTensor> MeasuredWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
   auto tensor = stored_.describe(name, shape);
   if (!tensor) return tensor;
-  const bool converts = policy_.dtype && *policy_.dtype != tensor->dtype;
-  if (converts) tensor->dtype = *policy_.dtype;
+  const DType dtype = policy_.dtype.value_or(tensor->dtype);
+  const bool converts = tensor->quantized != nullptr || dtype != tensor->dtype;
+  tensor->dtype = dtype;
   tensor->data = nullptr;
+  tensor->quantized = nullptr;
   tensors_[tensor->name] = {tensor->bytes(), converts};
   return tensor;
 }
@@ -17,26 +19,37 @@ Result<WeightTensor> MeasuredWeights::tensor(std::string_view name, const std::v
 Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
   if (!stored) return fail(stored.error());
+  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
   if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
-  const bool converts = policy_.dtype && *policy_.dtype != stored->dtype;
+  const bool converts = stored->quantized != nullptr || policy_.dtype.value_or(stored->dtype) != stored->dtype;
   if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
   linears_[std::string(module)] = {stored->bytes(), true};
   return LinearWeight{.plain = {nullptr, stored->dtype, rows, columns}};
+}
+
+Result<LinearWeight> MeasuredWeights::embedding(std::string_view module, std::int64_t rows,
+                                                std::int64_t columns) const {
+  const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
+  if (!stored) return fail(stored.error());
+  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
+  return WeightSource::embedding(module, rows, columns);
 }
 
 Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                   std::int64_t columns) const {
   const auto stored = stored_.describe(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
+  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
   if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
-  const bool is_copy = weight->plain.dtype != stored->dtype;
+  const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
   if (policy_.copy_linear && !is_copy) linears_[std::string(module)] = {stored->bytes(), true};
   return weight;
 }
 
 Result<LinearWeight> MeasuredWeights::derived_linear(std::string_view module, const DerivedWeight& weight) const {
+  if (holds_derived(module)) return linear(module, weight.rows, weight.columns);
   const auto stored = stored_.describe(weight.tensor, {weight.stored_rows, weight.stored_columns});
   if (!stored) return fail(stored.error());
   if (const auto format = policy_.format_of(module)) {

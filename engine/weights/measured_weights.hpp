@@ -21,7 +21,9 @@ class MeasuredWeights final : public WeightSource {
 
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return stored_.contains(name); }
+  bool holds_derived(std::string_view module) const override { return stored_.holds_derived(module); }
   Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
+  Result<LinearWeight> embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const override;
   Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                    std::int64_t columns) const override;
   Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;

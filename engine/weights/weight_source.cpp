@@ -10,6 +10,10 @@ Result<LinearWeight> WeightSource::linear(std::string_view module, std::int64_t 
   return WeightSource::tied_linear(module, std::string(module) + ".weight", rows, columns);
 }
 
+Result<LinearWeight> WeightSource::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
+  return WeightSource::tied_linear(module, std::string(module) + ".weight", rows, columns);
+}
+
 Result<LinearWeight> WeightSource::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                std::int64_t columns) const {
   static_cast<void>(module);
@@ -19,7 +23,7 @@ Result<LinearWeight> WeightSource::tied_linear(std::string_view module, std::str
 }
 
 Result<LinearWeight> WeightSource::derived_linear(std::string_view module, const DerivedWeight& weight) const {
-  static_cast<void>(module);
+  if (holds_derived(module)) return linear(module, weight.rows, weight.columns);
   const auto stored = tensor(weight.tensor, {weight.stored_rows, weight.stored_columns});
   if (!stored) return fail(stored.error());
   auto memory = derive(weight, *stored);

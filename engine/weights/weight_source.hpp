@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,12 +15,35 @@
 
 namespace pagoda::weights {
 
+/// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels.
+struct UnpackedRow {
+  std::uint8_t* q = nullptr;  ///< [columns]
+  Float16* scales = nullptr;  ///< [columns / group_size], rounded up
+  Float16* mins = nullptr;    ///< likewise, of an asymmetric format
+};
+
+/// The rows of a matrix that a checkpoint holds quantised. Implemented in io/ by file formats; thread-safe.
+class QuantizedRows {
+ public:
+  virtual ~QuantizedRows() = default;
+
+  /// How kernels hold the matrix. None where none of their formats has the file's arithmetic (8-bit floats, tables of
+  /// values): the matrix can only be used dequantised then, whatever the policy.
+  virtual std::optional<kernels::QuantizedFormat> format() const = 0;
+  /// Row `row` of a matrix that has a format.
+  virtual void unpack(std::int64_t row, const UnpackedRow& to) const = 0;
+  /// The same row [columns], each weight as the file's format defines it.
+  virtual void dequantize(std::int64_t row, float* to) const = 0;
+};
+
 /// A tensor of a checkpoint, in memory that ops read: row-major, not owned. Valid as long as the WeightSource lives.
 struct WeightTensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
-  const void* data = nullptr;  ///< aligned to the element size at least
+  const void* data = nullptr;  ///< aligned to the element size at least; null where it is quantised
+  /// A matrix that the checkpoint holds quantised; dtype and bytes() are then those of its dequantised weights.
+  std::shared_ptr<const QuantizedRows> quantized = nullptr;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -48,7 +72,7 @@ struct DerivedWeight {
   void (*derive)(const kernels::WeightMatrix& stored, std::byte* weight) = nullptr;
 };
 
-/// What a linear layer multiplies with: a quantised matrix where there is one, else a plain one.
+/// The matrix of a linear layer or an embedding: a quantised one where there is one, else a plain one.
 struct LinearWeight {
   kernels::WeightMatrix plain;
   std::shared_ptr<const QuantizedWeights> quantized = nullptr;
@@ -71,12 +95,22 @@ class WeightSource {
 
   virtual bool contains(std::string_view name) const = 0;
 
+  /// Whether the checkpoint holds the weight of `module` as a model would derive it (derived_linear), under the
+  /// module's own name: formats that transpose when they are written.
+  virtual bool holds_derived(std::string_view module) const {
+    static_cast<void>(module);
+    return false;
+  }
+
   /// A hint: the bytes of the tensor have been copied, and their memory may serve others until they are read again.
   virtual void copied(const WeightTensor& tensor) const { static_cast<void>(tensor); }
 
   /// The weight [rows, columns] of the linear layer `module`, "model.layers.0.mlp.up_proj" for example. Errors as
   /// tensor().
   virtual Result<LinearWeight> linear(std::string_view module, std::int64_t rows, std::int64_t columns) const;
+
+  /// The table [rows, columns] of the embedding `module`. Errors as tensor().
+  virtual Result<LinearWeight> embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const;
 
   /// The same for a layer whose weight is another module's `tensor`: a head tied to the embedding.
   virtual Result<LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,

@@ -16,12 +16,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxTemplateBytes = std::size_t{4} << 20;
 
-struct Source {
-  std::string text;
-  std::string file_name;
-};
+using Source = ChatTemplateSource;
 
-Result<Source> read_source(const fs::path& path) {
+}  // namespace
+
+Result<ChatTemplateSource> read_chat_template(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::io_failed, "cannot read the chat template " + path.string(), "chat_template");
   std::string text(kMaxTemplateBytes + 1, '\0');
@@ -34,6 +33,8 @@ Result<Source> read_source(const fs::path& path) {
   }
   return Source{std::move(text), path.filename().string()};
 }
+
+namespace {
 
 Result<Source> read_json_source(const fs::path& path) {
   const auto object = read_json_file(path, kMaxTemplateBytes, ErrorCode::bad_file);
@@ -53,8 +54,9 @@ Result<std::optional<Source>> find_source(const fs::path& model_dir, const fs::p
     return std::move(*source);
   };
   std::error_code ignored;
-  if (!override_file.empty()) return found(read_source(override_file));
-  if (const auto path = model_dir / "chat_template.jinja"; fs::exists(path, ignored)) return found(read_source(path));
+  if (!override_file.empty()) return found(read_chat_template(override_file));
+  if (const auto path = model_dir / "chat_template.jinja"; fs::exists(path, ignored))
+    return found(read_chat_template(path));
   if (const auto path = model_dir / "chat_template.json"; fs::exists(path, ignored)) {
     return found(read_json_source(path));
   }
@@ -64,20 +66,25 @@ Result<std::optional<Source>> find_source(const fs::path& model_dir, const fs::p
 
 }  // namespace
 
-Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const fs::path& model_dir,
-                                                                   const fs::path& override_file) {
+Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(ChatTemplateSource source,
+                                                                   std::map<std::string, std::string> special_tokens) {
+  auto prompts = chat::ChatPrompts::parse(std::move(source.text), std::move(special_tokens));
+  if (prompts) return std::make_shared<const chat::ChatPrompts>(std::move(*prompts));
+  return fail(ErrorCode::bad_file, source.file_name + ": " + prompts.error().message, "chat_template");
+}
+
+Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const fs::path& model_dir,
+                                                                     const fs::path& override_file) {
   const auto config = load_tokenizer_config(model_dir);
   if (!config) return fail(config.error());
-  const auto source = find_source(model_dir, override_file, *config);
+  auto source = find_source(model_dir, override_file, *config);
   if (!source) return fail(source.error());
   if (!*source) return std::shared_ptr<const chat::ChatPrompts>();
   std::map<std::string, std::string> special_tokens;
   for (const auto& [key, token] : config->special_tokens) {
     if (!key.empty()) special_tokens.emplace(key, token.content);
   }
-  auto prompts = chat::ChatPrompts::parse(std::move((*source)->text), std::move(special_tokens));
-  if (prompts) return std::make_shared<const chat::ChatPrompts>(std::move(*prompts));
-  return fail(ErrorCode::bad_file, (*source)->file_name + ": " + prompts.error().message, "chat_template");
+  return make_chat_prompts(std::move(**source), std::move(special_tokens));
 }
 
 }  // namespace pagoda::io

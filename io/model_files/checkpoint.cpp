@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/safetensors.hpp"
+#include "io/model_files/torch_file.hpp"
 
 namespace pagoda::io {
 namespace {
 
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::size_t kMaxIndexBytes = 100'000'000;
 
 std::optional<DType> weight_dtype(std::string_view name) {
@@ -44,11 +46,8 @@ Status no_weights(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder, ignored)) {
     return fail(ErrorCode::io_failed, folder.string() + ": no such model folder");
   }
-  std::string message = folder.string() + ": no " + kSingleFile + " and no " + kIndexFile;
-  if (file_exists(folder / "pytorch_model.bin") || file_exists(folder / "pytorch_model.bin.index.json")) {
-    message += " (pytorch_model.bin is not read: convert it to safetensors)";
-  }
-  return fail(ErrorCode::io_failed, std::move(message));
+  return fail(ErrorCode::io_failed,
+              folder.string() + ": no model.safetensors and no pytorch_model.bin, nor the index.json of shards");
 }
 
 /// Constants that older versions of transformers wrote beside the weights: rotary frequencies, causal masks, positions.
@@ -57,31 +56,77 @@ bool is_buffer(std::string_view name) {
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
+std::int64_t num_elements(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const auto dimension : shape) elements *= dimension;
+  return elements;
+}
+
+/// Copies the elements of a tensor that does not lie row-major: those of each row one by one, the rows by counting
+/// through the other dimensions.
+void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to) {
+  const std::size_t rank = entry.shape.size();
+  const auto row_elements = static_cast<std::size_t>(entry.shape.back());
+  const std::size_t row_step = static_cast<std::size_t>(entry.strides.back()) * element_bytes;
+  std::vector<std::int64_t> index(rank, 0);
+  while (true) {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i + 1 < rank; ++i) offset += index[i] * entry.strides[i];
+    const std::byte* element = from + static_cast<std::size_t>(offset) * element_bytes;
+    for (std::size_t i = 0; i < row_elements; ++i, to += element_bytes) {
+      std::memcpy(to, element + i * row_step, element_bytes);
+    }
+    std::size_t carried = rank - 1;
+    while (carried > 0 && ++index[carried - 1] == entry.shape[carried - 1]) index[--carried] = 0;
+    if (carried == 0) return;
+  }
+}
+
 }  // namespace
 
+/// How the files of a format are called and read.
+struct Checkpoint::Format {
+  const char* single;
+  const char* index;
+  Result<TensorEntries> (*parse)(std::span<const std::byte> file, std::string_view file_name);
+};
+
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path& folder) {
+  static constexpr std::array<Format, 2> kFormats{{
+      {"model.safetensors", "model.safetensors.index.json",
+       [](std::span<const std::byte> file, std::string_view file_name) -> Result<TensorEntries> {
+         return parse_safetensors(file, file_name).map([](SafetensorsHeader&& header) {
+           return std::move(header.tensors);
+         });
+       }},
+      {"pytorch_model.bin", "pytorch_model.bin.index.json", parse_torch_file},
+  }};
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
-  if (file_exists(folder / kSingleFile)) {
-    auto header = checkpoint->map_file(folder / kSingleFile);
-    if (!header) return fail(std::move(header.error()));
-    for (auto& [name, entry] : header->tensors) checkpoint->tensors_.emplace(name, Location{0, std::move(entry)});
-    return checkpoint;
+  for (const auto& format : kFormats) {
+    if (file_exists(folder / format.single)) {
+      auto tensors = checkpoint->map_file(folder / format.single, format);
+      if (!tensors) return fail(std::move(tensors.error()));
+      for (auto& [name, entry] : *tensors) checkpoint->tensors_.emplace(name, Location{0, std::move(entry)});
+      return checkpoint;
+    }
+    if (file_exists(folder / format.index)) {
+      if (auto status = checkpoint->open_shards(folder, format); !status) return fail(std::move(status.error()));
+      return checkpoint;
+    }
   }
-  const auto status =
-      file_exists(folder / kIndexFile) ? checkpoint->open_shards(folder, folder / kIndexFile) : no_weights(folder);
-  if (!status) return fail(status.error());
-  return checkpoint;
+  return fail(no_weights(folder).error());
 }
 
-Result<SafetensorsHeader> Checkpoint::map_file(const std::filesystem::path& path) {
+Result<TensorEntries> Checkpoint::map_file(const std::filesystem::path& path, const Format& format) {
   auto file = MappedFile::open(path);
   if (!file) return fail(std::move(file.error()));
-  auto header = parse_safetensors(file->bytes(), file->path());
-  if (header) files_.push_back(std::move(*file));
-  return header;
+  auto tensors = format.parse(file->bytes(), file->path());
+  if (tensors) files_.push_back(std::move(*file));
+  return tensors;
 }
 
-Status Checkpoint::open_shards(const std::filesystem::path& folder, const std::filesystem::path& index) {
+Status Checkpoint::open_shards(const std::filesystem::path& folder, const Format& format) {
+  const std::filesystem::path index = folder / format.index;
   const auto bad = [&](const std::string& reason) { return fail(ErrorCode::bad_file, index.string() + ": " + reason); };
   const auto root = read_json_file(index, kMaxIndexBytes, ErrorCode::bad_file);
   if (!root) return fail(root.error());
@@ -101,11 +146,11 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const std::f
     if (!file_exists(folder / shard)) {
       return bad("tensor " + quote(names.front()) + ": shard " + quote(shard) + " does not exist");
     }
-    auto header = map_file(folder / shard);
-    if (!header) return fail(std::move(header.error()));
+    auto tensors = map_file(folder / shard, format);
+    if (!tensors) return fail(std::move(tensors.error()));
     for (const auto& name : names) {
-      const auto entry = header->tensors.find(name);
-      if (entry == header->tensors.end()) {
+      const auto entry = tensors->find(name);
+      if (entry == tensors->end()) {
         return bad("tensor " + quote(name) + ": shard " + quote(shard) + " does not hold it");
       }
       tensors_.emplace(name, Location{files_.size() - 1, std::move(entry->second)});
@@ -148,6 +193,9 @@ Result<weights::WeightTensor> Checkpoint::describe(std::string_view name,
   if (entry.shape != shape) {
     return bad("shape " + shape_text(entry.shape) + " does not fit the config, which asks for " + shape_text(shape));
   }
+  const std::size_t bytes = static_cast<std::size_t>(num_elements(shape)) * size_of(*dtype);
+  if (bytes > entry.end - entry.begin)
+    return bad("it is an expanded view, which shows the same elements several times");
   return weights::WeightTensor{std::string(name), *dtype, entry.shape, nullptr};
 }
 
@@ -158,22 +206,52 @@ Result<weights::WeightTensor> Checkpoint::tensor(std::string_view name, const st
     const std::lock_guard lock(mutex_);
     taken_.emplace(name);
   }
-  const auto& [file_index, entry] = tensors_.find(name)->second;
-  const auto* data = files_[file_index].bytes().data() + entry.begin;
-  tensor->data = aligned(name, data, entry.end - entry.begin, size_of(tensor->dtype));
+  const auto data = elements_of(name, tensors_.find(name)->second, size_of(tensor->dtype));
+  if (!data) return fail(data.error());
+  tensor->data = *data;
   return tensor;
 }
 
-const void* Checkpoint::aligned(std::string_view name, const std::byte* data, std::size_t bytes,
-                                std::size_t alignment) const {
-  if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) return data;
+Result<const void*> Checkpoint::elements_of(std::string_view name, const Location& location,
+                                            std::size_t element_bytes) const {
+  const auto& [file_index, entry] = location;
+  const std::byte* data = files_[file_index].bytes().data() + entry.begin;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % element_bytes == 0;
+  if (aligned && entry.strides.empty()) return data;
   const std::lock_guard lock(mutex_);
   auto& copy = copies_[std::string(name)];
+  if (copy != nullptr) return copy.get();
+  const std::size_t bytes = static_cast<std::size_t>(num_elements(entry.shape)) * element_bytes;
+  copy.reset(new (std::nothrow) std::byte[bytes]);
   if (copy == nullptr) {
-    copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    return fail(ErrorCode::out_of_memory, files_[file_index].path() + ": tensor " + quote(name) + ": no memory for " +
+                                              std::to_string(bytes) + " bytes, its copy in row-major order");
+  }
+  if (entry.strides.empty()) {
     std::memcpy(copy.get(), data, bytes);
+  } else {
+    copy_strided(entry, data, element_bytes, copy.get());
   }
   return copy.get();
+}
+
+std::optional<StoredTensor> Checkpoint::stored(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return std::nullopt;
+  const auto& [file, entry] = found->second;
+  if (!entry.strides.empty()) return std::nullopt;
+  return StoredTensor{entry.dtype, entry.shape, files_[file].bytes().subspan(entry.begin, entry.end - entry.begin)};
+}
+
+void Checkpoint::take(std::string_view name) const {
+  if (!contains(name)) return;
+  const std::lock_guard lock(mutex_);
+  taken_.emplace(name);
+}
+
+const std::string& Checkpoint::path_of(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return files_[found == tensors_.end() ? 0 : found->second.file].path();
 }
 
 CheckpointFacts Checkpoint::facts() const {
@@ -181,9 +259,7 @@ CheckpointFacts Checkpoint::facts() const {
   facts.num_files = static_cast<std::int64_t>(files_.size());
   facts.num_tensors = static_cast<std::int64_t>(tensors_.size());
   for (const auto& [name, location] : tensors_) {
-    std::int64_t elements = 1;
-    for (const auto dimension : location.entry.shape) elements *= dimension;
-    facts.num_parameters += elements;
+    facts.num_parameters += num_elements(location.entry.shape);
     facts.weight_bytes += static_cast<std::int64_t>(location.entry.end - location.entry.begin);
   }
   return facts;

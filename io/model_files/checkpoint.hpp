@@ -6,36 +6,37 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/models/model_spec.hpp"
-#include "engine/weights/weight_source.hpp"
 #include "io/model_files/mapped_file.hpp"
-#include "io/model_files/safetensors.hpp"
+#include "io/model_files/model_weights.hpp"
+#include "io/model_files/tensor_entry.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
 
-/// Facts of a checkpoint that cost no reading of weights.
-struct CheckpointFacts {
-  std::int64_t num_files = 0;
-  std::int64_t num_tensors = 0;
-  std::int64_t num_parameters = 0;  ///< elements of all tensors
-  std::int64_t weight_bytes = 0;
+/// A tensor of whatever type as its file has it: row-major, at any address. Valid as long as the checkpoint.
+struct StoredTensor {
+  std::string_view dtype;  ///< as safetensors calls it, for example "I32"
+  std::span<const std::int64_t> shape;
+  std::span<const std::byte> data;
 };
 
 /// The weights of a Hugging Face model folder: model.safetensors, or the shards that model.safetensors.index.json
-/// names. Files are mapped and tensors point into them; nothing is copied, except a tensor that lies at an address its
-/// element type cannot be read from (files of early safetensors versions), which is copied once when asked for.
-/// Thread-safe after open.
-class Checkpoint final : public weights::WeightSource {
+/// names, or, in a folder without both, pytorch_model.bin, or the shards that pytorch_model.bin.index.json names (their
+/// pickles are read, not executed). Files are mapped and tensors point into them; nothing is copied, except a tensor
+/// that lies at an address its element type cannot be read from (files of early safetensors versions) or not row-major
+/// (a transposed view in a file of PyTorch), which is copied once when asked for. Thread-safe after open.
+class Checkpoint final : public ModelWeights {
  public:
-  /// Maps the files and checks every header. Errors: io_failed (no such folder or file), bad_file (see
-  /// parse_safetensors; an index that names a file outside the folder, a shard that is missing, or a tensor that its
-  /// shard does not hold).
+  /// Maps the files and checks every header. Errors: io_failed (no such folder or file), bad_file and unsupported (see
+  /// parse_safetensors and parse_torch_file; an index that names a file outside the folder, a shard that is missing, or
+  /// a tensor that its shard does not hold).
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
@@ -45,30 +46,41 @@ class Checkpoint final : public weights::WeightSource {
   /// cache of it.
   void copied(const weights::WeightTensor& tensor) const override;
 
-  CheckpointFacts facts() const;
+  /// For those who read tensors that are no weights by themselves; nothing when there is none that lies row-major.
+  /// Reading it does not count as taking it.
+  std::optional<StoredTensor> stored(std::string_view name) const;
+  /// Counts the tensor, which may be missing, as taken.
+  void take(std::string_view name) const;
+  /// The file that holds the tensor, or the first one where it is missing.
+  const std::string& path_of(std::string_view name) const;
+
+  CheckpointFacts facts() const override;
   /// The names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;
-  /// To be asked once a model has taken its weights: bad_file when it has left some, for then the config belongs to
-  /// another checkpoint. Buffers that a model computes itself do not count, nor a head that is tied to the embedding.
-  Status check_all_taken(const models::ModelSpec& spec) const;
+  /// Buffers that a model computes itself do not count as left, nor a head that is tied to the embedding.
+  Status check_all_taken(const models::ModelSpec& spec) const override;
 
  private:
   struct Location {
     std::size_t file = 0;  // index in files_
-    SafetensorsEntry entry;
+    TensorEntry entry;
   };
 
+  struct Format;
+
   Checkpoint() = default;
-  /// Maps one file; returns its header. Its index in files_ is files_.size() - 1 afterwards.
-  Result<SafetensorsHeader> map_file(const std::filesystem::path& path);
-  Status open_shards(const std::filesystem::path& folder, const std::filesystem::path& index);
-  const void* aligned(std::string_view name, const std::byte* data, std::size_t bytes, std::size_t alignment) const;
+  /// Maps one file; returns its tensors. Its index in files_ is files_.size() - 1 afterwards.
+  Result<TensorEntries> map_file(const std::filesystem::path& path, const Format& format);
+  Status open_shards(const std::filesystem::path& folder, const Format& format);
+  /// The elements of a tensor in row-major order: where they lie, or in a copy. Errors: out_of_memory.
+  Result<const void*> elements_of(std::string_view name, const Location& location, std::size_t element_bytes) const;
 
   std::vector<MappedFile> files_;
   std::map<std::string, Location, std::less<>> tensors_;
   mutable std::mutex mutex_;  // of what follows
   mutable std::set<std::string, std::less<>> taken_;
-  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of misaligned tensors
+  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>>
+      copies_;  // of tensors that cannot be read in place
 };
 
 }  // namespace pagoda::io

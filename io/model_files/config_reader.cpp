@@ -30,7 +30,9 @@ bool ConfigReader::mentions(const char* key) const {
 
 void ConfigReader::reject(std::string_view key, std::string_view reason, ErrorCode code) {
   if (!status_) return;
-  status_ = fail(code, file_ + ": " + std::string(key) + ": " + std::string(reason), std::string(key));
+  std::string name(key);
+  if (names_ != nullptr && names_->contains(name)) name = names_->find(name)->second;
+  status_ = fail(code, file_ + ": " + name + ": " + std::string(reason), name);
 }
 
 std::int64_t ConfigReader::integer(const char* key, std::int64_t min, std::int64_t max,
@@ -116,12 +118,30 @@ std::optional<std::vector<std::string>> ConfigReader::strings(const char* key, s
   return strings;
 }
 
+std::vector<double> ConfigReader::numbers(const char* key, std::int64_t count, double above) {
+  const auto* value = find(key);
+  const auto fits = [&](const nlohmann::json& entry) {
+    return entry.is_number() && std::isfinite(entry.get<double>()) && entry.get<double>() > above;
+  };
+  if (value == nullptr || !value->is_array() || std::cmp_not_equal(value->size(), count) ||
+      !std::ranges::all_of(*value, fits)) {
+    reject(key, "must be an array of " + std::to_string(count) + " numbers above " + nlohmann::json(above).dump());
+    return {};
+  }
+  return value->get<std::vector<double>>();
+}
+
 void ConfigReader::object(const char* key, const std::function<void(models::ConfigSource&)>& read) {
+  nested(key, read);
+}
+
+void ConfigReader::nested(const char* key, const std::function<void(ConfigReader&)>& read) {
   static const nlohmann::json kNothing = nlohmann::json::object();
   const auto* object = find(key);
   const bool is_object = object != nullptr && object->is_object();
   if (object != nullptr && !is_object) reject(key, "must be an object, not " + shown_value(*object));
-  ConfigReader reader(is_object ? *object : kNothing, file_ + ": " + key);
+  const bool is_renamed = names_ != nullptr && names_->contains(key);
+  ConfigReader reader(is_object ? *object : kNothing, file_ + ": " + (is_renamed ? names_->find(key)->second : key));
   read(reader);
   if (!status_ || reader.status_) return;
   status_ = reader.status_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,8 +19,12 @@ namespace pagoda::io {
 /// Reads typed keys from one JSON object.
 class ConfigReader final : public models::ConfigSource {
  public:
-  /// `object` must outlive the reader.
-  ConfigReader(const nlohmann::json& object, std::string file_name) : object_(object), file_(std::move(file_name)) {}
+  /// Keys under the names that messages give them, where those are others.
+  using Names = std::map<std::string, std::string, std::less<>>;
+
+  /// `object`, and `names` where there are any, must outlive the reader.
+  ConfigReader(const nlohmann::json& object, std::string file_name, const Names* names = nullptr)
+      : object_(object), file_(std::move(file_name)), names_(names) {}
 
   bool has(const char* key) const override;
   bool mentions(const char* key) const override;
@@ -30,17 +35,21 @@ class ConfigReader final : public models::ConfigSource {
   std::string string(const char* key, std::optional<std::string> default_value = std::nullopt) override;
   std::optional<std::vector<std::string>> strings(const char* key, std::int64_t count,
                                                   std::initializer_list<std::string_view> allowed) override;
+  std::vector<double> numbers(const char* key, std::int64_t count, double above) override;
   void object(const char* key, const std::function<void(models::ConfigSource&)>& read) override;
   std::string shown(const char* key) const override;
   void reject(std::string_view key, std::string_view reason, ErrorCode code = ErrorCode::bad_config) override;
   const Status& status() const override { return status_; }
 
+  /// object() for those who need a whole reader.
+  void nested(const char* key, const std::function<void(ConfigReader&)>& read);
   /// The raw value, or null when absent.
   const nlohmann::json* find(const char* key) const;
 
  private:
   const nlohmann::json& object_;
   std::string file_;
+  const Names* names_;
   Status status_;
 };
 

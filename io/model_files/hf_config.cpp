@@ -107,33 +107,45 @@ Result<MappedFile> open_config(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
-  const auto root = parse_object(config_text);
-  if (!root) return fail(root.error());
-  ConfigReader reader(*root, config_text.file_name);
+Result<models::ModelSpec> read_hf_config(ConfigReader& reader) {
   const models::Family* family = read_family(reader);
   if (family == nullptr) return fail(reader.status().error());
   models::ModelSpec spec = family->describe(reader);
   if (!reader.status()) return fail(reader.status().error());
   spec.architecture = family->architecture;
   spec.checkpoint_dtype = read_dtype(reader);
-  if (reader.has("quantization_config")) {
-    reader.reject("quantization_config", "quantised checkpoints are not supported", ErrorCode::unsupported);
-  }
+  read_quantization_config(reader);
   if (const auto* bos = reader.find("bos_token_id")) spec.bos_token_id = read_token(reader, "bos_token_id", *bos);
   if (auto eos = read_eos(reader)) spec.eos_token_ids = std::move(*eos);
   check_tokens(reader, spec);
   if (!reader.status()) return fail(reader.status().error());
-
-  if (generation != nullptr) {
-    const auto generation_root = parse_object(*generation);
-    if (!generation_root) return fail(generation_root.error());
-    ConfigReader generation_reader(*generation_root, generation->file_name);
-    if (auto eos = read_eos(generation_reader)) spec.eos_token_ids = std::move(*eos);
-    check_tokens(generation_reader, spec);
-    if (!generation_reader.status()) return fail(generation_reader.status().error());
-  }
   return spec;
+}
+
+Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
+  const auto root = parse_object(config_text);
+  if (!root) return fail(root.error());
+  ConfigReader reader(*root, config_text.file_name);
+  auto spec = read_hf_config(reader);
+  if (!spec || generation == nullptr) return spec;
+  const auto generation_root = parse_object(*generation);
+  if (!generation_root) return fail(generation_root.error());
+  ConfigReader generation_reader(*generation_root, generation->file_name);
+  if (auto eos = read_eos(generation_reader)) spec->eos_token_ids = std::move(*eos);
+  check_tokens(generation_reader, *spec);
+  if (!generation_reader.status()) return fail(generation_reader.status().error());
+  return spec;
+}
+
+Result<std::optional<QuantizationConfig>> load_quantization_config(const std::filesystem::path& folder) {
+  const auto file = open_config(folder / "config.json");
+  if (!file) return fail(file.error());
+  const auto root = parse_object({text_of(*file), file->path()});
+  if (!root) return fail(root.error());
+  ConfigReader reader(*root, file->path());
+  auto config = read_quantization_config(reader);
+  if (!reader.status()) return fail(reader.status().error());
+  return config;
 }
 
 Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/little_endian.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -233,8 +234,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std
   if (file.size() < kLengthBytes) {
     return bad("not a safetensors file: " + std::to_string(file.size()) + " bytes are too few for its header length");
   }
-  std::uint64_t header_bytes = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) header_bytes |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+  const std::uint64_t header_bytes = little_endian(file.first(kLengthBytes));
   const std::size_t after_length = file.size() - kLengthBytes;
   if (header_bytes > after_length) {
     return bad("the header is said to be " + std::to_string(header_bytes) + " bytes long, but only " +
@@ -257,7 +257,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std
     if (const auto reason = check_entry(raw, file.size() - data_begin)) {
       return bad("tensor " + quote(name) + ": " + *reason);
     }
-    SafetensorsEntry entry;
+    TensorEntry entry;
     entry.dtype = std::move(*raw.dtype);
     entry.shape.assign(raw.shape->begin(), raw.shape->end());
     entry.begin = data_begin + static_cast<std::size_t>(raw.offsets->at(0));

@@ -1,34 +1,25 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "io/model_files/tensor_entry.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
 
-/// One tensor as the header of a safetensors file describes it.
-struct SafetensorsEntry {
-  std::string dtype;  ///< as written in the file, for example "BF16"
-  std::vector<std::int64_t> shape;
-  std::size_t begin = 0;  ///< byte offsets from the start of the file
-  std::size_t end = 0;
-};
-
 /// The parsed header of a safetensors file: tensors by name, and the free text of `__metadata__`.
 struct SafetensorsHeader {
-  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  TensorEntries tensors;
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-/// Limits on what is believed of a file, beyond what the format itself demands.
+/// Limit on what is believed of a file, beyond what the format itself demands.
 inline constexpr std::size_t kMaxSafetensorsHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMaxTensorRank = 16;
 
 /// Parses and checks the header of a whole safetensors file (format: 8 bytes little-endian header length N, N bytes of
 /// JSON, then the data). `file` is the complete file, mapped or not; only its header is read. `file_name` goes into

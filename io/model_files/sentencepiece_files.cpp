@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/text/sentencepiece_model.hpp"
+#include "io/model_files/sentencepiece_spec.hpp"
 #include "io/model_files/special_tokens.hpp"
 #include "io/model_files/tokenizer_config.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
@@ -48,16 +49,8 @@ Result<text::TokenizerSpec> read_sentencepiece_files(const std::filesystem::path
   if (!model) {
     return fail(model.error().code, tokenizer_file::one_line(path.string() + ": " + model.error().message));
   }
-  text::TokenizerSpec spec;
-  spec.sentencepiece = std::move(*model);
+  text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
   add_special_tokens(*config, defaults_of(*spec.sentencepiece), *spec.sentencepiece, spec);
-  auto& decoders = spec.decoders.emplace();
-  decoders.emplace_back(text::ReplaceDecoder{{"\u2581", false}, " "});
-  decoders.emplace_back(text::ByteFallbackDecoder{});
-  decoders.emplace_back(text::FuseDecoder{});
-  if (const int spaces = spec.sentencepiece->leading_spaces_dropped(); spaces > 0) {
-    decoders.emplace_back(text::StripDecoder{" ", spaces, 0});
-  }
   return spec;
 }
 

@@ -27,7 +27,7 @@ Result<std::shared_ptr<const text::Tokenizer>> create(const Result<text::Tokeniz
 
 }  // namespace
 
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir) {
+Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir) {
   if (const auto json = model_dir / "tokenizer.json"; is_there(json)) return create(read_tokenizer_json(json), json);
   if (const auto model = model_dir / "tokenizer.model"; is_there(model)) {
     return create(read_sentencepiece_files(model_dir), model);

@@ -16,7 +16,7 @@ namespace pagoda::io {
 /// With the last two, tokenizer_config.json (and special_tokens_map.json, added_tokens.json) tell the special tokens.
 /// Errors: bad_config or unsupported, one line that starts with the file's name; bad_config naming all of them when
 /// none is there.
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model_dir);
+Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir);
 
 /// The parts of the tokenizer in `model_dir`/tokenizer.model. Space and special tokens as in transformers' (slow)
 /// LlamaTokenizer: a space before each stretch between special tokens, only before the first with "legacy": false, none

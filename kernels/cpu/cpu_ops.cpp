@@ -10,6 +10,7 @@
 #include "kernels/cpu/quantized_linear.hpp"
 #include "kernels/cpu/sample.hpp"
 #include "kernels/ops_check.hpp"
+#include "kernels/quantized_pack.hpp"
 #include "kernels/reference/element.hpp"
 #include "kernels/reference/reference_ops.hpp"
 
@@ -40,11 +41,27 @@ Status check_on_cpu(const Params& p) {
   return check(p);
 }
 
+/// One row of a quantised table to out, or added to it.
+void embed_quantized(const QuantizedMatrix& table, std::int64_t row, bool accumulate, float* out) {
+  const std::int64_t group_size = table.format.group_size;
+  for (std::int64_t first = 0; first < table.columns; first += group_size, out += group_size) {
+    float weights[kMostGroupSize];
+    dequantize_group(table, row, first / group_size, weights);
+    const std::int64_t columns = std::min(group_size, table.columns - first);
+    for (std::int64_t i = 0; i < columns; ++i) out[i] = accumulate ? out[i] + weights[i] : weights[i];
+  }
+}
+
 }  // namespace
 
 Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
-  const std::int64_t hidden = p.table.columns;
+  const std::int64_t hidden = p.hidden();
+  if (p.quantized.data != nullptr) {
+    for_rows(threads_, p.num_tokens, hidden,
+             [&](std::int64_t t) { embed_quantized(p.quantized, p.token_ids[t], p.accumulate, p.out + t * hidden); });
+    return {};
+  }
   const std::int64_t row_bytes = hidden * static_cast<std::int64_t>(size_of(p.table.dtype));
   for_rows(threads_, p.num_tokens, hidden, [&](std::int64_t t) {
     const auto* row = static_cast<const std::byte*>(p.table.data) + p.token_ids[t] * row_bytes;
@@ -98,6 +115,11 @@ Status CpuOps::quantized_linear(Stream&, const QuantizedLinearParams& p) const {
 Status CpuOps::quantize_weights(Stream&, const QuantizeWeightsParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   return cpu_quantize_weights(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::host_work(Stream&, const HostWorkParams& p) const {
+  threads_.parallel_for(p.num_tasks, [&](std::int64_t task) { p.run(task); });
+  return {};
 }
 
 Status CpuOps::convert(Stream&, const ConvertParams& p) const {

@@ -21,6 +21,7 @@ class CpuOps final : public Ops {
   Status linear(Stream& stream, const LinearParams& params) const override;
   Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const override;
   Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const override;
+  Status host_work(Stream& stream, const HostWorkParams& params) const override;
   Status convert(Stream& stream, const ConvertParams& params) const override;
   Status rotary(Stream& stream, const RotaryParams& params) const override;
   Status store_kv(Stream& stream, const StoreKvParams& params) const override;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/quantized_pack.hpp"
+
 namespace pagoda::kernels {
 namespace {
 
@@ -138,7 +140,6 @@ class WeightQuantizer {
   /// False when a weight is not finite.
   bool quantize_panel(std::int64_t panel, float* row_of_weights) const {
     std::uint8_t* data = p_.data + panel * to_.panel_bytes();
-    if (p_.format.bits == 4) std::fill_n(data, to_.panel_bytes(), std::uint8_t{0});
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       const std::int64_t row = panel * kQuantizedPanel + r;
       std::fill_n(row_of_weights, to_.padded_columns(), 0.0F);
@@ -166,17 +167,13 @@ class WeightQuantizer {
     p_.scales[place] = to_f16(grid->scale);
     if (format.asymmetric) p_.mins[place] = to_f16(grid->min);
     const float inverse = grid->inverse_scale();
+    std::array<std::uint8_t, kMostGroupSize> q;
     for (std::int64_t i = 0; i < format.group_size; ++i) {
       const int integer = i < group.size ? static_cast<int>(group.integer(i, inverse, grid->min)) : 0;
-      const auto q = static_cast<std::uint8_t>(integer + zero_point);
-      const std::int64_t column = g * format.group_size + i;
-      if (format.bits == 8) {
-        data[(column / 4 * kQuantizedPanel + r) * 4 + column % 4] = q;
-      } else {
-        std::uint8_t& pair = data[(column / 8 * kQuantizedPanel + r) * 4 + column % 4];
-        pair = static_cast<std::uint8_t>(pair | (column % 8 < 4 ? q : q << 4));
-      }
+      q[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(integer + zero_point);
     }
+    pack_columns(format.bits, q.data(), format.group_size, r,
+                 data + g * format.group_size * kQuantizedPanel * format.bits / 8);
     return true;
   }
 

@@ -3,27 +3,11 @@
 #include <vector>
 
 #include "kernels/reference/element.hpp"
+#include "kernels/reference/quantized_element.hpp"
 #include "kernels/reference/reference_ops.hpp"
 
 namespace pagoda::kernels::reference {
 namespace {
-
-/// w[n, k] of the formula in kernels/quantized.hpp.
-double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
-  const std::int64_t panel = n / kQuantizedPanel;
-  const std::int64_t row = n % kQuantizedPanel;
-  const std::uint8_t* data = w.data + panel * w.panel_bytes();
-  int q = 0;
-  if (w.format.bits == 8) {
-    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
-  } else {
-    const int pair = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
-    q = k % 8 < 4 ? pair & 15 : pair >> 4;
-  }
-  const std::int64_t group = panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row;
-  const float min = w.mins == nullptr ? 0.0F : to_float(w.mins[group]);
-  return double{to_float(w.scales[group])} * (q - w.format.zero_point()) + double{min};
-}
 
 /// A row of x after it was quantised, as numbers again.
 std::vector<double> quantized(const float* x, std::int64_t columns, std::int64_t group_size) {
@@ -53,7 +37,7 @@ void quantized_linear(const QuantizedLinearParams& p) {
       const void* bias = p.biases.empty() ? nullptr : p.biases[part];
       for (std::int64_t n = 0; n < w.rows; ++n) {
         double sum = 0;
-        for (std::int64_t k = 0; k < p.in; ++k) sum += x[static_cast<std::size_t>(k)] * weight(w, n, k);
+        for (std::int64_t k = 0; k < p.in; ++k) sum += x[static_cast<std::size_t>(k)] * load(w, n, k);
         if (bias != nullptr) sum += load(bias, p.bias_dtype, n);
         out[n] = static_cast<float>(p.accumulate ? out[n] + sum : sum);
       }

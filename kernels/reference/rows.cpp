@@ -4,17 +4,22 @@
 #include <limits>
 
 #include "kernels/reference/element.hpp"
+#include "kernels/reference/quantized_element.hpp"
 #include "kernels/reference/reference_ops.hpp"
 
 namespace pagoda::kernels::reference {
 
 // token_ids [num_tokens], table [vocab, hidden] -> out [num_tokens, hidden]
 void embedding(const EmbeddingParams& p) {
-  const std::int64_t hidden = p.table.columns;
+  const std::int64_t hidden = p.hidden();
+  const auto weight = [&](std::int64_t row, std::int64_t column) {
+    if (p.quantized.data != nullptr) return static_cast<float>(load(p.quantized, row, column));
+    return load(p.table.data, p.table.dtype, row * hidden + column);
+  };
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
     for (std::int64_t i = 0; i < hidden; ++i) {
       float& out = p.out[t * hidden + i];
-      out = (p.accumulate ? out : 0.0F) + load(p.table.data, p.table.dtype, p.token_ids[t] * hidden + i);
+      out = (p.accumulate ? out : 0.0F) + weight(p.token_ids[t], i);
     }
   }
 }

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/engine_actors.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 #include "kernels/device.hpp"
 #include "tests/support/fake_runner.hpp"
 #include "tests/support/memory_journal.hpp"

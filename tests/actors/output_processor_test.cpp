@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/engine_actors.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 
 namespace pagoda::actors {
 namespace {

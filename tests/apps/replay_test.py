@@ -31,7 +31,7 @@ class Replay(unittest.TestCase):
         self.path = os.path.join(folder.name, "journal")
 
     def run_pagoda(self, *args, stdin=""):
-        return subprocess.run([PAGODA, *args], input=stdin, capture_output=True, text=True, timeout=120)
+        return subprocess.run([PAGODA, *args], input=stdin, capture_output=True, text=True, timeout=900)
 
     def generate(self, *flags, stdin=PROMPTS):
         done = self.run_pagoda("generate", "--prompts=-", "--ignore-eos", "--journal", self.path, *flags, stdin=stdin)

@@ -13,7 +13,7 @@ is not run. In such a block
     ...                 a line that stands for any number of lines; within a line … stands for anything.
 
 A command must end with 0 unless `echo $?` follows it. Ports of 127.0.0.1 stand for free ones. A block that names
-build/models/NAME, or a port that such a block serves, is skipped where that model is not there (scripts/fetch-model),
+build/models/NAME.gguf, or a port that such a block serves, is skipped where that model is not there (scripts/fetch-model),
 and one with curl where there is no curl. Ends with 77 (skipped) when nothing could be run.
 """
 import os
@@ -32,7 +32,7 @@ SKIPPED = 77
 SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
 LISTEN_PORT = "7070"  # of pagoda serve unless it is told
 PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
-MODEL = re.compile(r"build/models/([\w.-]+)")
+MODEL = re.compile(r"build/models/([\w-]+)\.gguf")
 LISTENS = re.compile(r"^(listening|http) on ", re.MULTILINE)
 
 
@@ -218,9 +218,9 @@ class Shell:
 def reason_to_skip(block, root, lost_ports):
     text = block.text
     for model in MODEL.findall(text):
-        if not (root / "build/models" / model / "config.json").exists():
+        if not (root / "build/models" / f"{model}.gguf").exists():
             lost_ports.update(PORT.findall(text))
-            return f"build/models/{model} is not there: scripts/fetch-model {model}"
+            return f"build/models/{model}.gguf is not there: scripts/fetch-model {model}"
     lost = sorted(lost_ports.intersection(PORT.findall(text)))
     if lost:
         return f"nobody serves port {lost[0]}"

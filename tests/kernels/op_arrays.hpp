@@ -45,7 +45,8 @@ template <class V>
 void visit(EmbeddingParams& p, V& v) {
   v.in(p.token_ids, p.num_tokens);
   visit(p.table, v);
-  v.out(p.out, p.num_tokens * p.table.columns);
+  visit(p.quantized, v);
+  v.out(p.out, p.num_tokens * p.hidden());
 }
 
 template <class V>

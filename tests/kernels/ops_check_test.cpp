@@ -27,6 +27,13 @@ class OpsCheckTest : public testing::Test {
 
   EmbeddingParams embedding() { return {ids_.data(), 2, {floats_.data(), DType::f32, 8, 4}, floats_.data()}; }
 
+  EmbeddingParams quantized_embedding() {
+    EmbeddingParams p = embedding();
+    p.table = {};
+    p.quantized = {quantized_data_.data(), quantized_scales_.data(), 8, 4, kInt8Weights};
+    return p;
+  }
+
   RmsNormParams rms_norm() {
     RmsNormParams p;
     p.x = p.out = floats_.data();
@@ -183,6 +190,21 @@ TEST_F(OpsCheckTest, RefusesNullPointers) {
       paged_attention(), [](auto& p) { p.block_tables = nullptr; }, "block_tables");
   expect_refused<ActivationParams>(
       activation(), [](auto& p) { p.out = nullptr; }, "activation: out");
+}
+
+TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
+  const auto refused = [this](const std::function<void(EmbeddingParams&)>& spoil, const std::string& part) {
+    expect_refused<EmbeddingParams>(quantized_embedding(), spoil, "embedding: " + part);
+  };
+  refused([](auto& p) { p.quantized.scales = nullptr; }, "quantized scales");
+  refused([](auto& p) { p.quantized.format.asymmetric = true; }, "quantized mins must not be null");
+  refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins are for asymmetric formats only");
+  refused([](auto& p) { p.quantized.format.bits = 5; }, "bits must be 4 or 8, not 5");
+  refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
+  refused([](auto& p) { p.quantized.rows = 0; }, "quantized rows must be at least 1");
+  refused([](auto& p) { p.quantized.columns = 0; }, "quantized columns must be at least 1");
+  refused([](auto& p) { p.quantized.rows = 7; }, "token_ids[1] must be in [0, 7), not 7");
+  refused([this](auto& p) { p.table = embedding().table; }, "table.data must be null");
 }
 
 TEST_F(OpsCheckTest, AllowsNullPointersWhenThereIsNothingToDo) {

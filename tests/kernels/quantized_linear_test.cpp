@@ -131,10 +131,10 @@ struct QuantizedCase {
   }
 };
 
-constexpr QuantizedFormat kFormats[] = {kInt8Weights,   kInt4Weights,  {8, 32},       {8, 64},       {4, 16},
-                                        {4, 64},        {4, 128},      {8, 256},      {8, 48},       {4, 80},
-                                        {4, 16, true},  {4, 32, true}, {4, 64, true}, {8, 32, true}, {8, 64, true},
-                                        {4, 128, true}, {8, 48, true}, {8, 128, true}};
+constexpr QuantizedFormat kFormats[] = {kInt8Weights,  kInt4Weights,   {8, 16},       {8, 32},       {8, 64},
+                                        {4, 16},       {4, 64},        {4, 128},      {8, 256},      {8, 48},
+                                        {4, 80},       {4, 16, true},  {4, 32, true}, {4, 64, true}, {8, 32, true},
+                                        {8, 64, true}, {4, 128, true}, {8, 48, true}, {8, 128, true}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +

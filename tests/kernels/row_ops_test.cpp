@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,75 @@ TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
       }
     }
   }
+}
+
+/// A table of any integers, those that fill it up too.
+struct RandomTable {
+  RandomTable(std::int64_t rows, std::int64_t columns, const QuantizedFormat& format)
+      : view{nullptr, nullptr, rows, columns, format} {
+    std::mt19937 random(5);
+    data.resize(static_cast<std::size_t>(view.data_bytes() + 63) / 64);
+    for (Line& line : data) {
+      for (std::uint8_t& byte : line.bytes) byte = static_cast<std::uint8_t>(random());
+    }
+    const std::int64_t count = view.panels() * view.panel_scales();
+    for (const float scale : random_floats(count, 6)) scales.push_back(to_f16(scale));
+    for (const float min : random_floats(format.asymmetric ? count : 0, 7, 20.0F)) mins.push_back(to_f16(min));
+    view.data = data.front().bytes;
+    view.scales = scales.data();
+    if (format.asymmetric) view.mins = mins.data();
+  }
+
+  struct alignas(64) Line {
+    std::uint8_t bytes[64];
+  };
+  QuantizedMatrix view;
+  std::vector<Line> data;
+  std::vector<Float16> scales;
+  std::vector<Float16> mins;
+};
+
+TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
+  constexpr QuantizedFormat kFormats[] = {{8, 32},       {8, 16}, {8, 32, true}, {4, 32},       {4, 32, true},
+                                          {4, 16, true}, {4, 16}, {8, 128},      {8, 48, true}, {4, 256}};
+  const std::vector<std::int32_t> ids = {0, 36, 15, 16, 16, 31};
+  for (const QuantizedFormat& format : kFormats) {
+    for (const std::int64_t hidden : kOddWidths) {
+      SCOPED_TRACE(testing::Message() << format.bits << " bits, groups of " << format.group_size << " of " << hidden
+                                      << (format.asymmetric ? ", asymmetric" : ""));
+      const RandomTable table(37, hidden, format);
+      const std::vector<float> before = random_floats(std::ssize(ids) * hidden, 8);
+      for (const bool accumulate : {false, true}) {
+        std::vector<float> actual = before;
+        std::vector<float> expected = before;
+        EmbeddingParams params;
+        params.token_ids = ids.data();
+        params.num_tokens = std::ssize(ids);
+        params.quantized = table.view;
+        params.accumulate = accumulate;
+        params.out = expected.data();
+        reference::embedding(params);
+        params.out = actual.data();
+        run(params);
+        EXPECT_EQ(actual, expected);
+      }
+    }
+  }
+}
+
+TEST_P(RowOpsTest, EmbeddingKeepsTheBoundsOfQuantizedTables) {
+  const RandomTable table(20, 40, {8, 32});
+  const std::int32_t id = 20;  // there is such a row, but it only fills up the panel
+  std::vector<float> out(40, 1.0F);
+  EmbeddingParams params;
+  params.token_ids = &id;
+  params.num_tokens = 1;
+  params.quantized = table.view;
+  params.out = out.data();
+  const Status status = runner_(params);
+  ASSERT_EQ(status.has_value(), on_cuda());
+  if (!on_cuda()) return;
+  for (const float value : out) EXPECT_TRUE(std::isnan(value));
 }
 
 /// What `run` writes to narrow rows is what it writes to `out`, rounded. On a CPU there are none.

@@ -62,6 +62,9 @@ Status SplitOps::embedding(Stream& stream, const EmbeddingParams& params) const 
   Translation t(memory_, "embedding");
   t.device(p.token_ids);
   t.device(p.table.data);
+  t.device(p.quantized.data);
+  t.device(p.quantized.scales);
+  t.device(p.quantized.mins);
   t.device(p.out);
   return t.enqueue(stream, p, &Ops::embedding, cpu_);
 }

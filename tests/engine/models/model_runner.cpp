@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "io/model_files/checkpoint.hpp"
-#include "io/model_files/hf_config.hpp"
+#include "engine/weights/loaded_weights.hpp"
+#include "io/model_files/model_files.hpp"
 
 namespace pagoda::test {
 namespace {
@@ -29,8 +29,9 @@ T must(Result<T> result) {
 struct ModelRunner::State {
   Options options;
   models::ModelSpec spec;
-  std::unique_ptr<io::Checkpoint> checkpoint;
+  std::shared_ptr<const io::ModelWeights> checkpoint;
   std::shared_ptr<kernels::Device> device;
+  std::unique_ptr<weights::LoadedWeights> weights;
   std::unique_ptr<kernels::Stream> stream;
   std::unique_ptr<models::Model> model;
   std::int64_t block_bytes = 0;
@@ -68,16 +69,19 @@ struct ModelRunner::State {
   }
 };
 
-ModelRunner::ModelRunner(const std::filesystem::path& folder, const Options& options)
+ModelRunner::ModelRunner(const std::filesystem::path& model, const Options& options)
     : state_(std::make_unique<State>()) {
   auto& s = *state_;
   s.options = options;
-  s.spec = must(io::load_hf_config(folder));
-  s.checkpoint = must(io::Checkpoint::open(folder));
+  const auto files = must(io::open_model_files(model));
+  s.spec = must(files->spec());
+  s.checkpoint = must(files->weights());
   s.device = must(kernels::create_cpu_device({.num_threads = options.num_threads, .isa = options.isa}));
+  s.weights = std::make_unique<weights::LoadedWeights>(
+      *s.checkpoint, weights::weight_policy(options.dtype, options.quantize), s.device);
   s.stream = must(s.device->create_stream("test"));
   s.model = must(models::create_model(
-      s.spec, *s.checkpoint, s.device,
+      s.spec, *s.weights, s.device,
       {.max_tokens = kMaxTokens, .max_logit_rows = kMaxTokens, .max_model_len = s.spec.max_position_embeddings}));
   s.block_bytes = s.spec.kv_layout(options.block_size, options.kv_dtype).block_bytes();
   const std::int64_t bytes = kNumSlots / options.block_size * s.block_bytes;

@@ -12,8 +12,8 @@
 
 namespace pagoda::test {
 
-/// Runs a model folder over a small paged cache made by hand. Blocks are dealt out in a scattered order, so that a test
-/// would see a block table ignored. Fails the running test when anything goes wrong.
+/// Runs a model (a folder or GGUF file) over a small paged cache made by hand. Blocks are dealt out in a scattered
+/// order, so that a test would see a block table ignored. Fails the running test when anything goes wrong.
 class ModelRunner {
  public:
   struct Options {
@@ -21,11 +21,13 @@ class ModelRunner {
     int num_threads = 1;
     DType kv_dtype = DType::f32;
     std::string isa = exact_isa();
+    std::string dtype = "auto";     ///< of weights::weight_policy
+    std::string quantize = "auto";  ///< likewise
   };
   using Rows = std::vector<std::vector<float>>;  ///< logits, one row per token
 
-  ModelRunner(const std::filesystem::path& folder, const Options& options);
-  explicit ModelRunner(const std::filesystem::path& folder) : ModelRunner(folder, Options{}) {}
+  ModelRunner(const std::filesystem::path& model, const Options& options);
+  explicit ModelRunner(const std::filesystem::path& model) : ModelRunner(model, Options{}) {}
   ~ModelRunner();
 
   /// New tokens of one sequence; they follow what it has.

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 
 namespace pagoda::output {
 namespace {

@@ -6,7 +6,13 @@ namespace pagoda::test {
 namespace {
 
 TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
+#ifdef __SANITIZE_THREAD__
+  constexpr std::uint64_t kSeeds = 1'000;  // one thread: there is nothing to be found but time
+#else
   constexpr std::uint64_t kSeeds = 10'000;
+#endif
+  constexpr auto kOften = static_cast<std::int64_t>(kSeeds / 10);
+  constexpr auto kSometimes = static_cast<std::int64_t>(kSeeds / 200);
   std::int64_t preemptions = 0;
   std::int64_t prefix_hits = 0;
   std::int64_t failures = 0;
@@ -30,15 +36,15 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     misled_readers += simulation.misled_readers();
     half_swapped_groups += simulation.half_swapped_groups();
   }
-  EXPECT_GT(preemptions, 1000) << "the seeds must press memory";
-  EXPECT_GT(prefix_hits, 1000) << "the seeds must share prefixes";
-  EXPECT_GT(failures, 1000) << "steps must fail";
-  EXPECT_GT(crashes, 1000) << "workers must die";
-  EXPECT_GT(stop_hits, 1000) << "stop strings must end sequences";
-  EXPECT_GT(beams, 1000) << "the seeds must search beams";
-  EXPECT_GT(early_shares, 1000) << "prompts must share what no step has computed yet";
-  EXPECT_GT(misled_readers, 50) << "steps must fail that others count on";
-  EXPECT_GT(half_swapped_groups, 100) << "groups must be partly swapped out and partly recomputed";
+  EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
+  EXPECT_GT(prefix_hits, kOften) << "the seeds must share prefixes";
+  EXPECT_GT(failures, kOften) << "steps must fail";
+  EXPECT_GT(crashes, kOften) << "workers must die";
+  EXPECT_GT(stop_hits, kOften) << "stop strings must end sequences";
+  EXPECT_GT(beams, kOften) << "the seeds must search beams";
+  EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
+  EXPECT_GT(misled_readers, kSometimes) << "steps must fail that others count on";
+  EXPECT_GT(half_swapped_groups, 2 * kSometimes) << "groups must be partly swapped out and partly recomputed";
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ TEST_F(HttpServerTest, AShutdownFinishesStreamsAndClosesIdleConnections) {
   sending.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{");
   auto held = client();
   held.get("/hold");
-  ASSERT_TRUE(eventually([&] { return held_ != nullptr; }));
+  ASSERT_TRUE(eventually([&] { return is_held_.load(); }));
   server_->stop_accepting();
   std::thread end([&] { server_->shutdown(std::chrono::seconds(20)); });
   EXPECT_TRUE(idle.at_end());

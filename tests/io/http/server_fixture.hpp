@@ -126,6 +126,7 @@ class HttpServerTest : public testing::Test {
   void hold(const std::shared_ptr<Exchange>& exchange) {
     ++live_;
     held_ = exchange;
+    is_held_ = true;
     exchange->on_closed([this] {
       --live_;
       held_.reset();
@@ -142,7 +143,8 @@ class HttpServerTest : public testing::Test {
 
   std::atomic<int> live_ = 0;  ///< answers under way that have not ended
   std::atomic<std::size_t> most_unsent_ = 0;
-  std::shared_ptr<Exchange> held_;  ///< I/O thread
+  std::atomic<bool> is_held_ = false;  ///< hold() has been called
+  std::shared_ptr<Exchange> held_;     ///< I/O thread
   std::unique_ptr<Server> server_;
 };
 

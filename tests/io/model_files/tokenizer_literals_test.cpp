@@ -7,7 +7,7 @@
 
 #include "engine/text/normalizer.hpp"
 #include "engine/text/unicode.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/model_files.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 
 namespace pagoda::io {

@@ -1,0 +1,185 @@
+#include "engine/weights/weight_converter.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/quantized_pack.hpp"
+
+namespace pagoda::weights {
+namespace {
+
+/// Finite values of |x| >= 65520 round to infinity in float16. `least` are the bits of the first such value in the type
+/// that `Bits` are of, `infinity` those of infinity.
+template <class Bits>
+bool all_fit_float16(const void* data, std::int64_t count, Bits least, Bits infinity) {
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  const auto* bits = static_cast<const Bits*>(data);
+  return std::none_of(bits, bits + count, [=](Bits x) {
+    const auto magnitude = static_cast<Bits>(x & static_cast<Bits>(~kSign));
+    return magnitude >= least && magnitude < infinity;
+  });
+}
+
+bool fits(const WeightTensor& tensor, DType dtype) {
+  if (dtype != DType::f16) return true;
+  switch (tensor.dtype) {
+    case DType::f32:
+      return all_fit_float16<std::uint32_t>(tensor.data, tensor.elements(), 0x477FF000U, 0x7F800000U);
+    case DType::bf16:
+      return all_fit_float16<std::uint16_t>(tensor.data, tensor.elements(), 0x4780U, 0x7F80U);
+    case DType::f16:
+    case DType::fp8_e4m3:
+    case DType::int8:
+      return true;
+  }
+  return true;
+}
+
+/// Rows of a matrix that will be one panel.
+class PanelOfRows {
+ public:
+  PanelOfRows(const QuantizedRows& from, const kernels::QuantizedMatrix& matrix, std::int64_t first,
+              std::int64_t num_rows) {
+    const auto columns = static_cast<std::size_t>(matrix.columns);
+    const auto groups = static_cast<std::size_t>(matrix.groups());
+    const auto count = static_cast<std::size_t>(num_rows);
+    q_.resize(count * columns);
+    scales_.resize(count * groups);
+    if (matrix.format.asymmetric) mins_.resize(count * groups);
+    for (std::size_t i = 0; i < count; ++i) {
+      Float16* const mins = mins_.empty() ? nullptr : mins_.data() + i * groups;
+      const UnpackedRow row{q_.data() + i * columns, scales_.data() + i * groups, mins};
+      from.unpack(first + static_cast<std::int64_t>(i), row);
+      rows_.push_back({row.q, row.scales, row.mins});
+    }
+  }
+
+  std::span<const kernels::QuantizedRow> rows() const { return rows_; }
+
+  bool is_finite() const {
+    const auto finite = [](Float16 x) { return std::isfinite(to_float(x)); };
+    return std::ranges::all_of(scales_, finite) && std::ranges::all_of(mins_, finite);
+  }
+
+ private:
+  std::vector<std::uint8_t> q_;
+  std::vector<Float16> scales_;
+  std::vector<Float16> mins_;
+  std::vector<kernels::QuantizedRow> rows_;
+};
+
+}  // namespace
+
+Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DType dtype) const {
+  if (tensor.quantized != nullptr) {
+    auto floats = dequantize(tensor);
+    if (!floats || dtype == DType::f32) return floats;
+    return convert({tensor.name, DType::f32, tensor.shape, floats->data()}, dtype);
+  }
+  if (!fits(tensor, dtype)) {
+    return fail(ErrorCode::bad_config,
+                "dtype float16: tensor \"" + tensor.name + "\" has values above 65504, the largest float16", "dtype");
+  }
+  const auto bytes = static_cast<std::size_t>(tensor.elements()) * size_of(dtype);
+  auto copy = device_->allocate(bytes, kernels::MemoryKind::device);
+  if (!copy) return copy;
+  auto status = run([&](kernels::Stream& stream) {
+    return device_->ops().convert(stream, {.from = tensor.data,
+                                           .from_dtype = tensor.dtype,
+                                           .to = copy->data(),
+                                           .to_dtype = dtype,
+                                           .count = tensor.elements()});
+  });
+  if (!status) return fail(std::move(status.error()));
+  return copy;
+}
+
+Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
+    const kernels::WeightMatrix& matrix, const kernels::QuantizedFormat& format) const {
+  auto weights = allocate(matrix.rows, matrix.columns, format);
+  if (!weights) return fail(std::move(weights.error()));
+  auto status = run([&, &to = **weights](kernels::Stream& stream) {
+    return device_->ops().quantize_weights(stream, {.from = matrix,
+                                                    .format = format,
+                                                    .data = to.data.as<std::uint8_t>(),
+                                                    .scales = to.scales.as<Float16>(),
+                                                    .mins = to.mins.as<Float16>()});
+  });
+  if (!status) return fail(std::move(status.error()));
+  return std::move(*weights);
+}
+
+Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor) const {
+  const QuantizedRows& rows = *tensor.quantized;
+  auto weights = allocate(tensor.shape.at(0), tensor.shape.at(1), *rows.format());
+  if (!weights) return fail(std::move(weights.error()));
+  QuantizedWeights& to = **weights;
+  const kernels::QuantizedMatrix& matrix = to.matrix;
+  std::atomic<bool> all_finite = true;
+  const auto pack = [&](std::int64_t panel) {
+    const std::int64_t first = panel * kernels::kQuantizedPanel;
+    const std::int64_t num_rows = std::min(kernels::kQuantizedPanel, matrix.rows - first);
+    const PanelOfRows unpacked(rows, matrix, first, num_rows);
+    if (!unpacked.is_finite()) all_finite = false;
+    kernels::pack_panel(matrix, unpacked.rows(), to.data.as<std::uint8_t>() + panel * matrix.panel_bytes(),
+                        to.scales.as<Float16>() + panel * matrix.panel_scales(),
+                        matrix.format.asymmetric ? to.mins.as<Float16>() + panel * matrix.panel_scales() : nullptr);
+  };
+  auto status = run([&](kernels::Stream& stream) {
+    return device_->ops().host_work(stream, {.num_tasks = matrix.panels(), .run = pack});
+  });
+  if (!status) return fail(std::move(status.error()));
+  if (!all_finite) {
+    return fail(ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a scale or minimum that is not finite");
+  }
+  return std::move(*weights);
+}
+
+Result<std::shared_ptr<QuantizedWeights>> WeightConverter::allocate(std::int64_t rows, std::int64_t columns,
+                                                                    const kernels::QuantizedFormat& format) const {
+  auto weights = std::make_shared<QuantizedWeights>();
+  weights->matrix = {nullptr, nullptr, rows, columns, format};
+  for (const auto& [buffer, bytes] : {std::pair{&weights->data, weights->matrix.data_bytes()},
+                                      std::pair{&weights->scales, weights->matrix.scale_bytes()},
+                                      std::pair{&weights->mins, weights->matrix.min_bytes()}}) {
+    if (bytes == 0) continue;
+    auto memory = device_->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device);
+    if (!memory) return fail(std::move(memory.error()));
+    *buffer = std::move(*memory);
+  }
+  weights->matrix.data = weights->data.as<std::uint8_t>();
+  weights->matrix.scales = weights->scales.as<Float16>();
+  weights->matrix.mins = weights->mins.as<Float16>();
+  return weights;
+}
+
+Result<kernels::Buffer> WeightConverter::dequantize(const WeightTensor& tensor) const {
+  const std::int64_t columns = tensor.shape.at(1);
+  auto floats =
+      device_->allocate(static_cast<std::size_t>(tensor.elements()) * sizeof(float), kernels::MemoryKind::device);
+  if (!floats) return floats;
+  const auto dequantize_row = [&](std::int64_t row) {
+    tensor.quantized->dequantize(row, floats->as<float>() + row * columns);
+  };
+  auto status = run([&](kernels::Stream& stream) {
+    return device_->ops().host_work(stream, {.num_tasks = tensor.shape.at(0), .run = dequantize_row});
+  });
+  if (!status) return fail(std::move(status.error()));
+  return floats;
+}
+
+Status WeightConverter::run(const std::function<Status(kernels::Stream&)>& issue) const {
+  auto stream = device_->create_stream("load");
+  if (!stream) return fail(std::move(stream.error()));
+  Status status;
+  (*stream)->submit([&] { status = issue(**stream); });
+  (*stream)->synchronize();
+  return status;
+}
+
+}  // namespace pagoda::weights

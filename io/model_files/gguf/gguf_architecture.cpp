@@ -1,0 +1,126 @@
+#include "io/model_files/gguf/gguf_architecture.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "io/model_files/file_text.hpp"
+
+namespace pagoda::io {
+namespace {
+
+// ---- Llama and its relatives: gated decoders.
+
+constexpr std::array kGatedOuter{
+    GgufModule{"model.embed_tokens", "token_embd"},
+    GgufModule{"model.norm", "output_norm"},
+    GgufModule{"lm_head", "output"},
+};
+constexpr std::array kGatedLayers{
+    GgufModule{"input_layernorm", "attn_norm"},
+    GgufModule{"self_attn.q_proj", "attn_q"},
+    GgufModule{"self_attn.k_proj", "attn_k"},
+    GgufModule{"self_attn.v_proj", "attn_v"},
+    GgufModule{"self_attn.qkv_proj", "attn_qkv"},
+    GgufModule{"self_attn.q_norm", "attn_q_norm"},
+    GgufModule{"self_attn.k_norm", "attn_k_norm"},
+    GgufModule{"self_attn.o_proj", "attn_output"},
+    GgufModule{"post_attention_layernorm", "ffn_norm"},
+    GgufModule{"mlp.gate_proj", "ffn_gate"},
+    GgufModule{"mlp.up_proj", "ffn_up"},
+    GgufModule{"mlp.gate_up_proj", "ffn_up"},  // where gate and values are packed there is no gate_proj
+    GgufModule{"mlp.down_proj", "ffn_down"},
+};
+constexpr std::array kGatedKeys{
+    GgufKey{"block_count", "num_hidden_layers"},
+    GgufKey{"context_length", "max_position_embeddings"},
+    GgufKey{"embedding_length", "hidden_size"},
+    GgufKey{"feed_forward_length", "intermediate_size"},
+    GgufKey{"attention.head_count", "num_attention_heads"},
+    GgufKey{"attention.head_count_kv", "num_key_value_heads"},
+    GgufKey{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    GgufKey{"attention.key_length", "head_dim"},
+    GgufKey{"attention.sliding_window", "sliding_window"},
+    GgufKey{"rope.freq_base", "rope_theta"},
+};
+
+// ---- GPT-2.
+
+constexpr std::array kGpt2Outer{
+    GgufModule{"transformer.wte", "token_embd"},
+    GgufModule{"transformer.wpe", "position_embd"},
+    GgufModule{"transformer.ln_f", "output_norm"},
+    GgufModule{"lm_head", "output"},
+};
+constexpr std::array kGpt2Layers{
+    GgufModule{"ln_1", "attn_norm"}, GgufModule{"attn.c_attn", "attn_qkv"}, GgufModule{"attn.c_proj", "attn_output"},
+    GgufModule{"ln_2", "ffn_norm"},  GgufModule{"mlp.c_fc", "ffn_up"},      GgufModule{"mlp.c_proj", "ffn_down"},
+};
+constexpr std::array kGpt2Keys{
+    GgufKey{"block_count", "n_layer"},         GgufKey{"context_length", "n_positions"},
+    GgufKey{"embedding_length", "n_embd"},     GgufKey{"feed_forward_length", "n_inner"},
+    GgufKey{"attention.head_count", "n_head"}, GgufKey{"attention.layer_norm_epsilon", "layer_norm_epsilon"},
+};
+
+constexpr std::string_view kDecoderLayers = "model.layers.";
+
+constexpr GgufArchitecture gated(std::string_view name, std::string_view hugging_face, bool interleaved_heads = false) {
+  return {.name = name,
+          .hugging_face = hugging_face,
+          .keys = kGatedKeys,
+          .outer = kGatedOuter,
+          .layers = kGatedLayers,
+          .layer_prefix = kDecoderLayers,
+          .interleaved_heads = interleaved_heads};
+}
+
+constexpr std::array kArchitectures{
+    gated("llama", "LlamaForCausalLM", true),
+    gated("phi3", "Phi3ForCausalLM"),
+    gated("qwen2", "Qwen2ForCausalLM"),
+    gated("qwen3", "Qwen3ForCausalLM"),
+    GgufArchitecture{.name = "gpt2",
+                     .hugging_face = "GPT2LMHeadModel",
+                     .keys = kGpt2Keys,
+                     .outer = kGpt2Outer,
+                     .layers = kGpt2Layers,
+                     .layer_prefix = "transformer.h.",
+                     .untransposed = true},
+};
+
+std::optional<std::string> module_name(const GgufArchitecture& architecture, std::string_view module) {
+  if (!module.starts_with(architecture.layer_prefix)) {
+    const auto found = std::ranges::find(architecture.outer, module, &GgufModule::hugging_face);
+    if (found == architecture.outer.end()) return std::nullopt;
+    return std::string(found->gguf);
+  }
+  const auto in_layers = module.substr(architecture.layer_prefix.size());
+  const auto dot = in_layers.find('.');
+  if (dot == in_layers.npos) return std::nullopt;
+  const auto found = std::ranges::find(architecture.layers, in_layers.substr(dot + 1), &GgufModule::hugging_face);
+  if (found == architecture.layers.end()) return std::nullopt;
+  return "blk." + std::string(in_layers.substr(0, dot)) + "." + std::string(found->gguf);
+}
+
+}  // namespace
+
+Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
+  constexpr const char* kKey = "general.architecture";
+  const auto name = file.get<std::string_view>(kKey);
+  if (!name) return fail(name.error());
+  if (!*name) return file.bad(kKey, "is missing");
+  const auto* found = std::ranges::find(kArchitectures, **name, &GgufArchitecture::name);
+  if (found != kArchitectures.end()) return found;
+  std::string known;
+  for (const auto& architecture : kArchitectures) known += " " + std::string(architecture.name);
+  return file.bad(kKey, quote(**name) + " is not known; known are" + known, ErrorCode::unsupported);
+}
+
+std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name) {
+  const auto dot = name.rfind('.');
+  if (dot == name.npos) return std::nullopt;
+  auto module = module_name(architecture, name.substr(0, dot));
+  if (module) module->append(name.substr(dot));
+  return module;
+}
+
+}  // namespace pagoda::io

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/model_files/gguf/gguf_file.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// A module under its name in Hugging Face's files and in GGUF.
+struct GgufModule {
+  std::string_view hugging_face;
+  std::string_view gguf;
+};
+
+/// How a value of the metadata becomes one of config.json.
+struct GgufKey {
+  std::string_view gguf;          ///< behind "<architecture>."
+  std::string_view hugging_face;  ///< empty: of no consequence here
+};
+
+/// What GGUF calls an architecture, and what of its files differs from Hugging Face's.
+struct GgufArchitecture {
+  std::string_view name;          ///< general.architecture
+  std::string_view hugging_face;  ///< architectures[0] of config.json
+  std::span<const GgufKey> keys;
+  std::span<const GgufModule> outer;   ///< modules that stand once
+  std::span<const GgufModule> layers;  ///< modules of a layer
+  std::string_view layer_prefix;       ///< "model.layers."; GGUF's is "blk."
+  /// Rows of queries and keys lie as rotations of neighbours (2i, 2i + 1) want them, where Hugging Face turns (i, i +
+  /// head_dim / 2).
+  bool interleaved_heads = false;
+  /// Linear layers are stored as [out, in], where Hugging Face has them transposed.
+  bool untransposed = false;
+};
+
+/// The architecture of `file`. Errors: bad_file (none is named), unsupported (not known: named, with the list).
+Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);
+
+/// The name of a tensor in GGUF ("blk.0.attn_q.weight") for its name in Hugging Face's files
+/// ("model.layers.0.self_attn.q_proj.weight"); none when GGUF has no such tensor.
+std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name);
+
+}  // namespace pagoda::io

@@ -1,0 +1,271 @@
+#include "io/model_files/gguf/gguf_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr int kBlock = 32;        ///< elements of the older types' blocks
+constexpr int kSuperBlock = 256;  ///< of the others
+constexpr int kMostGroups = 16;   ///< of a block
+
+/// Unsigned integers of a few bits in the bytes of a block, which come in runs: the lowest bits of a run's bytes are
+/// its first integers, one byte after the other, then come the next bits.
+struct Fields {
+  int offset = 0;  ///< of the first run, in bytes
+  int bits = 0;    ///< 1, 2, 4 or 8; 0 = there are none
+  int run = 1;     ///< bytes
+};
+
+/// to[i] |= integer i << shift.
+void add_fields(const std::uint8_t* block, const Fields& fields, int count, int shift, std::uint8_t* __restrict to) {
+  if (fields.bits == 0) return;
+  const int mask = (1 << fields.bits) - 1;
+  const std::uint8_t* from = block + fields.offset;
+  const auto add = [=](std::uint8_t& integer, int byte, int low) {
+    integer |= static_cast<std::uint8_t>((byte >> low & mask) << shift);
+  };
+  if (fields.run == 1) {  // the same as below, without a loop for each byte
+    for (int i = 0; i < count; ++i) add(to[i], from[i * fields.bits / 8], i * fields.bits % 8);
+    return;
+  }
+  for (const std::uint8_t* end = to + count; to != end; from += fields.run) {
+    for (int low = 0; low < 8; low += fields.bits, to += fields.run) {
+      for (int i = 0; i < fields.run; ++i) add(to[i], from[i], low);
+    }
+  }
+}
+
+Float16 half_at(const std::uint8_t* block, int offset) {
+  return {static_cast<std::uint16_t>(block[offset] | block[offset + 1] << 8)};
+}
+
+float float_at(const std::uint8_t* block, int offset) {
+  return to_float(half_at(block, offset));
+}
+
+/// What the integers of a block stand for, as QuantizedMatrix has it, per group. Where they are products, these are
+/// exact.
+struct Grids {
+  std::array<float, kMostGroups> scales;
+  std::array<float, kMostGroups> mins;
+};
+
+// Readers of Grids, by the place and the kind of a block's scales.
+
+void read_scale(const std::uint8_t* block, Grids& grids) {
+  grids.scales[0] = float_at(block, 0);
+}
+
+void read_scale_and_min(const std::uint8_t* block, Grids& grids) {
+  grids.scales[0] = float_at(block, 0);
+  grids.mins[0] = float_at(block, 2);
+}
+
+/// Bytes whose halves multiply the block's scale and its minimum.
+void read_q2_k(const std::uint8_t* block, Grids& grids) {
+  const float d = float_at(block, 80);
+  const float d_min = float_at(block, 82);
+  for (std::size_t i = 0; i < 16; ++i) {
+    grids.scales[i] = d * static_cast<float>(block[i] & 15);
+    grids.mins[i] = -(d_min * static_cast<float>(block[i] >> 4));
+  }
+}
+
+/// Six bits, with 32 for 0, in fields of four and of two.
+void read_signed_six_bits(const std::uint8_t* block, float d, const Fields& low, const Fields& high, int count,
+                          Grids& grids) {
+  std::array<std::uint8_t, kMostGroups> factors{};
+  add_fields(block, low, count, 0, factors.data());
+  add_fields(block, high, count, 4, factors.data());
+  for (std::size_t i = 0; i < factors.size(); ++i) grids.scales[i] = d * static_cast<float>(factors[i] - 32);
+}
+
+void read_q3_k(const std::uint8_t* block, Grids& grids) {
+  read_signed_six_bits(block, float_at(block, 108), {96, 4, 8}, {104, 2, 4}, 16, grids);
+}
+
+void read_iq4_xs(const std::uint8_t* block, Grids& grids) {
+  read_signed_six_bits(block, float_at(block, 0), {4, 4, 1}, {2, 2, 1}, 8, grids);
+}
+
+/// Q4_K and Q5_K: six bits each for scales and minimums. The first four of both are the low bits of bytes, whose upper
+/// two belong to the last four, the rest of which are halves of bytes.
+void read_q4_k(const std::uint8_t* block, Grids& grids) {
+  const float d = float_at(block, 0);
+  const float d_min = float_at(block, 2);
+  const std::uint8_t* packed = block + 4;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const int of_scales = packed[i];
+    const int of_mins = packed[i + 4];
+    const int halves = packed[i + 8];
+    grids.scales[i] = d * static_cast<float>(of_scales & 63);
+    grids.mins[i] = -(d_min * static_cast<float>(of_mins & 63));
+    grids.scales[i + 4] = d * static_cast<float>((halves & 15) | of_scales >> 6 << 4);
+    grids.mins[i + 4] = -(d_min * static_cast<float>(halves >> 4 | of_mins >> 6 << 4));
+  }
+}
+
+/// Signed bytes.
+void read_q6_k(const std::uint8_t* block, Grids& grids) {
+  const float d = float_at(block, 208);
+  for (std::size_t i = 0; i < 16; ++i)
+    grids.scales[i] = d * static_cast<float>(static_cast<std::int8_t>(block[192 + i]));
+}
+
+/// A type's blocks, as ggml's src/ggml-common.h has them.
+struct Layout {
+  GgmlType type;
+  GgmlTypeInfo info;
+  void (*read_grids)(const std::uint8_t* block, Grids& grids) = nullptr;
+  Fields low = {};        ///< bits of the integers
+  Fields high = {};       ///< those above
+  int bias = 0;           ///< what makes an integer of the file one of QuantizedMatrix, modulo 256
+  bool codebook = false;  ///< integers of the file are places in kCodebook
+};
+
+constexpr GgmlType number(std::uint32_t type) {
+  return static_cast<GgmlType>(type);
+}
+constexpr GgmlTypeInfo plain(const char* name, DType dtype) {
+  return {.name = name, .block_elements = 1, .block_bytes = static_cast<std::int64_t>(size_of(dtype)), .plain = dtype};
+}
+constexpr GgmlTypeInfo blocks(const char* name, int elements, int bytes, kernels::QuantizedFormat format) {
+  return {.name = name, .block_elements = elements, .block_bytes = bytes, .plain = std::nullopt, .format = format};
+}
+
+constexpr std::array kLayouts{
+    Layout{number(0), plain("F32", DType::f32)},
+    Layout{number(1), plain("F16", DType::f16)},
+    Layout{number(30), plain("BF16", DType::bf16)},
+    Layout{number(8), blocks("Q8_0", kBlock, 34, {8, 32}), read_scale, {2, 8, 32}, {}, 128},
+    Layout{number(2), blocks("Q4_0", kBlock, 18, {4, 32}), read_scale, {2, 4, 16}},
+    Layout{number(3), blocks("Q4_1", kBlock, 20, {4, 32, true}), read_scale_and_min, {4, 4, 16}},
+    Layout{number(6), blocks("Q5_0", kBlock, 22, {8, 32}), read_scale, {6, 4, 16}, {2, 1, 1}, 128 - 16},
+    Layout{number(7), blocks("Q5_1", kBlock, 24, {8, 32, true}), read_scale_and_min, {8, 4, 16}, {4, 1, 1}},
+    Layout{number(10), blocks("Q2_K", kSuperBlock, 84, {4, 16, true}), read_q2_k, {16, 2, 32}},
+    Layout{number(11), blocks("Q3_K", kSuperBlock, 110, {4, 16}), read_q3_k, {32, 2, 32}, {0, 1, 32}, 8 - 4},
+    Layout{number(12), blocks("Q4_K", kSuperBlock, 144, {4, 32, true}), read_q4_k, {16, 4, 32}},
+    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, {8, 32, true}), read_q4_k, {48, 4, 32}, {16, 1, 32}},
+    Layout{number(14), blocks("Q6_K", kSuperBlock, 210, {8, 16}), read_q6_k, {0, 4, 64}, {128, 2, 32}, 128 - 32},
+    Layout{number(20), blocks("IQ4_NL", kBlock, 18, {8, 32}), read_scale, {2, 4, 16}, {}, 128, true},
+    Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, {8, 32}), read_iq4_xs, {8, 4, 16}, {}, 128, true},
+};
+
+/// Types that are known by name only.
+constexpr std::array<std::pair<std::uint32_t, const char*>, 26> kOtherTypes{{
+    {9, "Q8_1"},   {15, "Q8_K"},       {16, "IQ2_XXS"},    {17, "IQ2_XS"},     {18, "IQ3_XXS"},  {19, "IQ1_S"},
+    {21, "IQ3_S"}, {22, "IQ2_S"},      {24, "I8"},         {25, "I16"},        {26, "I32"},      {27, "I64"},
+    {28, "F64"},   {29, "IQ1_M"},      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
+    {35, "TQ2_0"}, {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {40, "NVFP4"},
+    {41, "Q1_0"},  {42, "Q2_0"},
+}};
+
+/// What the integers of IQ4_NL and IQ4_XS stand for.
+constexpr std::array<std::int8_t, 16> kCodebook{-127, -104, -83, -65, -49, -35, -22, -10,
+                                                1,    13,   25,  38,  53,  69,  89,  113};
+
+const Layout* find_layout(GgmlType type) {
+  const auto* found = std::find_if(kLayouts.begin(), kLayouts.end(), [=](const Layout& l) { return l.type == type; });
+  return found == kLayouts.end() ? nullptr : &*found;
+}
+
+/// q: [block_elements].
+void unpack_block(const Layout& layout, const std::uint8_t* block, std::uint8_t* q, Grids& grids) {
+  const int count = static_cast<int>(layout.info.block_elements);
+  std::fill_n(q, count, std::uint8_t{0});
+  add_fields(block, layout.low, count, 0, q);
+  add_fields(block, layout.high, count, layout.low.bits, q);
+  if (layout.codebook) {
+    for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(kCodebook[q[i]]);
+  }
+  if (layout.bias != 0) {
+    for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(q[i] + layout.bias);
+  }
+  layout.read_grids(block, grids);
+}
+
+const Layout& checked_layout(GgmlType type, std::int64_t columns) {
+  const Layout* layout = find_layout(type);
+  PAGODA_ASSERT(layout != nullptr && columns % layout->info.block_elements == 0,
+                "rows are whole blocks of known types");
+  return *layout;
+}
+
+void widen_row(DType dtype, const std::uint8_t* from, std::int64_t columns, float* out) {
+  if (dtype == DType::f32) {
+    std::copy_n(from, columns * static_cast<std::int64_t>(sizeof(float)), reinterpret_cast<std::uint8_t*>(out));
+    return;
+  }
+  for (std::int64_t i = 0; i < columns; ++i, from += 2) {
+    const Float16 half = half_at(from, 0);
+    out[i] = dtype == DType::f16 ? to_float(half) : to_float(BFloat16{half.bits});
+  }
+}
+
+}  // namespace
+
+const GgmlTypeInfo* ggml_type_info(GgmlType type) {
+  const Layout* layout = find_layout(type);
+  return layout == nullptr ? nullptr : &layout->info;
+}
+
+std::string ggml_type_name(GgmlType type) {
+  if (const GgmlTypeInfo* info = ggml_type_info(type)) return info->name;
+  const auto value = static_cast<std::uint32_t>(type);
+  for (const auto& [other, name] : kOtherTypes) {
+    if (other == value) return name;
+  }
+  return "type " + std::to_string(value);
+}
+
+std::string supported_ggml_types() {
+  std::string names;
+  for (const Layout& layout : kLayouts) names += (names.empty() ? "" : ", ") + std::string(layout.info.name);
+  return names;
+}
+
+void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, std::uint8_t* q, Float16* scales,
+                Float16* mins) {
+  const Layout& layout = checked_layout(type, columns);
+  PAGODA_ASSERT(!layout.info.plain, "only types of small integers are unpacked");
+  const GgmlTypeInfo& info = layout.info;
+  const std::int64_t groups = info.block_elements / info.format.group_size;
+  Grids grids;
+  const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
+  for (std::int64_t first = 0; first < columns; first += info.block_elements, block += info.block_bytes) {
+    unpack_block(layout, block, q + first, grids);
+    scales = std::transform(grids.scales.begin(), grids.scales.begin() + groups, scales, to_f16);
+    if (info.format.asymmetric) mins = std::transform(grids.mins.begin(), grids.mins.begin() + groups, mins, to_f16);
+  }
+}
+
+void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns, float* out) {
+  const Layout& layout = checked_layout(type, columns);
+  const GgmlTypeInfo& info = layout.info;
+  const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
+  if (info.plain) return widen_row(*info.plain, block, columns, out);
+  const std::int64_t groups = info.block_elements / info.format.group_size;
+  const int zero_point = info.format.zero_point();
+  std::array<std::uint8_t, kSuperBlock> q;
+  Grids grids;
+  for (std::int64_t first = 0; first < columns; first += info.block_elements, block += info.block_bytes) {
+    unpack_block(layout, block, q.data(), grids);
+    const std::uint8_t* integer = q.data();
+    for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
+      const float scale = grids.scales[g];
+      // Scales of at most 19 bits times integers of at most 7, together no more than 24: the product is exact. So a
+      // fused multiply-add gives the same sum, and the order of ggml's factors does not matter.
+      for (std::int64_t i = 0; i < info.format.group_size; ++i, ++integer, ++out) {
+        *out = scale * static_cast<float>(*integer - zero_point);
+        if (info.format.asymmetric) *out += grids.mins[g];
+      }
+    }
+  }
+}
+
+}  // namespace pagoda::io

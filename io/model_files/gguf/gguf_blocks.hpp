@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "io/model_files/gguf/gguf_file.hpp"
+#include "kernels/dtype.hpp"
+#include "kernels/quantized.hpp"
+
+namespace pagoda::io {
+
+/// What is known of a type of tensor. Rows are whole blocks.
+struct GgmlTypeInfo {
+  const char* name = "";            ///< "Q4_K"
+  std::int64_t block_elements = 1;  ///< weights of a block
+  std::int64_t block_bytes = 0;
+  std::optional<DType> plain;  ///< F32, F16, BF16
+  /// Else the format that holds these weights in kernels: integers as they are (moved by a constant where the ranges
+  /// differ), scales and minimums as float16 (where a file has them as a product, that is its rounding).
+  kernels::QuantizedFormat format = {};
+};
+
+/// Of a supported type: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS.
+/// Null for others.
+const GgmlTypeInfo* ggml_type_info(GgmlType type);
+/// "Q8_K" or "type 77": for messages.
+std::string ggml_type_name(GgmlType type);
+/// "F32, F16, ...": for messages.
+std::string supported_ggml_types();
+
+/// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels. `blocks`: columns / block_elements blocks
+/// of a quantised type. q: [columns], one integer each; scales, and mins where the format is asymmetric:
+/// [columns / format.group_size]. Any bytes are blocks: a scale or minimum that is not finite stays so, and a product
+/// that float16 does not hold becomes infinite; finding them is the caller's.
+void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, std::uint8_t* q, Float16* scales,
+                Float16* mins);
+
+/// One row as float32, each weight with the bits that ggml's reference gives it (but for those of NaN). Any supported
+/// type.
+void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns, float* out);
+
+}  // namespace pagoda::io

@@ -1,0 +1,303 @@
+#include "io/model_files/gguf/gguf_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "io/model_files/config_reader.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/generation_config.hpp"
+#include "io/model_files/gguf/gguf_architecture.hpp"
+#include "io/model_files/gguf/gguf_blocks.hpp"
+#include "io/model_files/hf_config.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
+constexpr std::string_view kTokenTypes = "tokenizer.ggml.token_type";
+constexpr std::int64_t kControlToken = 3;
+/// The factor of each frequency, where a model's maker computed them once for all (Llama 3.1 and later).
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+/// Keys of an architecture that say nothing about what is computed here.
+constexpr std::array<std::string_view, 4> kIgnoredKeys{"vocab_size", "tensor_data_layout", "rope.scaling.finetuned",
+                                                       "use_parallel_residual"};
+
+/// Control tokens that end an answer in chat models whose file names another end of sequence, or none.
+constexpr std::array<std::string_view, 8> kEndingTokens{
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>"};
+
+/// Numbers are stored with 32 bits; config.json has the decimal that was meant: 1e-05, not 9.999999747378752e-06.
+double as_written(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.7g", value);
+  return std::strtod(text.data(), nullptr);
+}
+
+json to_json(const GgufValue& value) {
+  return std::visit(
+      [](const auto& v) -> json {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, double>) {
+          return as_written(v);
+        } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
+          return json::array();
+        } else {
+          return json(v);
+        }
+      },
+      value);
+}
+
+/// config.json as a model's GGUF would have it, and the file's keys behind those of its keys that are not its own.
+class ConfigOfGguf {
+ public:
+  ConfigOfGguf(const GgufFile& file, const GgufArchitecture& architecture)
+      : file_(file), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {}
+
+  Status fill() {
+    config_["architectures"] = json::array({std::string(architecture_.hugging_face)});
+    if (Status status = copy_keys(); !status) return status;
+    for (const auto step : {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_rope,
+                            &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
+      if (Status status = (this->*step)(); !status) return status;
+    }
+    return {};
+  }
+
+  const json& config() const { return config_; }
+  const std::map<std::string, std::string, std::less<>>& names() const { return names_; }
+
+ private:
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  /// The value of a key of the architecture, which counts as known from now on.
+  template <class T>
+  Result<std::optional<T>> get(std::string_view name) {
+    known_.emplace(name);
+    return file_.get<T>(key(name));
+  }
+
+  void set(const std::string& name, json value, std::string_view gguf_key) {
+    config_[name] = std::move(value);
+    names_[name] = gguf_key;
+  }
+
+  Status copy_keys() {
+    for (const GgufKey& entry : architecture_.keys) {
+      known_.emplace(entry.gguf);
+      names_[std::string(entry.hugging_face)] = key(entry.gguf);
+      if (const auto* value = file_.find(key(entry.gguf))) config_[std::string(entry.hugging_face)] = to_json(*value);
+    }
+    return {};
+  }
+
+  Status add_sizes() {
+    const auto* embedding = file_.tensor("token_embd.weight");
+    if (embedding == nullptr) {
+      return fail(ErrorCode::bad_file, file_.path() + ": tensor \"token_embd.weight\" is missing");
+    }
+    config_["vocab_size"] = embedding->shape.front();
+    names_["vocab_size"] = "token_embd.weight";
+    config_["tie_word_embeddings"] = file_.tensor("output.weight") == nullptr;
+    config_["torch_dtype"] = dtype();
+    if (file_.tensor("blk.0.attn_q.bias") != nullptr) config_["attention_bias"] = true;
+    if (file_.tensor("blk.0.ffn_gate.bias") != nullptr) config_["mlp_bias"] = true;
+    return {};
+  }
+
+  /// What plain weights and, unless it is told otherwise, the KV cache are of.
+  const char* dtype() const {
+    bool all_f32 = true;
+    for (const auto& [name, tensor] : file_.tensors()) {
+      if (tensor.shape.size() < 2) continue;
+      const auto plain = ggml_type_info(tensor.type)->plain;
+      if (plain == DType::bf16) return "bfloat16";
+      if (plain != DType::f32) all_f32 = false;
+    }
+    return all_f32 ? "float32" : "float16";
+  }
+
+  Status add_heads() {
+    const auto heads = file_.get<std::int64_t>(key("attention.head_count"));
+    const auto width = file_.get<std::int64_t>(key("embedding_length"));
+    if (!heads) return fail(heads.error());
+    if (!width) return fail(width.error());
+    const auto key_length = file_.get<std::int64_t>(key("attention.key_length"));
+    if (!key_length) return fail(key_length.error());
+    const std::int64_t num_heads = std::max<std::int64_t>(1, heads->value_or(1));
+    head_dim_ = key_length->value_or(width->value_or(0) / num_heads);
+    const auto value_length = get<std::int64_t>("attention.value_length");
+    if (!value_length) return fail(value_length.error());
+    if (value_length->value_or(head_dim_) != head_dim_) {
+      return file_.bad(key("attention.value_length"), "differs from the length of keys, which is not supported",
+                       ErrorCode::unsupported);
+    }
+    if (architecture_.name != "gpt2" && head_dim_ > 0) config_["head_dim"] = head_dim_;
+    const auto window = file_.get<std::int64_t>(key("attention.sliding_window"));
+    if (!window) return fail(window.error());
+    if (window->value_or(0) == 0) {
+      config_["sliding_window"] = nullptr;
+    } else if (architecture_.name == "llama") {
+      config_["architectures"] = json::array({"MistralForCausalLM"});
+    } else if (architecture_.name != "phi3") {
+      return file_.bad(key("attention.sliding_window"), "is not supported in this architecture",
+                       ErrorCode::unsupported);
+    }
+    return refuse_experts();
+  }
+
+  Status refuse_experts() {
+    for (const char* name : {"expert_count", "expert_used_count"}) {
+      const auto count = get<std::int64_t>(name);
+      if (!count) return fail(count.error());
+      if (count->value_or(0) > 0) {
+        return file_.bad(key(name), "mixtures of experts are not supported", ErrorCode::unsupported);
+      }
+    }
+    return {};
+  }
+
+  Status add_rope() {
+    const auto turned = get<std::int64_t>("rope.dimension_count");
+    if (!turned) return fail(turned.error());
+    if (*turned && head_dim_ > 0 && **turned != head_dim_) {
+      set("partial_rotary_factor", static_cast<double>(**turned) / static_cast<double>(head_dim_),
+          key("rope.dimension_count"));
+    }
+    const auto type = get<std::string_view>("rope.scaling.type");
+    const auto factor = get<double>("rope.scaling.factor");
+    const auto old_factor = get<double>("rope.scale_linear");
+    const auto original = get<std::int64_t>("rope.scaling.original_context_length");
+    const auto attention_factor = get<double>("rope.scaling.attn_factor");
+    if (!type) return fail(type.error());
+    for (const auto* number : {&factor, &old_factor, &attention_factor}) {
+      if (!*number) return fail(number->error());
+    }
+    if (!original) return fail(original.error());
+    const std::string_view kind = type->value_or(*old_factor || *factor ? "linear" : "none");
+    json scaling = json::object();
+    if (const auto* factors = file_.tensor(kRopeFactors)) {
+      auto values = factor_values(*factors);
+      if (!values) return fail(values.error());
+      scaling = {{"rope_type", "factors"}, {"factors", std::move(*values)}};
+    } else if (kind == "linear" || kind == "yarn") {
+      scaling["rope_type"] = kind;
+      if (*factor || *old_factor) scaling["factor"] = as_written(*factor ? **factor : **old_factor);
+      if (*original) scaling["original_max_position_embeddings"] = **original;
+      if (kind == "yarn" && attention_factor->value_or(1.0) != 1.0) {
+        return file_.bad(key("rope.scaling.attn_factor"), "other than 1 is not supported", ErrorCode::unsupported);
+      }
+      if (kind == "linear" && scaling.value("factor", 1.0) == 1.0) return {};
+    } else if (kind == "none") {
+      return {};
+    } else {
+      return file_.bad(key("rope.scaling.type"), quote(kind) + " is not supported (none, linear and yarn are)",
+                       ErrorCode::unsupported);
+    }
+    set("rope_scaling", std::move(scaling), key("rope.scaling"));
+    return {};
+  }
+
+  Result<json> factor_values(const GgufTensor& tensor) const {
+    const auto* info = ggml_type_info(tensor.type);
+    if (info->plain != DType::f32 || tensor.shape.size() != 1) {
+      return fail(ErrorCode::unsupported, file_.path_of(tensor) + ": tensor " + quote(tensor.name) + " is not F32");
+    }
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    dequantize_row(tensor.type, tensor.data.data(), tensor.elements(), values.data());
+    if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x) && x > 0; })) {
+      return fail(ErrorCode::bad_file,
+                  file_.path_of(tensor) + ": tensor " + quote(tensor.name) + " has values that are not above 0");
+    }
+    return json(std::vector<double>(values.begin(), values.end()));
+  }
+
+  Status add_tokens() {
+    const auto bos = file_.get<std::int64_t>("tokenizer.ggml.bos_token_id");
+    if (!bos) return fail(bos.error());
+    if (*bos) set("bos_token_id", **bos, "tokenizer.ggml.bos_token_id");
+    std::set<std::int64_t> ends;
+    for (const char* name :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+      const auto end = file_.get<std::int64_t>(name);
+      if (!end) return fail(end.error());
+      if (*end) ends.insert(**end);
+    }
+    const auto tokens = file_.get<std::vector<std::string_view>>(kTokens);
+    const auto types = file_.get<std::vector<std::int64_t>>(kTokenTypes);
+    if (!tokens) return fail(tokens.error());
+    if (!types) return fail(types.error());
+    if (*tokens && *types) {
+      for (std::size_t id = 0; id < std::min((*tokens)->size(), (*types)->size()); ++id) {
+        if ((**types)[id] != kControlToken) continue;
+        if (std::ranges::find(kEndingTokens, (**tokens)[id]) != kEndingTokens.end()) {
+          ends.insert(static_cast<std::int64_t>(id));
+        }
+      }
+    }
+    set("eos_token_id", std::vector<std::int64_t>(ends.begin(), ends.end()), "tokenizer.ggml.eos_token_id");
+    return {};
+  }
+
+  Status refuse_unknown_keys() {
+    known_.insert(kIgnoredKeys.begin(), kIgnoredKeys.end());
+    for (const auto& [name, value] : file_.metadata()) {
+      if (!name.starts_with(prefix_) || known_.contains(std::string_view(name).substr(prefix_.size()))) continue;
+      return file_.bad(name, "is not known, and may change what the model computes", ErrorCode::unsupported);
+    }
+    return {};
+  }
+
+  const GgufFile& file_;
+  const GgufArchitecture& architecture_;
+  std::string prefix_;
+  std::int64_t head_dim_ = 0;
+  json config_ = json::object();
+  std::map<std::string, std::string, std::less<>> names_;
+  std::set<std::string, std::less<>> known_;  // keys behind the prefix that have been looked at
+};
+
+}  // namespace
+
+Result<models::ModelSpec> read_gguf_spec(const GgufFile& file) {
+  const auto architecture = find_gguf_architecture(file);
+  if (!architecture) return fail(architecture.error());
+  ConfigOfGguf config(file, **architecture);
+  if (const Status status = config.fill(); !status) return fail(status.error());
+  ConfigReader reader(config.config(), file.path(), &config.names());
+  return read_hf_config(reader);
+}
+
+Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file) {
+  constexpr std::string_view kPrefix = "general.sampling.";
+  constexpr std::array<std::pair<const char*, const char*>, 5> kKeys{{{"temp", "temperature"},
+                                                                      {"top_k", "top_k"},
+                                                                      {"top_p", "top_p"},
+                                                                      {"min_p", "min_p"},
+                                                                      {"penalty_repeat", "repetition_penalty"}}};
+  json defaults = json::object();
+  for (const auto& [gguf, name] : kKeys) {
+    const std::string key = std::string(kPrefix) + gguf;
+    const auto value = file.get<double>(key);
+    if (!value) return fail(value.error());
+    if (*value) defaults[name] = to_json(*file.find(key));
+  }
+  return parse_sampling_defaults(defaults.dump(), file.path() + ": " + std::string(kPrefix) + "*");
+}
+
+}  // namespace pagoda::io

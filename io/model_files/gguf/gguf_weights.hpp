@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/model_files/gguf/gguf_architecture.hpp"
+#include "io/model_files/gguf/gguf_file.hpp"
+#include "io/model_files/model_weights.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// The weights of a GGUF file under the names of Hugging Face's. Plain tensors point into the mapped file; only those
+/// whose rows lie in another order are copied when they are asked for. Thread-safe after open.
+class GgufWeights final : public ModelWeights {
+ public:
+  /// Errors: as find_gguf_architecture; bad_file (numbers of heads that the tensors do not have).
+  static Result<std::shared_ptr<const GgufWeights>> open(std::shared_ptr<const GgufFile> file);
+
+  Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
+  bool contains(std::string_view name) const override { return find(name) != nullptr; }
+  bool holds_derived(std::string_view module) const override;
+  void copied(const weights::WeightTensor& tensor) const override;
+
+  CheckpointFacts facts() const override;
+  std::string quantization() const override;
+  Status check_all_taken(const models::ModelSpec& spec) const override;
+
+ private:
+  GgufWeights(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, std::int64_t num_heads,
+              std::int64_t num_kv_heads)
+      : file_(std::move(file)), architecture_(architecture), num_heads_(num_heads), num_kv_heads_(num_kv_heads) {}
+
+  /// The tensor for a name of Hugging Face's; null when there is none.
+  const GgufTensor* find(std::string_view name) const;
+  /// How many heads have their rows interleaved in `tensor`; 0 when rows are in order.
+  std::int64_t interleaved_heads(const GgufTensor& tensor) const;
+  /// The same plain tensor with its rows in order.
+  const void* in_order(const GgufTensor& tensor, std::int64_t num_heads) const;
+
+  std::shared_ptr<const GgufFile> file_;
+  const GgufArchitecture& architecture_;
+  std::int64_t num_heads_;
+  std::int64_t num_kv_heads_;
+  mutable std::mutex mutex_;                                                         // of what follows
+  mutable std::set<std::string, std::less<>> taken_;                                 // by the file's names
+  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of tensors out of order
+};
+
+}  // namespace pagoda::io

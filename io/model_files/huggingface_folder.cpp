@@ -1,0 +1,41 @@
+#include "io/model_files/huggingface_folder.hpp"
+
+#include <utility>
+
+#include "io/model_files/chat_template_files.hpp"
+#include "io/model_files/generation_config.hpp"
+#include "io/model_files/hf_config.hpp"
+#include "io/model_files/quantized/quantized_checkpoint.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
+
+namespace pagoda::io {
+namespace {
+
+class HuggingFaceFolder final : public ModelFiles {
+ public:
+  explicit HuggingFaceFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  Result<models::ModelSpec> spec() const override { return load_hf_config(folder_); }
+
+  Result<std::shared_ptr<const ModelWeights>> weights() const override { return open_folder_weights(folder_); }
+
+  Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const override { return load_folder_tokenizer(folder_); }
+
+  Result<SamplingDefaults> sampling_defaults() const override { return load_sampling_defaults(folder_); }
+
+  Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(
+      const std::filesystem::path& override_file) const override {
+    return folder_chat_prompts(folder_, override_file);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ModelFiles> open_huggingface_folder(const std::filesystem::path& folder) {
+  return std::make_shared<HuggingFaceFolder>(folder);
+}
+
+}  // namespace pagoda::io

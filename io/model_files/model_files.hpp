@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "engine/models/model_spec.hpp"
+#include "engine/request/sampling_defaults.hpp"
+#include "engine/text/tokenizer.hpp"
+#include "io/chat/chat_prompts.hpp"
+#include "io/model_files/model_weights.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// All that a model's files say. Thread-safe.
+class ModelFiles {
+ public:
+  virtual ~ModelFiles() = default;
+
+  /// Sizes, positions, special tokens, and how the model is built. Errors: bad_config, unsupported, bad_file; the
+  /// message names file and key.
+  virtual Result<models::ModelSpec> spec() const = 0;
+  /// Mapped, headers checked; nothing is read. Errors: io_failed, bad_file.
+  virtual Result<std::shared_ptr<const ModelWeights>> weights() const = 0;
+  /// Errors: bad_config, bad_file, unsupported.
+  virtual Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const = 0;
+  /// Errors: bad_config.
+  virtual Result<SamplingDefaults> sampling_defaults() const = 0;
+  /// The chat template, or that of `override_file`, a Jinja source, unless its name is empty. Null when there is none.
+  /// Errors: io_failed, bad_file; for a template also with the line.
+  virtual Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(
+      const std::filesystem::path& override_file) const = 0;
+};
+
+/// A Hugging Face model folder, or a GGUF file: whatever is not a folder and has the name *.gguf or begins with GGUF's
+/// magic. Errors: io_failed (there is no such thing), and for GGUF those of GgufFile::open.
+Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path);
+
+/// ModelFiles::tokenizer and ModelFiles::chat_prompts of `model`, for those who need nothing else of it.
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model);
+Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const std::filesystem::path& model,
+                                                                   const std::filesystem::path& override_file = {});
+
+}  // namespace pagoda::io

@@ -1,0 +1,125 @@
+#include "io/model_files/quantized/quantized_checkpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/hf_config.hpp"
+#include "io/model_files/quantized/quantized_module.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string_view module_of(std::string_view name) {
+  return name.substr(0, name.size() - kWeight.size());
+}
+
+/// Of a quantised KV cache or of quantised activations in attention, beside its projections.
+bool is_attention_scale(std::string_view name) {
+  constexpr std::array kEndings{".k_scale",    ".v_scale",      ".q_scale",     ".kv_scale",
+                                ".prob_scale", ".k_zero_point", ".v_zero_point"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
+/// How many parameters an element of the tensor holds; none when it says something about others.
+std::int64_t parameters_per_element(const QuantizationConfig& config, std::string_view name,
+                                    const StoredTensor& tensor) {
+  const bool is_scaled_by = name.ends_with(".qzeros") || name.ends_with(".scales") || name.ends_with(".g_idx") ||
+                            name.ends_with(".SCB") || name.ends_with("_scale") || name.ends_with("_scale_inv") ||
+                            name.ends_with("_zero_point") || name.ends_with("_g_idx") || name.ends_with("_shape") ||
+                            name.ends_with(".weight_format") || name.find(".weight.") != name.npos;
+  if (is_scaled_by) return 0;
+  if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return 32 / config.bits;
+  const bool is_pair = config.method == QuantizationMethod::four_bit_table && tensor.dtype == "U8";
+  return is_pair ? 2 : 1;
+}
+
+std::int64_t elements(std::span<const std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (const auto dimension : shape) count *= dimension;
+  return count;
+}
+
+}  // namespace
+
+bool QuantizedCheckpoint::is_quantized_weight(std::string_view name) const {
+  return name.ends_with(kWeight) && is_quantized(*checkpoint_, config_.method, module_of(name));
+}
+
+bool QuantizedCheckpoint::contains(std::string_view name) const {
+  return checkpoint_->contains(name) || is_quantized_weight(name);
+}
+
+bool QuantizedCheckpoint::holds_derived(std::string_view module) const {
+  const bool is_untransposed = config_.method == QuantizationMethod::awq || config_.method == QuantizationMethod::gptq;
+  // A head is derived for another reason.
+  return is_untransposed && !module.ends_with("lm_head") && is_quantized(*checkpoint_, config_.method, module);
+}
+
+Result<weights::WeightTensor> QuantizedCheckpoint::describe(std::string_view name,
+                                                            const std::vector<std::int64_t>& shape) const {
+  if (!is_quantized_weight(name)) return checkpoint_->describe(name, shape);
+  if (shape.size() != 2) {
+    return fail(ErrorCode::bad_file, checkpoint_->path_of(name) + ": tensor " + quote(name) +
+                                         ": is quantised, but the config does not ask for a matrix");
+  }
+  const std::lock_guard lock(mutex_);
+  auto found = open_.find(name);
+  if (found == open_.end() || found->second.shape != shape) {
+    auto rows = open_quantized_module(*checkpoint_, config_, std::string(module_of(name)), shape[0], shape[1]);
+    if (!rows) return fail(std::move(rows.error()));
+    found = open_.insert_or_assign(std::string(name), Opened{shape, std::move(*rows)}).first;
+  }
+  return weights::WeightTensor{std::string(name), config_.dtype, shape, nullptr, found->second.rows};
+}
+
+Result<weights::WeightTensor> QuantizedCheckpoint::tensor(std::string_view name,
+                                                          const std::vector<std::int64_t>& shape) const {
+  if (!is_quantized_weight(name)) return checkpoint_->tensor(name, shape);
+  auto described = describe(name, shape);
+  if (!described) return described;
+  for_each_tensor_of(module_of(name), [&](const std::string& part) { checkpoint_->take(part); });
+  return described;
+}
+
+void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
+  if (tensor.quantized == nullptr) return checkpoint_->copied(tensor);
+  for_each_tensor_of(module_of(tensor.name),
+                     [&](const std::string& part) { checkpoint_->copied({.name = part, .shape = {}}); });
+}
+
+CheckpointFacts QuantizedCheckpoint::facts() const {
+  CheckpointFacts facts = checkpoint_->facts();
+  facts.num_parameters = 0;
+  for (const auto& name : checkpoint_->tensor_names()) {
+    const auto tensor = *checkpoint_->stored(name);
+    facts.num_parameters += elements(tensor.shape) * parameters_per_element(config_, name, tensor);
+  }
+  return facts;
+}
+
+Status QuantizedCheckpoint::check_all_taken(const models::ModelSpec& spec) const {
+  constexpr std::string_view kBias = ".bias";
+  for (const auto& name : checkpoint_->tensor_names()) {
+    const bool is_bias =
+        name.ends_with(kBias) && is_quantized(*checkpoint_, config_.method, name.substr(0, name.size() - kBias.size()));
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    const bool is_zero_bias = is_bias && std::ranges::all_of(checkpoint_->stored(name)->data, is_zero);
+    if (is_zero_bias || is_attention_scale(name)) checkpoint_->take(name);
+  }
+  return checkpoint_->check_all_taken(spec);
+}
+
+Result<std::shared_ptr<const ModelWeights>> open_folder_weights(const std::filesystem::path& folder) {
+  const auto config = load_quantization_config(folder);
+  if (!config) return fail(config.error());
+  auto checkpoint = Checkpoint::open(folder);
+  if (!checkpoint) return fail(std::move(checkpoint.error()));
+  if (!*config) return std::move(*checkpoint);
+  return std::make_shared<QuantizedCheckpoint>(std::move(*checkpoint), **config);
+}
+
+}  // namespace pagoda::io

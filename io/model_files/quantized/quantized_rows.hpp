@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/weights/weight_source.hpp"
+#include "io/model_files/quantized/stored_numbers.hpp"
+#include "kernels/quantized.hpp"
+
+namespace pagoda::io {
+
+/// A matrix whose weights are scale * (q - zero): the files' integers, as AWQ, GPTQ, compressed-tensors and
+/// bitsandbytes' int8 have them.
+struct IntegerMatrix {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  StoredIntegers q = {};     ///< [rows, columns]
+  StoredFloats scales = {};  ///< [rows, groups]
+  /// [rows, groups]; without them the zero of all is in the middle of the integers.
+  std::optional<StoredIntegers> zeros = std::nullopt;
+  std::int64_t group_size = 0;              ///< columns of a group, in order unless the next says otherwise
+  std::vector<std::int32_t> group_of = {};  ///< [columns] where groups are not in the order of columns, else empty
+
+  std::int64_t groups() const { return (columns + group_size - 1) / group_size; }
+  std::uint32_t middle() const { return 1U << (q.bits - 1); }
+};
+
+/// Unpacked from the mapped file row by row. It is given to kernels as it is, with each scale in float16, unless that
+/// is impossible: groups out of order or of a size that is no multiple of 16, or a scale that float16 would hold with
+/// less than 11 bits or not at all. Then it has no format.
+class IntegerRows final : public weights::QuantizedRows {
+ public:
+  /// Reads all scales that are not float16, and zeros until one is not in the middle.
+  explicit IntegerRows(IntegerMatrix matrix);
+
+  std::optional<kernels::QuantizedFormat> format() const override { return format_; }
+  void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
+  void dequantize(std::int64_t row, float* to) const override;
+
+ private:
+  std::uint32_t zero(std::int64_t row, std::int64_t group) const {
+    return matrix_.zeros ? matrix_.zeros->at(row, group) : matrix_.middle();
+  }
+  bool all_in_the_middle() const;
+  bool scales_fit_float16() const;
+
+  IntegerMatrix matrix_;
+  std::optional<kernels::QuantizedFormat> format_;
+};
+
+/// A matrix that kernels have no arithmetic for.
+class DequantizedRows : public weights::QuantizedRows {
+ public:
+  std::optional<kernels::QuantizedFormat> format() const final { return std::nullopt; }
+  void unpack(std::int64_t row, const weights::UnpackedRow& to) const final;
+};
+
+/// 8-bit floats (Float8E4M3) [rows, columns] with a scale for each block of rows and columns.
+struct Float8Matrix {
+  std::int64_t columns = 0;
+  const std::byte* data = nullptr;
+  StoredFloats scales = {};  ///< [blocks of rows, blocks of columns]
+  std::int64_t block_rows = 1;
+  std::int64_t block_columns = 1;
+};
+
+class Float8Rows final : public DequantizedRows {
+ public:
+  explicit Float8Rows(const Float8Matrix& matrix) : matrix_(matrix) {}
+  void dequantize(std::int64_t row, float* to) const override;
+
+ private:
+  Float8Matrix matrix_;
+};
+
+/// bitsandbytes' 4 bits: indices into a table of 16 values, two a byte with the first in its high half; blocks of the
+/// whole matrix, row after row, share a scale. Scales may be quantised themselves: indices into a table of 256 values
+/// with a scale per block of them, and an offset for all.
+struct TableMatrix {
+  std::int64_t columns = 0;
+  const std::byte* data = nullptr;
+  std::array<float, 16> values{};
+  std::int64_t block = 64;                   ///< weights that share a scale
+  StoredFloats scales = {};                  ///< [1, blocks]; where the next is there [1, blocks of scales]
+  const std::byte* scale_indices = nullptr;  ///< [blocks], or null
+  std::array<float, 256> scale_values{};
+  std::int64_t scale_block = 256;
+  float scale_offset = 0.0F;
+};
+
+class TableRows final : public DequantizedRows {
+ public:
+  explicit TableRows(const TableMatrix& matrix) : matrix_(matrix) {}
+  void dequantize(std::int64_t row, float* to) const override;
+
+ private:
+  float scale(std::int64_t block) const;
+
+  TableMatrix matrix_;
+};
+
+}  // namespace pagoda::io

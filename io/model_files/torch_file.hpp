@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "io/model_files/tensor_entry.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// A file may ask for copies of tensors that do not lie row-major; together they must not be larger than this many
+/// times the file.
+inline constexpr std::size_t kMaxCopiedTimesFile = 4;
+
+/// Parses and checks a file of torch.save (PyTorch 1.6 or later: a zip file with a pickle and an entry for each
+/// storage) that holds a state dict; see zip_directory.hpp and torch_pickle.hpp for what is read of both. Nothing of
+/// the file is executed. `file` is the complete file, mapped or not; only its directory and its pickle are read.
+/// `file_name` goes into messages.
+///
+/// Errors, one line that names file, tensor or opcode, and reason: unsupported (a file of an older PyTorch, one that is
+/// not little-endian, a compressed entry, a pickle that wants more than tensors), bad_file (damage; a tensor or a
+/// storage that reaches behind what holds it).
+Result<TensorEntries> parse_torch_file(std::span<const std::byte> file, std::string_view file_name);
+
+}  // namespace pagoda::io

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/config.hpp"
+#include "engine/text/tokenizer.hpp"
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
+
+namespace pagoda {
+
+/// A model without an engine around it: the scores of the vocabulary after each token of a text. Not thread-safe.
+class TokenLogits {
+ public:
+  /// Loads the model of `config`, of which only the keys of model, device and threads count, for texts of up to
+  /// `max_tokens`. Blocks. Errors: as Engine::create.
+  static Result<std::unique_ptr<TokenLogits>> create(const EngineConfig& config, std::int32_t max_tokens,
+                                                     const StartProgress& progress);
+  ~TokenLogits();
+
+  using Take = std::function<void(std::int32_t position, std::span<const float> logits)>;
+  /// Calls `take` for each position of `tokens` from `first` on, in order: logits [vocab_size] after that token.
+  /// `tokens`: 1 to max_tokens, each below vocab_size. Errors: those of ops.
+  Status run(const TokenIds& tokens, std::int32_t first, const Take& take);
+
+  const text::Tokenizer& tokenizer() const;
+  std::int64_t vocab_size() const;
+  /// Of all weights as loaded.
+  std::int64_t weight_bytes() const;
+
+ private:
+  struct State;
+  explicit TokenLogits(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda

@@ -1,0 +1,153 @@
+// Matrices that a checkpoint holds quantised, on their way to the kernels.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/weights/device_weights.hpp"
+#include "engine/weights/loaded_weights.hpp"
+#include "engine/weights/measured_weights.hpp"
+#include "kernels/quantized_pack.hpp"
+#include "tests/engine/weights/quantized_waves.hpp"
+#include "tests/support/split_memory_device.hpp"
+
+namespace pagoda::weights {
+namespace {
+
+using kernels::QuantizedFormat;
+using test::QuantizedWaves;
+using testing::HasSubstr;
+
+constexpr std::int64_t kRows = 35;  // two panels, and three rows of a third
+constexpr std::int64_t kColumns = 96;
+
+std::shared_ptr<kernels::Device> test_device() {
+  return kernels::create_cpu_device({.num_threads = 2, .isa = ""}).value();
+}
+
+void expect_waves(const kernels::QuantizedMatrix& matrix) {
+  const QuantizedFormat& format = matrix.format;
+  std::vector<float> group(static_cast<std::size_t>(format.group_size));
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    for (std::int64_t g = 0; g < matrix.groups(); ++g) {
+      kernels::dequantize_group(matrix, row, g, group.data());
+      for (std::int64_t i = 0; i < format.group_size && g * format.group_size + i < matrix.columns; ++i) {
+        ASSERT_EQ(group[static_cast<std::size_t>(i)], QuantizedWaves::weight(format, row, g * format.group_size + i))
+            << row << " " << g << " " << i;
+      }
+    }
+  }
+}
+
+class StoredQuantized : public testing::TestWithParam<QuantizedFormat> {
+ protected:
+  const QuantizedWaves stored_{GetParam()};
+};
+
+TEST_P(StoredQuantized, AreBroughtIntoTheKernelsLayoutOnceAndNothingIsRounded) {
+  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), test_device());
+  const auto linear = weights.linear("up_proj", kRows, kColumns);
+  ASSERT_TRUE(linear);
+  ASSERT_NE(linear->quantized, nullptr);
+  EXPECT_EQ(linear->quantized->matrix.format, GetParam());
+  expect_waves(linear->quantized->matrix);
+  EXPECT_EQ(weights.linear("up_proj", kRows, kColumns)->quantized, linear->quantized);
+  EXPECT_EQ(weights.copied_bytes(), linear->quantized->matrix.bytes());
+}
+
+TEST_P(StoredQuantized, ATiedHeadIsTheEmbedding) {
+  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), test_device());
+  const auto embedding = weights.embedding("embed", kRows, kColumns);
+  ASSERT_TRUE(embedding);
+  ASSERT_NE(embedding->quantized, nullptr);
+  EXPECT_EQ(weights.tied_linear("lm_head", "embed.weight", kRows, kColumns)->quantized, embedding->quantized);
+  EXPECT_EQ(weights.copied_bytes(), embedding->quantized->matrix.bytes());
+}
+
+TEST_P(StoredQuantized, AreDequantisedWherePlainOnesAreAskedFor) {
+  const LoadedWeights weights(stored_, weight_policy("auto", "none"), test_device());
+  for (const auto& matrix :
+       {weights.linear("up_proj", kRows, kColumns)->plain, weights.embedding("embed", kRows, kColumns)->plain,
+        weights.tied_linear("lm_head", "embed.weight", kRows, kColumns)->plain}) {
+    ASSERT_EQ(matrix.dtype, DType::f32);
+    for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+      ASSERT_EQ(static_cast<const float*>(matrix.data)[i],
+                QuantizedWaves::weight(GetParam(), i / kColumns, i % kColumns));
+    }
+  }
+  EXPECT_EQ(weights.copied_bytes(), 2 * kRows * kColumns * 4);
+}
+
+TEST_P(StoredQuantized, AreDequantisedToTheDtype) {
+  const LoadedWeights weights(stored_, weight_policy("bfloat16", "none"), test_device());
+  const auto linear = weights.linear("up_proj", kRows, kColumns);
+  ASSERT_TRUE(linear);
+  ASSERT_EQ(linear->plain.dtype, DType::bf16);
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    ASSERT_EQ(static_cast<const BFloat16*>(linear->plain.data)[i].bits,
+              to_bf16(QuantizedWaves::weight(GetParam(), i / kColumns, i % kColumns)).bits);
+  }
+}
+
+TEST_P(StoredQuantized, AreQuantisedAnewWhenToldSo) {
+  const LoadedWeights weights(stored_, weight_policy("auto", "int8"), test_device());
+  const auto linear = weights.linear("up_proj", kRows, kColumns);
+  ASSERT_TRUE(linear) << linear.error().message;
+  ASSERT_NE(linear->quantized, nullptr);
+  EXPECT_EQ(linear->quantized->matrix.format, kernels::kInt8Weights);
+}
+
+TEST_P(StoredQuantized, AreMeasuredAsTheyAreLoaded) {
+  for (const char* quantize : {"auto", "none", "int8", "int4"}) {
+    for (const char* dtype : {"auto", "float32", "bfloat16"}) {
+      const WeightPolicy policy = weight_policy(dtype, quantize);
+      const MeasuredWeights measured(stored_, policy);
+      const LoadedWeights loaded(stored_, policy, test_device());
+      for (const WeightSource* source :
+           {static_cast<const WeightSource*>(&measured), static_cast<const WeightSource*>(&loaded)}) {
+        ASSERT_TRUE(source->embedding("embed", kRows, kColumns));
+        ASSERT_TRUE(source->tied_linear("lm_head", "embed.weight", kRows, kColumns));
+        ASSERT_TRUE(source->linear("up_proj", kRows, kColumns));
+      }
+      EXPECT_EQ(measured.copied_bytes(), loaded.copied_bytes()) << quantize << " " << dtype;
+      EXPECT_EQ(measured.loaded_bytes(), loaded.copied_bytes()) << quantize << " " << dtype;
+    }
+  }
+}
+
+TEST_P(StoredQuantized, AreUploadedOnceForEmbeddingAndHead) {
+  const auto device = std::make_shared<test::SplitMemoryDevice>();
+  const LoadedWeights host(stored_, weight_policy("auto", "auto"), test_device());
+  const DeviceWeights weights(host, device, 1 << 20, {});
+  const auto embedding = weights.embedding("embed", kRows, kColumns);
+  ASSERT_TRUE(embedding);
+  ASSERT_NE(embedding->quantized, nullptr);
+  EXPECT_EQ(weights.tied_linear("lm_head", "embed.weight", kRows, kColumns)->quantized, embedding->quantized);
+  EXPECT_EQ(weights.uploaded_bytes(), embedding->quantized->matrix.bytes());
+  EXPECT_EQ(host.copied_bytes(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, StoredQuantized,
+                         testing::Values(QuantizedFormat{8, 32}, QuantizedFormat{8, 16}, QuantizedFormat{8, 32, true},
+                                         QuantizedFormat{4, 32}, QuantizedFormat{4, 16, true}),
+                         [](const auto& test) {
+                           const QuantizedFormat& format = test.param;
+                           return "Bits" + std::to_string(format.bits) + "Group" + std::to_string(format.group_size) +
+                                  (format.asymmetric ? "Asymmetric" : "");
+                         });
+
+TEST(StoredQuantizedWeights, ThatAreNotFiniteAreRefusedByName) {
+  QuantizedWaves stored({8, 32});
+  stored.spoil_scales();
+  const LoadedWeights weights(stored, weight_policy("auto", "auto"), test_device());
+  const auto linear = weights.linear("up_proj", kRows, kColumns);
+  ASSERT_FALSE(linear);
+  EXPECT_EQ(linear.error().code, ErrorCode::bad_file);
+  EXPECT_THAT(linear.error().message, HasSubstr("up_proj.weight"));
+}
+
+}  // namespace
+}  // namespace pagoda::weights

@@ -1,0 +1,217 @@
+// What a GGUF's metadata and tensors say of a model. That the numbers which follow are right: gguf_golden_test.cpp.
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/model_files/gguf/gguf_config.hpp"
+#include "io/model_files/gguf/gguf_file.hpp"
+#include "io/model_files/gguf/gguf_weights.hpp"
+#include "io/model_files/model_files.hpp"
+#include "tests/io/model_files/gguf_writer.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::GgufWriter;
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kHidden = 32;
+
+/// A Llama with one layer, two heads of 16 and a vocabulary of four, without the values of tensors.
+class SmallLlama {
+ public:
+  SmallLlama() {
+    number("block_count", 1);
+    number("context_length", 64);
+    number("embedding_length", kHidden);
+    number("feed_forward_length", 48);
+    number("attention.head_count", 2);
+    set("attention.layer_norm_rms_epsilon", [](GgufWriter& to, const std::string& key) { to.add(key, 1e-5F); });
+    for (const char* name : {"token_embd", "output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
+      tensors.emplace_back(std::string(name) + ".weight", std::vector<std::uint64_t>{kHidden});
+    }
+    tensors.front().second = {4, kHidden};
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) {
+      tensors.emplace_back("blk.0." + std::string(name) + ".weight", std::vector<std::uint64_t>{kHidden, kHidden});
+    }
+    tensors.emplace_back("blk.0.ffn_gate.weight", std::vector<std::uint64_t>{48, kHidden});
+    tensors.emplace_back("blk.0.ffn_up.weight", std::vector<std::uint64_t>{48, kHidden});
+    tensors.emplace_back("blk.0.ffn_down.weight", std::vector<std::uint64_t>{kHidden, 48});
+  }
+
+  using Add = std::function<void(GgufWriter&, const std::string& key)>;
+  void set(const std::string& name, Add add) { keys[architecture + "." + name] = std::move(add); }
+  void number(const std::string& name, std::uint32_t value) {
+    set(name, [value](GgufWriter& to, const std::string& key) { to.add(key, value); });
+  }
+  void erase(const std::string& name) { keys.erase(architecture + "." + name); }
+
+  Result<std::shared_ptr<const GgufFile>> open() const {
+    GgufWriter writer;
+    writer.add("general.architecture", said_architecture);
+    for (const auto& [key, add] : keys) add(writer, key);
+    for (const auto& [tensor, shape] : tensors) writer.add_zeros(tensor, shape);
+    const auto path = folder_.path() / "small.gguf";
+    writer.write(path);
+    return GgufFile::open(path);
+  }
+
+  std::string architecture = "llama";
+  std::string said_architecture = "llama";
+  std::map<std::string, Add> keys;
+  std::vector<std::pair<std::string, std::vector<std::uint64_t>>> tensors;
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+TEST(GgufModel, HasWhatItsMetadataSays) {
+  SmallLlama llama;
+  llama.number("attention.head_count_kv", 1);
+  llama.keys["tokenizer.ggml.eos_token_id"] = [](GgufWriter& to, const std::string& key) {
+    to.add(key, std::uint32_t{1});
+  };
+  const auto spec = read_gguf_spec(*llama.open().value());
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(spec->vocab_size, 4);
+  EXPECT_EQ(spec->max_position_embeddings, 64);
+  EXPECT_TRUE(spec->tie_word_embeddings);
+  EXPECT_EQ(spec->checkpoint_dtype, DType::f32);
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(1));
+  EXPECT_EQ(spec->kv.front().attention.num_kv_heads, 1);
+}
+
+TEST(GgufModel, ControlTokensThatEndAnAnswerAreEndsToo) {
+  SmallLlama llama;
+  llama.keys["tokenizer.ggml.tokens"] = [](GgufWriter& to, const std::string& key) {
+    to.add(key, std::vector<std::string>{"a", "<|im_end|>", "<|eot_id|>", "<|im_end|>"});
+  };
+  llama.keys["tokenizer.ggml.token_type"] = [](GgufWriter& to, const std::string& key) {
+    to.add(key, std::vector<std::int32_t>{1, 3, 1, 3});
+  };
+  const auto spec = read_gguf_spec(*llama.open().value());
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 3)) << "a token that is no control token is text";
+}
+
+struct Refusal {
+  std::string what;
+  std::function<void(SmallLlama&)> spoil;
+  ErrorCode code;
+  std::vector<std::string> message;
+};
+
+class GgufModelRefusal : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(GgufModelRefusal, NamesFileAndKey) {
+  SmallLlama llama;
+  GetParam().spoil(llama);
+  const auto file = llama.open();
+  ASSERT_TRUE(file) << file.error().message;
+  const auto spec = read_gguf_spec(**file);
+  ASSERT_FALSE(spec);
+  EXPECT_EQ(spec.error().code, GetParam().code) << spec.error().message;
+  EXPECT_THAT(spec.error().message, HasSubstr("small.gguf"));
+  for (const auto& part : GetParam().message) EXPECT_THAT(spec.error().message, HasSubstr(part));
+}
+
+void text(SmallLlama& llama, const std::string& name, const std::string& value) {
+  llama.set(name, [value](GgufWriter& to, const std::string& key) { to.add(key, value); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, GgufModelRefusal,
+                         ::testing::Values(Refusal{"UnknownArchitecture",
+                                                   [](auto& llama) { llama.said_architecture = "gemma9"; },
+                                                   ErrorCode::unsupported,
+                                                   {"general.architecture", "\"gemma9\"", "qwen3"}},
+                                           Refusal{"MissingSize",
+                                                   [](auto& llama) { llama.erase("block_count"); },
+                                                   ErrorCode::bad_config,
+                                                   {"llama.block_count: is missing"}},
+                                           Refusal{"SizeOfAnotherType",
+                                                   [](auto& llama) { text(llama, "feed_forward_length", "many"); },
+                                                   ErrorCode::bad_config,
+                                                   {"llama.feed_forward_length", "whole number"}},
+                                           Refusal{"NoHeads",
+                                                   [](auto& llama) { llama.number("attention.head_count", 0); },
+                                                   ErrorCode::bad_config,
+                                                   {"llama.attention.head_count"}},
+                                           Refusal{"KeysAndValuesOfDifferentLength",
+                                                   [](auto& llama) { llama.number("attention.value_length", 8); },
+                                                   ErrorCode::unsupported,
+                                                   {"llama.attention.value_length"}},
+                                           Refusal{"Experts",
+                                                   [](auto& llama) { llama.number("expert_count", 8); },
+                                                   ErrorCode::unsupported,
+                                                   {"llama.expert_count", "experts"}},
+                                           Refusal{"UnknownKey",
+                                                   [](auto& llama) { llama.number("logit_scale", 2); },
+                                                   ErrorCode::unsupported,
+                                                   {"llama.logit_scale", "may change"}},
+                                           Refusal{"UnknownScaling",
+                                                   [](auto& llama) { text(llama, "rope.scaling.type", "longrope"); },
+                                                   ErrorCode::unsupported,
+                                                   {"llama.rope.scaling.type", "\"longrope\""}},
+                                           Refusal{"HeadsTurnedInPart",
+                                                   [](auto& llama) { llama.number("rope.dimension_count", 8); },
+                                                   ErrorCode::unsupported,
+                                                   {"llama.rope.dimension_count"}},
+                                           Refusal{"EndOfSequenceBeyondTheVocabulary",
+                                                   [](auto& llama) {
+                                                     llama.keys["tokenizer.ggml.eos_token_id"] =
+                                                         [](GgufWriter& to, const std::string& key) {
+                                                           to.add(key, std::uint32_t{4});
+                                                         };
+                                                   },
+                                                   ErrorCode::bad_config,
+                                                   {"tokenizer.ggml.eos_token_id"}},
+                                           Refusal{"NoEmbedding",
+                                                   [](auto& llama) { llama.tensors.erase(llama.tensors.begin()); },
+                                                   ErrorCode::bad_file,
+                                                   {"token_embd.weight"}}),
+                         [](const auto& test) { return test.param.what; });
+
+TEST(GgufWeights, HaveTheNamesOfHuggingFace) {
+  const SmallLlama llama;
+  const auto weights = GgufWeights::open(llama.open().value()).value();
+  EXPECT_TRUE(weights->contains("model.layers.0.self_attn.q_proj.weight"));
+  EXPECT_FALSE(weights->contains("model.layers.1.self_attn.q_proj.weight"));
+  EXPECT_FALSE(weights->contains("model.layers.0.self_attn.q_proj.bias"));
+  EXPECT_FALSE(weights->contains("blk.0.attn_q.weight"));
+  const auto missing = weights->tensor("lm_head.weight", {4, kHidden});
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("tensor \"output.weight\" is missing"));
+}
+
+TEST(GgufWeights, OfAnotherShapeAreRefused) {
+  const SmallLlama llama;
+  const auto weights = GgufWeights::open(llama.open().value()).value();
+  const auto tensor = weights->tensor("model.layers.0.mlp.up_proj.weight", {40, kHidden});
+  ASSERT_FALSE(tensor);
+  EXPECT_EQ(tensor.error().code, ErrorCode::bad_file);
+  EXPECT_THAT(tensor.error().message, HasSubstr("\"blk.0.ffn_up.weight\": shape [48, 32] does not fit"));
+}
+
+TEST(GgufWeights, ThatNobodyTookAreNamed) {
+  SmallLlama llama;
+  llama.tensors.emplace_back("blk.0.attn_sinks.weight", std::vector<std::uint64_t>{2});
+  const auto file = llama.open().value();
+  const auto spec = read_gguf_spec(*file).value();
+  const auto weights = GgufWeights::open(file).value();
+  ASSERT_TRUE(spec.build(*weights));
+  const Status all = weights->check_all_taken(spec);
+  ASSERT_FALSE(all);
+  EXPECT_THAT(all.error().message, HasSubstr("blk.0.attn_sinks.weight"));
+}
+
+}  // namespace
+}  // namespace pagoda::io

@@ -1,0 +1,348 @@
+#include "io/model_files/quantized/quantized_checkpoint.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "io/model_files/hf_config.hpp"
+#include "io/model_files/mapped_file.hpp"
+#include "io/model_files/safetensors.hpp"
+#include "kernels/quantized.hpp"
+#include "tests/support/safetensors_file.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using test::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::int64_t kRows = 32;
+constexpr std::int64_t kColumns = 32;
+
+const std::filesystem::path kData = std::string(PAGODA_SOURCE_DIR) + "/tests/data/quantized";
+
+using Folder = std::unique_ptr<const TemporaryFolder>;
+
+std::string config_text(const std::string& quantization) {
+  return R"({"torch_dtype":"float16","quantization_config":)" + quantization + "}";
+}
+
+/// A folder with the goldens of tools/make_quantized_goldens.py and this quantization_config.
+Folder golden_folder(const std::string& quantization) {
+  auto folder = std::make_unique<const TemporaryFolder>();
+  std::filesystem::copy(kData / "matrices.safetensors", folder->path() / "model.safetensors");
+  folder->write("config.json", config_text(quantization));
+  return folder;
+}
+
+struct Golden {
+  std::string name;
+  std::string quantization;
+  std::optional<kernels::QuantizedFormat> format;
+};
+
+void PrintTo(const Golden& golden, std::ostream* out) {
+  *out << golden.name;
+}
+
+const std::string kGroup16 = R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":
+    {"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":16}}}})";
+
+std::string compressed(const std::string& format, int bits, const std::string& type) {
+  return R"({"quant_method":"compressed-tensors","format":")" + format +
+         R"(","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":)" + std::to_string(bits) +
+         R"(,"type":")" + type + R"(","strategy":"channel"}}}})";
+}
+
+const std::string kBnb4 =
+    R"({"quant_method":"bitsandbytes","load_in_4bit":true,"load_in_8bit":false,"bnb_4bit_quant_type":"nf4"})";
+
+const std::vector<Golden> kGoldens{
+    {"awq_g16", R"({"quant_method":"awq","bits":4,"group_size":16,"version":"gemm"})", {{4, 16, true}}},
+    {"awq_whole", R"({"quant_method":"awq","bits":4,"group_size":-1,"version":"GEMM"})", {{4, 32, true}}},
+    {"gptq_4_g16", R"({"quant_method":"gptq","bits":4,"group_size":16,"sym":false})", {{4, 16, true}}},
+    {"gptq_4_sym_v2",
+     R"({"quant_method":"gptq","bits":4,"group_size":16,"checkpoint_format":"gptq_v2"})",
+     {{4, 16, false}}},
+    {"gptq_8_g16", R"({"quant_method":"gptq","bits":8,"group_size":16,"sym":false})", {{8, 16, true}}},
+    {"gptq_act_order", R"({"quant_method":"gptq","bits":4,"group_size":16,"desc_act":true})", std::nullopt},
+    {"ct_pack_sym", kGroup16, {{4, 16, false}}},
+    {"ct_pack_asym", kGroup16, {{4, 16, true}}},
+    {"ct_pack_8", compressed("pack-quantized", 8, "int"), {{8, 32, false}}},
+    {"ct_int", compressed("int-quantized", 8, "int"), {{8, 32, false}}},
+    {"ct_naive", compressed("naive-quantized", 8, "int"), {{8, 32, false}}},
+    {"ct_float", compressed("float-quantized", 8, "float"), std::nullopt},
+    {"fp8_tensor", R"({"quant_method":"fp8","activation_scheme":"static"})", std::nullopt},
+    {"fp8_block", R"({"quant_method":"fp8","fmt":"e4m3","weight_block_size":[24,20]})", std::nullopt},
+    {"fp8_fbgemm", R"({"quant_method":"fbgemm_fp8","activation_scale_ub":1200.0})", std::nullopt},
+    {"bnb_int8", R"({"load_in_8bit":true,"load_in_4bit":false})", {{8, 32, false}}},
+    {"bnb_nf4", kBnb4, std::nullopt},
+    {"bnb_nf4_nested", kBnb4, std::nullopt},
+    {"bnb_fp4", kBnb4, std::nullopt},
+};
+
+class QuantizedGoldens : public testing::TestWithParam<Golden> {};
+
+/// The first rows of the matrix as the program that made the tensors dequantises them.
+std::vector<float> expected_rows(const std::string& name) {
+  const auto file = MappedFile::open(kData / "matrices.safetensors").value();
+  const auto header = parse_safetensors(file.bytes(), file.path()).value();
+  const auto& entry = header.tensors.at(name + ".expected");
+  std::vector<float> values((entry.end - entry.begin) / sizeof(float));
+  std::memcpy(values.data(), file.bytes().data() + entry.begin, entry.end - entry.begin);
+  return values;
+}
+
+/// The row in the arithmetic of kernels::QuantizedMatrix.
+std::vector<float> computed_row(const weights::QuantizedRows& rows, std::int64_t row, std::vector<float>& steps) {
+  const auto format = *rows.format();
+  const auto groups = static_cast<std::size_t>((kColumns + format.group_size - 1) / format.group_size);
+  std::vector<std::uint8_t> q(kColumns);
+  std::vector<Float16> scales(groups);
+  std::vector<Float16> mins(groups);
+  rows.unpack(row, {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr});
+  std::vector<float> weights;
+  for (std::size_t k = 0; k < q.size(); ++k) {
+    const std::size_t group = k / static_cast<std::size_t>(format.group_size);
+    EXPECT_LT(q[k], 1 << format.bits);
+    steps.push_back(to_float(scales[group]));
+    const float min = format.asymmetric ? to_float(mins[group]) : 0.0F;
+    weights.push_back(steps.back() * static_cast<float>(q[k] - format.zero_point()) + min);
+  }
+  return weights;
+}
+
+TEST_P(QuantizedGoldens, AreReadAsTheProgramThatMadeThemReadsThem) {
+  const auto& golden = GetParam();
+  const auto folder = golden_folder(golden.quantization);
+  const auto weights = open_folder_weights(folder->path());
+  ASSERT_TRUE(weights) << weights.error().message;
+  ASSERT_TRUE((*weights)->contains(golden.name + ".weight"));
+  const auto tensor = (*weights)->tensor(golden.name + ".weight", {kRows, kColumns});
+  ASSERT_TRUE(tensor) << tensor.error().message;
+  ASSERT_NE(tensor->quantized, nullptr);
+  EXPECT_EQ(tensor->dtype, DType::f16);
+  EXPECT_EQ(tensor->quantized->format(), golden.format);
+
+  const auto expected = expected_rows(golden.name);
+  const auto num_rows = std::ssize(expected) / kColumns;
+  ASSERT_GE(num_rows, 8);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    std::vector<float> dequantized(kColumns);
+    tensor->quantized->dequantize(row, dequantized.data());
+    std::vector<float> steps;
+    const auto computed = golden.format ? computed_row(*tensor->quantized, row, steps) : dequantized;
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      const float weight = expected[static_cast<std::size_t>(row * kColumns + k)];
+      // Two roundings where the program multiplies in another order.
+      EXPECT_NEAR(dequantized[at], weight, std::abs(weight) * 0x1p-22F) << row << ", " << k;
+      if (!golden.format) continue;
+      // The scale's rounding to float16, and the minimum's: up to 2^bits steps of it.
+      const float rounding = std::abs(weight) * 0x1p-11F;
+      const float of_min =
+          golden.format->asymmetric ? steps[at] * static_cast<float>(1 << golden.format->bits) / 2048 : 0;
+      EXPECT_NEAR(computed[at], weight, rounding + of_min) << row << ", " << k;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedGoldens, testing::ValuesIn(kGoldens),
+                         [](const auto& named) { return named.param.name; });
+
+/// One tensor of a file that a test makes.
+struct Part {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+
+template <class T>
+std::string bytes(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+Folder folder_of(const std::string& quantization, const std::vector<Part>& parts) {
+  auto header = nlohmann::json::object();
+  std::string data;
+  for (const auto& part : parts) {
+    header[part.name] = {
+        {"dtype", part.dtype}, {"shape", part.shape}, {"data_offsets", {data.size(), data.size() + part.data.size()}}};
+    data += part.data;
+  }
+  auto folder = std::make_unique<const TemporaryFolder>();
+  folder->write("model.safetensors", test::safetensors_file(header.dump(), 0) + data);
+  folder->write("config.json", config_text(quantization));
+  return folder;
+}
+
+const std::string kGptq = R"({"quant_method":"gptq","bits":4,"group_size":16})";
+
+std::vector<Part> gptq_parts(std::vector<std::int32_t> group_of = std::vector<std::int32_t>(16)) {
+  return {{"m.qweight", "I32", {2, 8}, std::string(64, '\0')},
+          {"m.qzeros", "I32", {1, 1}, bytes<std::uint32_t>({0x77777777U})},
+          {"m.scales", "F16", {1, 8}, std::string(16, '\0')},
+          {"m.g_idx", "I32", {16}, bytes(group_of)}};
+}
+
+void expect_bad(const Folder& folder, const std::string& reason) {
+  const auto weights = open_folder_weights(folder->path());
+  ASSERT_TRUE(weights) << weights.error().message;
+  const auto tensor = (*weights)->describe("m.weight", {8, 16});
+  ASSERT_FALSE(tensor);
+  EXPECT_EQ(tensor.error().code, ErrorCode::bad_file);
+  EXPECT_THAT(tensor.error().message, AllOf(HasSubstr(reason), HasSubstr("model.safetensors"), Not(HasSubstr("\n"))));
+}
+
+TEST(QuantizedCheckpoint, TensorsThatDoNotFitAreRefusedByName) {
+  expect_bad(folder_of(kGptq, {{"m.qweight", "I32", {2, 8}, std::string(64, '\0')}}),
+             "tensor \"m.qzeros\": is missing");
+  auto parts = gptq_parts();
+  parts[0].shape = {8, 2};
+  expect_bad(folder_of(kGptq, parts),
+             "tensor \"m.qweight\": shape [8, 2] does not fit the config, which asks for [2, 8]");
+  parts = gptq_parts();
+  parts[0].dtype = "F32";
+  expect_bad(folder_of(kGptq, parts), "tensor \"m.qweight\": dtype F32 is not I32");
+  parts = gptq_parts();
+  parts[2].dtype = "I16";
+  expect_bad(folder_of(kGptq, parts), "tensor \"m.scales\": dtype I16 is not F16, BF16, F32");
+  std::vector<std::int32_t> group_of(16);
+  group_of[3] = 1;
+  expect_bad(folder_of(kGptq, gptq_parts(group_of)), "tensor \"m.g_idx\": column 3 is of group 1 of 1");
+  group_of[3] = -7;
+  expect_bad(folder_of(kGptq, gptq_parts(group_of)), "tensor \"m.g_idx\": column 3 is of group -7 of 1");
+}
+
+TEST(QuantizedCheckpoint, GroupsThatAreNotThereAreRefused) {
+  const std::string scale = bytes(std::vector<float>(24, 1.0F));
+  const std::string kInt = compressed("int-quantized", 8, "int");
+  const Part weight{"m.weight", "I8", {8, 16}, std::string(128, '\1')};
+  expect_bad(folder_of(kInt, {weight, {"m.weight_scale", "F32", {8, 3}, scale}}),
+             "tensor \"m.weight_scale\": 3 scales do not divide the 16 columns of a row");
+  expect_bad(folder_of(kInt, {weight, {"m.weight_scale", "F32", {8, 0}, ""}}), "0 scales do not divide");
+  expect_bad(folder_of(kInt, {weight}), "tensor \"m.weight_scale\": is missing");
+}
+
+TEST(QuantizedCheckpoint, StateOfFourBitsMustBeWhatItSays) {
+  const auto parts = [](const std::string& state) {
+    return std::vector<Part>{
+        {"m.weight", "U8", {64, 1}, std::string(64, '\0')},
+        {"m.weight.absmax", "F32", {2}, std::string(8, '\0')},
+        {"m.weight.quant_map", "F32", {16}, std::string(64, '\0')},
+        {"m.weight.quant_state.bitsandbytes__nf4", "U8", {static_cast<std::int64_t>(state.size())}, state}};
+  };
+  expect_bad(folder_of(kBnb4, parts("[]")), "is not a JSON object in bytes");
+  expect_bad(folder_of(kBnb4, parts("{")), "is not a JSON object in bytes");
+  expect_bad(folder_of(kBnb4, parts("{}")), "blocksize: is missing");
+  expect_bad(folder_of(kBnb4, parts(R"({"blocksize":0})")), "blocksize: must be 1 to");
+  expect_bad(folder_of(kBnb4, parts(R"({"blocksize":64,"shape":[16,8]})")), "shape: [16,8] does not fit the config");
+  expect_bad(folder_of(kBnb4, parts(R"({"blocksize":16})")), "absmax\": shape [2] does not fit");
+}
+
+TEST(QuantizedCheckpoint, ScalesThatFloat16CannotHoldAreUsedDequantised) {
+  const auto has_format = [](float scale) {
+    const auto folder = folder_of(compressed("int-quantized", 8, "int"),
+                                  {{"m.weight", "I8", {1, 16}, std::string(16, '\5')},
+                                   {"m.weight_scale", "F32", {1, 1}, bytes(std::vector<float>{scale})}});
+    const auto weights = open_folder_weights(folder->path()).value();
+    const auto tensor = weights->describe("m.weight", {1, 16}).value();
+    float row[16];
+    tensor.quantized->dequantize(0, row);
+    EXPECT_EQ(row[7], 5.0F * scale);
+    return tensor.quantized->format().has_value();
+  };
+  EXPECT_TRUE(has_format(0.1F));
+  EXPECT_TRUE(has_format(65504.0F));
+  EXPECT_TRUE(has_format(0x1p-14F));
+  EXPECT_TRUE(has_format(0x1p-23F));    // exact though subnormal
+  EXPECT_FALSE(has_format(1.001e-5F));  // subnormal and rounded
+  EXPECT_FALSE(has_format(1e-9F));      // nothing
+  EXPECT_FALSE(has_format(1e6F));       // infinite
+}
+
+TEST(QuantizedCheckpoint, AllTensorsOfAModuleAreTakenWithItsWeight) {
+  auto parts = gptq_parts();
+  parts.push_back({"m.bias", "F16", {8}, std::string(16, '\0')});
+  parts.push_back({"attn.k_scale", "F32", {}, std::string(4, '\0')});
+  parts.push_back({"n.weight", "F32", {2}, std::string(8, '\0')});
+  const auto folder = folder_of(kGptq, parts);
+  const auto weights = open_folder_weights(folder->path()).value();
+  ASSERT_TRUE(weights->tensor("m.weight", {8, 16}));
+  const auto left = weights->check_all_taken({});
+  ASSERT_FALSE(left);
+  EXPECT_THAT(left.error().message, HasSubstr("tensor \"n.weight\" is of no use"));
+  EXPECT_EQ(weights->tensor("n.weight", {2}).value().quantized, nullptr);
+  EXPECT_TRUE(weights->check_all_taken({}));
+  EXPECT_EQ(weights->facts().num_parameters, 8 * 16 + 8 + 2);
+  EXPECT_EQ(weights->quantization(), "GPTQ int4");
+}
+
+TEST(QuantizedCheckpoint, ABiasThatIsNotZeroIsLeft) {
+  auto parts = gptq_parts();
+  parts.push_back({"m.bias", "F16", {8}, std::string(15, '\0') + '\1'});
+  const auto folder = folder_of(kGptq, parts);
+  const auto weights = open_folder_weights(folder->path()).value();
+  ASSERT_TRUE(weights->tensor("m.weight", {8, 16}));
+  EXPECT_THAT(weights->check_all_taken({}).error().message, HasSubstr("tensor \"m.bias\" is of no use"));
+}
+
+TEST(QuantizationConfig, WhatIsNotBuiltIsRefusedByName) {
+  const auto expect_refused = [](const std::string& quantization, const std::string& reason) {
+    TemporaryFolder folder;
+    folder.write("config.json", config_text(quantization));
+    const auto config = load_quantization_config(folder.path());
+    ASSERT_FALSE(config) << quantization;
+    EXPECT_EQ(config.error().param, "quantization_config");
+    EXPECT_THAT(config.error().message, AllOf(HasSubstr("config.json: quantization_config"), HasSubstr(reason)));
+  };
+  expect_refused("4", "must be an object");
+  expect_refused("{}", "quant_method: is missing");
+  expect_refused(R"({"quant_method":"spqr"})",
+                 "\"spqr\" is not supported (awq, gptq, compressed-tensors, fp8, fbgemm_fp8, bitsandbytes)");
+  expect_refused(R"({"quant_method":"awq","version":"gemv"})", "version: \"gemv\" is not supported (gemm)");
+  expect_refused(R"({"quant_method":"awq","zero_point":false})", "zero_point: false is not supported");
+  expect_refused(R"({"quant_method":"awq","bits":8})", "bits: 8 bits are not supported (4)");
+  expect_refused(R"({"quant_method":"gptq","bits":3})", "bits: 3 bits are not supported (4, 8)");
+  expect_refused(R"({"quant_method":"gptq","bits":4,"group_size":0})", "group_size: must be -1 or");
+  expect_refused(R"({"quant_method":"gptq","checkpoint_format":"marlin"})",
+                 "\"marlin\" is not supported (gptq, gptq_v2)");
+  expect_refused(R"({"quant_method":"gptq","dynamic":{"-:a":{}}})", "dynamic: other bits for some modules");
+  expect_refused(R"({"quant_method":"compressed-tensors","format":"marlin-24"})", "\"marlin-24\" is not supported");
+  expect_refused(R"({"quant_method":"compressed-tensors","format":"int-quantized"})",
+                 "config_groups: must be an object");
+  expect_refused(compressed("pack-quantized", 2, "int"), "num_bits: 2 bits are not supported in format pack-quantized");
+  expect_refused(compressed("float-quantized", 8, "int"), "type: \"int\" does not belong to format float-quantized");
+  expect_refused(R"({"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"a":{}},
+                     "sparsity_config":{"format":"sparse-24-bitmask"}})",
+                 "\"sparse-24-bitmask\" is not supported (dense)");
+  expect_refused(R"({"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"a":{}},
+                     "transform_config":{"config_groups":{}}})",
+                 "transform_config: rotations");
+  expect_refused(R"({"quant_method":"fp8","fmt":"e5m2"})", "\"e5m2\" is not supported");
+  expect_refused(R"({"quant_method":"fp8","weight_block_size":[128,0]})", "weight_block_size: must be [rows, columns]");
+  expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: one of this");
+  expect_refused(R"({"load_in_4bit":true,"bnb_4bit_quant_storage":"bfloat16"})",
+                 "\"bfloat16\" is not supported (uint8)");
+}
+
+TEST(QuantizationConfig, AFolderWithoutOneIsPlain) {
+  TemporaryFolder folder;
+  folder.write("config.json", R"({"quantization_config":null})");
+  EXPECT_FALSE(load_quantization_config(folder.path()).value().has_value());
+}
+
+}  // namespace
+}  // namespace pagoda::io

@@ -1,0 +1,133 @@
+#include "kernels/quantized_pack.hpp"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/reference/quantized_element.hpp"
+
+namespace pagoda::kernels {
+namespace {
+
+constexpr QuantizedFormat kFormats[] = {{8, 32},       {8, 16}, {8, 32, true}, {4, 32},       {4, 32, true},
+                                        {4, 16, true}, {4, 16}, {8, 128},      {8, 48, true}, {4, 256}};
+
+std::string name_of(const QuantizedFormat& format) {
+  return "int" + std::to_string(format.bits) + " " + std::to_string(format.group_size) +
+         (format.asymmetric ? " asymmetric" : "");
+}
+
+/// Random rows, and the matrix that they are packed into.
+struct Packed {
+  Packed(std::int64_t rows, std::int64_t columns, const QuantizedFormat& format)
+      : matrix{nullptr, nullptr, rows, columns, format},
+        q(static_cast<std::size_t>(rows * columns)),
+        row_scales(static_cast<std::size_t>(rows * matrix.groups())),
+        row_mins(row_scales.size()),
+        data(static_cast<std::size_t>(matrix.data_bytes()), 0x5A),
+        scales(static_cast<std::size_t>(matrix.panels() * matrix.panel_scales()), Float16{0x5A5A}),
+        mins(format.asymmetric ? scales.size() : 0, Float16{0x5A5A}) {
+    std::mt19937 random(7);
+    for (auto& integer : q) integer = static_cast<std::uint8_t>(random() >> (32 - format.bits));
+    std::normal_distribution<float> normal;
+    for (auto& scale : row_scales) scale = to_f16(normal(random));
+    for (auto& min : row_mins) min = to_f16(normal(random));
+    for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel);
+    matrix.data = data.data();
+    matrix.scales = scales.data();
+    if (format.asymmetric) matrix.mins = mins.data();
+  }
+
+  void pack(std::int64_t panel) {
+    std::vector<QuantizedRow> rows;
+    const std::int64_t first = panel * kQuantizedPanel;
+    for (std::int64_t n = first; n < std::min(matrix.rows, first + kQuantizedPanel); ++n) {
+      rows.push_back({q.data() + n * matrix.columns, row_scales.data() + n * matrix.groups(),
+                      matrix.format.asymmetric ? row_mins.data() + n * matrix.groups() : nullptr});
+    }
+    const std::int64_t first_scale = panel * matrix.panel_scales();
+    pack_panel(matrix, rows, data.data() + panel * matrix.panel_bytes(), scales.data() + first_scale,
+               matrix.format.asymmetric ? mins.data() + first_scale : nullptr);
+  }
+
+  double weight(std::int64_t n, std::int64_t k) const {
+    const auto group = static_cast<std::size_t>(n * matrix.groups() + k / matrix.format.group_size);
+    const int integer = q[static_cast<std::size_t>(n * matrix.columns + k)] - matrix.format.zero_point();
+    return double{to_float(row_scales[group])} * integer +
+           (matrix.format.asymmetric ? double{to_float(row_mins[group])} : 0.0);
+  }
+
+  QuantizedMatrix matrix;
+  std::vector<std::uint8_t> q;
+  std::vector<Float16> row_scales;
+  std::vector<Float16> row_mins;
+  std::vector<std::uint8_t> data;
+  std::vector<Float16> scales;
+  std::vector<Float16> mins;
+};
+
+TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
+  for (const QuantizedFormat& format : kFormats) {
+    for (const std::int64_t rows : {1, 15, 16, 17, 40}) {
+      for (const std::int64_t columns : {1, 7, 8, 31, 32, 256, 300}) {
+        SCOPED_TRACE(testing::Message() << name_of(format) << " [" << rows << ", " << columns << "]");
+        const Packed packed(rows, columns, format);
+        const QuantizedMatrix& matrix = packed.matrix;
+        for (std::int64_t n = 0; n < matrix.panels() * kQuantizedPanel; ++n) {
+          for (std::int64_t k = 0; k < matrix.padded_columns(); ++k) {
+            const double actual = reference::load(matrix, n, k);
+            if (n < rows && k < columns) {
+              ASSERT_EQ(actual, packed.weight(n, k)) << n << ", " << k;
+            } else if (n >= rows || !format.asymmetric) {
+              ASSERT_EQ(actual, 0.0) << n << ", " << k;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizedPack, FillsUpWithIntegersThatStandForNothing) {
+  const Packed packed(3, 20, {4, 32});
+  // Columns 16 to 23: the low halves are there, the high ones are zero_point; columns 24 to 31 are zero_point alone.
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(packed.data[(2 * 16 + 1) * 4 + i], packed.q[20 + 16 + i] | 0x80);
+    EXPECT_EQ(packed.data[(3 * 16 + 1) * 4 + i], 0x88);
+    EXPECT_EQ(packed.data[(2 * 16 + 3) * 4 + i], 0x88);
+  }
+}
+
+TEST(QuantizedPack, DequantizesGroupsToTheNearestFloats) {
+  for (const QuantizedFormat& format : kFormats) {
+    SCOPED_TRACE(name_of(format));
+    const Packed packed(19, 300, format);
+    std::vector<float> group(static_cast<std::size_t>(format.group_size));
+    for (std::int64_t n = 0; n < 19; ++n) {
+      for (std::int64_t g = 0; g < packed.matrix.groups(); ++g) {
+        dequantize_group(packed.matrix, n, g, group.data());
+        for (std::int64_t i = 0; i < format.group_size; ++i) {
+          ASSERT_EQ(group[static_cast<std::size_t>(i)],
+                    static_cast<float>(reference::load(packed.matrix, n, g * format.group_size + i)));
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizedPack, ScalesThatAreNotFiniteGiveNoFiniteWeights) {
+  Packed packed(1, 32, {8, 32});
+  std::vector<float> group(32);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    packed.scales[0] = to_f16(bad);
+    dequantize_group(packed.matrix, 0, 0, group.data());
+    for (const float value : group) EXPECT_FALSE(std::isfinite(value));
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::kernels
