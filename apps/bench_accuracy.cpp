@@ -53,10 +53,9 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 /// The text in windows of `context` tokens; what is left over at the end is none.
-Result<std::vector<TokenIds>> windows_of(const AccuracyOptions& options, const text::Tokenizer& tokenizer) {
-  const auto text = read_text(options.text);
-  if (!text) return fail(text.error());
-  auto ids = tokenizer.encode(*text, true);
+Result<std::vector<TokenIds>> windows_of(const AccuracyOptions& options, const std::string& text,
+                                         const text::Tokenizer& tokenizer) {
+  auto ids = tokenizer.encode(text, true);
   if (!ids) return fail(std::move(ids.error()));
   // What the tokenizer puts before a text stands before every window.
   const auto alone = tokenizer.encode("", true);
@@ -151,9 +150,11 @@ ordered_json to_json(const LogitComparison::Summary& summary, bool with_referenc
 
 int run_accuracy(AccuracyOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
+  const auto text = read_text(options.text);
+  if (!text) return exit_with(text.error());
   const auto model = load(options.engine.config, options.context);
   if (!model) return exit_with(model.error());
-  const auto windows = windows_of(options, (*model)->tokenizer());
+  const auto windows = windows_of(options, *text, (*model)->tokenizer());
   if (!windows) return exit_with(windows.error());
   const auto reference = load_reference(options, **model);
   if (!reference) return exit_with(reference.error());

@@ -35,7 +35,7 @@ void LogitComparison::add(std::span<const float> logits, std::span<const float> 
     const double log_p = reference[i] - reference_norm;
     divergence += std::exp(log_p) * (log_p - (logits[i] - norm));
   }
-  kld_.push_back(std::max(0.0, divergence));
+  kld_.push_back(divergence < 0.0 ? 0.0 : divergence);  // one that is not a number stays so
   const auto token = static_cast<std::size_t>(next);
   nll_ += norm - logits[token];
   reference_nll_ += reference_norm - reference[token];

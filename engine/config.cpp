@@ -124,7 +124,7 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
 std::vector<Error> EngineConfig::validate() const {
   const EngineConfig defaults;
   Checker check;
-  if (model.empty()) check.refuse("model", "is required: the folder of the model to load");
+  if (model.empty()) check.refuse("model", "is required: the folder or GGUF file of the model to load");
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});

@@ -1,18 +1,10 @@
 #include "pagoda/engine_configs.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 namespace pagoda {
 namespace {
-
-std::string model_name(const EngineConfig& config) {
-  if (!config.served_model_name.empty()) return config.served_model_name;
-  const auto path = std::filesystem::path(config.model).lexically_normal();
-  if (path.extension() == ".gguf") return path.stem().string();
-  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
-}
 
 /// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
 /// no later token sees, so that its length does not matter.
@@ -69,7 +61,7 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
 }
 
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {
-  return {.name = model_name(config),
+  return {.name = config.served_model_name.empty() ? plan.files->name() : config.served_model_name,
           .architecture = plan.model.architecture,
           .dtype = std::string(to_string(plan.dtype)),
           .kv_cache_dtype = std::string(to_string(plan.kv_dtype)),

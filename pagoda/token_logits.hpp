@@ -16,7 +16,7 @@ namespace pagoda {
 /// A model without an engine around it: the scores of the vocabulary after each token of a text. Not thread-safe.
 class TokenLogits {
  public:
-  /// Loads the model of `config`, of which only the keys of model, device and threads count, for texts of up to
+  /// Loads the model of `config`, of which the keys of model, types, device and threads count, for texts of up to
   /// `max_tokens`. Blocks. Errors: as Engine::create.
   static Result<std::unique_ptr<TokenLogits>> create(const EngineConfig& config, std::int32_t max_tokens,
                                                      const StartProgress& progress);

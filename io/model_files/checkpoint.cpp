@@ -243,6 +243,11 @@ std::optional<StoredTensor> Checkpoint::stored(std::string_view name) const {
   return StoredTensor{entry.dtype, entry.shape, files_[file].bytes().subspan(entry.begin, entry.end - entry.begin)};
 }
 
+std::string Checkpoint::first_strided() const {
+  const auto found = std::ranges::find_if(tensors_, [](const auto& t) { return !t.second.entry.strides.empty(); });
+  return found == tensors_.end() ? std::string() : found->first;
+}
+
 void Checkpoint::take(std::string_view name) const {
   if (!contains(name)) return;
   const std::lock_guard lock(mutex_);
@@ -270,6 +275,8 @@ void Checkpoint::copied(const weights::WeightTensor& tensor) const {
   if (found == tensors_.end()) return;
   const auto& [file_index, entry] = found->second;
   files_[file_index].drop_pages(files_[file_index].bytes().subspan(entry.begin, entry.end - entry.begin));
+  const std::lock_guard lock(mutex_);
+  copies_.erase(tensor.name);
 }
 
 std::vector<std::string> Checkpoint::tensor_names() const {

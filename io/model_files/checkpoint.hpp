@@ -49,6 +49,8 @@ class Checkpoint final : public ModelWeights {
   /// For those who read tensors that are no weights by themselves; nothing when there is none that lies row-major.
   /// Reading it does not count as taking it.
   std::optional<StoredTensor> stored(std::string_view name) const;
+  /// The first tensor, by name, that does not lie row-major; empty when all do.
+  std::string first_strided() const;
   /// Counts the tensor, which may be missing, as taken.
   void take(std::string_view name) const;
   /// The file that holds the tensor, or the first one where it is missing.

@@ -16,7 +16,6 @@ namespace pagoda::io {
 namespace {
 
 constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
-constexpr std::int64_t kMaxTokenId = std::numeric_limits<TokenId>::max();
 
 /// Null when it is missing or not known.
 const models::Family* read_family(ConfigReader& reader) {
@@ -47,8 +46,10 @@ DType read_dtype(ConfigReader& reader) {
 }
 
 std::optional<TokenId> read_token(ConfigReader& reader, const char* key, const nlohmann::json& value) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxTokenId) ||
-      value.get<std::int64_t>() < 0) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<TokenId>(value.get<std::uint64_t>())
+                        : value.is_number_integer() && std::in_range<TokenId>(value.get<std::int64_t>());
+  if (!fits || value.get<std::int64_t>() < 0) {
     reader.reject(key, "must be a token id, not " + shown_value(value));
     return std::nullopt;
   }

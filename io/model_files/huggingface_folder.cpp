@@ -1,5 +1,6 @@
 #include "io/model_files/huggingface_folder.hpp"
 
+#include <string>
 #include <utility>
 
 #include "io/model_files/chat_template_files.hpp"
@@ -14,6 +15,11 @@ namespace {
 class HuggingFaceFolder final : public ModelFiles {
  public:
   explicit HuggingFaceFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::string name() const override {
+    const auto path = folder_.lexically_normal();
+    return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+  }
 
   Result<models::ModelSpec> spec() const override { return load_hf_config(folder_); }
 

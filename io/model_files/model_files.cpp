@@ -21,10 +21,30 @@ bool is_gguf(const std::filesystem::path& path) {
   return std::string_view(first.data(), first.size()) == kMagic;
 }
 
+/// A folder that was made for GGUF files alone: the message names one of them.
+Status check_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) {
+    return fail(ErrorCode::bad_config, folder.string() + ": no such model folder or GGUF file", "model");
+  }
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return fail(ErrorCode::bad_config, folder.string() + ": neither a model folder nor a GGUF file", "model");
+  }
+  if (std::filesystem::exists(folder / "config.json", ignored)) return {};
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".gguf") continue;
+    return fail(ErrorCode::bad_config,
+                folder.string() + ": has no config.json; to take a GGUF file, name it: " + entry.path().string(),
+                "model");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path) {
   if (is_gguf(path)) return open_gguf_model(path);
+  if (const Status status = check_folder(path); !status) return fail(status.error());
   return open_huggingface_folder(path);
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "engine/models/model_spec.hpp"
 #include "engine/request/sampling_defaults.hpp"
@@ -17,10 +18,12 @@ class ModelFiles {
  public:
   virtual ~ModelFiles() = default;
 
+  /// What the files are called: that of the folder, or of the file without its ending.
+  virtual std::string name() const = 0;
   /// Sizes, positions, special tokens, and how the model is built. Errors: bad_config, unsupported, bad_file; the
   /// message names file and key.
   virtual Result<models::ModelSpec> spec() const = 0;
-  /// Mapped, headers checked; nothing is read. Errors: io_failed, bad_file.
+  /// Mapped, headers checked. Errors: io_failed, bad_file, bad_config, unsupported.
   virtual Result<std::shared_ptr<const ModelWeights>> weights() const = 0;
   /// Errors: bad_config, bad_file, unsupported.
   virtual Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const = 0;
@@ -33,7 +36,8 @@ class ModelFiles {
 };
 
 /// A Hugging Face model folder, or a GGUF file: whatever is not a folder and has the name *.gguf or begins with GGUF's
-/// magic. Errors: io_failed (there is no such thing), and for GGUF those of GgufFile::open.
+/// magic. Errors: bad_config (there is no such thing, or a
+/// folder for GGUF files alone), and for GGUF those of GgufFile::open.
 Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path);
 
 /// ModelFiles::tokenizer and ModelFiles::chat_prompts of `model`, for those who need nothing else of it.

@@ -24,8 +24,8 @@ class ModelWeights : public weights::WeightSource {
   virtual CheckpointFacts facts() const = 0;
   /// Types of the file's matrices that are quantised, such as "Q4_K, Q6_K"; empty when none is.
   virtual std::string quantization() const { return {}; }
-  /// To be asked once a model has taken its weights: bad_file when it has left some, for then the config belongs to
-  /// another checkpoint.
+  /// To be asked once a model has taken its weights: bad_file or unsupported when it has left some, for then the config
+  /// belongs to another checkpoint, or the model has a part that is not built.
   virtual Status check_all_taken(const models::ModelSpec& spec) const = 0;
 };
 

@@ -52,5 +52,11 @@ TEST(LogitComparison, MeasuresHowFarTheModelIsFromTheReference) {
   EXPECT_NEAR(summary.reference_perplexity, 1 / std::sqrt(0.5 * 0.8), 1e-5);
 }
 
+TEST(LogitComparison, WhatIsNotANumberStaysSo) {
+  LogitComparison comparison;
+  comparison.add(scores({0.25, std::nan("")}), scores({0.5, 0.5}), 0);
+  EXPECT_TRUE(std::isnan(comparison.summary().kld_mean));
+}
+
 }  // namespace
 }  // namespace pagoda::apps

@@ -19,8 +19,8 @@ struct GgufModule {
 
 /// How a value of the metadata becomes one of config.json.
 struct GgufKey {
-  std::string_view gguf;          ///< behind "<architecture>."
-  std::string_view hugging_face;  ///< empty: of no consequence here
+  std::string_view gguf;  ///< behind "<architecture>."
+  std::string_view hugging_face;
 };
 
 /// What GGUF calls an architecture, and what of its files differs from Hugging Face's.

@@ -20,6 +20,7 @@
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
+#include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/hf_config.hpp"
 
 namespace pagoda::io {
@@ -190,19 +191,31 @@ class ConfigOfGguf {
     }
     if (!original) return fail(original.error());
     const std::string_view kind = type->value_or(*old_factor || *factor ? "linear" : "none");
+    const double scale = factor->value_or(old_factor->value_or(1.0));
+    for (const char* longrope : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+      if (file_.tensor(longrope) != nullptr) {
+        return fail(ErrorCode::unsupported,
+                    file_.path() + ": tensor " + quote(longrope) + ": rope scaling by longrope is not supported");
+      }
+    }
     json scaling = json::object();
     if (const auto* factors = file_.tensor(kRopeFactors)) {
+      const bool is_scaled_twice = kind != "none" && !(kind == "linear" && scale == 1.0);
+      if (is_scaled_twice || attention_factor->value_or(1.0) != 1.0) {
+        return file_.bad(key("rope.scaling.type"), "beside " + quote(kRopeFactors) + " no scaling is supported",
+                         ErrorCode::unsupported);
+      }
       auto values = factor_values(*factors);
       if (!values) return fail(values.error());
       scaling = {{"rope_type", "factors"}, {"factors", std::move(*values)}};
     } else if (kind == "linear" || kind == "yarn") {
       scaling["rope_type"] = kind;
-      if (*factor || *old_factor) scaling["factor"] = as_written(*factor ? **factor : **old_factor);
+      if (*factor || *old_factor) scaling["factor"] = as_written(scale);
       if (*original) scaling["original_max_position_embeddings"] = **original;
       if (kind == "yarn" && attention_factor->value_or(1.0) != 1.0) {
         return file_.bad(key("rope.scaling.attn_factor"), "other than 1 is not supported", ErrorCode::unsupported);
       }
-      if (kind == "linear" && scaling.value("factor", 1.0) == 1.0) return {};
+      if (kind == "linear" && scale == 1.0) return {};
     } else if (kind == "none") {
       return {};
     } else {
@@ -228,13 +241,12 @@ class ConfigOfGguf {
   }
 
   Status add_tokens() {
-    const auto bos = file_.get<std::int64_t>("tokenizer.ggml.bos_token_id");
+    const auto bos = gguf_token_id(file_, "bos");
     if (!bos) return fail(bos.error());
     if (*bos) set("bos_token_id", **bos, "tokenizer.ggml.bos_token_id");
     std::set<std::int64_t> ends;
-    for (const char* name :
-         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-      const auto end = file_.get<std::int64_t>(name);
+    for (const char* name : {"eos", "eot", "eom"}) {
+      const auto end = gguf_token_id(file_, name);
       if (!end) return fail(end.error());
       if (*end) ends.insert(**end);
     }

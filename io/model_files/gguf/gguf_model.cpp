@@ -18,6 +18,13 @@ class GgufModel final : public ModelFiles {
  public:
   explicit GgufModel(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {}
 
+  std::string name() const override {
+    constexpr std::string_view kPartNumbers = "-00001-of-00001";
+    auto stem = std::filesystem::path(file_->path()).stem().string();
+    if (file_->num_files() > 1) stem.resize(stem.size() - kPartNumbers.size());  // the first part is called so
+    return stem;
+  }
+
   Result<models::ModelSpec> spec() const override { return read_gguf_spec(*file_); }
 
   Result<std::shared_ptr<const ModelWeights>> weights() const override {

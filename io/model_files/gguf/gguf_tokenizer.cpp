@@ -68,6 +68,10 @@ Result<T> get_or(const GgufFile& file, std::string_view key, T otherwise) {
   return std::move(*value).value_or(std::move(otherwise));
 }
 
+std::string token_id_key(std::string_view name) {
+  return "tokenizer.ggml." + std::string(name) + "_token_id";
+}
+
 Result<Model> read_model(const GgufFile& file) {
   const Result<std::string_view> name = require<std::string_view>(file, kModelKey);
   if (!name) return fail(name.error());
@@ -127,19 +131,18 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-// A key that is not there means `otherwise`, if there is such a token. So does -1 as 32 bits, which some writers put
-// for no token.
+// A key that names no token means `otherwise`, if there is such a token.
 Result<std::optional<TokenId>> read_id(const GgufFile& file, std::string_view name, std::size_t num_tokens,
                                        std::optional<TokenId> otherwise) {
-  const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
-  const auto id = file.get<std::int64_t>(key);
+  const auto id = gguf_token_id(file, name);
   if (!id) return fail(id.error());
-  if (!*id || **id == -1 || **id == std::numeric_limits<std::uint32_t>::max()) {
+  if (!*id) {
     if (otherwise && static_cast<std::size_t>(*otherwise) >= num_tokens) return std::nullopt;
     return otherwise;
   }
   if (**id < 0 || static_cast<std::uint64_t>(**id) >= num_tokens) {
-    return refuse(file, key, "is " + std::to_string(**id) + ", but ids end at " + std::to_string(num_tokens - 1));
+    return refuse(file, token_id_key(name),
+                  "is " + std::to_string(**id) + ", but ids end at " + std::to_string(num_tokens - 1));
   }
   return static_cast<TokenId>(**id);
 }
@@ -362,6 +365,12 @@ Result<text::TokenizerSpec> read_sentencepiece(const GgufFile& file, Model kind,
 }
 
 }  // namespace
+
+Result<std::optional<std::int64_t>> gguf_token_id(const GgufFile& file, std::string_view name) {
+  auto id = file.get<std::int64_t>(token_id_key(name));
+  if (id && (*id == -1 || *id == std::numeric_limits<std::uint32_t>::max())) id->reset();
+  return id;
+}
 
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
   const Result<Model> model = read_model(file);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/text/tokenizer.hpp"
 #include "engine/text/tokenizer_spec.hpp"
@@ -24,6 +27,10 @@ namespace pagoda::io {
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
 /// The same, ready to use.
 Result<std::shared_ptr<const text::Tokenizer>> load_gguf_tokenizer(const GgufFile& file);
+
+/// The id under tokenizer.ggml.NAME_token_id; none where the key is not there or says that there is no such token (-1,
+/// also as 32 bits, as some writers put it). Errors: bad_file (no integer).
+Result<std::optional<std::int64_t>> gguf_token_id(const GgufFile& file, std::string_view name);
 
 /// Texts of the special tokens under the names that templates know: "bos_token", "eos_token", "unk_token", "pad_token",
 /// of those that the file has; where it does not say, a SentencePiece model has llama.cpp's.

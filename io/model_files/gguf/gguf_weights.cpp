@@ -27,13 +27,16 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
+/// Rows of a quantised matrix, or of a plain one that does not lie in the order of Hugging Face's.
 class GgufRows final : public weights::QuantizedRows {
  public:
   /// `head_dim`: of interleaved heads, or 0. The tensor must outlive this.
   GgufRows(const GgufTensor& tensor, std::int64_t head_dim)
       : tensor_(tensor), info_(*ggml_type_info(tensor.type)), head_dim_(head_dim) {}
 
-  std::optional<kernels::QuantizedFormat> format() const override { return info_.format; }
+  std::optional<kernels::QuantizedFormat> format() const override {
+    return info_.plain ? std::nullopt : std::optional(info_.format);
+  }
 
   void unpack(std::int64_t row, const weights::UnpackedRow& to) const override {
     unpack_row(tensor_.type, blocks(row), columns(), to.q, to.scales, to.mins);
@@ -109,7 +112,7 @@ Result<weights::WeightTensor> GgufWeights::describe(std::string_view name,
   }
   const GgmlTypeInfo& info = *ggml_type_info(tensor->type);
   weights::WeightTensor described{tensor->name, info.plain.value_or(DType::f32), tensor->shape};
-  if (info.plain) return described;
+  if (info.plain && (num_heads == 0 || shape.size() != 2)) return described;
   if (shape.size() != 2) return bad(std::string(info.name) + " is for matrices only");
   described.quantized = std::make_shared<GgufRows>(*tensor, num_heads == 0 ? 0 : shape.front() / num_heads);
   return described;

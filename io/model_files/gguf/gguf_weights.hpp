@@ -18,11 +18,11 @@
 
 namespace pagoda::io {
 
-/// The weights of a GGUF file under the names of Hugging Face's. Plain tensors point into the mapped file; only those
-/// whose rows lie in another order are copied when they are asked for. Thread-safe after open.
+/// The weights of a GGUF file under the names of Hugging Face's. Plain tensors point into the mapped file; matrices
+/// whose rows lie in another order are handed out row by row, as quantised ones are. Thread-safe after open.
 class GgufWeights final : public ModelWeights {
  public:
-  /// Errors: as find_gguf_architecture; bad_file (numbers of heads that the tensors do not have).
+  /// Errors: as find_gguf_architecture; bad_file (a number of heads that is no integer).
   static Result<std::shared_ptr<const GgufWeights>> open(std::shared_ptr<const GgufFile> file);
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;

@@ -1,7 +1,11 @@
 #include "io/model_files/gguf/sentencepiece_proto.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace pagoda::io {
 namespace {
@@ -61,31 +65,86 @@ std::string serialize(const SentencePieceProto& proto) {
   return model;
 }
 
+namespace {
+
+/// The double array of darts-clone. A unit is a value (highest bit set), or has a byte as its label and leads to those
+/// at base ^ byte, where base = index ^ offset; at its base itself lies the value of the path to it, if it has one.
+class DoubleArray {
+ public:
+  static constexpr std::uint32_t kIsValue = 1U << 31;
+
+  explicit DoubleArray(std::string_view bytes) : bytes_(bytes) {}
+
+  std::size_t size() const { return bytes_.size() / kUnitBytes; }
+  std::uint32_t unit(std::size_t index) const { return read_u32(bytes_, index * kUnitBytes); }
+  static bool is_value(std::uint32_t unit) { return (unit & kIsValue) != 0; }
+  static bool has_value(std::uint32_t unit) { return (unit & (1U << 8)) != 0; }
+  static bool leads_by(std::uint32_t unit, std::size_t byte) { return (unit & (kIsValue | 0xFFU)) == byte; }
+  static std::size_t base(std::size_t index, std::uint32_t unit) {
+    return index ^ (std::size_t{unit >> 10} << ((unit & (1U << 9)) >> 6));
+  }
+
+  static constexpr std::size_t kUnitBytes = 4;
+
+ private:
+  std::string_view bytes_;
+};
+
+/// The most values that lie on any path through a double array whose units all lead within it.
+class LongestPath {
+ public:
+  explicit LongestPath(const DoubleArray& array) : array_(array), most_(array.size(), kUnknown) {}
+
+  /// Nothing when a path runs in a circle or is longer than any text that is worth replacing.
+  std::optional<int> from(std::size_t base, int depth = 0) {
+    constexpr int kMaxDepth = 512;
+    if (most_[base] == kOnThePath || depth > kMaxDepth) return std::nullopt;
+    if (most_[base] != kUnknown) return most_[base];
+    most_[base] = kOnThePath;
+    int most = 0;
+    for (std::size_t byte = 1; byte < 256; ++byte) {
+      const std::size_t index = base ^ byte;
+      const std::uint32_t unit = array_.unit(index);
+      if (!DoubleArray::leads_by(unit, byte)) continue;
+      const auto behind = from(DoubleArray::base(index, unit), depth + 1);
+      if (!behind) return std::nullopt;
+      most = std::max(most, *behind + (DoubleArray::has_value(unit) ? 1 : 0));
+    }
+    most_[base] = most;
+    return most;
+  }
+
+ private:
+  static constexpr int kUnknown = -1;
+  static constexpr int kOnThePath = -2;
+  const DoubleArray& array_;
+  std::vector<int> most_;  // by base
+};
+
+}  // namespace
+
 bool is_sound_charsmap(std::string_view charsmap) {
-  constexpr std::size_t kUnitBytes = 4;
-  if (charsmap.size() < kUnitBytes) return false;
+  // The library keeps so many values of a path on its stack, and then reads as many as there were.
+  constexpr int kMostValuesOfAPath = 32;
+  constexpr std::size_t kSizeBytes = 4;
+  if (charsmap.size() < kSizeBytes) return false;
   const std::size_t array_bytes = read_u32(charsmap, 0);
-  if (array_bytes % kUnitBytes != 0 || array_bytes >= charsmap.size() - kUnitBytes || !charsmap.ends_with('\0')) {
+  if (array_bytes % DoubleArray::kUnitBytes != 0 || array_bytes >= charsmap.size() - kSizeBytes ||
+      !charsmap.ends_with('\0')) {
     return false;
   }
-  const std::string_view array = charsmap.substr(kUnitBytes, array_bytes);
-  const std::size_t text_bytes = charsmap.size() - kUnitBytes - array_bytes;
-  const std::size_t num_units = array_bytes / kUnitBytes;
-  if (num_units == 0) return false;
-  // A unit is a value (highest bit set), or leads to those at index ^ offset ^ byte; the one of byte 0 is its value.
-  constexpr std::uint32_t kIsValue = 1U << 31;
-  constexpr std::uint32_t kHasValue = 1U << 8;
-  for (std::size_t index = 0; index < num_units; ++index) {
-    const std::uint32_t unit = read_u32(array, index * kUnitBytes);
-    if ((unit & kIsValue) != 0) continue;
-    const std::size_t offset = std::size_t{unit >> 10} << ((unit & (1U << 9)) >> 6);
-    const std::size_t next = index ^ offset;
-    if ((next | 0xFF) >= num_units) return false;
-    if ((unit & kHasValue) == 0) continue;
-    const std::uint32_t value = read_u32(array, next * kUnitBytes) & ~kIsValue;
-    if (value >= text_bytes) return false;
+  const DoubleArray array(charsmap.substr(kSizeBytes, array_bytes));
+  const std::size_t text_bytes = charsmap.size() - kSizeBytes - array_bytes;
+  if (array.size() == 0 || DoubleArray::is_value(array.unit(0))) return false;  // the first one is where paths begin
+  for (std::size_t index = 0; index < array.size(); ++index) {
+    const std::uint32_t unit = array.unit(index);
+    if (DoubleArray::is_value(unit)) continue;
+    const std::size_t base = DoubleArray::base(index, unit);
+    if ((base | 0xFF) >= array.size()) return false;
+    if (DoubleArray::has_value(unit) && (array.unit(base) & ~DoubleArray::kIsValue) >= text_bytes) return false;
   }
-  return true;
+  const auto most = LongestPath(array).from(DoubleArray::base(0, array.unit(0)));
+  return most && *most <= kMostValuesOfAPath;
 }
 
 }  // namespace pagoda::io

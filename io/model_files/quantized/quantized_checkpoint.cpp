@@ -119,6 +119,10 @@ Result<std::shared_ptr<const ModelWeights>> open_folder_weights(const std::files
   auto checkpoint = Checkpoint::open(folder);
   if (!checkpoint) return fail(std::move(checkpoint.error()));
   if (!*config) return std::move(*checkpoint);
+  if (const auto name = (*checkpoint)->first_strided(); !name.empty()) {
+    return fail(ErrorCode::unsupported, (*checkpoint)->path_of(name) + ": tensor " + quote(name) +
+                                            " does not lie row-major, as all of a quantised model must");
+  }
   return std::make_shared<QuantizedCheckpoint>(std::move(*checkpoint), **config);
 }
 

@@ -103,6 +103,29 @@ TEST(GgufModel, ControlTokensThatEndAnAnswerAreEndsToo) {
   EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 3)) << "a token that is no control token is text";
 }
 
+TEST(GgufModel, AnIdThatMeansNoTokenIsNone) {
+  for (const std::int64_t none : {std::int64_t{-1}, std::int64_t{0xFFFFFFFF}}) {
+    SmallLlama llama;
+    llama.keys["tokenizer.ggml.eos_token_id"] = [none](GgufWriter& to, const std::string& key) { to.add(key, none); };
+    const auto spec = read_gguf_spec(*llama.open().value());
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_TRUE(spec->eos_token_ids.empty());
+  }
+}
+
+TEST(GgufModel, IsToldOfInAFolderThatHasNothingElse) {
+  const test::TemporaryFolder folder;
+  GgufWriter().write(folder.path() / "model.gguf");
+  const auto files = open_model_files(folder.path());
+  ASSERT_FALSE(files);
+  EXPECT_EQ(files.error().code, ErrorCode::bad_config);
+  EXPECT_THAT(files.error().message, HasSubstr("name it: "));
+  EXPECT_THAT(files.error().message, HasSubstr("model.gguf"));
+  const auto missing = open_model_files(folder.path() / "elsewhere");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::bad_config);
+}
+
 struct Refusal {
   std::string what;
   std::function<void(SmallLlama&)> spoil;
@@ -128,57 +151,70 @@ void text(SmallLlama& llama, const std::string& name, const std::string& value) 
   llama.set(name, [value](GgufWriter& to, const std::string& key) { to.add(key, value); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, GgufModelRefusal,
-                         ::testing::Values(Refusal{"UnknownArchitecture",
-                                                   [](auto& llama) { llama.said_architecture = "gemma9"; },
-                                                   ErrorCode::unsupported,
-                                                   {"general.architecture", "\"gemma9\"", "qwen3"}},
-                                           Refusal{"MissingSize",
-                                                   [](auto& llama) { llama.erase("block_count"); },
-                                                   ErrorCode::bad_config,
-                                                   {"llama.block_count: is missing"}},
-                                           Refusal{"SizeOfAnotherType",
-                                                   [](auto& llama) { text(llama, "feed_forward_length", "many"); },
-                                                   ErrorCode::bad_config,
-                                                   {"llama.feed_forward_length", "whole number"}},
-                                           Refusal{"NoHeads",
-                                                   [](auto& llama) { llama.number("attention.head_count", 0); },
-                                                   ErrorCode::bad_config,
-                                                   {"llama.attention.head_count"}},
-                                           Refusal{"KeysAndValuesOfDifferentLength",
-                                                   [](auto& llama) { llama.number("attention.value_length", 8); },
-                                                   ErrorCode::unsupported,
-                                                   {"llama.attention.value_length"}},
-                                           Refusal{"Experts",
-                                                   [](auto& llama) { llama.number("expert_count", 8); },
-                                                   ErrorCode::unsupported,
-                                                   {"llama.expert_count", "experts"}},
-                                           Refusal{"UnknownKey",
-                                                   [](auto& llama) { llama.number("logit_scale", 2); },
-                                                   ErrorCode::unsupported,
-                                                   {"llama.logit_scale", "may change"}},
-                                           Refusal{"UnknownScaling",
-                                                   [](auto& llama) { text(llama, "rope.scaling.type", "longrope"); },
-                                                   ErrorCode::unsupported,
-                                                   {"llama.rope.scaling.type", "\"longrope\""}},
-                                           Refusal{"HeadsTurnedInPart",
-                                                   [](auto& llama) { llama.number("rope.dimension_count", 8); },
-                                                   ErrorCode::unsupported,
-                                                   {"llama.rope.dimension_count"}},
-                                           Refusal{"EndOfSequenceBeyondTheVocabulary",
-                                                   [](auto& llama) {
-                                                     llama.keys["tokenizer.ggml.eos_token_id"] =
-                                                         [](GgufWriter& to, const std::string& key) {
-                                                           to.add(key, std::uint32_t{4});
-                                                         };
-                                                   },
-                                                   ErrorCode::bad_config,
-                                                   {"tokenizer.ggml.eos_token_id"}},
-                                           Refusal{"NoEmbedding",
-                                                   [](auto& llama) { llama.tensors.erase(llama.tensors.begin()); },
-                                                   ErrorCode::bad_file,
-                                                   {"token_embd.weight"}}),
-                         [](const auto& test) { return test.param.what; });
+INSTANTIATE_TEST_SUITE_P(
+    Small, GgufModelRefusal,
+    ::testing::Values(Refusal{"UnknownArchitecture",
+                              [](auto& llama) { llama.said_architecture = "gemma9"; },
+                              ErrorCode::unsupported,
+                              {"general.architecture", "\"gemma9\"", "qwen3"}},
+                      Refusal{"MissingSize",
+                              [](auto& llama) { llama.erase("block_count"); },
+                              ErrorCode::bad_config,
+                              {"llama.block_count: is missing"}},
+                      Refusal{"SizeOfAnotherType",
+                              [](auto& llama) { text(llama, "feed_forward_length", "many"); },
+                              ErrorCode::bad_config,
+                              {"llama.feed_forward_length", "whole number"}},
+                      Refusal{"NoHeads",
+                              [](auto& llama) { llama.number("attention.head_count", 0); },
+                              ErrorCode::bad_config,
+                              {"llama.attention.head_count"}},
+                      Refusal{"KeysAndValuesOfDifferentLength",
+                              [](auto& llama) { llama.number("attention.value_length", 8); },
+                              ErrorCode::unsupported,
+                              {"llama.attention.value_length"}},
+                      Refusal{"Experts",
+                              [](auto& llama) { llama.number("expert_count", 8); },
+                              ErrorCode::unsupported,
+                              {"llama.expert_count", "experts"}},
+                      Refusal{"UnknownKey",
+                              [](auto& llama) { llama.number("logit_scale", 2); },
+                              ErrorCode::unsupported,
+                              {"llama.logit_scale", "may change"}},
+                      Refusal{"UnknownScaling",
+                              [](auto& llama) { text(llama, "rope.scaling.type", "longrope"); },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.type", "\"longrope\""}},
+                      Refusal{"FactorsAndAScaling",
+                              [](auto& llama) {
+                                llama.tensors.emplace_back("rope_freqs.weight", std::vector<std::uint64_t>{8});
+                                text(llama, "rope.scaling.type", "yarn");
+                              },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.type", "rope_freqs.weight"}},
+                      Refusal{"Longrope",
+                              [](auto& llama) {
+                                llama.tensors.emplace_back("rope_factors_long.weight", std::vector<std::uint64_t>{8});
+                              },
+                              ErrorCode::unsupported,
+                              {"rope_factors_long.weight", "longrope"}},
+                      Refusal{"HeadsTurnedInPart",
+                              [](auto& llama) { llama.number("rope.dimension_count", 8); },
+                              ErrorCode::unsupported,
+                              {"llama.rope.dimension_count"}},
+                      Refusal{"EndOfSequenceBeyondTheVocabulary",
+                              [](auto& llama) {
+                                llama.keys["tokenizer.ggml.eos_token_id"] = [](GgufWriter& to, const std::string& key) {
+                                  to.add(key, std::uint32_t{4});
+                                };
+                              },
+                              ErrorCode::bad_config,
+                              {"tokenizer.ggml.eos_token_id"}},
+                      Refusal{"NoEmbedding",
+                              [](auto& llama) { llama.tensors.erase(llama.tensors.begin()); },
+                              ErrorCode::bad_file,
+                              {"token_embd.weight"}}),
+    [](const auto& test) { return test.param.what; });
 
 TEST(GgufWeights, HaveTheNamesOfHuggingFace) {
   const SmallLlama llama;
