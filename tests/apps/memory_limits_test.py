@@ -27,8 +27,9 @@ def bytes_of_cuda():
 
 
 CUDA_BYTES = bytes_of_cuda()
-# The system's loader takes tens of MiB for such libraries before the program begins, and knows no better than to fail.
-LEAST_LIMIT = 128 if CUDA_BYTES > 0 else 16
+# The system's loader and what such libraries do first take tens of MiB beside the program itself before it begins, and
+# know no better than to fail or to crash.
+LEAST_LIMIT = 128 + os.path.getsize(PAGODA) // MIB if CUDA_BYTES > 0 else 16
 
 
 class AddressSpace:
