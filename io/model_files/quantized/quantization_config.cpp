@@ -28,11 +28,12 @@ std::string list_of(const std::array<std::string_view, N>& known) {
   return list;
 }
 
-/// The string of `key` in lower case, which must be one of `known`.
+/// The string of `key` in lower case, which must be one of `known`. Without a `default_value` (null) the key must be
+/// there.
 template <std::size_t N>
-std::string read_name(ConfigReader& reader, const char* key, std::optional<std::string> default_value,
+std::string read_name(ConfigReader& reader, const char* key, const char* default_value,
                       const std::array<std::string_view, N>& known) {
-  auto name = reader.string(key, std::move(default_value));
+  std::string name = default_value == nullptr ? reader.string(key) : reader.string(key, default_value);
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   if (!is_one_of(name, known)) {
@@ -143,7 +144,7 @@ void read_compressed_groups(ConfigReader& groups, const nlohmann::json& object, 
   for (const auto& [name, value] : object.items()) {
     groups.nested(name.c_str(), [&](ConfigReader& group) {
       const auto own_format = group.has("format") || format == "mixed-precision"
-                                  ? read_name(group, "format", std::nullopt, kCompressedFormats)
+                                  ? read_name(group, "format", nullptr, kCompressedFormats)
                                   : format;
       if (!group.has("weights")) return;
       group.nested("weights", [&](ConfigReader& weights) { read_compressed_weights(weights, own_format, config); });
@@ -155,7 +156,7 @@ void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   config.method = QuantizationMethod::compressed_tensors;
   constexpr std::array<std::string_view, 5> kFormats{"pack-quantized", "int-quantized", "float-quantized",
                                                      "naive-quantized", "mixed-precision"};
-  const auto format = read_name(reader, "format", std::nullopt, kFormats);
+  const auto format = read_name(reader, "format", nullptr, kFormats);
   constexpr std::array<std::string_view, 1> kStatus{"compressed"};
   read_name(reader, "quantization_status", "compressed", kStatus);
   if (const auto* sparsity = reader.find("sparsity_config"); sparsity != nullptr && !sparsity->empty()) {
