@@ -1,6 +1,7 @@
 #include "apps/bench_accuracy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,8 +28,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Of an engine's keys, those that count where one sequence is computed at a time.
+constexpr std::array<std::string_view, 9> kKeys{"model",  "dtype",   "quantize",     "weight_memory", "kv_cache_dtype",
+                                                "device", "threads", "cpu_affinity", "cpu_isa"};
+
 struct AccuracyOptions {
-  explicit AccuracyOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
+  explicit AccuracyOptions(CLI::App& app) : engine(app, "warn", lazy_memory(), kKeys) {
     add_text(app, "--text", text, "File with the text");
     add_text(app, "--reference", reference,
              "Folder or GGUF file of the model to compare with; it is computed with dequantised weights");

@@ -58,8 +58,10 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
 template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
 template void ConfigFlags::add(const std::string& key, double& field, const std::string& help);
 
-void ConfigFlags::add_all(EngineConfig& config) {
-  io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
+void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view> keys) {
+  io::visit_fields(config, [&](const char* key, auto& field, const char* help) {
+    if (keys.empty() || std::ranges::find(keys, key) != keys.end()) add(key, field, help);
+  });
 }
 
 void ConfigFlags::add_all(json_lines::ServerConfig& config) {
@@ -152,12 +154,13 @@ EngineConfig lazy_memory() {
   return config;
 }
 
-EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults)
+EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults,
+                         std::span<const std::string_view> keys)
     : config(defaults),
       default_touch_memory(defaults.touch_memory),
       log_level(std::move(default_log_level)),
       flags(app) {
-  flags.add_all(config);
+  flags.add_all(config, keys);
   add_log_level(flags, log_level);
 }
 

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,8 +34,9 @@ class ConfigFlags {
   template <class T>
   void add(const std::string& key, T& field, const std::string& help);
 
+  /// Those of `keys`; every key where there are none.
+  void add_all(EngineConfig& config, std::span<const std::string_view> keys = {});
   /// Every key of it.
-  void add_all(EngineConfig& config);
   void add_all(json_lines::ServerConfig& config);
   void add_all(http::ServerConfig& config);
 
@@ -73,7 +76,9 @@ EngineConfig lazy_memory();
 
 /// What commands that run an engine have in common: its keys as flags, --config and --log-level.
 struct EngineFlags {
-  EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults = {});
+  /// `keys`: the flags there are, for a command that runs a part of an engine; all where it is empty.
+  EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults = {},
+              std::span<const std::string_view> keys = {});
 
   EngineConfig config;
   bool default_touch_memory;

@@ -57,7 +57,10 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   if (device.shares_host_memory()) {
     facts["device_free_limit"] = kernels::available_memory().limit;
     facts["needed_bytes"] = host_bytes_needed(config, engine);
-    facts["weight_memory"] = engine.weights.copy_linear ? "copied" : "mapped";
+    facts["weight_memory"] = engine.copied_weight_bytes == 0                  ? "mapped"
+                             : engine.copied_weight_bytes < plan.weight_bytes ? "copied in part"
+                                                                              : "copied";
+    facts["copied_weight_bytes"] = engine.copied_weight_bytes;
   }
   facts.update(ordered_json{{"dtype", to_string(engine.dtype)},
                             {"quantize", config.quantize},
@@ -109,6 +112,7 @@ int run_inspect(InspectOptions& options) {
 
   const auto facts = plan->checkpoint->facts();
   auto about_model = model_facts(plan->model);
+  about_model["format"] = facts.format;
   about_model["num_parameters"] = facts.num_parameters;
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;

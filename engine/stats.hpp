@@ -61,6 +61,10 @@ struct ModelInfo {
   std::int64_t max_num_seqs = 0;
   std::int64_t max_num_batched_tokens = 0;
   std::int64_t pipeline_depth = 0;
+  std::string format;        ///< of its files: safetensors, pytorch or gguf
+  std::string quantization;  ///< of its matrices; empty: none
+  std::int64_t num_parameters = 0;
+  std::int64_t weight_bytes = 0;  ///< of its files
 };
 
 }  // namespace pagoda

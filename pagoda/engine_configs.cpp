@@ -15,6 +15,12 @@ std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) 
   return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
 }
 
+/// Of the matrices as they are computed with.
+std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.quantize == "none") return {};
+  return config.quantize == "auto" ? plan.checkpoint->quantization() : config.quantize;
+}
+
 }  // namespace
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan) {
@@ -61,6 +67,7 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
 }
 
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {
+  const auto facts = plan.checkpoint->facts();
   return {.name = config.served_model_name.empty() ? plan.files->name() : config.served_model_name,
           .architecture = plan.model.architecture,
           .dtype = std::string(to_string(plan.dtype)),
@@ -73,7 +80,11 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::st
           .num_host_blocks = plan.num_host_blocks,
           .max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
-          .pipeline_depth = config.pipeline_depth};
+          .pipeline_depth = config.pipeline_depth,
+          .format = facts.format,
+          .quantization = quantization_of(config, plan),
+          .num_parameters = facts.num_parameters,
+          .weight_bytes = facts.weight_bytes};
 }
 
 }  // namespace pagoda

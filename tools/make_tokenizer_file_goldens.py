@@ -14,6 +14,7 @@ vocab.json folders      ids and texts by transformers' GPT2Tokenizer.
 The texts are those of hard_strings.json and of make_tokenizer_goldens.py. The results are deterministic.
 """
 
+import contextlib
 import io
 import json
 import pathlib
@@ -162,12 +163,13 @@ def main():
         **llama | {"add_dummy_prefix": False})
     sentencepiece_folder("unigram", {"pad_token": "<pad>"}, model_type="unigram", vocab_size=400, hard_vocab_limit=False,
                          normalization_rule_name="identity", pad_id=3, character_coverage=1.0)
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+    # The model keeps the file's name: one that stands in a folder of its own says nothing about this machine.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         hex_points = lambda text: " ".join(f"{ord(c):X}" for c in text)
-        rules.write("".join(f"{hex_points(old)}\t{hex_points(new)}\n" for old, new in NORMALIZED.items()))
-        rules.flush()
+        rules = pathlib.Path("rules.tsv")
+        rules.write_text("".join(f"{hex_points(old)}\t{hex_points(new)}\n" for old, new in NORMALIZED.items()))
         sentencepiece_folder("unigram_normalized", {"add_eos_token": True}, model_type="unigram", vocab_size=400,
-                             hard_vocab_limit=False, normalization_rule_tsv=rules.name, character_coverage=1.0)
+                             hard_vocab_limit=False, normalization_rule_tsv=str(rules), character_coverage=1.0)
     gpt2_folder("gpt2", {"tokenizer_class": "GPT2Tokenizer"}, ["<|endoftext|>"])
     gpt2_folder("opt", {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "add_prefix_space": False,
                         "bos_token": added("</s>"), "eos_token": added("</s>")},

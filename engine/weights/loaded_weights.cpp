@@ -53,7 +53,11 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
   if (policy_.keeps(*weight)) return packed(*weight);
-  if (const auto format = policy_.format_of(module)) return quantize(module, *weight, *format);
+  if (const auto format = policy_.format_of(module)) {
+    auto quantized = quantize(module, *weight, *format);
+    if (quantized) stored_.copied(*weight);
+    return quantized;
+  }
   const bool converts = weight->quantized != nullptr || policy_.dtype.value_or(weight->dtype) != weight->dtype;
   if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
   auto copied = copy(module, {weight->data, weight->dtype, rows, columns});
@@ -148,7 +152,6 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
       weights.error().message = "module " + std::string(module) + ": " + weights.error().message;
       return fail(std::move(weights.error()));
     }
-    stored_.copied(tensor);
     found = quantized_.emplace(std::string(module), std::move(*weights)).first;
   }
   return LinearWeight{.plain = {}, .quantized = found->second};

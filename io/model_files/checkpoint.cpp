@@ -11,7 +11,7 @@
 
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/safetensors.hpp"
-#include "io/model_files/torch_file.hpp"
+#include "io/model_files/torch/torch_file.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -23,12 +23,6 @@ std::optional<DType> weight_dtype(std::string_view name) {
   if (name == "F16") return DType::f16;
   if (name == "BF16") return DType::bf16;
   return std::nullopt;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const auto dimension : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
-  return text + "]";
 }
 
 /// A shard must be a plain file name: the index of a downloaded model must not make us read elsewhere.
@@ -56,12 +50,6 @@ bool is_buffer(std::string_view name) {
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
-std::int64_t num_elements(const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const auto dimension : shape) elements *= dimension;
-  return elements;
-}
-
 /// Copies the elements of a tensor that does not lie row-major: those of each row one by one, the rows by counting
 /// through the other dimensions.
 void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to) {
@@ -86,6 +74,7 @@ void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t e
 
 /// How the files of a format are called and read.
 struct Checkpoint::Format {
+  const char* name;
   const char* single;
   const char* index;
   Result<TensorEntries> (*parse)(std::span<const std::byte> file, std::string_view file_name);
@@ -93,16 +82,17 @@ struct Checkpoint::Format {
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path& folder) {
   static constexpr std::array<Format, 2> kFormats{{
-      {"model.safetensors", "model.safetensors.index.json",
+      {"safetensors", "model.safetensors", "model.safetensors.index.json",
        [](std::span<const std::byte> file, std::string_view file_name) -> Result<TensorEntries> {
          return parse_safetensors(file, file_name).map([](SafetensorsHeader&& header) {
            return std::move(header.tensors);
          });
        }},
-      {"pytorch_model.bin", "pytorch_model.bin.index.json", parse_torch_file},
+      {"pytorch", "pytorch_model.bin", "pytorch_model.bin.index.json", parse_torch_file},
   }};
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   for (const auto& format : kFormats) {
+    checkpoint->format_ = format.name;
     if (file_exists(folder / format.single)) {
       auto tensors = checkpoint->map_file(folder / format.single, format);
       if (!tensors) return fail(std::move(tensors.error()));
@@ -261,6 +251,7 @@ const std::string& Checkpoint::path_of(std::string_view name) const {
 
 CheckpointFacts Checkpoint::facts() const {
   CheckpointFacts facts;
+  facts.format = format_;
   facts.num_files = static_cast<std::int64_t>(files_.size());
   facts.num_tensors = static_cast<std::int64_t>(tensors_.size());
   for (const auto& [name, location] : tensors_) {
@@ -275,8 +266,6 @@ void Checkpoint::copied(const weights::WeightTensor& tensor) const {
   if (found == tensors_.end()) return;
   const auto& [file_index, entry] = found->second;
   files_[file_index].drop_pages(files_[file_index].bytes().subspan(entry.begin, entry.end - entry.begin));
-  const std::lock_guard lock(mutex_);
-  copies_.erase(tensor.name);
 }
 
 std::vector<std::string> Checkpoint::tensor_names() const {

@@ -77,6 +77,7 @@ class Checkpoint final : public ModelWeights {
   /// The elements of a tensor in row-major order: where they lie, or in a copy. Errors: out_of_memory.
   Result<const void*> elements_of(std::string_view name, const Location& location, std::size_t element_bytes) const;
 
+  std::string format_;  ///< CheckpointFacts::format
   std::vector<MappedFile> files_;
   std::map<std::string, Location, std::less<>> tensors_;
   mutable std::mutex mutex_;  // of what follows

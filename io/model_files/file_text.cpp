@@ -24,6 +24,12 @@ std::string quote(std::string_view text) {
   return out + (text.size() > kMaxBytes ? "...\"" : "\"");
 }
 
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (const auto dimension : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
+  return text + "]";
+}
+
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code) {
   try {
     return nlohmann::json::parse(text);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,9 @@ namespace pagoda::io {
 /// `text` from a file, in double quotes, fit for one line of a message: control characters and quotes escaped, bytes
 /// beyond ASCII kept, cut after 120 bytes.
 std::string quote(std::string_view text);
+
+/// "[4096, 11008]", for a message.
+std::string shape_text(std::span<const std::int64_t> shape);
 
 /// Parses `text` as JSON. Errors: `code`, with the file's name and the place of the first mistake.
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code);

@@ -12,6 +12,7 @@ namespace pagoda::io {
 
 /// Facts of a checkpoint that cost no reading of weights.
 struct CheckpointFacts {
+  std::string format;  ///< of the files: safetensors, pytorch or gguf
   std::int64_t num_files = 0;
   std::int64_t num_tensors = 0;
   std::int64_t num_parameters = 0;  ///< elements of all tensors

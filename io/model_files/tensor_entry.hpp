@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,12 @@ struct TensorEntry {
   /// and never out of [begin, end); with a step of 0 a tensor may have more elements than these bytes hold.
   std::vector<std::int64_t> strides = {};
 };
+
+inline std::int64_t num_elements(std::span<const std::int64_t> shape) {
+  std::int64_t elements = 1;
+  for (const auto dimension : shape) elements *= dimension;
+  return elements;
+}
 
 /// The tensors of a file by name.
 using TensorEntries = std::map<std::string, TensorEntry, std::less<>>;

@@ -115,6 +115,10 @@ class Models(unittest.TestCase):
         self.assertEqual(client().ps().models[0].model, model + ":latest")
         shown = client().show(listed[0].model)
         self.assertEqual(shown.capabilities, ["completion"])
+        self.assertEqual(shown.details.format, "safetensors")
+        self.assertRegex(shown.details.parameter_size, r"^\d+\.\d+[KMB]$")
+        self.assertEqual(listed[0].details, shown.details)
+        self.assertGreater(listed[0].size, 0)
         info = shown.modelinfo
         length = server.json("GET", "/v1/models")["data"][0]["max_model_len"]
         self.assertEqual(info[info["general.architecture"] + ".context_length"], length)

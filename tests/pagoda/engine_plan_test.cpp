@@ -209,5 +209,18 @@ TEST(EngineParts, TellTheRowsAndTokensThatHold) {
   EXPECT_EQ(small->limits.max_num_seqs, 48);
 }
 
+TEST(EngineParts, TellTheFormatOfTheFilesAndOfTheMatrices) {
+  auto config = demo();
+  config.num_device_blocks = 64;
+  const auto plain = load_engine_parts(config);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->info.format, "safetensors");
+  EXPECT_EQ(plain->info.quantization, "");
+  EXPECT_GT(plain->info.num_parameters, 0);
+  EXPECT_EQ(plain->info.weight_bytes, plain->info.num_parameters * 2);
+  config.quantize = "int8";
+  EXPECT_EQ(load_engine_parts(config)->info.quantization, "int8");
+}
+
 }  // namespace
 }  // namespace pagoda

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include <fmt/format.h>
+
 #include "io/http/ollama/answers.hpp"
 #include "io/http/ollama/model_names.hpp"
 #include "io/version.hpp"
@@ -19,18 +21,30 @@ std::string loaded_at(const ApiContext& context) {
   return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(context.created)));
 }
 
+/// "134.5M", as Ollama writes numbers of parameters.
+std::string parameter_size(std::int64_t num_parameters) {
+  const auto count = static_cast<double>(num_parameters);
+  if (count >= 1e9) return fmt::format("{:.1f}B", count / 1e9);
+  return count >= 1e6 ? fmt::format("{:.2f}M", count / 1e6) : fmt::format("{:.2f}K", count / 1e3);
+}
+
 void write_details(JsonWriter& json, const ModelInfo& model) {
   json.key("details").open_object();
-  json.field("parent_model", "").field("format", "safetensors").field("family", model.architecture);
+  json.field("parent_model", "").field("format", model.format).field("family", model.architecture);
   json.key("families").open_array().value(model.architecture).close_array();
-  json.field("parameter_size", "").field("quantization_level", model.dtype).close_object();
+  json.field("parameter_size", parameter_size(model.num_parameters));
+  json.field("quantization_level", model.quantization.empty() ? model.dtype : model.quantization).close_object();
 }
 
 /// The members that both lists have, of an open object. Clients cut the digest to twelve digits without a look at it.
 void write_model(JsonWriter& json, const ApiContext& context) {
-  const auto tagged = with_tag(context.model.name);
-  json.field("name", tagged).field("model", tagged).field("size", 0).field("digest", std::string(64, '0'));
-  write_details(json, context.model);
+  const auto& model = context.model;
+  const auto tagged = with_tag(model.name);
+  json.field("name", tagged)
+      .field("model", tagged)
+      .field("size", model.weight_bytes)
+      .field("digest", std::string(64, '0'));
+  write_details(json, model);
 }
 
 template <class WriteRest>
@@ -64,6 +78,7 @@ std::string show_model(const ApiContext& context) {
   write_details(json, model);
   json.key("model_info").open_object();
   json.field("general.architecture", model.architecture).field("general.basename", model.name);
+  json.field("general.parameter_count", model.num_parameters);
   json.text_key(model.architecture + ".context_length").value(model.max_model_len);
   json.text_key(model.architecture + ".vocab_size").value(model.vocab_size).close_object();
   json.key("capabilities").open_array().value("completion").close_array();

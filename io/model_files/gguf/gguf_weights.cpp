@@ -21,12 +21,6 @@ std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const auto dimension : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
-  return text + "]";
-}
-
 /// Rows of a quantised matrix, or of a plain one that does not lie in the order of Hugging Face's.
 class GgufRows final : public weights::QuantizedRows {
  public:
@@ -150,14 +144,12 @@ const void* GgufWeights::in_order(const GgufTensor& tensor, std::int64_t num_hea
 
 void GgufWeights::copied(const weights::WeightTensor& tensor) const {
   const auto* found = file_->tensor(tensor.name);
-  if (found == nullptr) return;
-  file_->drop_pages(*found);
-  const std::lock_guard lock(mutex_);
-  copies_.erase(tensor.name);
+  if (found != nullptr) file_->drop_pages(*found);
 }
 
 CheckpointFacts GgufWeights::facts() const {
   CheckpointFacts facts;
+  facts.format = "gguf";
   facts.num_files = static_cast<std::int64_t>(file_->num_files());
   facts.num_tensors = static_cast<std::int64_t>(file_->tensors().size());
   for (const auto& [name, tensor] : file_->tensors()) {

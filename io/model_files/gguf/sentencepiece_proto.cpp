@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
+
+#include "io/model_files/little_endian.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -34,9 +37,7 @@ void append_float(std::string& out, std::uint32_t field, float value) {
 }
 
 std::uint32_t read_u32(std::string_view bytes, std::size_t at) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value |= std::uint32_t{static_cast<std::uint8_t>(bytes[at + i])} << (8 * i);
-  return value;
+  return static_cast<std::uint32_t>(little_endian(std::as_bytes(std::span(bytes.substr(at, sizeof(std::uint32_t))))));
 }
 
 }  // namespace

@@ -37,12 +37,6 @@ std::int64_t parameters_per_element(const QuantizationConfig& config, std::strin
   return is_pair ? 2 : 1;
 }
 
-std::int64_t elements(std::span<const std::int64_t> shape) {
-  std::int64_t count = 1;
-  for (const auto dimension : shape) count *= dimension;
-  return count;
-}
-
 }  // namespace
 
 bool QuantizedCheckpoint::is_quantized_weight(std::string_view name) const {
@@ -96,7 +90,7 @@ CheckpointFacts QuantizedCheckpoint::facts() const {
   facts.num_parameters = 0;
   for (const auto& name : checkpoint_->tensor_names()) {
     const auto tensor = *checkpoint_->stored(name);
-    facts.num_parameters += elements(tensor.shape) * parameters_per_element(config_, name, tensor);
+    facts.num_parameters += num_elements(tensor.shape) * parameters_per_element(config_, name, tensor);
   }
   return facts;
 }

@@ -24,12 +24,6 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-std::string shape_text(std::span<const std::int64_t> shape) {
-  std::string text = "[";
-  for (const auto dimension : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
-  return text + "]";
-}
-
 DType float_type(std::string_view name) {
   return name == "F16" ? DType::f16 : name == "BF16" ? DType::bf16 : DType::f32;
 }

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <span>
 
-#include "io/model_files/torch_file.hpp"
-#include "io/model_files/torch_pickle.hpp"
+#include "io/model_files/torch/torch_file.hpp"
+#include "io/model_files/torch/torch_pickle.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -2,7 +2,6 @@
 // tools/make_tokenizer_file_goldens.py writes the folders in tests/data/text/files.
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <random>
 
@@ -11,6 +10,7 @@
 
 #include "engine/text/detokenizer.hpp"
 #include "engine/text/unicode.hpp"
+#include "io/model_files/gguf/sentencepiece_proto.hpp"
 #include "io/model_files/model_files.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -232,21 +232,6 @@ TEST(RealVocabularies, OfGpt2GiveTheSameIdsFromVocabAndMerges) {
   expect_hard_strings(*tokenizer, "gpt2");
 }
 
-// Protobuf's encoding of the few fields that a SentencePiece model needs.
-void append_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
-  out += static_cast<char>(value);
-}
-void append_number(std::string& out, std::uint32_t field, std::uint64_t value) {
-  append_varint(out, field << 3);
-  append_varint(out, value);
-}
-void append_bytes(std::string& out, std::uint32_t field, std::string_view bytes) {
-  append_varint(out, field << 3 | 2);
-  append_varint(out, bytes.size());
-  out += bytes;
-}
-
 /// A ModelProto of type BPE with the vocabulary of a tokenizer.json; a token's score is the rank of its first merge.
 std::string sentencepiece_model(const json& bpe) {
   std::map<TokenId, std::string> tokens;
@@ -259,30 +244,16 @@ std::string sentencepiece_model(const json& bpe) {
     scores.emplace(std::move(merged), -static_cast<float>(scores.size()));
   }
 
-  constexpr std::uint32_t kNormal = 1;
-  constexpr std::uint32_t kUnknown = 2;
-  constexpr std::uint32_t kControl = 3;
-  constexpr std::uint32_t kByte = 6;
-  std::string model;
+  using Type = SentencePieceProto::PieceType;
+  SentencePieceProto proto;
+  proto.byte_fallback = true;
+  proto.add_dummy_prefix = true;
   for (const auto& [id, token] : tokens) {
-    std::string piece;
-    append_bytes(piece, 1, token);
-    append_varint(piece, 2 << 3 | 5);
-    const auto score = std::bit_cast<std::uint32_t>(scores[token]);
-    for (int shift = 0; shift < 32; shift += 8) piece += static_cast<char>(score >> shift & 0xFF);
     const bool is_byte = token.size() == 6 && token.starts_with("<0x");
-    append_number(piece, 3, id == 0 ? kUnknown : id <= 2 ? kControl : is_byte ? kByte : kNormal);
-    append_bytes(model, 1, piece);
+    const Type type = id == 0 ? Type::unknown : id <= 2 ? Type::control : is_byte ? Type::byte : Type::normal;
+    proto.pieces.push_back({token, scores[token], type});
   }
-  std::string trainer;
-  append_number(trainer, 3, 2);   // model_type = BPE
-  append_number(trainer, 35, 1);  // byte_fallback
-  append_bytes(model, 2, trainer);
-  std::string normalizer;
-  append_bytes(normalizer, 1, "identity");
-  append_number(normalizer, 4, 0);  // remove_extra_whitespaces
-  append_bytes(model, 3, normalizer);
-  return model;
+  return serialize(proto);
 }
 
 TEST(RealVocabularies, OfLlama2GiveTheSameIdsThroughSentencePiece) {

@@ -1,4 +1,4 @@
-#include "io/model_files/torch_file.hpp"
+#include "io/model_files/torch/torch_file.hpp"
 
 #include <fstream>
 #include <iterator>

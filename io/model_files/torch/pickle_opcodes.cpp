@@ -1,4 +1,4 @@
-#include "io/model_files/pickle_opcodes.hpp"
+#include "io/model_files/torch/pickle_opcodes.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "io/model_files/zip_directory.hpp"
+#include "io/model_files/torch/zip_directory.hpp"
 
 #include <string>
 #include <vector>

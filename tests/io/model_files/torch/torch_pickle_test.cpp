@@ -1,4 +1,4 @@
-#include "io/model_files/torch_pickle.hpp"
+#include "io/model_files/torch/torch_pickle.hpp"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "io/model_files/torch_globals.hpp"
+#include "io/model_files/torch/torch_globals.hpp"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "io/model_files/torch_pickle.hpp"
+#include "io/model_files/torch/torch_pickle.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/little_endian.hpp"
-#include "io/model_files/pickle_opcodes.hpp"
 #include "io/model_files/tensor_entry.hpp"
-#include "io/model_files/torch_globals.hpp"
+#include "io/model_files/torch/pickle_opcodes.hpp"
+#include "io/model_files/torch/torch_globals.hpp"
 
 namespace pagoda::io {
 namespace {

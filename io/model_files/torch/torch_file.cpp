@@ -1,4 +1,4 @@
-#include "io/model_files/torch_file.hpp"
+#include "io/model_files/torch/torch_file.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
-#include "io/model_files/torch_pickle.hpp"
-#include "io/model_files/zip_directory.hpp"
+#include "io/model_files/torch/torch_pickle.hpp"
+#include "io/model_files/torch/zip_directory.hpp"
 
 namespace pagoda::io {
 namespace {
