@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/rotation.hpp"
+
 namespace pagoda::kernels {
 namespace {
 
@@ -91,7 +93,9 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
 void check_format(Checker& checker, const QuantizedFormat& format) {
   checker.require(format.bits == 4 || format.bits == 8, "bits must be 4 or 8", format.bits)
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
-               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size);
+               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size)
+      .require(!format.rotated || format.group_size % kRotationBlock == 0,
+               "group_size must be a multiple of 32 in a rotated format", format.group_size);
 }
 
 /// Null exactly when the format is symmetric.
@@ -118,6 +122,7 @@ Status check_shapes(const EmbeddingParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
   if (p.quantized.data != nullptr) {
     check_quantized(checker, p.quantized, "quantized");
+    checker.require(!p.quantized.format.rotated, "a rotated table has no rows to look up; rotated", 1);
     checker.require(p.quantized.columns >= 1, "quantized columns must be at least 1", p.quantized.columns)
         .require(p.table.data == nullptr, "table.data must be null beside a quantized table; rows", p.table.rows);
   } else {

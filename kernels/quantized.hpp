@@ -11,6 +11,9 @@ struct QuantizedFormat {
   int bits = 8;                  ///< 8 or 4
   std::int64_t group_size = 64;  ///< columns that share a scale: a multiple of 16, at most kMostGroupSize
   bool asymmetric = false;       ///< they also share a minimum
+  /// The integers are those of rotated columns, and x is rotated before it is quantised (kernels/rotation.hpp). The
+  /// group size is a multiple of kRotationBlock then.
+  bool rotated = false;
 
   bool operator==(const QuantizedFormat&) const = default;
 
@@ -21,7 +24,7 @@ struct QuantizedFormat {
 
 constexpr std::int64_t kMostGroupSize = 256;
 /// The formats of `--quantize`.
-constexpr QuantizedFormat kInt8Weights{8, 128};
+constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
 constexpr QuantizedFormat kInt4Weights{4, 32};
 
 /// Rows that lie interleaved.
@@ -39,8 +42,10 @@ constexpr std::int64_t kQuantizedPanel = 16;
 /// bits: rounding them to float16 moves a weight by at most 15 / 2048 of a step, and a group by 2^-11 of its minimum.
 /// Not owned.
 ///
+/// Where the format is rotated, w stands for the rotated weights.
+///
 /// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale and minimum 0; columns are
-/// filled up with zero_point to a multiple of the group size.
+/// filled up with zero_point to a multiple of the group size (rotated ones from the end of the last block on).
 ///   8 bits: data is [panel, columns / 4, row, 4 columns]
 ///   4 bits: data is [panel, columns / 8, row, 4 bytes]; byte i of eight columns holds column i in its low half and
 ///           column i + 4 in its high half

@@ -41,7 +41,7 @@ void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::in
 void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, std::uint8_t* data, Float16* scales,
                 Float16* mins) {
   PAGODA_ASSERT(!rows.empty() && std::ssize(rows) <= kQuantizedPanel, "a panel has 1 to 16 rows");
-  const auto [bits, group_size, asymmetric] = shape.format;
+  const auto [bits, group_size, asymmetric, rotated] = shape.format;
   const auto zero = static_cast<std::uint8_t>(shape.format.zero_point());
   const std::int64_t groups = shape.groups();
   const std::int64_t whole = shape.columns / 8 * 8;
@@ -65,7 +65,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
 }
 
 void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, float* out) {
-  const auto [bits, group_size, asymmetric] = matrix.format;
+  const auto [bits, group_size, asymmetric, rotated] = matrix.format;
   const std::int64_t panel = row / kQuantizedPanel;
   const std::int64_t place = panel * matrix.panel_scales() + group * kQuantizedPanel + row % kQuantizedPanel;
   const float scale = to_float(matrix.scales[place]);

@@ -27,7 +27,8 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
 /// these columns begins in the panel's data; their places of other rows are left as they are.
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to);
 
-/// Group `group` of row `row` as float32, rounded once: out [group_size], with the columns that fill it up.
+/// Group `group` of row `row` as float32, rounded once: out [group_size], with the columns that fill it up. Of a
+/// rotated format, the rotated weights.
 void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, float* out);
 
 }  // namespace pagoda::kernels

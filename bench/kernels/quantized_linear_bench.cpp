@@ -65,6 +65,7 @@ void sizes(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, int8_not_rotated, QuantizedFormat{8, 128})->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_asymmetric, QuantizedFormat{4, 32, true})->Apply(sizes);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/quantized_pack.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::kernels {
 namespace {
@@ -147,6 +148,7 @@ class WeightQuantizer {
         const auto* from = static_cast<const std::byte*>(p_.from.data) +
                            row * to_.columns * static_cast<std::int64_t>(size_of(p_.from.dtype));
         kernels_.widen(from, p_.from.dtype, to_.columns, row_of_weights);
+        if (to_.format.rotated) rotate(row_of_weights);
       }
       for (std::int64_t g = 0; g < to_.groups(); ++g) {
         if (!quantize_group(row_of_weights + g * p_.format.group_size, panel, r, g, data)) return false;
@@ -156,10 +158,20 @@ class WeightQuantizer {
   }
 
  private:
+  /// Columns that are not zeros behind the end.
+  std::int64_t columns() const {
+    constexpr std::int64_t kBlock = kRotationBlock;
+    return to_.format.rotated ? (to_.columns + kBlock - 1) / kBlock * kBlock : to_.columns;
+  }
+
+  void rotate(float* row) const {
+    for (std::int64_t k = 0; k < columns(); k += kRotationBlock) rotate_block(row + k, kRotatedWeightFactor);
+  }
+
   bool quantize_group(const float* w, std::int64_t panel, std::int64_t r, std::int64_t g, std::uint8_t* data) const {
     const QuantizedFormat& format = p_.format;
     const int zero_point = format.zero_point();
-    const Group group{w, std::min(format.group_size, to_.columns - g * format.group_size),
+    const Group group{w, std::min(format.group_size, columns() - g * format.group_size),
                       static_cast<float>(-zero_point), static_cast<float>((1 << format.bits) - 1 - zero_point)};
     const std::optional<Grid> grid = grid_of(group);
     if (!grid) return false;

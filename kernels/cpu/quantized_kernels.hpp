@@ -2,7 +2,8 @@
 
 /// The inner loops of quantised products (part of the table of an instruction set, see kernel_table.hpp).
 ///
-/// Rows of x are quantised when they are used: a scale per group of columns, integers from -127 to 127. Then
+/// Rows of x are quantised when they are used, rotated before where the format is: a scale per group of columns,
+/// integers from -127 to 127. Then
 ///
 ///     out[m, n] = sum over groups g, ascending, of (w_scale[n, g] * x_scale[m, g]) * dot(n, m, g)
 ///                                                  + w_min[n, g] * x_sum[m, g]   (asymmetric weights only)
@@ -23,6 +24,7 @@ struct QuantizeRowArgs {
   const float* x = nullptr;  ///< [columns]
   std::int64_t columns = 0;
   std::int64_t group_size = 0;
+  bool rotated = false;             ///< x is rotated first (kernels/rotation.hpp)
   std::int32_t zero_point = 0;      ///< of the weights that x will meet
   std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size]
   float* scales = nullptr;          ///< [groups]

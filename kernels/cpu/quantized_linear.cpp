@@ -102,6 +102,7 @@ class QuantizedLinear {
       kernels_.quantized.quantize_row({.x = p_.x + row * p_.in,
                                        .columns = p_.in,
                                        .group_size = format_.group_size,
+                                       .rotated = format_.rotated,
                                        .zero_point = format_.zero_point(),
                                        .q = x_ + row * padded_in_,
                                        .scales = x_scales_ + row * groups_,

@@ -6,6 +6,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/rotation.cuh"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -106,6 +107,23 @@ Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t fi
                 dim3(kThreads), 0, stream, args);
 }
 
+// x -> rotated, as bfloat16; count is a multiple of kRotationBlock.
+__global__ __launch_bounds__(kThreads) void rotate_rows_kernel(const float* x, std::int64_t count, __nv_bfloat16* to) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  wait_for_stream();
+  if (i >= count) return;  // a whole warp
+  to[i] = __float2bfloat16_rn(rotated_x(x[i], static_cast<int>(threadIdx.x) % 32));
+}
+
+/// Rows of x in scratch, as the weights will be.
+Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_t first, std::int64_t count, void* to) {
+  const float* x = p.x + first * p.in;
+  if (!p.weights.front().format.rotated) return narrow_rows(stream, x, count * p.in, DType::bf16, to);
+  const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count * p.in, kThreads)));
+  return launch(Start::early, "rotate_rows", rotate_rows_kernel, grid, dim3(kThreads), 0, stream, x, count * p.in,
+                static_cast<__nv_bfloat16*>(to));
+}
+
 constexpr std::int64_t kElementBytes = sizeof(__nv_bfloat16);
 
 /// Rows of a matrix that are dequantised together.
@@ -148,10 +166,12 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const QuantizedLinearParam
   return fail(ErrorCode::internal, "dequantized_linear: " + status.error().message);  // others may be done already
 }
 
-/// Whether everything lies so that cuBLASLt takes it: outputs at multiples of 16 bytes, inputs in whole stores.
+/// Whether everything lies so that cuBLASLt takes it: outputs at multiples of 16 bytes, inputs in whole stores and
+/// blocks of a rotation.
 bool fits(const QuantizedLinearParams& p) {
   constexpr std::int64_t kOutFloats = 4;
   bool aligned = p.in % kStore == 0 && p.out_stride % kOutFloats == 0 && all_aligned_16(p.x, p.out);
+  if (p.weights.front().format.rotated) aligned = aligned && p.in % kRotationBlock == 0;
   for (const QuantizedMatrix& weight : p.weights) aligned = aligned && weight.rows % kOutFloats == 0;
   return aligned;
 }
@@ -176,7 +196,7 @@ Status dequantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
   const Scratch scratch{*memory, *memory + x_bytes, reinterpret_cast<float*>(*memory + x_bytes + weight_bytes)};
   for (std::int64_t first_token = 0; first_token < p.num_tokens; first_token += tokens) {
     const std::int64_t count = std::min(tokens, p.num_tokens - first_token);
-    Status status = narrow_rows(stream.get(), p.x + first_token * p.in, count * p.in, DType::bf16, scratch.x);
+    Status status = narrow_x(stream.get(), p, first_token, count, scratch.x);
     float* out = p.out + first_token * p.out_stride;
     for (std::size_t i = 0; i < p.weights.size(); ++i) {
       const std::int64_t rows = p.weights[i].rows;

@@ -5,6 +5,7 @@
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/quantized_fragments.cuh"
 #include "kernels/cuda/quantized_linear.hpp"
+#include "kernels/cuda/rotation.cuh"
 
 namespace pagoda::kernels::cuda {
 namespace {
@@ -79,6 +80,7 @@ struct QuantizeArgs {
   int tokens = 0;
   int x_columns = 0;
   Groups groups;
+  bool rotated = false;
   float factor = 1.0F;  ///< of the scales
   std::int8_t* q = nullptr;
   float* scales = nullptr;
@@ -105,6 +107,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   for (int i = 0; i < kPerLane; ++i) {
     const int column = i * 32 + lane;
     values[i] = column < columns ? x[column] : 0.0F;
+    if (args.rotated) values[i] = rotated_x(values[i], lane);
     most = fmaxf(most, fabsf(values[i]));
     nan_if_not_finite += values[i] * 0.0F;
   }
@@ -352,6 +355,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.tokens = static_cast<int>(shape.tokens);
   args.x_columns = static_cast<int>(shape.columns);
   args.groups = groups_of(front.format.group_size, shape.groups);
+  args.rotated = front.format.rotated;
   args.factor = front.format.bits == 8 ? 1.0F / kFragmentFactor<8> : 1.0F / kFragmentFactor<4>;
   args.q = static_cast<std::int8_t*>(x_data);
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);

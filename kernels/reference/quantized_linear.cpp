@@ -5,21 +5,34 @@
 #include "kernels/reference/element.hpp"
 #include "kernels/reference/quantized_element.hpp"
 #include "kernels/reference/reference_ops.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::kernels::reference {
 namespace {
 
-/// A row of x after it was quantised, as numbers again.
-std::vector<double> quantized(const float* x, std::int64_t columns, std::int64_t group_size) {
-  std::vector<double> values(static_cast<std::size_t>(columns));
+/// A row of x as it is to be quantised, with the columns that a rotation adds.
+std::vector<float> row_of(const float* x, std::int64_t columns, bool rotated) {
+  std::vector<float> row(x, x + columns);
+  if (!rotated) return row;
+  constexpr std::size_t kBlock = kRotationBlock;
+  row.resize((row.size() + kBlock - 1) / kBlock * kBlock);
+  for (std::size_t k = 0; k < row.size(); k += kBlock) rotate_block(row.data() + k, kRotatedXFactor);
+  return row;
+}
+
+/// The same after it was quantised, as numbers again.
+std::vector<double> quantized(const std::vector<float>& x, std::int64_t group_size) {
+  const auto columns = static_cast<std::int64_t>(x.size());
+  std::vector<double> values(x.size());
   for (std::int64_t first = 0; first < columns; first += group_size) {
     const std::int64_t end = std::min(columns, first + group_size);
     float highest = 0;
-    for (std::int64_t k = first; k < end; ++k) highest = std::max(highest, std::abs(x[k]));
+    for (std::int64_t k = first; k < end; ++k) highest = std::max(highest, std::abs(x[static_cast<std::size_t>(k)]));
     if (highest == 0) continue;
     const float inverse = 127.0F / highest;
     for (std::int64_t k = first; k < end; ++k) {
-      values[static_cast<std::size_t>(k)] = std::nearbyint(x[k] * inverse) * double{highest / 127.0F};
+      const auto at = static_cast<std::size_t>(k);
+      values[at] = std::nearbyint(x[at] * inverse) * double{highest / 127.0F};
     }
   }
   return values;
@@ -30,14 +43,15 @@ std::vector<double> quantized(const float* x, std::int64_t columns, std::int64_t
 // x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts side by side
 void quantized_linear(const QuantizedLinearParams& p) {
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
-    const std::vector<double> x = quantized(p.x + t * p.in, p.in, p.weights.front().format.group_size);
+    const QuantizedFormat& format = p.weights.front().format;
+    const std::vector<double> x = quantized(row_of(p.x + t * p.in, p.in, format.rotated), format.group_size);
     float* out = p.out + t * p.out_stride;
     for (std::size_t part = 0; part < p.weights.size(); ++part) {
       const QuantizedMatrix& w = p.weights[part];
       const void* bias = p.biases.empty() ? nullptr : p.biases[part];
       for (std::int64_t n = 0; n < w.rows; ++n) {
         double sum = 0;
-        for (std::int64_t k = 0; k < p.in; ++k) sum += x[static_cast<std::size_t>(k)] * load(w, n, k);
+        for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * load(w, n, static_cast<std::int64_t>(k));
         if (bias != nullptr) sum += load(bias, p.bias_dtype, n);
         out[n] = static_cast<float>(p.accumulate ? out[n] + sum : sum);
       }

@@ -115,7 +115,7 @@ class Models(unittest.TestCase):
         self.assertEqual(client().ps().models[0].model, model + ":latest")
         shown = client().show(listed[0].model)
         self.assertEqual(shown.capabilities, ["completion"])
-        self.assertEqual(shown.details.format, "safetensors")
+        self.assertIn(shown.details.format, ("safetensors", "gguf"))
         self.assertRegex(shown.details.parameter_size, r"^\d+\.\d+[KMB]$")
         self.assertEqual(listed[0].details, shown.details)
         self.assertGreater(listed[0].size, 0)

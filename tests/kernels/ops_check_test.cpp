@@ -30,7 +30,7 @@ class OpsCheckTest : public testing::Test {
   EmbeddingParams quantized_embedding() {
     EmbeddingParams p = embedding();
     p.table = {};
-    p.quantized = {quantized_data_.data(), quantized_scales_.data(), 8, 4, kInt8Weights};
+    p.quantized = {quantized_data_.data(), quantized_scales_.data(), 8, 4, {8, 128}};
     return p;
   }
 

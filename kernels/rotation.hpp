@@ -1,0 +1,44 @@
+#pragma once
+
+/// The rotation of columns before they are quantised.
+///
+/// A value that stands out makes the steps of its whole group wide. So each block of 32 columns, of the weights and of
+/// x alike, goes through the same orthogonal map: fixed signs, then a Walsh-Hadamard transform, which spreads the value
+/// over its block. Products of rows stay what they were:
+///
+///     x . w = sum over blocks of (x_factor * H * S * x) . (weight_factor * H * S * w),   H * H = 32 * identity
+///
+/// (as in QuaRot, Ashkboos et al. 2024, but within blocks and with nothing to fold into other layers). Both factors are
+/// powers of two that keep the scales of weights away from float16's least ones.
+
+#include <cstdint>
+
+namespace pagoda::kernels {
+
+constexpr int kRotationBlock = 32;
+constexpr float kRotatedXFactor = 0.25F;
+constexpr float kRotatedWeightFactor = 0.125F;
+/// Bit i: column i of a block changes its sign. Values alike, as those behind a ReLU are, would add up to one column
+/// of 32 times their size; with these signs it is 8 times at most, where sqrt(32) is the least there can be.
+constexpr std::uint32_t kRotationSigns = 0xE1EA24C4U;
+
+constexpr bool changes_sign(int column) {
+  return (kRotationSigns >> column & 1U) != 0;
+}
+
+/// One block, in place. Each of its five steps is one rounded addition or subtraction, so every processor that does
+/// them in this order gets the same bits.
+inline void rotate_block(float* block, float factor) {
+  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
+  for (int stride = 1; stride < kRotationBlock; stride *= 2) {
+    for (int i = 0; i < kRotationBlock; ++i) {
+      if ((i & stride) != 0) continue;
+      const float low = block[i];
+      const float high = block[i + stride];
+      block[i] = low + high;
+      block[i + stride] = low - high;
+    }
+  }
+}
+
+}  // namespace pagoda::kernels
