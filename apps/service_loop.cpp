@@ -43,7 +43,7 @@ void ServiceLoop::begin_drain(int signal) {
   spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
   asked_ = signal != SIGHUP;
   await_impatience();
-  for (auto* front_end : front_ends_) front_end->stop_accepting();
+  for (auto* front_end : front_ends_) front_end->begin_drain();
   const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
                                 caf::event_based_actor* self, const actors::RequestRouterActor& router) {
     const auto report = [this, loop](std::int64_t aborted, int code) {

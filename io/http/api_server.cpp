@@ -68,9 +68,9 @@ std::size_t ApiServer::num_connections() const {
   return state_->server->num_connections();
 }
 
-void ApiServer::stop_accepting() {
+void ApiServer::begin_drain() {
   state_->context.is_draining = true;
-  state_->server->stop_accepting();
+  state_->server->begin_drain();
 }
 
 void ApiServer::shutdown(std::chrono::milliseconds grace) {

@@ -33,7 +33,7 @@ class ApiServer final : public serving::FrontEnd {
   const std::string& address() const;
   std::size_t num_connections() const;
 
-  void stop_accepting() override;
+  void begin_drain() override;
   void shutdown(std::chrono::milliseconds grace) override;
 
  private:

@@ -44,8 +44,15 @@ void respond_failure(Exchange& exchange, const std::string& why) {
   exchange.respond_error({500, "the server failed on this request"});
 }
 
+bool refused_by_drain(const ApiContext& context, Exchange& exchange) {
+  if (!context.is_draining) return false;
+  exchange.respond_error(error_answer(Error{ErrorCode::shutting_down, "the server is shutting down"}));
+  return true;
+}
+
 Handler generating(const ApiContext& context, ParseJob parse) {
   return [&context, parse = std::move(parse)](std::shared_ptr<Exchange> exchange, Request request) {
+    if (refused_by_drain(context, *exchange)) return;
     const auto body_bytes = request.body.size();
     auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
       auto body = read_body(context, request.body);

@@ -74,6 +74,9 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
   };
 }
 
+/// Answers the exchange of a request that is new work when the server drains. True when it did.
+bool refused_by_drain(const ApiContext& context, Exchange& exchange);
+
 /// A handler of a route that generates: reads the body, makes a job of it with `parse(body, request)`, and runs it.
 using ParseJob = std::function<ParsedJob(const wire::Json& body, const Request& request)>;
 Handler generating(const ApiContext& context, ParseJob parse);

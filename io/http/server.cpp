@@ -81,13 +81,9 @@ class Server::State {
     connection->start();
   }
 
-  void drain() {
+  void end_connections(std::chrono::milliseconds grace) {
     listener.close();
     context.draining = true;
-  }
-
-  void end_connections(std::chrono::milliseconds grace) {
-    drain();
     ending = true;
     if (connections.empty()) return io.stop();
     const auto all = connections;
@@ -148,8 +144,8 @@ boost::asio::io_context& Server::io() {
   return state_->io;
 }
 
-void Server::stop_accepting() {
-  boost::asio::post(state_->io, [state = state_.get()] { state->drain(); });
+void Server::begin_drain() {
+  boost::asio::post(state_->io, [state = state_.get()] { state->context.draining = true; });
 }
 
 void Server::shutdown(std::chrono::milliseconds grace) {

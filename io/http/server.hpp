@@ -36,11 +36,10 @@ class Server {
   /// The I/O thread's. Lives as long as the server, but runs nothing after shutdown.
   boost::asio::io_context& io();
 
-  /// No new connections from now on. Those that there are go on, and each is closed after its next answer, which says
-  /// so.
-  void stop_accepting();
+  /// From now on every answer is its connection's last, and says so. New connections are still taken.
+  void begin_drain();
 
-  /// Closes idle connections at once and the others as soon as their answer is complete, at the latest after `grace`,
+  /// Takes no new connections. Closes idle connections at once and the others as soon as their answer is complete, at the latest after `grace`,
   /// and joins the I/O thread. Answers that are not complete by then are cut off: their on_closed is called.
   void shutdown(std::chrono::milliseconds grace);
 

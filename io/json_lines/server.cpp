@@ -127,10 +127,6 @@ const std::string& Server::address() const {
   return state_->listener.address();
 }
 
-void Server::stop_accepting() {
-  boost::asio::post(state_->io, [state = state_.get()] { state->listener.close(); });
-}
-
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
   boost::asio::post(state_->io, [state = state_.get(), grace] { state->end_connections(grace); });

@@ -31,7 +31,8 @@ class Server final : public serving::FrontEnd {
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const;
 
-  void stop_accepting() override;
+  /// Nothing to do: the router refuses new requests.
+  void begin_drain() override {}
   void shutdown(std::chrono::milliseconds grace) override;
 
   std::size_t num_connections() const;

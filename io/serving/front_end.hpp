@@ -9,11 +9,11 @@ class FrontEnd {
  public:
   virtual ~FrontEnd() = default;
 
-  /// No new connections from now on; those that there are go on. The first step of a drain: the router refuses their
-  /// new requests meanwhile.
-  virtual void stop_accepting() = 0;
+  /// The first step of a drain: what is live goes on, and new work is refused, by the router too. Connections are still
+  /// taken, so that whoever comes hears why.
+  virtual void begin_drain() = 0;
 
-  /// Ends every connection once it has sent what it has for its client, at the latest after `grace`, and joins the I/O
+  /// Takes no new connections. Ends every connection once it has sent what it has for its client, at the latest after `grace`, and joins the I/O
   /// thread. Requests that are still live are aborted.
   virtual void shutdown(std::chrono::milliseconds grace) = 0;
 };

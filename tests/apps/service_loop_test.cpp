@@ -101,6 +101,27 @@ TEST_F(Service, EndsWithAFailureWhenItsDeviceIsLostWhileItDrains) {
   EXPECT_EQ(exit_code_.get(), kExitFailure);
 }
 
+TEST_F(Service, TellsWhoeverComesWhileItDrainsThatItDoes) {
+  TestClient client(server_->port());
+  client.send(generate("a"));
+  EXPECT_EQ(client.receive()["event"], "delta");
+  ::kill(::getpid(), SIGTERM);
+  auto refused = json::object();
+  while (refused.value("event", "") != "error") {  // the signal takes its time
+    TestClient late(server_->port());
+    auto request = generate("late");
+    request["max_tokens"] = 1;
+    ASSERT_TRUE(late.send(request));
+    const auto events = late.receive_until_end("late");
+    ASSERT_FALSE(events.empty());
+    refused = events.back();
+  }
+  EXPECT_EQ(refused["error"]["code"], "shutting_down");
+  EXPECT_EQ(client.receive_until_end("a").back()["event"], "done");
+  ASSERT_EQ(exit_code_.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(exit_code_.get(), kExitOk);
+}
+
 TEST_F(Service, GoesOnWhenOneStreamOfItsDeviceFails) {
   TestClient client(server_->port());
   auto request = generate("a");

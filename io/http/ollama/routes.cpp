@@ -23,6 +23,7 @@ void answer(Exchange& exchange, std::string body) {
 template <class Parse>
 Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
+    if (refused_by_drain(context, *exchange)) return;
     const auto body_bytes = request.body.size();
     auto prepare = [&context, parse, text = std::move(request.body)]() -> ParsedTurn {
       const auto body = read_object(text);

@@ -210,18 +210,20 @@ TEST_F(ServerTest, ConnectionsBeyondTheLimitAreToldSoAndClosed) {
   EXPECT_EQ(d.receive()["event"], "pong");
 }
 
-TEST_F(ServerTest, NoConnectionIsAcceptedAfterStopAcceptingAndTheOthersGoOn) {
+TEST_F(ServerTest, WhoeverComesDuringADrainHearsOfIt) {
   start();
-  auto c = client();
-  c.send({{"op", "ping"}});
-  EXPECT_EQ(c.receive()["event"], "pong");
-  server_->stop_accepting();
-  EXPECT_TRUE(eventually([&] {
-    TestClient late = client();
-    return !late.connected();
-  }));
-  c.send(generate("a", "p"));
-  EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
+  server_->begin_drain();
+  {
+    caf::scoped_actor self{system_};
+    actors::ask(self, router_, actors::Drain{0}, [](actors::Drained&) {});
+  }
+  auto late = client();
+  late.send(generate("a", "p"));
+  const auto refused = late.receive();
+  EXPECT_EQ(refused["id"], "a");
+  EXPECT_EQ(refused["error"]["code"], "shutting_down");
+  late.send({{"op", "ping"}});
+  EXPECT_EQ(late.receive()["event"], "pong");
 }
 
 TEST_F(ServerTest, ADrainDeliversTheLastEventsAndThenEndsTheConnections) {
@@ -230,7 +232,7 @@ TEST_F(ServerTest, ADrainDeliversTheLastEventsAndThenEndsTheConnections) {
   auto idle = client();
   for (const char* id : {"a", "b", "c"}) c.send(generate(id, "hold"));
   EXPECT_TRUE(eventually([&] { return counts_->live == 3; }));
-  server_->stop_accepting();
+  server_->begin_drain();
   {
     caf::scoped_actor self{system_};
     std::int64_t aborted = 0;

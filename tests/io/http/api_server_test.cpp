@@ -1,0 +1,47 @@
+// The whole server in front of a router that makes its outputs up.
+
+#include "tests/io/http/api_server_fixture.hpp"
+
+namespace pagoda::http {
+namespace {
+
+using nlohmann::json;
+
+TEST_F(ApiServerTest, ADrainIsToldOnNewConnections) {
+  start();
+  server_->begin_drain();
+  EXPECT_EQ(get("/health").status, 200);
+  const auto ready = get("/ready");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, R"({"status":"draining"})");
+}
+
+TEST_F(ApiServerTest, ADrainRefusesNewWorkAndFinishesWhatIsLive) {
+  start();
+  auto live = client();
+  live.post("/v1/completions", R"({"prompt": "endless", "stream": true})");
+  EXPECT_EQ(live.receive_head().status, 200);
+  server_->begin_drain();
+  const std::vector<std::pair<std::string, std::string>> work{
+      {"/v1/completions", R"({"prompt": "p"})"},
+      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "p"}]})"},
+      {"/v1/responses", R"({"input": "p"})"},
+      {"/v1/messages", R"({"max_tokens": 1, "messages": [{"role": "user", "content": "p"}]})"},
+      {"/api/generate", R"({"model": "fake", "prompt": "p"})"},
+      {"/api/chat", R"({"model": "fake", "messages": [{"role": "user", "content": "p"}]})"}};
+  for (const auto& [path, body] : work) {
+    const auto refused = post(path, body);
+    EXPECT_EQ(refused.status, 503) << path;
+    EXPECT_EQ(refused.headers.count("retry-after"), 1U) << path;
+    EXPECT_EQ(refused.headers.at("connection"), "close") << path;
+  }
+  EXPECT_EQ(counts_->submitted, 1);
+  EXPECT_TRUE(live.receive_chunk().has_value());
+  drain_router();
+  auto end = live.receive_chunk();
+  while (end && !end->empty()) end = live.receive_chunk();
+  EXPECT_EQ(end, "");
+}
+
+}  // namespace
+}  // namespace pagoda::http
