@@ -33,6 +33,7 @@ struct EngineStats {
   std::int64_t requests_failed_total = 0;
   std::int64_t worker_restarts_total = 0;  ///< new workers, alone or with a new cache engine
   double uptime_s = 0;
+  bool overloaded = false;  ///< new requests are refused with queue_full for now, as limits on what is queued are reached
   std::string health = "ok";  ///< or why the engine has stopped; then only uptime_s stands beside it
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -42,7 +43,7 @@ struct EngineStats {
                  self.preemptions_recompute_total, self.preemptions_swap_total, self.prefix_cache_queries_total,
                  self.prefix_cache_hits_total, self.allocated_slots, self.used_slots, self.swap_bytes_total,
                  self.swap_bytes_per_s, self.requests_finished_total, self.requests_aborted_total,
-                 self.requests_failed_total, self.worker_restarts_total, self.uptime_s, self.health);
+                 self.requests_failed_total, self.worker_restarts_total, self.uptime_s, self.overloaded, self.health);
   }
 };
 

@@ -14,6 +14,10 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
       placement_({.num_replicas = limits.num_replicas}),
       tokenizer_queue_(limits.max_queued_prompt_bytes) {}
 
+bool RouterCore::is_full() const {
+  return std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
+}
+
 Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const {
   if (live_request(client, tag)) {
     return fail(ErrorCode::duplicate_id, "the sink has a live request with this tag");
@@ -21,9 +25,7 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   if (failure_) return fail(*failure_);
   if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
   if (Status valid = check_request(request, limits_); !valid) return valid;
-  const bool full =
-      std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
-  if (!full) return {};
+  if (!is_full()) return {};
   return fail_queue_full(std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
                          (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
 }
@@ -158,6 +160,7 @@ EngineStats RouterCore::with_own(EngineStats stats, TimeUs now) const {
   stats.requests_aborted_total += aborted_outside_;
   stats.requests_waiting +=
       std::ranges::count_if(live_, [](const auto& entry) { return entry.second.outside != nullptr; });
+  stats.overloaded = is_full();
   return stats;
 }
 

@@ -99,6 +99,8 @@ class RouterCore {
   using Requests = std::unordered_map<RequestId, Request>;
   using TagMap = std::unordered_map<std::uint64_t, RequestId>;
 
+  /// So many requests or tokens are queued that no more are taken.
+  bool is_full() const;
   Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
   void abort(RequestId id, TimeUs now, Effects& effects);
   void take_back(Request& request, Effects& effects);

@@ -22,8 +22,18 @@ void answer_status(Exchange& exchange, unsigned status, std::string_view word) {
   exchange.respond(status, "application/json", std::move(out));
 }
 
-/// 200 while the engine answers and says that it is well.
-void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
+std::string_view word_of_health(const EngineStats& stats) {
+  return stats.health;
+}
+
+/// Also whether the router takes new requests.
+std::string_view word_of_readiness(const EngineStats& stats) {
+  return stats.health == "ok" && stats.overloaded ? std::string_view("overloaded") : stats.health;
+}
+
+/// 200 while the engine answers and `word_of` its stats is "ok".
+void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
+                   std::string_view (*word_of)(const EngineStats&)) {
   const auto deadline = std::make_shared<boost::asio::steady_timer>(exchange->io(), kHealthDeadline);
   deadline->async_wait([weak = std::weak_ptr(exchange), deadline](const boost::system::error_code& cancelled) {
     const auto waiting = weak.lock();
@@ -31,10 +41,10 @@ void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& e
   });
   inquire(
       context, exchange, actors::GetStats{},
-      [deadline](Exchange& answering, serving::Answer& answer) {
+      [deadline, word_of](Exchange& answering, serving::Answer& answer) {
         deadline->cancel();
-        const auto& health = std::get<EngineStats>(answer).health;
-        answer_status(answering, health == "ok" ? 200 : 503, health);
+        const auto word = word_of(std::get<EngineStats>(answer));
+        answer_status(answering, word == "ok" ? 200 : 503, word);
       },
       503);
 }
@@ -61,10 +71,10 @@ void answer_version(Exchange& exchange) {
 
 void add_status_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::get, "/health", Access::everybody,
-             [&context](const auto& exchange, const Request&) { answer_health(context, exchange); });
+             [&context](const auto& exchange, const Request&) { answer_health(context, exchange, word_of_health); });
   routes.add(Verb::get, "/ready", Access::everybody, [&context](const auto& exchange, const Request&) {
     if (context.is_draining) return answer_status(*exchange, 503, "draining");
-    answer_health(context, exchange);
+    answer_health(context, exchange, word_of_readiness);
   });
   routes.add(Verb::get, "/version", Access::everybody,
              [](const auto& exchange, const Request&) { answer_version(*exchange); });

@@ -43,6 +43,7 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_failed_total", stats.requests_failed_total);
   json.field("worker_restarts_total", stats.worker_restarts_total);
   json.field("uptime_s", stats.uptime_s);
+  json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);
 }
 

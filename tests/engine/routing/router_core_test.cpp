@@ -289,7 +289,9 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
   ASSERT_FALSE(sixth);
   EXPECT_EQ(sixth.error().code, ErrorCode::queue_full);
   EXPECT_GT(sixth.error().retry_after_ms, 0);
+  EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
   router.core.closed(first);
+  EXPECT_FALSE(router.core.with_own({}, kNow).overloaded);
   router.submit(kBob, 1, text_request());
 }
 
@@ -298,6 +300,7 @@ TEST(RouterCore, CountsQueuedPromptTokens) {
   const RequestId id = router.submit(kAlice, 1, text_request()).id;
   router.core.prompt_encoded(id, tokens(20));
   EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
+  EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
   router.core.closed(id);
   router.submit(kAlice, 2, text_request());
 }

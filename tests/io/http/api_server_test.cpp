@@ -43,5 +43,18 @@ TEST_F(ApiServerTest, ADrainRefusesNewWorkAndFinishesWhatIsLive) {
   EXPECT_EQ(end, "");
 }
 
+TEST_F(ApiServerTest, ReadyAndOnlyReadySaysThatTheServerIsOverloaded) {
+  start();
+  EXPECT_EQ(get("/ready").status, 200);
+  counts_->overloaded = true;
+  const auto ready = get("/ready");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, R"({"status":"overloaded"})");
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(json::parse(get("/stats").body)["overloaded"], true);
+  counts_->overloaded = false;
+  EXPECT_EQ(get("/ready").status, 200);
+}
+
 }  // namespace
 }  // namespace pagoda::http

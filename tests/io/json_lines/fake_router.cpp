@@ -127,6 +127,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       },
       [self](const GetStats&) {
         EngineStats stats;
+        stats.overloaded = state_of(self).counts->overloaded;
         stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
         return stats;
       },

@@ -7,12 +7,13 @@
 
 namespace pagoda::json_lines {
 
-/// What the fake router saw, for the test's thread.
+/// What the fake router saw, and is to say, for the test's thread.
 struct FakeRouterCounts {
   std::atomic<int> submitted{0};
   std::atomic<int> live{0};
   std::atomic<int> cancelled{0};
   std::atomic<int> lost_sinks{0};
+  std::atomic<bool> overloaded{false};  ///< what it is to say of itself
 };
 
 /// A request router that makes up outputs: each request gets max_tokens deltas "w0 ", "w1 ", ... and then done. Its
