@@ -90,7 +90,9 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle
     front_ends.lines = std::move(*server);
   }
   if (!options.http.http.empty()) {
-    auto server = http::ApiServer::start(system, engine.router, {engine.model, chat}, options.http);
+    http::ServedModel model{
+        .info = engine.model, .chat = chat, .max_queued_requests = options.engine.config.max_queued_requests};
+    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct ApiContext {
   ModelInfo model;
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970
+  std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
   std::atomic<bool> is_draining = false;               ///< no new work is taken
 
   bool serves(std::string_view name) const { return name == model.name; }

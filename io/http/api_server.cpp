@@ -16,7 +16,13 @@ namespace pagoda::http {
 class ApiServer::State {
  public:
   State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model)
-      : context{system, std::move(router), worker, std::move(model.info), std::move(model.chat), std::time(nullptr)} {}
+      : context{.system = system,
+                .router = std::move(router),
+                .worker = worker,
+                .model = std::move(model.info),
+                .chat = std::move(model.chat),
+                .created = std::time(nullptr),
+                .max_queued_requests = model.max_queued_requests} {}
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 

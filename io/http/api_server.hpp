@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@ namespace pagoda::http {
 struct ServedModel {
   ModelInfo info;
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
+  std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
 };
 
 /// The HTTP APIs (docs/http.md) in front of a request router.

@@ -13,8 +13,6 @@ using wire::FieldReader;
 using wire::Json;
 using wire::JsonWriter;
 
-constexpr std::size_t kMaxPrompts = 4096;
-
 struct Options {
   StreamOptions stream;
   bool echo = false;
@@ -26,7 +24,8 @@ struct Options {
 };
 
 /// A string, a list of ids, or a list of either.
-void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, const GenerateRequest& common) {
+void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, const GenerateRequest& common,
+                  std::int64_t max_queued_requests) {
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return fields.refuse("prompt", "prompt is required");
   const auto add_text = [&](const Json& text) {
@@ -48,9 +47,10 @@ void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, c
     return fields.refuse("prompt", "prompt must be a string, a list of strings, of token ids, or of such lists");
   }
   if (prompt->front().is_number()) return add_ids(*prompt, "prompt");
-  if (prompt->size() > kMaxPrompts) {
+  if (const auto most = std::min(kMaxPrompts, max_queued_requests); std::ssize(*prompt) > most) {
     return fields.refuse("prompt", "prompt has " + std::to_string(prompt->size()) + " prompts; at most " +
-                                       std::to_string(kMaxPrompts) + " are allowed");
+                                       std::to_string(most) + " are allowed" +
+                                       (most < kMaxPrompts ? " (max_queued_requests)" : ""));
   }
   for (std::size_t i = 0; i < prompt->size(); ++i) {
     const auto& item = (*prompt)[i];
@@ -300,7 +300,7 @@ class CompletionWriter final : public GenerationWriter {
 
 }  // namespace
 
-ParsedJob parse_completion(const Json& body, Head head) {
+ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_requests) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   Options options;
   auto request = request_with_defaults();
@@ -337,7 +337,7 @@ ParsedJob parse_completion(const Json& body, Head head) {
   job.names = field_names("prompt");
   // Every prompt has a copy of the rest, which so must be small; the engine checks it all, later.
   refuse_large_fields(fields, request);
-  if (fields.is_fine()) read_prompts(fields, job.requests, request);
+  if (fields.is_fine()) read_prompts(fields, job.requests, request, max_queued_requests);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (options.n < 1) return tl::unexpected(invalid_request("n must be at least 1", "n"));
   job.writer = std::make_unique<CompletionWriter>(std::move(head), options, job.requests.size());

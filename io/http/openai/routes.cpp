@@ -44,7 +44,7 @@ void show_model(const ApiContext& context, Exchange& exchange, const std::string
 void add_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::post, "/v1/completions", Access::key,
              generating(context, [&context](const wire::Json& body, const Request& request) {
-               return parse_completion(body, head_of(context, "cmpl-", request));
+               return parse_completion(body, head_of(context, "cmpl-", request), context.max_queued_requests);
              }));
   routes.add(Verb::post, "/v1/chat/completions", Access::key,
              generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {

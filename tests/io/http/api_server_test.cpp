@@ -56,5 +56,17 @@ TEST_F(ApiServerTest, ReadyAndOnlyReadySaysThatTheServerIsOverloaded) {
   EXPECT_EQ(get("/ready").status, 200);
 }
 
+TEST_F(ApiServerTest, AListOfPromptsThatNeverFitsIsRefusedForGood) {
+  auto model = fake_model();
+  model.max_queued_requests = 2;
+  start(std::move(model));
+  const auto refused = post("/v1/completions", R"({"prompt": ["a", "b", "c"]})");
+  EXPECT_EQ(refused.status, 400);
+  const auto error = json::parse(refused.body)["error"];
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  EXPECT_EQ(error["param"], "prompt");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": ["a", "b"], "max_tokens": 1})").status, 200);
+}
+
 }  // namespace
 }  // namespace pagoda::http

@@ -27,5 +27,16 @@ TEST(Completions, WhatEveryPromptWouldCopyIsSmall) {
   EXPECT_EQ(param_of("cache_salt", "s"), "accepted");
 }
 
+TEST(Completions, MorePromptsThanAreEverTakenAtATimeAreTheClientsFault) {
+  const wire::Json body{{"prompt", {"a", "b", "c"}}};
+  EXPECT_TRUE(parse_completion(body, {}, 3).has_value());
+  const auto refused = parse_completion(body, {}, 2);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().status, 400U);
+  EXPECT_EQ(refused.error().param, "prompt");
+  EXPECT_EQ(refused.error().message, "prompt has 3 prompts; at most 2 are allowed (max_queued_requests)");
+  EXPECT_TRUE(parse_completion({{"prompt", {1, 2, 3}}}, {}, 2).has_value());  // one, of ids
+}
+
 }  // namespace
 }  // namespace pagoda::http::openai
