@@ -78,6 +78,15 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& fie
   return add_words(app, flag, std::move(words), set, help)->default_str(field);
 }
 
+CLI::Option* add_list(CLI::App& app, const std::string& flag, std::string& field, const std::string& help) {
+  const auto set = [&field](const CLI::results_t& given) {
+    field = given.front();
+    for (std::size_t i = 1; i < given.size(); ++i) field += "," + given[i];
+    return true;
+  };
+  return app.add_option(flag, set, help)->type_name("TEXT")->take_all()->default_str(field);
+}
+
 CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& field, const std::string& help) {
   return app.add_flag("--" + name + ",!--no-" + name, field, help)->default_str(field ? "on" : "off");
 }

@@ -96,6 +96,9 @@ requires std::is_enum_v<E> CLI::Option* add_choice(CLI::App& app, const std::str
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& field, std::vector<std::string> words,
                         const std::string& help);
 
+/// A flag with a text that may be given several times: `field` is all of them, with commas between.
+CLI::Option* add_list(CLI::App& app, const std::string& flag, std::string& field, const std::string& help);
+
 /// --NAME and --no-NAME.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& field, const std::string& help);
 

@@ -39,6 +39,11 @@ std::string ConfigFlags::with_dashes(std::string key) {
   return key;
 }
 
+void ConfigFlags::bind_list(const std::string& key, std::string& field, const std::string& help) {
+  auto* option = add_list(app_, "--" + with_dashes(key), field, help);
+  bindings_.push_back({key, option, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
+}
+
 template <class T>
 void ConfigFlags::add(const std::string& key, T& field, const std::string& help) {
   CLI::Option* option = nullptr;
@@ -60,7 +65,11 @@ template void ConfigFlags::add(const std::string& key, double& field, const std:
 
 void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view> keys) {
   io::visit_fields(config, [&](const char* key, auto& field, const char* help) {
-    if (keys.empty() || std::ranges::find(keys, key) != keys.end()) add(key, field, help);
+    if (!keys.empty() && std::ranges::find(keys, key) == keys.end()) return;
+    if constexpr (std::is_same_v<decltype(field), std::string&>) {
+      if (&field == &config.served_model_name) return bind_list(key, field, help);
+    }
+    add(key, field, help);
   });
 }
 

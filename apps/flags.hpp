@@ -51,6 +51,8 @@ class ConfigFlags {
     std::function<Status(const io::ConfigFile&)> read;
   };
   static std::string with_dashes(std::string key);
+  /// As add, of a field that is a list with commas: the flag may be given several times.
+  void bind_list(const std::string& key, std::string& field, const std::string& help);
 
   CLI::App& app_;
   std::string path_;

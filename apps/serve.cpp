@@ -90,8 +90,9 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle
     front_ends.lines = std::move(*server);
   }
   if (!options.http.http.empty()) {
-    http::ServedModel model{
-        .info = engine.model, .chat = chat, .max_queued_requests = options.engine.config.max_queued_requests};
+    const auto& config = options.engine.config;
+    http::ServedModel model{.info = engine.model, .chat = chat, .max_queued_requests = config.max_queued_requests};
+    if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
     auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);

@@ -1,10 +1,12 @@
 #include "engine/config.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace pagoda {
 namespace {
@@ -77,6 +79,20 @@ std::optional<int> cuda_index_of(std::string_view device) {
 
 }  // namespace
 
+std::vector<std::string> EngineConfig::served_model_names() const {
+  std::vector<std::string> names;
+  if (served_model_name.empty()) return names;
+  for (std::size_t begin = 0; begin <= served_model_name.size();) {
+    const auto end = std::min(served_model_name.find(',', begin), served_model_name.size());
+    auto name = served_model_name.substr(begin, end - begin);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
+}
+
 int EngineConfig::cuda_index() const {
   const auto index = cuda_index_of(device);
   PAGODA_ASSERT(index.has_value(), "the device is a GPU");
@@ -125,6 +141,12 @@ std::vector<Error> EngineConfig::validate() const {
   const EngineConfig defaults;
   Checker check;
   if (model.empty()) check.refuse("model", "is required: the folder or GGUF file of the model to load");
+  auto names = served_model_names();
+  std::ranges::sort(names);
+  if (!names.empty() && names.front().empty()) check.refuse("served_model_name", "has an empty name");
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end() && !twice->empty()) {
+    check.refuse("served_model_name", "has the name \"" + *twice + "\" twice");
+  }
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});

@@ -27,7 +27,7 @@ inline constexpr double kMostAgingSeconds = 86400;
 /// Byte counts are bytes; the flags that take GiB say so.
 struct EngineConfig {
   std::string model;                        ///< folder in Hugging Face format, or GGUF file
-  std::string served_model_name;            ///< empty = the name of the folder or file
+  std::string served_model_name;            ///< or names, with commas; empty = that of the folder or file
   std::string dtype = "auto";               ///< auto | float32 | float16 | bfloat16
   std::string quantize = "auto";            ///< linear layers: auto = as stored | none | int8 | int4
   std::string weight_memory = "auto";       ///< plain weights on a CPU: auto | mapped | copied
@@ -70,6 +70,10 @@ struct EngineConfig {
   bool journal_tokens = true;     ///< else prompts and outputs stay out of it, and its steps cannot be executed
   std::int64_t journal_mib = 64;  ///< its size; what is oldest is overwritten
   SamplingLimits limits;
+
+  /// The names in served_model_name, without the spaces around them: the first is the one that answers carry. None =
+  /// that of the folder or file.
+  std::vector<std::string> served_model_names() const;
 
   /// Which GPU `device` names, which must be cuda or cuda:N.
   int cuda_index() const;

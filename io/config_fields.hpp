@@ -35,7 +35,9 @@ struct EnumWords<SchedulingPolicy> {
 template <class Visit>
 void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("model", config.model, "Folder of the model, in Hugging Face format, or GGUF file");
-  visit("served_model_name", config.served_model_name, "Name that clients see; empty: that of the folder or file");
+  visit("served_model_name", config.served_model_name,
+        "Name that clients see, or several with commas, of which answers carry the first; empty: that of the folder or "
+        "file");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as the model's files have them), none (quantised ones are dequantised), or "

@@ -68,7 +68,8 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
 
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {
   const auto facts = plan.checkpoint->facts();
-  return {.name = config.served_model_name.empty() ? plan.files->name() : config.served_model_name,
+  const auto names = config.served_model_names();
+  return {.name = names.empty() ? plan.files->name() : names.front(),
           .architecture = plan.model.architecture,
           .dtype = std::string(to_string(plan.dtype)),
           .kv_cache_dtype = std::string(to_string(plan.kv_dtype)),

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <boost/asio/thread_pool.hpp>
 
@@ -24,9 +26,18 @@ struct ApiContext {
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970
   std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
-  std::atomic<bool> is_draining = false;               ///< no new work is taken
+  std::vector<std::string> aliases = {};  ///< names of the model beside model.name, which answers carry
+  std::atomic<bool> is_draining = false;  ///< no new work is taken
 
-  bool serves(std::string_view name) const { return name == model.name; }
+  bool serves(std::string_view name) const {
+    return name == model.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+  }
+  /// model.name and its aliases.
+  std::vector<std::string> names() const {
+    std::vector<std::string> all{model.name};
+    all.insert(all.end(), aliases.begin(), aliases.end());
+    return all;
+  }
 };
 
 }  // namespace pagoda::http

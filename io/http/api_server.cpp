@@ -22,7 +22,8 @@ class ApiServer::State {
                 .model = std::move(model.info),
                 .chat = std::move(model.chat),
                 .created = std::time(nullptr),
-                .max_queued_requests = model.max_queued_requests} {}
+                .max_queued_requests = model.max_queued_requests,
+                .aliases = std::move(model.aliases)} {}
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 

@@ -21,6 +21,7 @@ struct ServedModel {
   ModelInfo info;
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
+  std::vector<std::string> aliases = {};  ///< names beside info.name, under which it is served too
 };
 
 /// The HTTP APIs (docs/http.md) in front of a request router.

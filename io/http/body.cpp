@@ -30,8 +30,9 @@ tl::expected<wire::Json, ErrorAnswer> read_body(const ApiContext& context, std::
 }
 
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name) {
-  return {404, "The model `" + name + "` does not exist. Served: `" + context.model.name + "`", "model",
-          "model_not_found"};
+  std::string served;
+  for (const auto& other : context.names()) served += (served.empty() ? "`" : ", `") + other + "`";
+  return {404, "The model `" + name + "` does not exist. Served: " + served, "model", "model_not_found"};
 }
 
 ErrorAnswer no_chat_template() {

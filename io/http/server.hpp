@@ -39,8 +39,9 @@ class Server {
   /// From now on every answer is its connection's last, and says so. New connections are still taken.
   void begin_drain();
 
-  /// Takes no new connections. Closes idle connections at once and the others as soon as their answer is complete, at the latest after `grace`,
-  /// and joins the I/O thread. Answers that are not complete by then are cut off: their on_closed is called.
+  /// Takes no new connections. Closes idle connections at once and the others as soon as their answer is complete, at
+  /// the latest after `grace`, and joins the I/O thread. Answers that are not complete by then are cut off: their
+  /// on_closed is called.
   void shutdown(std::chrono::milliseconds grace);
 
   std::size_t num_connections() const;

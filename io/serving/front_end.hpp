@@ -13,8 +13,8 @@ class FrontEnd {
   /// taken, so that whoever comes hears why.
   virtual void begin_drain() = 0;
 
-  /// Takes no new connections. Ends every connection once it has sent what it has for its client, at the latest after `grace`, and joins the I/O
-  /// thread. Requests that are still live are aborted.
+  /// Takes no new connections. Ends every connection once it has sent what it has for its client, at the latest after
+  /// `grace`, and joins the I/O thread. Requests that are still live are aborted.
   virtual void shutdown(std::chrono::milliseconds grace) = 0;
 };
 

@@ -53,6 +53,9 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("max_num_batched_tokens must be at least max_num_seqs (65), not 64", "serve", "--model", MODEL,
                               "--max-num-seqs", "65", "--max-num-batched-tokens", "64")
         self.assert_bad_usage("drain_timeout", "serve", "--model", MODEL, "--drain-timeout", "-1")
+        for names in (["a,,b"], ["a", ""], ["a", "b,a"]):
+            flags = [part for name in names for part in ("--served-model-name", name)]
+            self.assert_bad_usage("served_model_name", "serve", "--model", MODEL, *flags)
 
     def test_an_unknown_subcommand_is_named_beside_the_known(self):
         self.assertIn("serve, chat, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))

@@ -28,10 +28,22 @@ TEST(EngineConfig, DefaultsWithAModelAreRight) {
   EXPECT_TRUE(wrong_keys(good()).empty());
 }
 
+TEST(EngineConfig, AModelMayHaveSeveralNames) {
+  auto config = good();
+  EXPECT_TRUE(config.served_model_names().empty());
+  config.served_model_name = "one/x:latest, two";
+  EXPECT_EQ(config.served_model_names(), (std::vector<std::string>{"one/x:latest", "two"}));
+  EXPECT_TRUE(wrong_keys(config).empty());
+}
+
 TEST(EngineConfig, EachWrongValueIsNamed) {
   using Change = void (*)(EngineConfig&);
   const std::vector<std::pair<std::string, Change>> cases{
       {"model", [](EngineConfig& c) { c.model.clear(); }},
+      {"served_model_name", [](EngineConfig& c) { c.served_model_name = "a,,b"; }},
+      {"served_model_name", [](EngineConfig& c) { c.served_model_name = "a,"; }},
+      {"served_model_name", [](EngineConfig& c) { c.served_model_name = " "; }},
+      {"served_model_name", [](EngineConfig& c) { c.served_model_name = "a,b,a"; }},
       {"dtype", [](EngineConfig& c) { c.dtype = "int3"; }},
       {"kv_cache_dtype", [](EngineConfig& c) { c.kv_cache_dtype = ""; }},
       {"device", [](EngineConfig& c) { c.device = "tpu"; }},

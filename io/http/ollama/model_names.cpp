@@ -28,9 +28,10 @@ tl::expected<std::string, ErrorAnswer> read_model_name(const ApiContext& context
   if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   auto name = model->get<std::string>();
   if (context.serves(name) || context.serves(without_latest(name))) return name;
-  return tl::unexpected(ErrorAnswer{404,
-                                    "model '" + name + "' not found. Served: '" + with_tag(context.model.name) + "'",
-                                    "model", "model_not_found"});
+  std::string served;
+  for (const auto& other : context.names()) served += (served.empty() ? "'" : ", '") + with_tag(other) + "'";
+  return tl::unexpected(
+      ErrorAnswer{404, "model '" + name + "' not found. Served: " + served, "model", "model_not_found"});
 }
 
 }  // namespace pagoda::http::ollama

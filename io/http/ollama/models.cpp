@@ -37,9 +37,8 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 }
 
 /// The members that both lists have, of an open object. Clients cut the digest to twelve digits without a look at it.
-void write_model(JsonWriter& json, const ApiContext& context) {
-  const auto& model = context.model;
-  const auto tagged = with_tag(model.name);
+void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
+  const auto tagged = with_tag(name);
   json.field("name", tagged)
       .field("model", tagged)
       .field("size", model.weight_bytes)
@@ -51,10 +50,13 @@ template <class WriteRest>
 std::string listed(const ApiContext& context, WriteRest write_rest) {
   std::string out;
   JsonWriter json(out);
-  json.open_object().key("models").open_array().open_object();
-  write_model(json, context);
-  write_rest(json);
-  json.close_object().close_array().close_object();
+  json.open_object().key("models").array(context.names(), [&](JsonWriter& list, const std::string& name) {
+    list.open_object();
+    write_model(list, context.model, name);
+    write_rest(list);
+    list.close_object();
+  });
+  json.close_object();
   return out;
 }
 

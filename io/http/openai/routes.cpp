@@ -26,7 +26,7 @@ void list_models(const ApiContext& context, Exchange& exchange) {
   std::string out;
   wire::JsonWriter json(out);
   json.open_object().field("object", "list").key("data").open_array();
-  write_model(json, context, context.model.name);
+  for (const auto& name : context.names()) write_model(json, context, name);
   json.close_array().close_object();
   exchange.respond(200, "application/json", std::move(out));
 }

@@ -68,5 +68,49 @@ TEST_F(ApiServerTest, AListOfPromptsThatNeverFitsIsRefusedForGood) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt": ["a", "b"], "max_tokens": 1})").status, 200);
 }
 
+TEST_F(ApiServerTest, AModelIsServedUnderEachOfItsNamesAndAnswersUnderTheFirst) {
+  auto model = fake_model();
+  model.aliases = {"org/other", "third"};
+  start(std::move(model));
+  const auto ids = [](const TestAnswer& answer, const char* list, const char* field) {
+    std::vector<std::string> all;
+    const auto body = json::parse(answer.body);
+    for (const auto& entry : body.at(list)) all.push_back(entry.at(field));
+    return all;
+  };
+  EXPECT_EQ(ids(get("/v1/models"), "data", "id"), (std::vector<std::string>{"fake", "org/other", "third"}));
+  for (const auto* path : {"/api/tags", "/api/ps"}) {
+    EXPECT_EQ(ids(get(path), "models", "name"),
+              (std::vector<std::string>{"fake:latest", "org/other:latest", "third:latest"}));
+  }
+  const auto card = json::parse(get("/v1/models/org/other").body);
+  EXPECT_EQ(card["id"], "org/other");
+  EXPECT_EQ(card["root"], "fake");
+  const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
+  const std::vector<std::pair<std::string, std::string>> routes{
+      {"/v1/completions", R"("prompt": "p", "max_tokens": 1)"},
+      {"/v1/chat/completions", messages + R"(, "max_tokens": 1)"},
+      {"/v1/responses", R"("input": "p", "max_output_tokens": 1)"},
+      {"/v1/messages", messages + R"(, "max_tokens": 1)"}};
+  for (const auto& [path, fields] : routes) {
+    for (const auto* name : {"fake", "org/other", "third"}) {
+      const auto answer = post(path, R"({"model": ")" + std::string(name) + "\", " + fields + "}");
+      ASSERT_EQ(answer.status, 200) << path << answer.body;
+      EXPECT_EQ(json::parse(answer.body)["model"], "fake") << path;
+    }
+    const auto refused = post(path, R"({"model": "fourth", )" + fields + "}");
+    EXPECT_EQ(refused.status, 404) << path;
+    EXPECT_NE(refused.body.find("`fake`, `org/other`, `third`"), std::string::npos) << refused.body;
+  }
+  // Ollama's clients look for the name that they asked for.
+  const std::string ollama = R"(, "prompt": "p", "stream": false, "options": {"num_predict": 1}})";
+  const auto answer = post("/api/generate", R"({"model": "third:latest")" + ollama);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["model"], "third:latest");
+  const auto refused = post("/api/generate", R"({"model": "fourth")" + ollama);
+  EXPECT_EQ(refused.status, 404);
+  EXPECT_NE(refused.body.find("'fake:latest', 'org/other:latest', 'third:latest'"), std::string::npos) << refused.body;
+}
+
 }  // namespace
 }  // namespace pagoda::http
