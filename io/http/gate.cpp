@@ -145,12 +145,15 @@ void Gate::check_page(Admission& out) const {
 
 void Gate::check_key(Admission& out) const {
   const auto key = key_of(out.request);
-  out.request.is_admin = !key.empty() && serving::is_known_key(config_.admin_keys, key);
-  const auto index = key.empty() ? std::nullopt : serving::find_key(config_.api_keys, key);
+  const auto find = [&](const std::vector<std::string>& keys) {
+    return key.empty() ? std::nullopt : serving::find_key(keys, key);
+  };
+  const auto index = find(config_.api_keys);
   if (index) out.request.key = static_cast<int>(*index);
+  if (const auto admin = find(config_.admin_keys)) out.request.admin_key = static_cast<int>(*admin);
   const auto access = out.route->access;
   const bool is_closed = access == Access::admin || (access == Access::key && !config_.api_keys.empty());
-  if (!is_closed || out.request.is_admin || (access == Access::key && index)) return;
+  if (!is_closed || out.request.is_admin() || (access == Access::key && index)) return;
   if (index || (access == Access::admin && config_.admin_keys.empty())) {
     out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
     return;

@@ -33,8 +33,9 @@ struct Request {
   std::string body;        ///< application/json by its Content-Type, or empty; not looked into
   std::string request_id;  ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
   int key = -1;            ///< which of ServerConfig::api_keys it came with; -1: none or an admin key
-  bool is_admin = false;   ///< it came with an admin key
+  int admin_key = -1;      ///< which of ServerConfig::admin_keys; -1: none of them
 
+  bool is_admin() const { return admin_key >= 0; }
   std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
 };
 

@@ -24,11 +24,11 @@ class ResponseStore {
 
   /// The key that an answer was asked for with: nobody else sees it.
   struct Owner {
-    int key = -1;
-    bool is_admin = false;
+    int key = -1;        ///< Request::key
+    int admin_key = -1;  ///< Request::admin_key
     auto operator<=>(const Owner&) const = default;
   };
-  static Owner owner_of(const Request& request) { return {request.key, request.is_admin}; }
+  static Owner owner_of(const Request& request) { return {request.key, request.admin_key}; }
 
   struct Stored {
     std::string body;      ///< the response as it was answered

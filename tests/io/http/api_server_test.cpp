@@ -112,5 +112,22 @@ TEST_F(ApiServerTest, AModelIsServedUnderEachOfItsNamesAndAnswersUnderTheFirst) 
   EXPECT_NE(refused.body.find("'fake:latest', 'org/other:latest', 'third:latest'"), std::string::npos) << refused.body;
 }
 
+TEST_F(ApiServerTest, WhatIsStoredIsSeenByTheKeyThatStoredItAlone) {
+  ServerConfig config;
+  config.api_keys = {"one", "two"};
+  config.admin_keys = {"first-admin", "second-admin"};
+  start(fake_model(), config);
+  const auto with = [](const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; };
+  const std::vector<std::string> keys{"one", "two", "first-admin", "second-admin"};
+  for (const auto& owner : keys) {
+    const auto stored = post("/v1/responses", R"({"input": "p", "max_output_tokens": 1, "store": true})", with(owner));
+    ASSERT_EQ(stored.status, 200) << stored.body;
+    const auto id = json::parse(stored.body)["id"].get<std::string>();
+    for (const auto& key : keys) {
+      EXPECT_EQ(get("/v1/responses/" + id, with(key)).status, key == owner ? 200 : 404) << owner << " " << key;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pagoda::http
