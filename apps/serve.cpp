@@ -44,6 +44,7 @@ struct ServeOptions {
     read_keys(api_key_file, "api_key_file", lines.api_keys);
     read_keys(admin_key_file, "admin_key_file", http.admin_keys);
     http.api_keys = lines.api_keys;
+    lines.allow_unauthenticated = http.allow_unauthenticated;
     if (has_lines()) {
       for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
     } else if (http.http.empty()) {

@@ -132,7 +132,7 @@ template <class Visit>
 void visit_fields(http::ServerConfig& config, Visit&& visit) {
   visit("http", config.http, "HOST:PORT of the HTTP API; port 0 picks one; empty: no HTTP");
   visit("allow_unauthenticated", config.allow_unauthenticated,
-        "Let the HTTP API listen beyond this machine without API keys");
+        "Let JSON lines and the HTTP API listen beyond this machine without API keys");
   visit("tls_cert", config.tls_cert, "PEM file with the HTTP server's certificate and its chain; empty: no TLS");
   visit("tls_key", config.tls_key, "PEM file with its private key");
   visit("cors_origin", config.cors_origin, "Origin whose pages may call the HTTP API, or *; empty: none");

@@ -47,18 +47,7 @@ class Server::State {
       context.tls = tls.get();
     }
     if (auto status = listener.open(config.http, "http"); !status) return status;
-    if (listener.is_loopback() || !config.api_keys.empty()) return {};
-    if (!config.allow_unauthenticated) {
-      listener.close();
-      return fail(ErrorCode::bad_config,
-                  "http: " + listener.address() +
-                      " can be reached from beyond this machine: give --api-key-file, or --allow-unauthenticated when "
-                      "anybody may use it",
-                  "allow_unauthenticated");
-    }
-    spdlog::warn("http on {}, beyond this machine, without API keys: anybody who reaches it can use it",
-                 listener.address());
-    return {};
+    return listener.check_exposure("http", !config.api_keys.empty(), config.allow_unauthenticated);
   }
 
   void run() {

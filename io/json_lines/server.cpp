@@ -38,11 +38,7 @@ class Server::State {
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
-    if (!listener.is_loopback() && config.api_keys.empty()) {
-      spdlog::warn("listening on {}, beyond this machine, without API keys: anybody who reaches it can use it",
-                   listener.address());
-    }
-    return {};
+    return listener.check_exposure("listen", !config.api_keys.empty(), config.allow_unauthenticated);
   }
 
   void run() {

@@ -18,8 +18,9 @@ namespace pagoda::json_lines {
 /// Serves the engine behind a request router. Thread-safe. The actor system must outlive it.
 class Server final : public serving::FrontEnd {
  public:
-  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds), io_failed
-  /// (address in use, unknown host). `chat` makes the prompts of conversations; null: the model has no chat template.
+  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an
+  /// address beyond this machine without API keys), io_failed (address in use, unknown host). `chat` makes the prompts
+  /// of conversations; null: the model has no chat template.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, actors::RequestRouterActor router,
                                                ServerConfig config,
                                                std::shared_ptr<const chat::ChatPrompts> chat = nullptr);

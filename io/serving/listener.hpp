@@ -23,6 +23,10 @@ class Listener {
   /// host).
   Status open(const std::string& listen, const char* key);
 
+  /// Whether so open an address may be served: one beyond this machine without keys only where that is `allowed`, and
+  /// then it is logged. `what` is served, for messages. Error: bad_config, whose param is allow_unauthenticated.
+  Status check_exposure(const char* what, bool has_keys, bool allowed) const;
+
   /// Hands every new socket to `on_socket`, non-blocking and with its options set. When the process has no files left
   /// it tries again after a pause.
   void accept(OnSocket on_socket);
@@ -33,7 +37,6 @@ class Listener {
   std::uint16_t port() const { return port_; }
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const { return address_; }
-  bool is_loopback() const { return is_loopback_; }
 
  private:
   void accept_next();

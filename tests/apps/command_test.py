@@ -404,6 +404,12 @@ class Serve(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn(str(port), err)
 
+    def test_nothing_is_served_beyond_this_machine_without_keys_or_consent(self):
+        for listen in (["--listen", "0.0.0.0:0"], ["--listen", "none", "--http", "0.0.0.0:0"]):
+            code, out, err = run("serve", "--model", MODEL, *listen)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("--allow-unauthenticated", err)
+
     def assert_drains(self, *signals):
         server, port = self.start()
         stream = self.connect(port)

@@ -238,5 +238,20 @@ TEST_F(ServerTest, AWrongConfigurationIsRefusedBeforeAnythingListens) {
   }
 }
 
+TEST_F(ServerTest, AnAddressBeyondThisMachineNeedsKeysOrConsent) {
+  ServerConfig config;
+  config.listen = "0.0.0.0:0";
+  const auto refused = Server::start(system_, router_, config);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::bad_config);
+  EXPECT_EQ(refused.error().param, "allow_unauthenticated");
+  EXPECT_NE(refused.error().message.find("--allow-unauthenticated"), std::string::npos);
+  config.allow_unauthenticated = true;
+  EXPECT_TRUE(Server::start(system_, router_, config).has_value());
+  config.allow_unauthenticated = false;
+  config.api_keys = {"key"};
+  EXPECT_TRUE(Server::start(system_, router_, config).has_value());
+}
+
 }  // namespace
 }  // namespace pagoda::json_lines
