@@ -112,6 +112,9 @@ void OutputCore::keep_best(RequestState& request) {
   const auto n = static_cast<std::size_t>(request.spec->sampling.n);
   if (sequences.size() <= n) return;
   put_best_first(request);
+  for (auto other = sequences.begin() + static_cast<std::ptrdiff_t>(n); other != sequences.end(); ++other) {
+    request.discarded_tokens += std::ssize(other->result.token_ids);
+  }
   sequences.erase(sequences.begin() + static_cast<std::ptrdiff_t>(n), sequences.end());
   for (std::size_t i = 0; i < n; ++i) {
     sequences[i].result.index = sequences[i].delta.index = static_cast<std::int32_t>(i);
@@ -192,6 +195,7 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
   RequestResult result;
   result.usage.prompt_tokens = static_cast<std::int64_t>(request.spec->prompt->size());
   result.usage.cached_tokens = request.cached_tokens;
+  result.usage.completion_tokens = request.discarded_tokens;
   for (SequenceState& sequence : request.sequences) {
     result.usage.completion_tokens += static_cast<std::int64_t>(sequence.result.token_ids.size());
     result.outputs.push_back(std::move(sequence.result));

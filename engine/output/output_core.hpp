@@ -23,7 +23,7 @@ namespace pagoda::output {
 /// best_of > 1: outputs are returned best first, by the sum of the logprobs of their tokens, as vLLM ranks them. With
 /// best_of == n deltas come as the tokens do, and an output's `index` stays that of its deltas. With best_of > n the n
 /// best are numbered anew from 0: which they are is known at the end only, so all their text comes in the deltas beside
-/// the terminal output. Without best_of outputs come by index.
+/// the terminal output; the usage counts the tokens of all best_of. Without best_of outputs come by index.
 class OutputCore {
  public:
   explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
@@ -56,6 +56,7 @@ class OutputCore {
     TimeUs first_scheduled_us = -1;
     TimeUs first_token_us = -1;
     std::int64_t cached_tokens = 0;
+    std::int64_t discarded_tokens = 0;  ///< of sequences that best_of did not choose: they were computed all the same
     std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
     bool touched = false;                                      ///< has something to tell in this step
   };

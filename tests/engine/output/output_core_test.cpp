@@ -215,6 +215,7 @@ TEST_F(OutputCoreTest, BestOfKeepsTheHighestSumsOfLogprobsAndNumbersThemAnew) {
   EXPECT_EQ(result.outputs[0].token_ids, TokenIds(1, 61)) << "as vLLM ranks: by the sum, not by the mean";
   EXPECT_EQ(result.outputs[1].token_ids, TokenIds(4, 60));
   EXPECT_DOUBLE_EQ(result.outputs[0].cumulative_logprob.value(), -1.0);
+  EXPECT_EQ(result.usage.completion_tokens, 4 + 1 + 3) << "those of the third were computed too";
 }
 
 TEST_F(OutputCoreTest, BestOfNReturnsAllBestFirstUnderTheIndicesOfTheirDeltas) {
