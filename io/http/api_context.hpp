@@ -14,6 +14,7 @@
 #include "actors/interfaces.hpp"
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/http/engine_end.hpp"
 
 namespace pagoda::http {
 
@@ -22,6 +23,7 @@ struct ApiContext {
   caf::actor_system& system;
   actors::RequestRouterActor router;
   boost::asio::thread_pool& worker;  ///< one thread, for bodies that would hold up the I/O thread
+  EngineEnd& engine_end;             ///< tells those that wait for the engine when it has ended
   ModelInfo model;
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970

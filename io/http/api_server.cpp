@@ -1,6 +1,7 @@
 #include "io/http/api_server.hpp"
 
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "io/http/anthropic/routes.hpp"
@@ -10,6 +11,7 @@
 #include "io/http/openai/routes.hpp"
 #include "io/http/server.hpp"
 #include "io/http/status_routes.hpp"
+#include "io/serving/engine_watch.hpp"
 
 namespace pagoda::http {
 
@@ -19,6 +21,7 @@ class ApiServer::State {
       : context{.system = system,
                 .router = std::move(router),
                 .worker = worker,
+                .engine_end = engine_end,
                 .model = std::move(model.info),
                 .chat = std::move(model.chat),
                 .created = std::time(nullptr),
@@ -47,8 +50,10 @@ class ApiServer::State {
 
   boost::asio::thread_pool worker{1};
   openai::ResponseStore responses;
+  EngineEnd engine_end;
   ApiContext context;
   std::unique_ptr<Server> server;
+  std::optional<serving::EngineWatch> engine_watch;
 };
 
 ApiServer::ApiServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -60,6 +65,8 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, a
   auto server = Server::start(std::move(config), state->routes());
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
+  state->engine_watch.emplace(state->server->io(), state->context.router,
+                              [&end = state->engine_end] { end.announce(); });
   return std::unique_ptr<ApiServer>(new ApiServer(std::move(state)));
 }
 

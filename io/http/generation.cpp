@@ -33,13 +33,19 @@ Error in_words_of(const FieldNames& names, Error error) {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job)
-      : exchange_(std::move(exchange)),
+      : engine_end_(context.engine_end),
+        exchange_(std::move(exchange)),
         job_(std::move(job)),
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, context.router,
                  [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
+  ~Generation() { engine_end_.forget(this); }
+
   void start() {
+    engine_end_.tell(this, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->on_engine_gone();
+    });
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     exchange_->on_drained([this] { flush_held(); });
     if (job_.echo) {
@@ -227,6 +233,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     session_.close();
   }
 
+  void on_engine_gone() {
+    if (!ended_) fail_with({ErrorCode::internal, "the engine has stopped"});
+  }
+
   void send() {
     if (ended_ || out_.empty()) return;
     exchange_->write(out_);
@@ -239,6 +249,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int questions = 0;  ///< not answered yet
   };
 
+  EngineEnd& engine_end_;
   const std::shared_ptr<Exchange> exchange_;
   GenerationJob job_;
   std::map<std::size_t, PromptTexts> texts_;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,16 @@ class ApiServerTest : public testing::Test {
     auto c = client();
     c.post(path, body, headers);
     return c.receive();
+  }
+
+  /// True as soon as `condition()` holds, false when it does not for a long time.
+  template <class Condition>
+  static bool eventually(Condition condition) {
+    for (int i = 0; i < 4000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
   }
 
   void drain_router() {

@@ -129,5 +129,45 @@ TEST_F(ApiServerTest, WhatIsStoredIsSeenByTheKeyThatStoredItAlone) {
   }
 }
 
+struct Streaming {
+  std::string path;
+  std::string body;
+  std::string error;  ///< how the event begins that ends the stream
+};
+
+TEST_F(ApiServerTest, AStreamWhoseEngineEndsEndsWithAnErrorOfItsApi) {
+  start();
+  const std::string messages = R"("messages": [{"role": "user", "content": "endless"}])";
+  const std::vector<Streaming> all{
+      {"/v1/completions", R"({"prompt": "endless", "stream": true})", R"(data: {"error":{)"},
+      {"/v1/chat/completions", "{" + messages + R"(, "stream": true})", R"(data: {"error":{)"},
+      {"/v1/responses", R"({"input": "endless", "stream": true})", "event: response.failed"},
+      {"/v1/messages", "{" + messages + R"(, "max_tokens": 9, "stream": true})", "event: error"},
+      {"/api/generate", R"({"model": "fake", "prompt": "endless"})", R"({"error":)"},
+      {"/api/chat", R"({"model": "fake", )" + messages + "}", R"({"error":)"}};
+  std::vector<TestClient> clients;
+  for (const auto& [path, body, error] : all) {
+    clients.push_back(client());
+    clients.back().post(path, body);
+    EXPECT_EQ(clients.back().receive_head().status, 200) << path;
+  }
+  auto whole = client();
+  whole.post("/v1/completions", R"({"prompt": "hold"})");
+  EXPECT_TRUE(eventually([&] { return counts_->live == 7; }));
+  end_router();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::string text;
+    auto chunk = clients[i].receive_chunk();
+    for (; chunk && !chunk->empty(); chunk = clients[i].receive_chunk()) text += *chunk;
+    EXPECT_EQ(chunk, "") << all[i].path << ": the stream was cut";
+    EXPECT_NE(text.rfind("\n" + all[i].error), std::string::npos) << all[i].path << text;
+    EXPECT_NE(text.find("the engine has stopped"), std::string::npos) << all[i].path;
+  }
+  const auto answer = whole.receive();
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(json::parse(answer.body)["error"]["message"], "the engine has stopped");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "p"})").status, 500);
+}
+
 }  // namespace
 }  // namespace pagoda::http
