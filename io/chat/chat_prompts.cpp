@@ -1,5 +1,6 @@
 #include "io/chat/chat_prompts.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -31,42 +32,82 @@ std::tm local_time() {
   return local;
 }
 
-}  // namespace
-
-ChatPrompts::ChatPrompts(std::string source, ChatTemplate chat_template,
-                         std::map<std::string, std::string> special_tokens)
-    : source_(std::move(source)), template_(std::move(chat_template)), special_tokens_(std::move(special_tokens)) {
-  const bool shows_texts = shows(kProbe);
-  takes_parts_ = shows(as_parts(kProbe));
-  takes_texts_ = shows_texts || !takes_parts_;
+bool is_nonempty(const ordered_json& list) {
+  return list.is_array() && !list.empty();
 }
 
+constexpr std::string_view kDefault = "default";
+constexpr std::string_view kToolUse = ChatPrompts::kSpecialNames[0];
+constexpr std::string_view kRag = ChatPrompts::kSpecialNames[1];
+
+}  // namespace
+
 Result<ChatPrompts> ChatPrompts::parse(std::string source, std::map<std::string, std::string> special_tokens) {
-  auto parsed = ChatTemplate::parse(source);
-  if (!parsed) return fail(std::move(parsed.error()));
-  return ChatPrompts(std::move(source), std::move(*parsed), std::move(special_tokens));
+  return parse(std::vector<NamedTemplate>{{.source = std::move(source)}}, std::move(special_tokens));
+}
+
+Result<ChatPrompts> ChatPrompts::parse(std::vector<NamedTemplate> templates,
+                                       std::map<std::string, std::string> special_tokens) {
+  ChatPrompts prompts(std::move(special_tokens));
+  for (auto& [name, source, origin] : templates) {
+    auto parsed = ChatTemplate::parse(source);
+    if (!parsed) {
+      if (!origin.empty()) parsed.error().message.insert(0, origin + ": ");
+      return fail(std::move(parsed.error()));
+    }
+    Variant variant{std::move(name), std::move(source), std::move(*parsed)};
+    const bool shows_texts = prompts.shows(variant, kProbe);
+    const bool shows_parts = prompts.shows(variant, as_parts(kProbe));
+    variant.takes_texts = shows_texts || !shows_parts;
+    variant.takes_parts = shows_parts;
+    prompts.variants_.push_back(std::move(variant));
+  }
+  PAGODA_ASSERT(prompts.find(kDefault) != nullptr, "one template is for all conversations");
+  return prompts;
+}
+
+const ChatPrompts::Variant* ChatPrompts::find(std::string_view name) const {
+  const auto found = std::ranges::find(variants_, name, &Variant::name);
+  return found == variants_.end() ? nullptr : &*found;
+}
+
+/// As transformers chooses; documents choose too, which there is left to the caller.
+const ChatPrompts::Variant& ChatPrompts::chosen(const ChatInput& chat) const {
+  const auto* variant = is_nonempty(chat.tools) ? find(kToolUse) : nullptr;
+  if (variant == nullptr && is_nonempty(chat.documents)) variant = find(kRag);
+  return variant != nullptr ? *variant : *find(kDefault);
+}
+
+bool ChatPrompts::knows(std::string_view variable) const {
+  return std::ranges::any_of(
+      variants_, [&](const Variant& variant) { return variant.source.find(variable) != std::string::npos; });
 }
 
 /// Whether a user's content shows in the prompt as text. A template that knows no parts prints the list itself.
-bool ChatPrompts::shows(const ordered_json& content) const {
+bool ChatPrompts::shows(const Variant& variant, const ordered_json& content) const {
   ChatInput chat;
   chat.messages.push_back({{"role", "user"}, {"content", content}});
-  const auto prompt = rendered(std::move(chat));
+  const auto prompt = rendered(variant, std::move(chat));
   return prompt && prompt->text.find(kProbe) != std::string::npos && prompt->text.find("'type'") == std::string::npos &&
          prompt->text.find("\"type\"") == std::string::npos;
 }
 
 Result<RenderedPrompt> ChatPrompts::rendered(ChatInput chat) const {
-  const bool takes_developer = knows("developer");
+  const auto& variant = chosen(chat);
+  return rendered(variant, std::move(chat));
+}
+
+Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput chat) const {
+  const bool takes_developer = variant.source.find("developer") != std::string::npos;
   for (auto& message : chat.messages) {
     auto& content = message["content"];
-    if (content.is_array() && !takes_parts_) content = joined(content);
-    if (content.is_string() && !takes_texts_) content = as_parts(content);
+    if (content.is_array() && !variant.takes_parts) content = joined(content);
+    if (content.is_string() && !variant.takes_texts) content = as_parts(content);
     if (!takes_developer && message.at("role") == "developer") message["role"] = "system";
   }
   chat.special_tokens = special_tokens_;
   chat.now = local_time();
-  return template_.render(chat);
+  return variant.chat_template.render(chat);
 }
 
 Status ChatPrompts::apply(ChatInput chat, GenerateRequest& request) const {

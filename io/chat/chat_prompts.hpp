@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/request/generate_request.hpp"
 #include "io/chat/chat_template.hpp"
@@ -10,12 +12,28 @@
 
 namespace pagoda::chat {
 
-/// Makes prompts of conversations, with the model's chat template. Immutable; thread-safe.
+/// The Jinja source of a chat template, under the name that the model gives it.
+struct NamedTemplate {
+  std::string name = "default";
+  std::string source = {};
+  std::string origin = {};  ///< the file that it comes from, which errors begin with; may be empty
+};
+
+/// Makes prompts of conversations, with the model's chat template. Of several, the one named "tool_use" is for
+/// conversations with tools, "rag" for those with documents, and "default" for all others and where there is no such
+/// one. Immutable; thread-safe.
 class ChatPrompts {
  public:
   /// `special_tokens` are the variables that templates know tokens by: bos_token, eos_token, ... Error: as
   /// ChatTemplate::parse.
   static Result<ChatPrompts> parse(std::string source, std::map<std::string, std::string> special_tokens);
+
+  /// The same of several, each with a name of its own, one of them "default".
+  static Result<ChatPrompts> parse(std::vector<NamedTemplate> templates,
+                                   std::map<std::string, std::string> special_tokens);
+
+  /// The names of the templates that are for some conversations only.
+  static constexpr std::array<const char*, 2> kSpecialNames{"tool_use", "rag"};
 
   /// Sets the prompt of `request` and marks in it what the client wrote, which is never read as special tokens.
   /// The special tokens and the time of `chat` are filled in here. Errors: as ChatTemplate::render.
@@ -24,19 +42,29 @@ class ChatPrompts {
   /// The text alone.
   Result<std::string> render(ChatInput chat) const;
 
-  /// Whether the template looks at a variable of this name.
-  bool knows(std::string_view variable) const { return source_.find(variable) != std::string::npos; }
+  /// Whether a template looks at a variable of this name.
+  bool knows(std::string_view variable) const;
 
  private:
-  ChatPrompts(std::string source, ChatTemplate chat_template, std::map<std::string, std::string> special_tokens);
-  Result<RenderedPrompt> rendered(ChatInput chat) const;
-  bool shows(const nlohmann::ordered_json& content) const;
+  /// One template and what it makes of contents.
+  struct Variant {
+    std::string name;
+    std::string source;
+    ChatTemplate chat_template;
+    bool takes_texts = true;  ///< a content may be a string
+    bool takes_parts = true;  ///< a content may be a list of parts
+  };
 
-  std::string source_;
-  ChatTemplate template_;
+  explicit ChatPrompts(std::map<std::string, std::string> special_tokens)
+      : special_tokens_(std::move(special_tokens)) {}
+  const Variant* find(std::string_view name) const;
+  const Variant& chosen(const ChatInput& chat) const;
+  Result<RenderedPrompt> rendered(ChatInput chat) const;
+  Result<RenderedPrompt> rendered(const Variant& variant, ChatInput chat) const;
+  bool shows(const Variant& variant, const nlohmann::ordered_json& content) const;
+
+  std::vector<Variant> variants_;
   std::map<std::string, std::string> special_tokens_;
-  bool takes_texts_ = true;  ///< a content may be a string
-  bool takes_parts_ = true;  ///< a content may be a list of parts
 };
 
 }  // namespace pagoda::chat

@@ -1,9 +1,7 @@
 #include "io/model_files/chat_template_files.hpp"
 
+#include <algorithm>
 #include <fstream>
-#include <map>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
@@ -14,13 +12,56 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using chat::NamedTemplate;
+
 constexpr std::size_t kMaxTemplateBytes = std::size_t{4} << 20;
 
-using Source = ChatTemplateSource;
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+Result<NamedTemplate> read_json_template(const fs::path& path) {
+  const auto object = read_json_file(path, kMaxTemplateBytes, ErrorCode::bad_file);
+  if (!object) return fail(object.error());
+  auto origin = path.filename().string();
+  const auto found = object->is_object() ? object->find("chat_template") : object->end();
+  if (!object->is_object() || found == object->end() || !found->is_string()) {
+    return fail(ErrorCode::bad_file, origin + ": chat_template is not a string", "chat_template");
+  }
+  return NamedTemplate{.source = found->get<std::string>(), .origin = std::move(origin)};
+}
+
+/// What stands in a file that is there for the template.
+Result<std::vector<NamedTemplate>> find_main_templates(const fs::path& model_dir, const TokenizerConfig& config) {
+  const auto alone = [](Result<NamedTemplate> read) -> Result<std::vector<NamedTemplate>> {
+    if (!read) return fail(std::move(read.error()));
+    return std::vector<NamedTemplate>{std::move(*read)};
+  };
+  if (const auto path = model_dir / "chat_template.jinja"; is_there(path)) return alone(read_chat_template(path));
+  if (const auto path = model_dir / "chat_template.json"; is_there(path)) return alone(read_json_template(path));
+  std::vector<NamedTemplate> templates;
+  for (const auto& [name, source] : config.chat_templates) templates.push_back({name, source, "tokenizer_config.json"});
+  return templates;
+}
+
+Result<std::vector<NamedTemplate>> find_templates(const fs::path& model_dir, const TokenizerConfig& config) {
+  auto templates = find_main_templates(model_dir, config);
+  if (!templates) return templates;
+  for (const char* name : chat::ChatPrompts::kSpecialNames) {
+    const auto path = model_dir / "additional_chat_templates" / (std::string(name) + ".jinja");
+    if (!is_there(path)) continue;
+    auto read = read_chat_template(path, name);
+    if (!read) return fail(std::move(read.error()));
+    std::erase_if(*templates, [&](const NamedTemplate& other) { return other.name == name; });
+    templates->push_back(std::move(*read));
+  }
+  return templates;
+}
 
 }  // namespace
 
-Result<ChatTemplateSource> read_chat_template(const fs::path& path) {
+Result<NamedTemplate> read_chat_template(const fs::path& path, std::string name) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::io_failed, "cannot read the chat template " + path.string(), "chat_template");
   std::string text(kMaxTemplateBytes + 1, '\0');
@@ -31,60 +72,42 @@ Result<ChatTemplateSource> read_chat_template(const fs::path& path) {
     return fail(ErrorCode::bad_file, path.string() + " has more than " + std::to_string(kMaxTemplateBytes) + " bytes",
                 "chat_template");
   }
-  return Source{std::move(text), path.filename().string()};
+  return NamedTemplate{std::move(name), std::move(text), path.filename().string()};
 }
 
-namespace {
-
-Result<Source> read_json_source(const fs::path& path) {
-  const auto object = read_json_file(path, kMaxTemplateBytes, ErrorCode::bad_file);
-  if (!object) return fail(object.error());
-  const auto name = path.filename().string();
-  const auto found = object->is_object() ? object->find("chat_template") : object->end();
-  if (!object->is_object() || found == object->end() || !found->is_string()) {
-    return fail(ErrorCode::bad_file, name + ": chat_template is not a string", "chat_template");
-  }
-  return Source{found->get<std::string>(), name};
-}
-
-Result<std::optional<Source>> find_source(const fs::path& model_dir, const fs::path& override_file,
-                                          const TokenizerConfig& config) {
-  const auto found = [](Result<Source> source) -> Result<std::optional<Source>> {
-    if (!source) return fail(std::move(source.error()));
-    return std::move(*source);
-  };
-  std::error_code ignored;
-  if (!override_file.empty()) return found(read_chat_template(override_file));
-  if (const auto path = model_dir / "chat_template.jinja"; fs::exists(path, ignored))
-    return found(read_chat_template(path));
-  if (const auto path = model_dir / "chat_template.json"; fs::exists(path, ignored)) {
-    return found(read_json_source(path));
-  }
-  if (config.chat_template) return Source{*config.chat_template, "tokenizer_config.json"};
-  return std::nullopt;
-}
-
-}  // namespace
-
-Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(ChatTemplateSource source,
+Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<NamedTemplate> templates,
                                                                    std::map<std::string, std::string> special_tokens) {
-  auto prompts = chat::ChatPrompts::parse(std::move(source.text), std::move(special_tokens));
+  const auto is_default = [](const NamedTemplate& each) { return each.name == NamedTemplate().name; };
+  if (std::ranges::none_of(templates, is_default)) return std::shared_ptr<const chat::ChatPrompts>();
+  // A template that is never chosen need not be one that can be read.
+  std::erase_if(templates, [&](const NamedTemplate& each) {
+    return !is_default(each) &&
+           std::ranges::find(chat::ChatPrompts::kSpecialNames, each.name) == chat::ChatPrompts::kSpecialNames.end();
+  });
+  auto prompts = chat::ChatPrompts::parse(std::move(templates), std::move(special_tokens));
   if (prompts) return std::make_shared<const chat::ChatPrompts>(std::move(*prompts));
-  return fail(ErrorCode::bad_file, source.file_name + ": " + prompts.error().message, "chat_template");
+  return fail(ErrorCode::bad_file, prompts.error().message, "chat_template");
 }
 
 Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const fs::path& model_dir,
                                                                      const fs::path& override_file) {
   const auto config = load_tokenizer_config(model_dir);
   if (!config) return fail(config.error());
-  auto source = find_source(model_dir, override_file, *config);
-  if (!source) return fail(source.error());
-  if (!*source) return std::shared_ptr<const chat::ChatPrompts>();
+  std::vector<NamedTemplate> templates;
+  if (override_file.empty()) {
+    auto found = find_templates(model_dir, *config);
+    if (!found) return fail(std::move(found.error()));
+    templates = std::move(*found);
+  } else {
+    auto read = read_chat_template(override_file);
+    if (!read) return fail(std::move(read.error()));
+    templates.push_back(std::move(*read));
+  }
   std::map<std::string, std::string> special_tokens;
   for (const auto& [key, token] : config->special_tokens) {
     if (!key.empty()) special_tokens.emplace(key, token.content);
   }
-  return make_chat_prompts(std::move(**source), std::move(special_tokens));
+  return make_chat_prompts(std::move(templates), std::move(special_tokens));
 }
 
 }  // namespace pagoda::io

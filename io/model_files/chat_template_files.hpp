@@ -4,28 +4,25 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "io/chat/chat_prompts.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
 
-/// A Jinja source, and the name that messages give it.
-struct ChatTemplateSource {
-  std::string text;
-  std::string file_name;
-};
-
 /// A template in a file of its own. Errors: io_failed, bad_file (too large).
-Result<ChatTemplateSource> read_chat_template(const std::filesystem::path& path);
+Result<chat::NamedTemplate> read_chat_template(const std::filesystem::path& path, std::string name = "default");
 
-/// `special_tokens` are the variables that templates know tokens by. Error: bad_file with the source's name and line.
-Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(ChatTemplateSource source,
+/// `special_tokens` are the variables that templates know tokens by. Null where none of `templates` is the default one.
+/// Error: bad_file with the template's origin and line.
+Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<chat::NamedTemplate> templates,
                                                                    std::map<std::string, std::string> special_tokens);
 
-/// The chat template of a model folder: chat_template.jinja, else chat_template.json, else what tokenizer_config.json
-/// says; or of `override_file`, a Jinja source, unless that is empty. Null when there is none. Errors: io_failed,
-/// bad_file or bad_config with the file's name, for a template also with the line.
+/// The chat templates of a model folder: chat_template.jinja, else chat_template.json, else what tokenizer_config.json
+/// says; and additional_chat_templates/NAME.jinja. Or `override_file` alone, a Jinja source, unless that is empty. Null
+/// when there is none. Errors: io_failed, bad_file or bad_config with the file's name, for a template also with the
+/// line.
 Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const std::filesystem::path& model_dir,
                                                                      const std::filesystem::path& override_file);
 

@@ -100,24 +100,22 @@ std::optional<bool> parse_flag(JsonFields& fields, const std::string& key) {
 }
 
 // A template is a string, or a list of {"name", "template"}.
-std::optional<std::string> parse_chat_template(JsonFields& fields) {
+void parse_chat_templates(JsonFields& fields, TokenizerConfig& config) {
   const json* value = fields.find("chat_template");
-  if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return value->get<std::string>();
-  if (!value->is_array()) {
-    fields.reject("chat_template", "is neither a string nor a list");
-    return std::nullopt;
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    config.chat_templates["default"] = value->get<std::string>();
+    return;
   }
+  if (!value->is_array()) return fields.reject("chat_template", "is neither a string nor a list");
   for (const json& named : *value) {
     const bool whole = named.is_object() && named.contains("name") && named.contains("template") &&
                        named.at("name").is_string() && named.at("template").is_string();
     if (!whole) {
-      fields.reject("chat_template", "has an element without a string \"name\" and a string \"template\"");
-      return std::nullopt;
+      return fields.reject("chat_template", "has an element without a string \"name\" and a string \"template\"");
     }
-    if (named.at("name") == "default") return named.at("template").get<std::string>();
+    config.chat_templates[named.at("name").get<std::string>()] = named.at("template").get<std::string>();
   }
-  return std::nullopt;
 }
 
 tl::unexpected<Error> refuse(std::string_view file_name, Error error) {
@@ -187,7 +185,7 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::strin
   config.legacy = parse_flag(fields, "legacy");
   parse_special_tokens(fields, config);
   parse_added_tokens(fields, config);
-  config.chat_template = parse_chat_template(fields);
+  parse_chat_templates(fields, config);
   for (const auto& field : root->items()) fields.find(field.key());
   if (Status status = fields.finish(); !status) return refuse(file_name, std::move(status.error()));
   return config;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,8 +23,8 @@ struct TokenizerConfig {
   /// The tokens with a part to play, under their keys ("bos_token", "eos_token", ...), and then those of
   /// additional_special_tokens (no key). All are special; their ids are not known here (-1).
   std::vector<std::pair<std::string, text::AddedToken>> special_tokens;
-  std::vector<text::AddedToken> added_tokens;  ///< added_tokens_decoder, by id
-  std::optional<std::string> chat_template;    ///< Jinja source; the one named "default" where there are several
+  std::vector<text::AddedToken> added_tokens;         ///< added_tokens_decoder, by id
+  std::map<std::string, std::string> chat_templates;  ///< Jinja sources by name; a single one is "default"
 
   /// The special token under a key; null when there is none.
   const text::AddedToken* special_token(std::string_view key) const;

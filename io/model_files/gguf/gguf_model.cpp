@@ -1,9 +1,9 @@
 #include "io/model_files/gguf/gguf_model.hpp"
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "io/model_files/chat_template_files.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
@@ -39,21 +39,28 @@ class GgufModel final : public ModelFiles {
 
   Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(
       const std::filesystem::path& override_file) const override {
-    constexpr std::string_view kKey = "tokenizer.chat_template";
-    std::optional<ChatTemplateSource> source;
+    std::vector<chat::NamedTemplate> templates;
+    const auto look_up = [&](const char* name, const std::string& key) -> Status {
+      const auto text = file_->get<std::string_view>(key);
+      if (!text) return fail(text.error());
+      if (*text) templates.push_back({name, std::string(**text), file_->path() + ": " + key});
+      return {};
+    };
+    const std::string key = "tokenizer.chat_template";
     if (!override_file.empty()) {
       auto read = read_chat_template(override_file);
       if (!read) return fail(std::move(read.error()));
-      source = std::move(*read);
+      templates.push_back(std::move(*read));
     } else {
-      const auto text = file_->get<std::string_view>(kKey);
-      if (!text) return fail(text.error());
-      if (*text) source = ChatTemplateSource{std::string(**text), file_->path() + ": " + std::string(kKey)};
+      if (auto status = look_up("default", key); !status) return fail(std::move(status.error()));
+      for (const char* name : chat::ChatPrompts::kSpecialNames) {
+        if (auto status = look_up(name, key + "." + name); !status) return fail(std::move(status.error()));
+      }
     }
-    if (!source) return std::shared_ptr<const chat::ChatPrompts>();
+    if (templates.empty()) return std::shared_ptr<const chat::ChatPrompts>();
     auto special_tokens = gguf_special_tokens(*file_);
     if (!special_tokens) return fail(std::move(special_tokens.error()));
-    return make_chat_prompts(std::move(*source), std::move(*special_tokens));
+    return make_chat_prompts(std::move(templates), std::move(*special_tokens));
   }
 
  private:

@@ -70,6 +70,41 @@ TEST(ChatPrompts, ATemplateRefusesInItsOwnWords) {
   EXPECT_EQ(refused.error().param, "messages");
 }
 
+TEST(ChatPrompts, ToolsAndDocumentsChooseAmongTheTemplatesOfAModel) {
+  const auto named = [](std::string name) {
+    return NamedTemplate{name, name + ": {% for m in messages %}{{ m.content }}{% endfor %}"};
+  };
+  auto with_tools = conversation("user", "x");
+  with_tools.tools = nlohmann::ordered_json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}});
+  auto with_documents = conversation("user", "x");
+  with_documents.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
+  auto with_both = with_tools;
+  with_both.documents = with_documents.documents;
+  auto with_none = conversation("user", "x");
+  with_none.tools = with_none.documents = nlohmann::ordered_json::array();
+
+  const auto three = ChatPrompts::parse({named("rag"), named("default"), named("tool_use")}, {}).value();
+  EXPECT_EQ(three.render(conversation("user", "x")).value(), "default: x");
+  EXPECT_EQ(three.render(with_none).value(), "default: x");
+  EXPECT_EQ(three.render(with_tools).value(), "tool_use: x");
+  EXPECT_EQ(three.render(with_documents).value(), "rag: x");
+  EXPECT_EQ(three.render(with_both).value(), "tool_use: x");
+
+  const auto two = ChatPrompts::parse({named("default"), named("rag")}, {}).value();
+  EXPECT_EQ(two.render(with_tools).value(), "default: x");
+  EXPECT_EQ(two.render(with_both).value(), "rag: x");
+}
+
+TEST(ChatPrompts, EachTemplateGetsContentsInTheFormThatItTakes) {
+  const auto both = ChatPrompts::parse({{"default", kTexts}, {"rag", kParts}}, {}).value();
+  auto chat = conversation("user", "hello");
+  EXPECT_EQ(both.render(chat).value(), "[user]hello[assistant]");
+  chat.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
+  EXPECT_EQ(both.render(chat).value(), "[user]hello|");
+  EXPECT_TRUE(both.knows("part.text"));
+  EXPECT_TRUE(both.knows("bos_token"));
+}
+
 TEST(ChatPrompts, ABrokenTemplateNamesItsLine) {
   const auto broken = ChatPrompts::parse("{% if true %}\n{{ oops", {});
   ASSERT_FALSE(broken.has_value());

@@ -25,14 +25,14 @@ TEST(TokenizerConfigFile, ReadsFlagsAndTokensOfBothForms) {
   EXPECT_EQ(config->special_token("eos_token")->content, "</s>");
   EXPECT_EQ(config->special_token("pad_token"), nullptr);
   EXPECT_EQ(config->special_token("unk_token"), nullptr);
-  EXPECT_EQ(config->chat_template, "{{ messages }}");
+  EXPECT_EQ(config->chat_templates.at("default"), "{{ messages }}");
 }
 
-TEST(TokenizerConfigFile, TakesTheDefaultOfSeveralChatTemplates) {
+TEST(TokenizerConfigFile, ChatTemplatesMayHaveNames) {
   const Result<TokenizerConfig> config = parse_tokenizer_config(
       R"({"chat_template": [{"name": "tool_use", "template": "A"}, {"name": "default", "template": "B"}]})", "f");
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->chat_template, "B");
+  EXPECT_EQ(config->chat_templates, (std::map<std::string, std::string>{{"default", "B"}, {"tool_use", "A"}}));
 }
 
 TEST(TokenizerConfigFile, NamesTheFileAndTheKeyThatIsWrong) {
