@@ -1,5 +1,6 @@
 #include "io/http/body.hpp"
 
+#include <limits>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -51,10 +52,11 @@ bool refused_by_drain(const ApiContext& context, Exchange& exchange) {
   return true;
 }
 
-Handler generating(const ApiContext& context, ParseJob parse) {
-  return [&context, parse = std::move(parse)](std::shared_ptr<Exchange> exchange, Request request) {
+Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_long)(const Request& request)) {
+  return [&context, parse = std::move(parse), may_take_long](std::shared_ptr<Exchange> exchange, Request request) {
     if (refused_by_drain(context, *exchange)) return;
-    const auto body_bytes = request.body.size();
+    const bool takes_long = may_take_long != nullptr && may_take_long(request);
+    const auto body_bytes = takes_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
     auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
       auto body = read_body(context, request.body);
       if (!body) return tl::unexpected(std::move(body.error()));

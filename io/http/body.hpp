@@ -15,6 +15,7 @@
 #include "io/http/exchange.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/routes.hpp"
+#include "io/serving/small_text.hpp"
 #include "io/wire/json_reader.hpp"
 
 namespace pagoda::http {
@@ -37,8 +38,7 @@ void respond_failure(Exchange& exchange, const std::string& why);
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
-  constexpr std::size_t kSmall = 32 << 10;
-  if (body_bytes <= kSmall) return then(std::move(exchange), prepare());
+  if (body_bytes <= serving::kSmallTextBytes) return then(std::move(exchange), prepare());
   boost::asio::post(context.worker, [&io = exchange->io(), exchange = std::move(exchange), prepare = std::move(prepare),
                                      then = std::move(then)]() mutable {
     std::optional<decltype(prepare())> result;
@@ -78,7 +78,8 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
 bool refused_by_drain(const ApiContext& context, Exchange& exchange);
 
 /// A handler of a route that generates: reads the body, makes a job of it with `parse(body, request)`, and runs it.
+/// `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
 using ParseJob = std::function<ParsedJob(const wire::Json& body, const Request& request)>;
-Handler generating(const ApiContext& context, ParseJob parse);
+Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_long)(const Request& request) = nullptr);
 
 }  // namespace pagoda::http

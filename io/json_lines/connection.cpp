@@ -1,13 +1,16 @@
 #include "io/json_lines/connection.hpp"
 
 #include <chrono>
+#include <exception>
 
+#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
 #include "io/serving/api_keys.hpp"
+#include "io/serving/small_text.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::json_lines {
@@ -36,6 +39,10 @@ void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
 }
 
+ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
+  return message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
+}
+
 void give_back_if_large(std::string& buffer) {
   if (buffer.empty() && buffer.capacity() > kKeptBufferBytes) std::string().swap(buffer);
 }
@@ -61,7 +68,7 @@ void Connection::start() {
 // -------------------------------------------------------------------------------------------------------------
 
 bool Connection::wants_input() const {
-  return !closed_ && !closing_ && !input_ended_ && asked_.size() < kMaxQuestions &&
+  return !closed_ && !closing_ && !input_ended_ && !preparing_ && asked_.size() < kMaxQuestions &&
          queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes);
 }
 
@@ -122,26 +129,62 @@ void Connection::probe() {
 void Connection::take_lines() {
   const auto max_line = static_cast<std::size_t>(context_.config.max_line_bytes);
   std::size_t start = 0;
-  while (!closing_) {
+  while (!closing_ && !preparing_) {
     const auto end = input_.find('\n', scanned_);
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
     if (length > max_line) return refuse_line_too_long();
-    if (end == std::string::npos) break;
+    if (end == std::string::npos) {
+      scanned_ = input_.size();
+      break;
+    }
     handle_line(std::string_view(input_).substr(start, length));
     start = scanned_ = end + 1;
   }
   input_.erase(0, start);
-  scanned_ = input_.size();
+  scanned_ -= start;
   give_back_if_large(input_);
 }
 
 void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
-  auto message = parse_line(line, authorized_ ? context_.chat.get() : nullptr);
+  if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
+  handle(parse_line(line, authorized_ ? context_.chat.get() : nullptr));
+}
+
+void Connection::prepare(std::string line) {
+  preparing_ = true;
+  boost::asio::post(context_.worker, [self = shared_from_this(), &io = context_.io, line = std::move(line),
+                                      chat = authorized_ ? context_.chat : nullptr]() mutable {
+    std::optional<ParsedLine> parsed;
+    try {
+      parsed.emplace(parse_line(line, chat.get()));
+    } catch (const std::exception& error) {
+      spdlog::error("a line of {} bytes failed: {}", line.size(), error.what());
+    }
+    // The connection lives and dies on the I/O thread.
+    boost::asio::post(
+        io, [self = std::move(self), parsed = std::move(parsed)]() mutable { self->on_prepared(std::move(parsed)); });
+  });
+}
+
+void Connection::on_prepared(std::optional<ParsedLine> parsed) {
+  preparing_ = false;
+  if (closed_) return;
+  if (!parsed) {
+    refuse({}, WireCode::internal, "the server failed on this line");
+  } else if (closing_) {
+    refuse(id_of(*parsed), WireCode::shutting_down, "the connection is being closed");
+  } else {
+    handle(std::move(*parsed));
+  }
+  take_lines();
+  pump();
+}
+
+void Connection::handle(ParsedLine message) {
   if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
-    const auto id = message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
-    return refuse(id, WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
+    return refuse(id_of(message), WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
   }
   if (!message) return append_error(queue_.line(), message.error().id, message.error().error);
   std::visit([this](auto& op) { run(op); }, *message);
@@ -346,7 +389,7 @@ void Connection::cut_off_slow_reader() {
 
 void Connection::finish_when_done() {
   if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
-  if (!live_.empty() || !asked_.empty()) return;
+  if (preparing_ || !live_.empty() || !asked_.empty()) return;
   if (input_ended_) {
     close_now();
   } else if (closing_) {

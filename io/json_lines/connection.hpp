@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include "io/json_lines/output_queue.hpp"
 #include "io/json_lines/protocol.hpp"
@@ -26,6 +28,7 @@ struct ConnectionContext {
   caf::actor_system& system;
   actors::RequestRouterActor router;
   const ServerConfig& config;
+  boost::asio::thread_pool& worker;               ///< one thread, for lines that would hold up the I/O thread
   std::shared_ptr<const chat::ChatPrompts> chat;  ///< null: the model has no chat template
   std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
 };
@@ -36,6 +39,8 @@ struct ConnectionContext {
 /// A client that has gone looks like one that has only ended its input until something is sent to it: its machine then
 /// answers with a reset. So while nothing else is sent after input_ended, probes are: single spaces, which JSON allows
 /// before the next line's object.
+///
+/// Lines are taken in their order. While a long one is read and rendered, on the worker thread, those behind it wait.
 ///
 /// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
 /// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
@@ -60,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Live {
     std::string id;
   };
+  using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
   // Input.
   bool wants_input() const;
@@ -70,6 +76,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void probe();
   void take_lines();
   void handle_line(std::string_view line);
+  void prepare(std::string line);
+  void on_prepared(std::optional<ParsedLine> parsed);
+  void handle(ParsedLine message);
   void refuse_line_too_long();
 
   // Messages of the client.
@@ -113,6 +122,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;        ///< bytes of lines not handled yet
   std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end
   bool reading_ = false;     ///< a wait for input is under way
+  bool preparing_ = false;   ///< the worker thread has a line
   bool input_ended_ = false;
   bool authorized_;
 

@@ -34,7 +34,7 @@ class Server::State {
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{io, system, std::move(router), config, std::move(chat), std::vector<char>(kReadChunkBytes)} {}
+        context{io, system, std::move(router), config, worker, std::move(chat), std::vector<char>(kReadChunkBytes)} {}
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
@@ -92,6 +92,7 @@ class Server::State {
   serving::Listener listener;
   boost::asio::steady_timer grace_end;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
+  boost::asio::thread_pool worker{1};
   ConnectionContext context;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;  ///< I/O thread
   std::optional<serving::EngineWatch> engine_watch;
@@ -127,6 +128,9 @@ void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
   boost::asio::post(state_->io, [state = state_.get(), grace] { state->end_connections(grace); });
   state_->thread.join();
+  // What the worker still prepares posts to the I/O that is about to go.
+  state_->worker.stop();
+  state_->worker.join();
 }
 
 std::size_t Server::num_connections() const {

@@ -48,6 +48,12 @@ void cancel(const ResponseStore& store, Exchange& exchange, const Request& reque
   exchange.respond_error(invalid_request("Cannot cancel a synchronous response."));
 }
 
+/// A conversation that was stored may be long, however short what is added to it. The name may be written with escapes.
+bool may_go_on_from_another(const Request& request) {
+  return request.body.find("previous_response_id") != std::string::npos ||
+         request.body.find("\\u") != std::string::npos;
+}
+
 }  // namespace
 
 void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store) {
@@ -61,7 +67,7 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
     return parse_response(body, *context.chat, store, ResponseStore::owner_of(request),
                           {new_request_id(), context.model.name, static_cast<std::int64_t>(std::time(nullptr))});
   };
-  routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse));
+  routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse, may_go_on_from_another));
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,
              [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
   routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,

@@ -112,6 +112,24 @@ TEST_F(ApiServerTest, AModelIsServedUnderEachOfItsNamesAndAnswersUnderTheFirst) 
   EXPECT_NE(refused.body.find("'fake:latest', 'org/other:latest', 'third:latest'"), std::string::npos) << refused.body;
 }
 
+TEST_F(ApiServerTest, AConversationThatGoesOnFromALongOneDoesNotHoldUpOtherClients) {
+  auto model = fake_model();
+  constexpr const char* kSlow =
+      "{% if messages[0].content | length > 1000 %}{% for i in range(3000) %}{% for j in range(1000) %}{% endfor %}"
+      "{% endfor %}{% endif %}{{ messages[0].content }}";
+  model.chat = std::make_shared<const chat::ChatPrompts>(chat::ChatPrompts::parse(kSlow, {}).value());
+  start(std::move(model));
+  const auto first = post("/v1/responses",
+                          R"({"input": ")" + std::string(40'000, 'x') + R"(", "max_output_tokens": 1, "store": true})");
+  ASSERT_EQ(first.status, 200) << first.body;
+  const auto id = json::parse(first.body)["id"].get<std::string>();
+  auto slow = client();
+  slow.post("/v1/responses", R"({"input": "p", "max_output_tokens": 1, "previous_response_id": ")" + id + R"("})");
+  EXPECT_EQ(get("/version").status, 200);
+  EXPECT_EQ(counts_->submitted, 1) << "it is still being rendered";
+  EXPECT_EQ(slow.receive().status, 200);
+}
+
 TEST_F(ApiServerTest, WhatIsStoredIsSeenByTheKeyThatStoredItAlone) {
   ServerConfig config;
   config.api_keys = {"one", "two"};

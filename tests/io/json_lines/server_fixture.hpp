@@ -22,10 +22,10 @@ class ServerTest : public testing::Test {
     caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
   }
 
-  void start(ServerConfig config = {}) {
+  void start(ServerConfig config = {}, std::shared_ptr<const chat::ChatPrompts> chat = nullptr) {
     config.listen = "127.0.0.1:0";
     config.close_grace_ms = 3000;
-    auto server = Server::start(system_, router_, std::move(config));
+    auto server = Server::start(system_, router_, std::move(config), std::move(chat));
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
   }

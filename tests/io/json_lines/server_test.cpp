@@ -238,6 +238,68 @@ TEST_F(ServerTest, AWrongConfigurationIsRefusedBeforeAnythingListens) {
   }
 }
 
+/// A template that takes its time, a good part of a second, where the content is long.
+std::shared_ptr<const chat::ChatPrompts> slow_template() {
+  constexpr const char* kSource =
+      "{% if messages[0].content | length > 1000 %}{% for i in range(3000) %}{% for j in range(1000) %}{% endfor %}"
+      "{% endfor %}{% endif %}{{ messages[0].content }}";
+  return std::make_shared<const chat::ChatPrompts>(chat::ChatPrompts::parse(kSource, {}).value());
+}
+
+json conversation(const std::string& id, std::size_t size) {
+  return {{"id", id},
+          {"max_tokens", 1},
+          {"messages", json::array({{{"role", "user"}, {"content", std::string(size, 'x')}}})}};
+}
+
+TEST_F(ServerTest, ALongConversationDoesNotHoldUpOtherClients) {
+  start({}, slow_template());
+  auto slow = client();
+  auto other = client();
+  slow.send(conversation("a", 40'000));
+  other.send({{"op", "ping"}});
+  EXPECT_EQ(other.receive()["event"], "pong");
+  EXPECT_EQ(counts_->submitted, 0) << "it is still being rendered";
+  EXPECT_EQ(slow.receive_until_end("a").back()["event"], "done");
+}
+
+TEST_F(ServerTest, LinesBehindALongOneWaitForIt) {
+  start({}, slow_template());
+  auto c = client();
+  auto rendered = conversation("first", 40'000);
+  rendered.erase("max_tokens");
+  rendered["op"] = "apply_template";
+  c.send_raw(rendered.dump() + "\n" + conversation("a", 40'000).dump() + "\n" +
+             json{{"op", "cancel"}, {"id", "b"}}.dump() + "\n" +
+             json{{"op", "ping"}, {"id", "last"}}.dump());  // without a line end
+  c.end_input();
+  std::vector<std::string> order;
+  for (auto event = c.receive(); !event.is_null(); event = c.receive()) {
+    if (event["event"] == "text") {
+      EXPECT_EQ(event["text"].get<std::string>().size(), 40'000U);
+    }
+    if (event["id"] != "a") order.push_back(event["event"].get<std::string>() + " " + event["id"].get<std::string>());
+  }
+  EXPECT_FALSE(c.timed_out);
+  EXPECT_EQ(order, (std::vector<std::string>{"text first", "error b", "pong last"}));
+  EXPECT_EQ(counts_->submitted, 1);
+}
+
+TEST_F(ServerTest, ALongLastLineWithoutALineEndIsAnswered) {
+  start({}, slow_template());
+  auto c = client();
+  c.send_raw(conversation("a", 40'000).dump());
+  c.end_input();
+  EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
+}
+
+TEST_F(ServerTest, AClientMayGoWhileItsLongLineIsRead) {
+  start({}, slow_template());
+  for (int i = 0; i < 3; ++i) client().send(conversation("a", 40'000));
+  server_.reset();
+  EXPECT_EQ(counts_->live, 0);
+}
+
 TEST_F(ServerTest, AnAddressBeyondThisMachineNeedsKeysOrConsent) {
   ServerConfig config;
   config.listen = "0.0.0.0:0";
