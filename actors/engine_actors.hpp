@@ -48,7 +48,7 @@ struct DeviceFactory {
 /// `schedulers`: by replica, as many as limits.num_replicas.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
-                                        OutputProcessorActor outputs, trace::SharedTrace trace);
+                                        OutputProcessorActor outputs, Instruments instruments);
 
 TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer);
 
@@ -65,7 +65,7 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngi
                          Instruments instruments);
 
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
-                                            trace::SharedTrace trace);
+                                            Instruments instruments);
 
 /// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
 /// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told

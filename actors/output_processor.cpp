@@ -3,6 +3,7 @@
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/journal/recorded_output.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -29,7 +30,7 @@ struct OutputProcessorState {
     sinks.clear();
   }
 
-  std::unique_ptr<output::OutputCore> core;
+  std::unique_ptr<journal::RecordedOutput> core;
   std::unordered_map<RequestId, Destination> sinks;
   RequestRouterActor router;
   trace::SharedTrace trace;
@@ -69,9 +70,9 @@ void process(Self self, const StepOutputs& step) {
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
-                                             const trace::SharedTrace& trace) {
-  state_of(self).trace = trace;
-  state_of(self).core = std::make_unique<output::OutputCore>(tokenizer);
+                                             const Instruments& instruments) {
+  state_of(self).trace = instruments.trace;
+  state_of(self).core = std::make_unique<journal::RecordedOutput>(tokenizer, instruments.journal);
   return {
       [self](const OpenOutput& message) {
         auto& state = state_of(self);
@@ -95,8 +96,8 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
 }  // namespace
 
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
-                                            trace::SharedTrace trace) {
-  return system.spawn(behavior, std::move(tokenizer), std::move(trace));
+                                            Instruments instruments) {
+  return system.spawn(behavior, std::move(tokenizer), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

@@ -8,6 +8,7 @@
 #include "actors/tokenizer_desk.hpp"
 #include "actors/trace_span.hpp"
 #include "actors/watch.hpp"
+#include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -24,7 +25,7 @@ struct RequestRouterState {
     SubmitPromise promise;
   };
 
-  std::unique_ptr<routing::RouterCore> core;
+  std::unique_ptr<journal::RecordedRouter> core;
   ModelInfo info;
   std::optional<TokenizerDesk> tokenizer;
   std::vector<SchedulerActor> schedulers;  ///< by replica; one today
@@ -38,7 +39,7 @@ struct RequestRouterState {
 using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
 
 const SchedulerActor& scheduler_of(const RequestRouterState& state, RequestId id) {
-  return state.schedulers[static_cast<std::size_t>(state.core->replica_of(id))];
+  return state.schedulers[static_cast<std::size_t>(state.core->core().replica_of(id))];
 }
 
 /// The request enters the engine, or ends here.
@@ -62,7 +63,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
 /// failed.
 void answer_drains(Self self) {
   auto answer = [self, promises = std::exchange(state_of(self).draining, {})]() mutable {
-    const auto aborted = state_of(self).core->drained();
+    const auto aborted = state_of(self).core->core().drained();
     for (auto& promise : promises) {
       if (aborted) {
         deliver(promise, Drained{*aborted});
@@ -104,7 +105,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   auto& state = state_of(self);
   const auto& request = message.request;
   const TraceSpan span(state.trace, trace::Row::router, "submit");
-  const auto submitted = state.core->submit(message.sink.id(), message.tag, request, now_us());
+  const auto submitted = state.core->submit(message.sink.id(), message.tag, *request, now_us());
   span.end({arg("request", submitted ? submitted->id : 0)});
   if (!submitted) {
     deliver(promise, SubmitReply{fail(submitted.error())});
@@ -134,15 +135,15 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
 
 caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats& message) {
   auto promise = self->make_response_promise<EngineStats>();
-  if (state_of(self).core->has_failed()) {
-    deliver(promise, state_of(self).core->with_own(EngineStats{}, now_us()));
+  if (state_of(self).core->core().has_failed()) {
+    deliver(promise, state_of(self).core->core().with_own(EngineStats{}, now_us()));
     return promise;
   }
   auto answer = [self, promise](const EngineStats& stats) mutable {
-    deliver(promise, state_of(self).core->with_own(stats, now_us()));
+    deliver(promise, state_of(self).core->core().with_own(stats, now_us()));
   };
   const auto no_answer = [self, promise, answer](caf::error& reason) mutable {
-    if (state_of(self).core->has_failed()) return answer(EngineStats{});
+    if (state_of(self).core->core().has_failed()) return answer(EngineStats{});
     deliver(promise, std::move(reason));
   };
   pagoda::actors::request(self, state_of(self).schedulers.front(), message, answer, no_answer);
@@ -162,15 +163,15 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
                                            const TokenizerActor& tokenizer,
                                            const std::vector<SchedulerActor>& schedulers,
-                                           const OutputProcessorActor& outputs, const trace::SharedTrace& trace) {
+                                           const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
-  initial.core = std::make_unique<routing::RouterCore>(limits, now_us());
+  initial.core = std::make_unique<journal::RecordedRouter>(limits, now_us(), instruments.journal);
   initial.info = info;
   initial.tokenizer.emplace(self, *initial.core, tokenizer);
   PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas && limits.num_replicas == 1, "one replica is served");
   initial.schedulers = schedulers;
   initial.outputs = outputs;
-  initial.trace = trace;
+  initial.trace = instruments.trace;
   return {
       [self](const SubmitRequest& message) {
         auto promise = self->make_response_promise<SubmitReply>();
@@ -179,7 +180,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const CancelRequest& message) -> CancelReply {
         auto& core = *state_of(self).core;
-        const auto id = core.live_request(message.sink.id(), message.tag);
+        const auto id = core.core().live_request(message.sink.id(), message.tag);
         if (id) apply(self, core.abort(*id, now_us()));
         return reply(CancelReply{id.has_value()});
       },
@@ -197,7 +198,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto promise = self->make_response_promise<Drained>();
         state.draining.push_back(promise);
         apply(self, state.core->drain());
-        if (state.core->num_live() > 0) {
+        if (state.core->core().num_live() > 0) {
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
         }
@@ -217,9 +218,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
-                                        OutputProcessorActor outputs, trace::SharedTrace trace) {
+                                        OutputProcessorActor outputs, Instruments instruments) {
   return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(schedulers),
-                      std::move(outputs), std::move(trace));
+                      std::move(outputs), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

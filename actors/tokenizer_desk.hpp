@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "actors/interfaces.hpp"
-#include "engine/routing/router_core.hpp"
+#include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
 
@@ -14,7 +14,7 @@ namespace pagoda::actors {
 /// router's state.
 class TokenizerDesk {
  public:
-  TokenizerDesk(RequestRouterActor::pointer self, routing::RouterCore& core, TokenizerActor tokenizer)
+  TokenizerDesk(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
       : self_(self), core_(core), tokenizer_(std::move(tokenizer)) {}
 
   /// Exactly one answer comes, an error if the tokenizer has ended, unless the job is taken back before its turn.
@@ -30,7 +30,7 @@ class TokenizerDesk {
           },
           [this, on_answer](caf::error&) {
             happens_before::received();
-            on_answer(Answer{fail(core_.no_answer())});
+            on_answer(Answer{fail(core_.core().no_answer())});
           });
     });
     feed();
@@ -61,7 +61,7 @@ class TokenizerDesk {
   }
 
   RequestRouterActor::pointer self_;
-  routing::RouterCore& core_;
+  journal::RecordedRouter& core_;
   TokenizerActor tokenizer_;
   std::unordered_map<routing::JobId, std::function<void()>> waiting_;  ///< how to ask
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
+#include "io/model_files/model_files.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -27,6 +29,12 @@ struct ReplayOptions {
 std::string text_of(const journal::Difference& difference) {
   return "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": the " +
          journal::to_string(difference.source) + " " + difference.what;
+}
+
+/// Empty: everything was replayed.
+std::string not_replayed(const journal::ReplayReport& report) {
+  if (report.num_not_replayed == 0) return {};
+  return std::to_string(report.num_not_replayed) + " records of the output core: needs --model";
 }
 
 ordered_json facts_of(const io::JournalContents& journal, const journal::ReplayReport& report) {
@@ -46,6 +54,7 @@ ordered_json facts_of(const io::JournalContents& journal, const journal::ReplayR
           {"last_step", report.last_step},
           {"effects_compared", report.num_effects},
           {"states_compared", report.num_states},
+          {"not_replayed", not_replayed(report)},
           {"differences", differences}};
 }
 
@@ -73,6 +82,7 @@ void print(const io::JournalContents& journal, const journal::ReplayReport& repo
     std::printf("%" PRId64 " effects are as recorded, but:\n", report.num_effects);
   }
   for (const auto& difference : report.differences) std::printf("  %s\n", text_of(difference).c_str());
+  if (const std::string left = not_replayed(report); !left.empty()) std::printf("not replayed: %s\n", left.c_str());
 }
 
 void print(const ExecutionReport& report) {
@@ -96,7 +106,13 @@ int run_replay(const ReplayOptions& options) {
   }
   const auto journal = io::read_journal(options.file);
   if (!journal) return exit_with(journal.error());
-  const auto report = replay_journal(*journal, start_progress());
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  if (!options.run.model.empty()) {
+    auto loaded = io::load_tokenizer(options.run.model);
+    if (!loaded) return exit_with(loaded.error());
+    tokenizer = std::move(*loaded);
+  }
+  const auto report = replay_journal(*journal, std::move(tokenizer), start_progress());
   ordered_json facts = facts_of(*journal, report);
   if (!options.json) print(*journal, report);
   bool differs = !report.differences.empty();
@@ -119,7 +135,8 @@ Command add_replay(CLI::App& pagoda) {
   const auto options = std::make_shared<ReplayOptions>();
   add_text(*app, "FILE", options->file, "Journal that --journal has written");
   add_flag(*app, "--execute", options->execute, "Run the steps on the model as well, and compare the tokens");
-  add_text(*app, "--model", options->run.model, "Folder or GGUF file of the model that was served");
+  add_text(*app, "--model", options->run.model,
+           "Folder or GGUF file of the model that was served; without it what clients saw is not replayed");
   add_text(*app, "--device", options->run.device, "Device to execute on; empty: as it was recorded");
   add_number(*app, "--threads", options->run.threads, "Compute threads on a CPU; -1: as it was recorded");
   add_flag(*app, "--json", options->json, "Print one JSON object");

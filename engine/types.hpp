@@ -26,9 +26,16 @@ struct ByteRange {
   std::size_t end = 0;
 
   bool operator==(const ByteRange&) const = default;
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.begin, self.end); }
 };
 
 /// Microseconds on the engine's monotonic clock. Pure cores receive it, they never read it.
 using TimeUs = std::int64_t;
+
+/// Whether a time that was read may be computed with.
+constexpr bool is_sound_time(TimeUs time) {
+  constexpr TimeUs kMost = TimeUs{1} << 61U;
+  return time >= -kMost && time <= kMost;
+}
 
 }  // namespace pagoda

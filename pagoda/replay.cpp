@@ -40,8 +40,9 @@ Segments last_in_a_row(const io::JournalContents& journal) {
 
 }  // namespace
 
-journal::ReplayReport replay_journal(const io::JournalContents& journal, const StartProgress& progress) {
-  journal::Replay replay;
+journal::ReplayReport replay_journal(const io::JournalContents& journal,
+                                     std::shared_ptr<const text::Tokenizer> tokenizer, const StartProgress& progress) {
+  journal::Replay replay({}, std::move(tokenizer));
   run(journal.segments, replay, progress, [] { return true; });
   return replay.report();
 }

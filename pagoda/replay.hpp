@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "engine/journal/replay.hpp"
@@ -19,8 +20,11 @@ struct ExecuteOptions {
   std::int32_t threads = -1;  ///< likewise; -1
 };
 
-/// Runs the cores of a journal again (journal::Replay).
-journal::ReplayReport replay_journal(const io::JournalContents& journal, const StartProgress& progress = nullptr);
+/// Runs the cores of a journal again (journal::Replay). `tokenizer`: the model's, for the output core; null: without
+/// it.
+journal::ReplayReport replay_journal(const io::JournalContents& journal,
+                                     std::shared_ptr<const text::Tokenizer> tokenizer,
+                                     const StartProgress& progress = nullptr);
 
 /// Runs its steps as well, on the model: those of the last segments between which nothing is missing. Errors: bad_file
 /// (it has nothing that could be run), and as StepExecution::create.

@@ -30,7 +30,7 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   actors::SharedActors& shared = running.actors;
   actors::Replica& replica = running.replica;
   shared.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
-  shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments.trace);
+  shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments);
   auto& [workers, cache_engines] = replica.devices;
   cache_engines = {actors::spawn_cache_engine(system, std::move(*cache_parts), parts.instruments)};
   workers = {actors::spawn_worker(system, std::move(*worker_parts), cache_engines.front(), parts.instruments)};
@@ -38,7 +38,7 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, workers, shared.outputs,
                                               parts.instruments);
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
-                                               shared.outputs, parts.instruments.trace);
+                                               shared.outputs, parts.instruments);
   running.replica_supervisor =
       actors::spawn_replica_supervisor(system, replica, {std::move(parts.device)}, parts.instruments);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);

@@ -9,6 +9,10 @@ std::uint64_t digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+SharedJournal unless_tokens_are_hidden(SharedJournal journal) {
+  return journal && journal->token_key() ? nullptr : std::move(journal);
+}
+
 Encoder Recorder::begin(std::uint8_t what) {
   record_.clear();
   Encoder out(record_);

@@ -22,9 +22,9 @@
 namespace pagoda::journal {
 
 /// Whose record it is.
-enum class Source : std::uint8_t { setup, scheduler, block_manager, step_order, cache_order };
+enum class Source : std::uint8_t { setup, scheduler, block_manager, step_order, cache_order, router, output };
 constexpr Source last_value(Source) {
-  return Source::cache_order;
+  return Source::output;
 }
 
 /// What a record holds behind its Source. What enters a core is kFirstInput and up.
@@ -50,6 +50,9 @@ class Journal {
 
 /// Null: nothing is recorded.
 using SharedJournal = std::shared_ptr<Journal>;
+
+/// For what cannot be recorded without prompts and outputs: null where they must stay out.
+SharedJournal unless_tokens_are_hidden(SharedJournal journal);
 
 /// 64 bits that tell whether two effects are the same.
 std::uint64_t digest(std::span<const std::byte> bytes);

@@ -10,20 +10,6 @@
 namespace pagoda::journal {
 namespace {
 
-/// Reads all arguments of an input, and that there is nothing behind them.
-template <class... Fields>
-bool read(Decoder& in, Fields&... fields) {
-  return (in.get(fields) && ...) && in.num_left() == 0;
-}
-
-template <class Core>
-std::vector<std::byte> saved(const Core& core) {
-  std::vector<std::byte> bytes;
-  Encoder out(bytes);
-  core.save(out);
-  return bytes;
-}
-
 bool is_part(Range range, std::size_t size) {
   return range.first >= 0 && range.count >= 0 &&
          std::int64_t{range.first} + range.count <= static_cast<std::int64_t>(size);
@@ -85,6 +71,10 @@ const char* to_string(Source source) {
       return "step order";
     case Source::cache_order:
       return "cache order";
+    case Source::router:
+      return "router";
+    case Source::output:
+      return "output core";
   }
   return "unknown";
 }
@@ -109,6 +99,8 @@ void Replay::record(std::span<const std::byte> bytes) {
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
     differs(Source::setup, "a record names no core");
+  } else if (source == Source::output && tokenizer_ == nullptr) {
+    ++report_.num_not_replayed;
   } else if (what == kState) {
     if (!load_state(source, in)) differs(source, "its state cannot be read");
   } else if (Course& its = course(source); its.is_known) {
@@ -134,17 +126,13 @@ void Replay::compare_effect(Course& its, Decoder& in) {
   ++report_.num_effects;
 }
 
-template <class Effect>
-void Replay::effect(Source source, const Effect& effect, std::string name) {
-  course(source).effect = digest(encode(effect));
-  course(source).effect_name = std::move(name);
-}
-
-/// What the core has come to, against what the rest of the record says.
-template <class Core>
-bool Replay::has_come_to(const Core& core, Decoder& in) {
-  ++report_.num_states;
-  return std::ranges::equal(saved(core), in.rest());
+/// A worker or cache engine that takes the place of another has an order of its own, which knows nothing yet.
+template <class Order>
+bool Replay::load_order(Source source, bool went_on, Order& order, Decoder& in) {
+  const bool is_new = std::ranges::equal(encode(Order{}), in.rest());
+  if (went_on && !is_new) compare_state(source, order, in);
+  order = {};
+  return read(in, order);
 }
 
 bool Replay::load_state(Source source, Decoder& in) {
@@ -159,7 +147,7 @@ bool Replay::load_state(Source source, Decoder& in) {
     }
     case Source::scheduler: {
       if (!in.get(scheduler_config_) || !is_sound(scheduler_config_)) return false;
-      if (went_on && !has_come_to(*scheduler_, in)) differs(source, "has come to another state");
+      if (went_on) compare_state(source, *scheduler_, in);
       scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
       if (!scheduler_->load(in) || in.num_left() > 0) return false;
       break;
@@ -169,18 +157,22 @@ bool Replay::load_state(Source source, Decoder& in) {
       if (!in.get(block_config_) || !in.get(offered) || !is_sound(block_config_, in.num_left())) return false;
       offered_.clear();
       for (const Offered& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
-      if (went_on && !has_come_to(*block_manager_, in)) differs(source, "has come to another state");
+      if (went_on) compare_state(source, *block_manager_, in);
       block_manager_ = std::make_unique<memory::BlockSpaceManager>(block_config_);
       if (!block_manager_->load(in) || in.num_left() > 0) return false;
       break;
     }
     case Source::step_order:
-      step_order_ = {};
-      if (!read(in, step_order_)) return false;
+      if (!load_order(source, went_on, step_order_, in)) return false;
       break;
     case Source::cache_order:
-      cache_order_ = {};
-      if (!read(in, cache_order_)) return false;
+      if (!load_order(source, went_on, cache_order_, in)) return false;
+      break;
+    case Source::router:
+      if (!load_router(went_on, in)) return false;
+      break;
+    case Source::output:
+      if (!load_output(went_on, in)) return false;
       break;
   }
   course(source).is_known = true;
@@ -199,6 +191,10 @@ bool Replay::enter(Source source, std::uint8_t input, Decoder& in) {
       return enter_step_order(input, in);
     case Source::cache_order:
       return enter_cache_order(input, in);
+    case Source::router:
+      return enter_router(input, in);
+    case Source::output:
+      return enter_output(input, in);
   }
   return false;
 }
@@ -209,7 +205,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
   switch (static_cast<SchedulerInput>(input)) {
     case SchedulerInput::add_group: {
       SharedSpec spec;
-      if (!read(in, spec) || spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
+      if (!read(in, spec) || !pagoda::is_sound(spec)) return false;
       scheduler_->add_group(std::move(spec));
       return true;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -14,11 +15,13 @@
 #include "engine/execution/step_order.hpp"
 #include "engine/journal/journal.hpp"
 #include "engine/memory/block_space_manager.hpp"
+#include "engine/output/output_core.hpp"
+#include "engine/routing/router_core.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 
 namespace pagoda::journal {
 
-inline constexpr std::size_t kNumSources = 5;
+inline constexpr std::size_t kNumSources = 7;
 
 /// What a core did otherwise than its record says.
 struct Difference {
@@ -34,6 +37,7 @@ struct ReplayReport {
   std::array<std::int64_t, kNumSources> num_inputs{};  ///< by Source
   std::int64_t num_effects = 0;                        ///< that were compared
   std::int64_t num_states = 0;                         ///< likewise: of segments behind the first
+  std::int64_t num_not_replayed = 0;                   ///< records of the output core, where there is no tokenizer
   std::int64_t num_steps = 0;                          ///< that the scheduler sent to be executed
   StepId first_step = 0;                               ///< of them
   StepId last_step = 0;
@@ -49,13 +53,14 @@ struct ReplayWatcher {
   std::function<void(bool memory_lost)> device_replaced;
 };
 
-/// Runs the cores of a journal again and compares every effect, and the states of scheduler and block manager that
-/// segments begin with. A core that
+/// Runs the cores of a journal again and compares every effect, and the states that segments begin with. A core that
 /// differs is left alone until its next state. What is no record is a difference; but the cores take what they are told
 /// as they do from their actors, and abort where they would: that is how a crash is seen again.
 class Replay {
  public:
-  explicit Replay(ReplayWatcher watcher = {}) : watcher_(std::move(watcher)) {}
+  /// `tokenizer`: of the model that was served; without one the output core is not run.
+  explicit Replay(ReplayWatcher watcher = {}, std::shared_ptr<const text::Tokenizer> tokenizer = nullptr)
+      : watcher_(std::move(watcher)), tokenizer_(std::move(tokenizer)) {}
 
   void begin_segment(std::uint64_t number);
   void record(std::span<const std::byte> bytes);
@@ -81,15 +86,38 @@ class Replay {
   bool enter_block_manager(std::uint8_t input, Decoder& in);
   bool enter_step_order(std::uint8_t input, Decoder& in);
   bool enter_cache_order(std::uint8_t input, Decoder& in);
+  // replay_requests.cpp
+  bool load_router(bool went_on, Decoder& in);
+  bool load_output(bool went_on, Decoder& in);
+  bool enter_router(std::uint8_t input, Decoder& in);
+  bool enter_output(std::uint8_t input, Decoder& in);
+  void effects(const routing::RouterCore::Effects& effects, std::string name);
   void compare_effect(Course& course, Decoder& in);
   template <class Effect>
-  void effect(Source source, const Effect& effect, std::string name);
+  void effect(Source source, const Effect& effect, std::string name) {
+    course(source).effect = digest(encode(effect));
+    course(source).effect_name = std::move(name);
+  }
+  /// What the core has come to, against what the rest of the record says.
   template <class Core>
-  bool has_come_to(const Core& core, Decoder& in);
+  void compare_state(Source source, const Core& core, Decoder& in) {
+    ++report_.num_states;
+    std::vector<std::byte> bytes;
+    Encoder out(bytes);
+    if constexpr (HasFields<Core>) {
+      out.put(core);
+    } else {
+      core.save(out);
+    }
+    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has come to another state");
+  }
+  template <class Order>
+  bool load_order(Source source, bool went_on, Order& order, Decoder& in);
   Course& course(Source source) { return courses_[static_cast<std::size_t>(source)]; }
   void differs(Source source, std::string what);
 
   ReplayWatcher watcher_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   ReplayReport report_;
   std::array<Course, kNumSources> courses_;
   std::uint64_t segment_ = 0;
@@ -102,7 +130,15 @@ class Replay {
   std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
   execution::StepOrder step_order_;
   execution::CacheOrder cache_order_;
+  std::unique_ptr<routing::RouterCore> router_;
+  std::unique_ptr<output::OutputCore> output_;
 };
+
+/// Reads all arguments of an input, and that there is nothing behind them.
+template <class... Fields>
+bool read(Decoder& in, Fields&... fields) {
+  return (in.get(fields) && ...) && in.num_left() == 0;
+}
 
 /// The name of a source as people read it.
 const char* to_string(Source source);

@@ -58,6 +58,8 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
   for (const SequenceOutput& output : step.outputs) {
     RequestState* request = touch(output.request);
     if (request == nullptr) continue;
+    PAGODA_ASSERT(output.sequence_index >= 0 && output.sequence_index < std::ssize(request->sequences),
+                  "outputs are of a request's own sequences");
     SequenceState& sequence = request->sequences[static_cast<std::size_t>(output.sequence_index)];
     if (sequence.ended) continue;  // a stop string ended it; the scheduler has not heard of it yet
     if (output.token) {

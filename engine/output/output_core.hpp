@@ -9,6 +9,7 @@
 
 #include "engine/request/output.hpp"
 #include "engine/request/request_spec.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/step/outputs.hpp"
 #include "engine/text/detokenizer.hpp"
 #include "engine/text/stop_matcher.hpp"
@@ -34,12 +35,22 @@ class OutputCore {
   struct Effects {
     std::vector<RequestOutput> outputs;  ///< at most one per request
     std::vector<StopHit> stop_hits;      ///< sequences that the scheduler does not know to have ended
+
+    bool empty() const { return outputs.empty() && stop_hits.empty(); }
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.outputs, self.stop_hits); }
   };
   /// Outputs of requests that have ended (or were never opened) are dropped. A request with a terminal output is
   /// forgotten. `now`: for the timing of terminal outputs.
   Effects process(const StepOutputs& step, TimeUs now);
 
   std::size_t num_open() const { return requests_.size(); }
+
+  /// The state as bytes (output_state.cpp): of each sequence what it has produced, from which its detokenizer and its
+  /// stop matcher are made again.
+  void save(Encoder& out) const;
+  /// Of a core that has been told nothing. False for bytes that no core with this tokenizer has saved; it cannot be
+  /// used then.
+  bool load(Decoder& in);
 
  private:
   struct SequenceState {
@@ -59,6 +70,11 @@ class OutputCore {
     std::int64_t discarded_tokens = 0;  ///< of sequences that best_of did not choose: they were computed all the same
     std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
     bool touched = false;                                      ///< has something to tell in this step
+
+    /// What is not told by its sequences, between two steps.
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.first_scheduled_us, self.first_token_us, self.cached_tokens, self.prompt_logprobs);
+    }
   };
 
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
@@ -70,6 +86,8 @@ class OutputCore {
   static void keep_best(RequestState& request);
   static void take_deltas(RequestState& request, RequestOutput& output);
   void finish(RequestState& request, TimeUs now, RequestOutput& output) const;
+  bool load_request(Decoder& in);
+  static bool load_sequence(Decoder& in, const RequestSpec& spec, SequenceState& sequence);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unordered_map<RequestId, RequestState> requests_;

@@ -1,7 +1,10 @@
 #include "engine/placement/placement_core.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <span>
+#include <utility>
 
 #include "kernels/result.hpp"
 
@@ -70,6 +73,32 @@ void PlacementCore::ended(RequestId id) {
   if (found == placed_.end()) return;
   loads_[static_cast<std::size_t>(found->second.replica)] -= found->second.tokens;
   placed_.erase(found);
+}
+
+void PlacementCore::save(Encoder& out) const {
+  out.put(placed_);
+  out.put(pieces_.size());
+  for (const Piece& piece : pieces_) out.put(piece);
+}
+
+bool PlacementCore::load(Decoder& in) {
+  std::size_t num_pieces = 0;
+  if (!in.get(placed_) || !in.get(num_pieces)) return false;
+  constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+  for (const auto& [id, placed] : placed_) {
+    if (placed.replica < 0 || placed.replica >= config_.num_replicas) return false;
+    std::int64_t& its_load = loads_[static_cast<std::size_t>(placed.replica)];
+    if (placed.tokens < 0 || placed.tokens > kMostTokens - its_load) return false;
+    its_load += placed.tokens;
+  }
+  for (; num_pieces > 0; --num_pieces) {
+    Piece piece;
+    if (!in.get(piece) || piece.replicas.size() != loads_.size()) return false;
+    const std::uint64_t key = piece.key;
+    pieces_.push_back(std::move(piece));
+    if (!piece_of_.emplace(key, std::prev(pieces_.end())).second) return false;
+  }
+  return true;
 }
 
 }  // namespace pagoda::placement

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/memory/block_hash.hpp"
 #include "engine/request/request_spec.hpp"
+#include "engine/step/codec.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::placement {
@@ -37,14 +39,25 @@ class PlacementCore {
   /// Tokens of live requests on the replica: what they had to compute, and what they may generate.
   std::int64_t load(ReplicaId replica) const { return loads_[static_cast<std::size_t>(replica)]; }
 
+  bool is_placed(RequestId id) const { return placed_.contains(id); }
+  std::size_t num_placed() const { return placed_.size(); }
+
+  /// The state as bytes. False for bytes that no core of this config has saved; it cannot be used then.
+  void save(Encoder& out) const;
+  bool load(Decoder& in);
+
  private:
   struct Placed {
     ReplicaId replica = 0;
     std::int64_t tokens = 0;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.replica, self.tokens); }
   };
   struct Piece {
     std::uint64_t key = 0;
     std::vector<bool> replicas;  ///< that have computed it
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.key, self.replicas); }
   };
 
   std::vector<std::uint64_t> keys_of(const RequestSpec& spec) const;
@@ -54,7 +67,7 @@ class PlacementCore {
 
   PlacementConfig config_;
   std::vector<std::int64_t> loads_;
-  std::unordered_map<RequestId, Placed> placed_;
+  std::map<RequestId, Placed> placed_;
   std::list<Piece> pieces_;  ///< the last used first
   std::unordered_map<std::uint64_t, std::list<Piece>::iterator> piece_of_;
 };

@@ -31,6 +31,11 @@ struct GenerateRequest {
   std::string user;                ///< tenant, for fair scheduling; at most kMaxUserBytes
   std::string cache_salt;          ///< separates prefix-cache entries of clients that must not share;
                                    ///< at most kMaxCacheSaltBytes
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open, self.stream,
+                 self.add_special_tokens, self.priority, self.user, self.cache_salt);
+  }
 };
 
 }  // namespace pagoda

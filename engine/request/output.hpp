@@ -18,6 +18,10 @@ struct TokenLogprob {
   TokenId token_id = 0;
   float logprob = 0;
   std::string token;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.token_id, self.logprob, self.token);
+  }
 };
 
 /// Log-probabilities at one position, of the model's distribution before temperature and truncation.
@@ -27,6 +31,10 @@ struct LogprobEntry {
   std::int32_t rank = 0;  ///< 1 = the most likely token
   std::string token;
   std::vector<TokenLogprob> top;  ///< the k best, best first
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.token_id, self.logprob, self.rank, self.token, self.top);
+  }
 };
 
 /// New text and tokens of one sequence. Text is always whole UTF-8 characters.
@@ -35,6 +43,10 @@ struct SequenceDelta {
   std::string text;
   TokenIds token_ids;
   std::vector<LogprobEntry> logprobs;  ///< one per token id when logprobs were asked
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.index, self.text, self.token_ids, self.logprobs);
+  }
 };
 
 /// The end of one sequence, with everything it produced.
@@ -46,18 +58,31 @@ struct SequenceResult {
   std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
   std::optional<double> cumulative_logprob;  ///< sum over the tokens; when logprobs were asked or it chose the output
   std::optional<std::vector<LogprobEntry>> logprobs;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.index, self.text, self.token_ids, self.finish_reason, self.stop_reason, self.cumulative_logprob,
+                 self.logprobs);
+  }
 };
 
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;  ///< prompt tokens whose KV came from the prefix cache
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.prompt_tokens, self.completion_tokens, self.cached_tokens);
+  }
 };
 
 struct Timing {
   double queue_ms = 0;  ///< arrival to first step
   double ttft_ms = 0;   ///< arrival to first token
   double total_ms = 0;  ///< arrival to this event
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.queue_ms, self.ttft_ms, self.total_ms);
+  }
 };
 
 /// The end of a request, with every sequence it returns.
@@ -66,6 +91,10 @@ struct RequestResult {
   std::optional<std::vector<std::optional<LogprobEntry>>> prompt_logprobs;  ///< first entry is empty
   Usage usage;
   Timing timing;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.outputs, self.prompt_logprobs, self.usage, self.timing);
+  }
 };
 
 /// What one step gave one request. `done` and `error` are terminal: exactly one of them ends each request, and nothing
@@ -76,6 +105,10 @@ struct RequestOutput {
   std::vector<SequenceDelta> deltas;
   std::optional<RequestResult> done;
   std::optional<Error> error;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.request_id, self.tag, self.deltas, self.done, self.error);
+  }
 };
 
 /// One message per sink and step.

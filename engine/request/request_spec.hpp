@@ -30,4 +30,7 @@ struct RequestSpec {
 
 using SharedSpec = std::shared_ptr<const RequestSpec>;
 
+/// Whether one that was read from bytes is as admission makes them, as far as whoever runs it relies on that.
+bool is_sound(const SharedSpec& spec);
+
 }  // namespace pagoda

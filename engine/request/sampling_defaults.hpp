@@ -15,6 +15,10 @@ struct SamplingDefaults {
   std::optional<std::int64_t> top_k;
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.max_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.repetition_penalty);
+  }
 };
 
 /// The fields, of those above, that a client left open. What is not marked counts as the client's choice.
@@ -27,6 +31,10 @@ struct OpenSamplingFields {
   bool repetition_penalty = false;
 
   static constexpr OpenSamplingFields all() { return {true, true, true, true, true, true}; }
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.max_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.repetition_penalty);
+  }
 };
 
 /// `params` with the open fields filled from `defaults` where it has a value. Beam search, which draws nothing, takes

@@ -70,6 +70,11 @@ struct SamplingLimits {
   std::size_t max_stop_string_bytes = 1024;
   std::size_t max_stop_token_ids = 1024;
   std::size_t max_logit_bias = 1024;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.max_sequences, self.max_logprobs, self.max_stop_strings, self.max_stop_string_bytes,
+                 self.max_stop_token_ids, self.max_logit_bias);
+  }
 };
 
 /// The one validator. Checks every field against its range, the limits and the vocabulary, and every combination.

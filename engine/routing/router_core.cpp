@@ -7,6 +7,26 @@
 #include "engine/routing/queue_full.hpp"
 
 namespace pagoda::routing {
+namespace {
+
+/// What is still needed of a request whose prompt is on its way: the text may be long, and the tokenizer has it.
+std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& request) {
+  GenerateRequest without;
+  without.sampling = request.sampling;
+  without.open = request.open;
+  without.stream = request.stream;
+  without.priority = request.priority;
+  without.user = request.user;
+  without.cache_salt = request.cache_salt;
+  if (request.prompt) {
+    without.prompt.emplace();
+  } else {
+    without.prompt_token_ids.emplace(1, 0);
+  }
+  return std::make_shared<const GenerateRequest>(std::move(without));
+}
+
+}  // namespace
 
 RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
     : limits_(limits),
@@ -30,23 +50,23 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
                          (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
 }
 
-Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag,
-                                                 std::shared_ptr<const GenerateRequest> request, TimeUs now) {
-  if (Status checked = check(client, tag, *request); !checked) return fail(checked.error());
+Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag, const GenerateRequest& request,
+                                                 TimeUs now) {
+  if (Status checked = check(client, tag, request); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt};
-  if (request->prompt) {
-    const auto job = ask(client, request->prompt->size() + request->prompt_literals.size() * sizeof(ByteRange));
+  if (request.prompt) {
+    const auto job = ask(client, request.prompt->size() + request.prompt_literals.size() * sizeof(ByteRange));
     if (!job) return fail(job.error());
     submitted.job = *job;
   }
-  live_.emplace(submitted.id, Request{client, {submitted.id, tag, now}, std::move(request), submitted.job, 0});
+  live_.emplace(submitted.id, Request{client, {submitted.id, tag, now}, without_prompt(request), submitted.job, 0});
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
 
 RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> prompt) {
   const auto found = live_.find(id);
-  if (found == live_.end()) return {};
+  if (found == live_.end() || !found->second.outside) return {};
   Request& request = found->second;
   const auto outside = std::exchange(request.outside, nullptr);
   request.job.reset();
@@ -79,6 +99,7 @@ RouterCore::Effects RouterCore::abort(RequestId id, TimeUs now) {
 
 void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
   const auto found = live_.find(id);
+  if (found == live_.end()) return;
   Request& request = found->second;
   if (!request.outside) {
     effects.aborted.push_back(id);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "engine/routing/admission.hpp"
 #include "engine/routing/tokenizer_queue.hpp"
 #include "engine/stats.hpp"
+#include "engine/step/codec.hpp"
 
 namespace pagoda::routing {
 
@@ -27,6 +29,8 @@ class RouterCore {
   struct Settled {
     RequestId id = 0;
     std::variant<SharedSpec, RequestOutput, Error> outcome;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.outcome); }
   };
   /// What an event has caused.
   struct Effects {
@@ -34,10 +38,17 @@ class RouterCore {
     std::vector<RequestId> aborted;  ///< in the engine, which has to end them
     std::vector<JobId> taken_back;   ///< jobs that nobody waits for any more
     bool drained = false;  ///< no request is live any more: whoever drains may be told, behind the last output
+
+    bool empty() const { return settled.empty() && aborted.empty() && taken_back.empty() && !drained; }
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.settled, self.aborted, self.taken_back, self.drained);
+    }
   };
   struct Submitted {
     RequestId id = 0;
     std::optional<JobId> job;  ///< of its text; absent: the client gave the ids, which go to prompt_encoded
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.job); }
   };
 
   RouterCore(const AdmissionLimits& limits, TimeUs started_us);
@@ -47,14 +58,13 @@ class RouterCore {
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
   /// context_too_long, queue_full, shutting_down, or why the engine failed.
-  Result<Submitted> submit(ClientId client, std::uint64_t tag, std::shared_ptr<const GenerateRequest> request,
-                           TimeUs now);
+  Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now);
   /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
   Effects prompt_encoded(RequestId id, Result<TokenIds> prompt);
   std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
   /// Where a request runs that the engine has taken.
   ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
-  /// Ends a live request at once if it is outside; otherwise the engine has to.
+  /// Ends a live request at once if it is outside; otherwise the engine has to. Nothing when it has ended.
   Effects abort(RequestId id, TimeUs now);
   /// The engine has ended the request.
   Effects closed(RequestId id);
@@ -88,16 +98,27 @@ class RouterCore {
 
   std::size_t num_live() const { return live_.size(); }
 
+  // -- the state as bytes (router_state.cpp)
+
+  void save(Encoder& out) const;
+  /// Of a core that has been told nothing. False for bytes that no core with these limits has saved; it cannot be used
+  /// then.
+  bool load(Decoder& in);
+
  private:
   struct Request {
     ClientId client = 0;
     Arrival arrival;
-    std::shared_ptr<const GenerateRequest> outside;  ///< null once it is in the engine
+    std::shared_ptr<const GenerateRequest> outside;  ///< without its prompt; null once it is in the engine
     std::optional<JobId> job;                        ///< of its text, until it is encoded
     std::int64_t num_prompt_tokens = 0;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.client, self.arrival, self.outside, self.job, self.num_prompt_tokens);
+    }
   };
-  using Requests = std::unordered_map<RequestId, Request>;
-  using TagMap = std::unordered_map<std::uint64_t, RequestId>;
+  using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
+  using TagMap = std::map<std::uint64_t, RequestId>;
 
   /// So many requests or tokens are queued that no more are taken.
   bool is_full() const;
@@ -106,6 +127,12 @@ class RouterCore {
   void take_back(Request& request, Effects& effects);
   void forget(Requests::iterator request);
   Effects with_end_of_drain(Effects effects);
+  bool is_sound(RequestId id, const Request& request) const;
+  /// What is not told by the live requests, and these.
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.live_, self.next_id_, self.draining_, self.drain_waits_, self.aborted_by_drain_,
+                 self.aborted_outside_, self.failure_);
+  }
 
   AdmissionLimits limits_;
   TimeUs started_us_;

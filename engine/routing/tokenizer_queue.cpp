@@ -78,13 +78,49 @@ std::vector<TokenizerQueue::JobId> TokenizerQueue::forget(ClientId client_id) {
   return jobs;
 }
 
-void TokenizerQueue::remove(std::unordered_map<JobId, Job>::iterator job) {
+void TokenizerQueue::remove(std::map<JobId, Job>::iterator job) {
   bytes_ -= job->second.bytes;
   // Its client may be forgotten by now.
   if (const auto client = clients_.find(job->second.client); client != clients_.end()) {
     client->second.bytes -= job->second.bytes;
   }
   jobs_.erase(job);
+}
+
+void TokenizerQueue::save(Encoder& out) const {
+  out.put(jobs_);
+  out.put(clients_);
+  out.put(least_taken_);
+  out.put(next_job_);
+}
+
+bool TokenizerQueue::load(Decoder& in) {
+  if (!in.get(jobs_) || !in.get(clients_) || !in.get(least_taken_) || !in.get(next_job_)) return false;
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+  constexpr JobId kMostJobs = JobId{1} << 62U;
+  const auto is_count = [](std::int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; };
+  const auto is_sound = [&](const auto& client) {
+    return is_count(client.second.taken) && client.second.bytes >= -kMostBytes && client.second.bytes <= kMostBytes;
+  };
+  const JobId last_job = jobs_.empty() ? 0 : jobs_.rbegin()->first;
+  if (!is_count(least_taken_) || !std::ranges::all_of(clients_, is_sound)) return false;
+  if (next_job_ <= last_job || next_job_ > kMostJobs) return false;
+  for (const auto& [id, job] : jobs_) {
+    if (job.bytes < 0 || job.bytes > kMostBytes - bytes_) return false;
+    bytes_ += job.bytes;
+    if (job.given) {
+      bytes_given_ += job.bytes;
+      continue;
+    }
+    const auto client = clients_.find(job.client);
+    if (client == clients_.end()) return false;
+    client->second.waiting.push_back(id);
+    ++num_waiting_;
+  }
+  for (const auto& [id, client] : clients_) {
+    if (!client.waiting.empty()) turns_.emplace(client.taken, id);
+  }
+  return true;
 }
 
 }  // namespace pagoda::routing

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/step/codec.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::routing {
@@ -49,23 +50,32 @@ class TokenizerQueue {
   std::int64_t num_waiting() const { return num_waiting_; }
   std::int64_t bytes() const { return bytes_; }
 
+  /// The state as bytes. False for bytes that no queue has saved; it cannot be used then.
+  void save(Encoder& out) const;
+  bool load(Decoder& in);
+
  private:
   struct Job {
     ClientId client = 0;
     std::int64_t bytes = 0;
     bool given = false;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.client, self.bytes, self.given); }
   };
   struct Client {
-    std::int64_t taken = 0;  ///< bytes that the tokenizer was given; lifted to the least of those present on return
-    std::int64_t bytes = 0;  ///< waiting or at the tokenizer
-    std::deque<JobId> waiting;
+    std::int64_t taken = 0;     ///< bytes that the tokenizer was given; lifted to the least of those present on return
+    std::int64_t bytes = 0;     ///< waiting or at the tokenizer
+    std::deque<JobId> waiting;  ///< rising
+
+    /// Who waits is told by the jobs.
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.taken, self.bytes); }
   };
 
-  void remove(std::unordered_map<JobId, Job>::iterator job);
+  void remove(std::map<JobId, Job>::iterator job);
 
   std::int64_t max_bytes_;
-  std::unordered_map<JobId, Job> jobs_;
-  std::unordered_map<ClientId, Client> clients_;
+  std::map<JobId, Job> jobs_;
+  std::map<ClientId, Client> clients_;
   std::set<std::pair<std::int64_t, ClientId>> turns_;  ///< clients with waiting jobs, by `taken`
   std::int64_t least_taken_ = 0;                       ///< of the client that was served last, before it was
   std::int64_t num_waiting_ = 0;

@@ -2,7 +2,6 @@
 // checked here.
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -13,16 +12,6 @@ namespace pagoda::scheduling {
 namespace {
 
 constexpr std::int32_t kMostPlaceholders = 2;  ///< of any pipeline_depth
-
-/// A request that a strategy can be made for.
-bool is_sound(const SharedSpec& spec) {
-  if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
-  const std::int64_t width = spec->sampling.num_sequences();
-  // Queues move arrival times by priorities.
-  constexpr TimeUs kMostTime = std::numeric_limits<TimeUs>::max() / 2;
-  return width >= 1 && width <= std::numeric_limits<std::int32_t>::max() && spec->sampling.max_tokens >= 1 &&
-         spec->arrival_us >= -kMostTime && spec->arrival_us <= kMostTime;
-}
 
 bool is_sound(const PendingPlan& plan) {
   const auto is_in_needs = [&](const auto& candidate) {
@@ -66,7 +55,7 @@ bool GroupTable::load(Decoder& in, std::span<const TokenId> eos_token_ids) {
 bool GroupTable::load_group(Decoder& in, std::span<const TokenId> eos_token_ids) {
   auto read = std::make_unique<SequenceGroup>();
   SequenceGroup& group = *read;
-  if (!in.get(group) || !scheduling::is_sound(group.spec) || !is_sound(group)) return false;
+  if (!in.get(group) || !pagoda::is_sound(group.spec) || !is_sound(group)) return false;
   group.follow_spec(eos_token_ids);
   for (const Sequence& s : group.sequences) {
     if (!group_of.emplace(s.id, group.entry.id).second) return false;

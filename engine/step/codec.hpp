@@ -1,7 +1,8 @@
 #pragma once
 
 /// Bytes of plain values, for what leaves the process: messages to other processes and the journal. A value is a
-/// number, an enum with last_value(), a string, a container of values, or a struct whose visit_fields names its fields.
+/// number, an enum with last_value(), a string, a container of values, a result, or a struct whose visit_fields names
+/// its fields.
 ///
 /// Integers are variable in length (LEB128; signed ones zigzag first), floating-point numbers their bits,
 /// little-endian. There are no tags: both sides must be of the same version, which whoever connects them checks. A
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,6 +26,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <tl/expected.hpp>
 
 namespace pagoda {
 
@@ -91,6 +95,11 @@ class Encoder {
     put(pair.first);
     put(pair.second);
   }
+  template <class Key, class Value>
+  void put(const std::map<Key, Value>& entries) {
+    put(entries.size());
+    for (const auto& entry : entries) put(entry);
+  }
   template <class T, std::size_t N>
   void put(const std::array<T, N>& values) {
     for (const T& value : values) put(value);
@@ -104,6 +113,11 @@ class Encoder {
   void put(const std::shared_ptr<const T>& value) {
     put(value != nullptr);
     if (value) put(*value);
+  }
+  template <class T, class E>
+  void put(const tl::expected<T, E>& value) {
+    put(value.has_value());
+    value ? put(*value) : put(value.error());
   }
   template <class... Ts>
   void put(const std::variant<Ts...>& value) {
@@ -233,6 +247,18 @@ class Decoder {
   bool get(std::pair<A, B>& pair) {
     return get(pair.first) && get(pair.second);
   }
+  template <class Key, class Value>
+  bool get(std::map<Key, Value>& entries) {
+    std::uint64_t size = 0;
+    if (!varint(size) || size > bytes_.size()) return false;
+    entries.clear();
+    for (; size > 0; --size) {
+      std::pair<Key, Value> entry{};
+      if (!get(entry) || (!entries.empty() && !(entries.rbegin()->first < entry.first))) return false;
+      entries.insert(entries.end(), std::move(entry));
+    }
+    return true;
+  }
   template <class T, std::size_t N>
   bool get(std::array<T, N>& values) {
     for (T& value : values) {
@@ -255,6 +281,19 @@ class Decoder {
     auto read = std::make_shared<T>();
     if (!get(*read)) return false;
     value = std::move(read);
+    return true;
+  }
+  template <class T, class E>
+  bool get(tl::expected<T, E>& value) {
+    bool is_there = false;
+    if (!get(is_there)) return false;
+    if (is_there) {
+      value.emplace();
+      return get(*value);
+    }
+    E error{};
+    if (!get(error)) return false;
+    value = tl::unexpected<E>(std::move(error));
     return true;
   }
   template <class... Ts>

@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "engine/memory/block_space_manager.hpp"
+#include "engine/routing/router_core.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 #include "io/version.hpp"
 
@@ -111,6 +112,25 @@ std::uint64_t layout_of_records() {
   spec->prompt = std::make_shared<const TokenIds>(1, 0);
   scheduler.add_group(std::move(spec));
   scheduler.save(out);
+  const routing::AdmissionLimits limits{.vocab_size = 2,
+                                        .max_model_len = 2,
+                                        .max_kv_tokens = 2,
+                                        .max_num_seqs = 1,
+                                        .max_queued_requests = 2,
+                                        .max_queued_prompt_tokens = 2};
+  out.put(limits);
+  GenerateRequest request;
+  request.prompt = "";
+  routing::RouterCore router(limits, 0);
+  out.put(request);
+  out.put(router.submit(1, 1, request, 0));
+  router.save(out);
+  RequestResult end;
+  end.prompt_logprobs.emplace();
+  end.outputs.emplace_back().logprobs.emplace(1).front().top.emplace_back();
+  RequestOutput output{1, 1, {}, std::move(end), Error{}};
+  output.deltas.emplace_back();
+  out.put(output);
   return journal::digest(bytes);
 }
 

@@ -63,11 +63,10 @@ class EngineOfFakes : public ::testing::Test {
     configure_pool(config_, 2);
     system_ = std::make_unique<caf::actor_system>(config_);
     memory_ = execution::KvMemory::create(device_, kBlockSize * sizeof(test::Mark), kDeviceBlocks, kHostBlocks).value();
-    const auto tokenizer =
-        io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
+    tokenizer_ = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
     DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
-    shared_.tokenizer = spawn_tokenizer(*system_, tokenizer);
-    shared_.outputs = spawn_output_processor(*system_, tokenizer, {});
+    shared_.tokenizer = spawn_tokenizer(*system_, tokenizer_);
+    shared_.outputs = spawn_output_processor(*system_, tokenizer_, instruments_);
     replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), instruments_)};
     replica_.devices.workers = {
         spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), instruments_)};
@@ -89,7 +88,7 @@ class EngineOfFakes : public ::testing::Test {
     limits.max_queued_requests = 100;
     limits.max_queued_prompt_tokens = 10'000;
     shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, {replica_.scheduler},
-                                          shared_.outputs, {});
+                                          shared_.outputs, instruments_);
     replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, instruments_);
     supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
     sink_ = system_->spawn(recording_sink, received_);
@@ -114,7 +113,7 @@ class EngineOfFakes : public ::testing::Test {
   void expect_replay() const {
     const std::size_t num_segments = journal_->segments().size();
     for (const std::size_t first : {std::size_t{0}, num_segments / 2, num_segments - 1}) {
-      const auto report = journal_->replay(first);
+      const auto report = journal_->replay(first, tokenizer_);
       for (const auto& difference : report.differences) {
         ADD_FAILURE() << "segment " << difference.segment << ", record " << difference.record << ": "
                       << journal::to_string(difference.source) << ' ' << difference.what;
@@ -189,6 +188,7 @@ class EngineOfFakes : public ::testing::Test {
   caf::actor_system_config config_;
   std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
   std::shared_ptr<execution::KvMemory> memory_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::atomic<bool> no_more_workers_ = false;
   std::shared_ptr<Received> received_ = std::make_shared<Received>();

@@ -62,7 +62,7 @@ class OutputProcessor : public ::testing::Test {
     peer_ = system_->spawn(router_and_sink, received_);
     const auto tokenizer =
         io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
-    outputs_ = spawn_output_processor(*system_, tokenizer, nullptr);
+    outputs_ = spawn_output_processor(*system_, tokenizer, {});
     send_anonymously(outputs_, ConnectOutputs{caf::actor_cast<RequestRouterActor>(peer_)});
   }
   ~OutputProcessor() override {

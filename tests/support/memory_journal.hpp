@@ -45,8 +45,9 @@ class MemoryJournal final : public journal::Journal {
   }
 
   /// Runs the cores again from a segment on.
-  journal::ReplayReport replay(std::size_t first_segment = 0, journal::ReplayWatcher watcher = {}) const {
-    journal::Replay replay(std::move(watcher));
+  journal::ReplayReport replay(std::size_t first_segment = 0,
+                               std::shared_ptr<const text::Tokenizer> tokenizer = nullptr) const {
+    journal::Replay replay({}, std::move(tokenizer));
     const auto all = segments();
     for (std::size_t i = first_segment; i < all.size(); ++i) {
       replay.begin_segment(i + 1);

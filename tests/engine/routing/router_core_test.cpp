@@ -52,10 +52,10 @@ struct Router {
   explicit Router(const AdmissionLimits& its_limits = limits()) : core(its_limits, 0) {}
 
   ErrorCode refusal(ClientId client, std::uint64_t tag) {
-    return core.submit(client, tag, ids_request(), kNow).error().code;
+    return core.submit(client, tag, *ids_request(), kNow).error().code;
   }
-  RouterCore::Submitted submit(ClientId client, std::uint64_t tag, std::shared_ptr<GenerateRequest> request) {
-    const auto submitted = core.submit(client, tag, std::move(request), kNow);
+  RouterCore::Submitted submit(ClientId client, std::uint64_t tag, const std::shared_ptr<GenerateRequest>& request) {
+    const auto submitted = core.submit(client, tag, *request, kNow);
     EXPECT_TRUE(submitted) << submitted.error().message;
     return *submitted;
   }
@@ -285,7 +285,7 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
   Router router;
   const RequestId first = router.in_engine(kAlice, 0);
   for (std::uint64_t tag = 1; tag < 5; ++tag) router.submit(kAlice, tag, text_request());
-  const auto sixth = router.core.submit(kBob, 1, text_request(), kNow);
+  const auto sixth = router.core.submit(kBob, 1, *text_request(), kNow);
   ASSERT_FALSE(sixth);
   EXPECT_EQ(sixth.error().code, ErrorCode::queue_full);
   EXPECT_GT(sixth.error().retry_after_ms, 0);
@@ -310,7 +310,7 @@ TEST(RouterCore, ATextThatTheTokenizersQueueRefusesLeavesNothingBehind) {
   few.max_queued_prompt_bytes = 4 * TokenizerQueue::kBytesAtTokenizer;
   Router router(few);
   router.at_tokenizer(kAlice, 1);
-  EXPECT_EQ(router.core.submit(kAlice, 2, long_text(), kNow).error().code, ErrorCode::queue_full);
+  EXPECT_EQ(router.core.submit(kAlice, 2, *long_text(), kNow).error().code, ErrorCode::queue_full);
   EXPECT_EQ(router.core.num_live(), 1U);
   EXPECT_FALSE(router.core.live_request(kAlice, 2));
 }

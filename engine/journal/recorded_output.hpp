@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "engine/journal/journal.hpp"
+#include "engine/output/output_core.hpp"
+
+namespace pagoda::journal {
+
+/// What enters an OutputCore.
+enum class OutputInput : std::uint8_t { open, process };
+constexpr OutputInput last_value(OutputInput) {
+  return OutputInput::process;
+}
+
+/// An OutputCore that is recorded where there is a journal that takes prompts and outputs. Its tokenizer is not.
+class RecordedOutput {
+ public:
+  RecordedOutput(std::shared_ptr<const text::Tokenizer> tokenizer, SharedJournal journal)
+      : core_(std::move(tokenizer)),
+        recorder_(unless_tokens_are_hidden(std::move(journal)), Source::output,
+                  [this](Encoder& out) { core_.save(out); }) {}
+  RecordedOutput(const RecordedOutput&) = delete;
+  RecordedOutput& operator=(const RecordedOutput&) = delete;
+
+  void open(SharedSpec spec) {
+    recorder_.input(OutputInput::open, spec);
+    core_.open(std::move(spec));
+  }
+  output::OutputCore::Effects process(const StepOutputs& step, TimeUs now) {
+    recorder_.input(OutputInput::process, step, now);
+    auto effects = core_.process(step, now);
+    if (!effects.empty()) recorder_.effect(effects);
+    return effects;
+  }
+
+ private:
+  output::OutputCore core_;
+  Recorder recorder_;
+};
+
+}  // namespace pagoda::journal

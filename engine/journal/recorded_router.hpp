@@ -1,0 +1,112 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "engine/journal/journal.hpp"
+#include "engine/routing/router_core.hpp"
+
+namespace pagoda::journal {
+
+/// What enters a RouterCore: the calls of RecordedRouter, with their arguments in their order.
+enum class RouterInput : std::uint8_t {
+  submit,
+  prompt_encoded,
+  abort,
+  closed,
+  client_gone,
+  ask,
+  next_job,
+  job_finished,
+  drain,
+  abort_all,
+  engine_failed,
+};
+constexpr RouterInput last_value(RouterInput) {
+  return RouterInput::engine_failed;
+}
+
+/// A RouterCore that is recorded where there is a journal that takes prompts.
+class RecordedRouter {
+ public:
+  using Effects = routing::RouterCore::Effects;
+
+  RecordedRouter(const routing::AdmissionLimits& limits, TimeUs started_us, SharedJournal journal)
+      : core_(limits, started_us),
+        recorder_(unless_tokens_are_hidden(std::move(journal)), Source::router,
+                  [this, limits, started_us](Encoder& out) {
+                    out.put(limits);
+                    out.put(started_us);
+                    core_.save(out);
+                  }) {}
+  RecordedRouter(const RecordedRouter&) = delete;
+  RecordedRouter& operator=(const RecordedRouter&) = delete;
+
+  const routing::RouterCore& core() const { return core_; }
+
+  Result<routing::RouterCore::Submitted> submit(routing::ClientId client, std::uint64_t tag,
+                                                const GenerateRequest& request, TimeUs now) {
+    recorder_.input(RouterInput::submit, client, tag, request, now);
+    return noted(core_.submit(client, tag, request, now));
+  }
+  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt) {
+    recorder_.input(RouterInput::prompt_encoded, id, prompt);
+    return noted(core_.prompt_encoded(id, std::move(prompt)));
+  }
+  Effects abort(RequestId id, TimeUs now) {
+    recorder_.input(RouterInput::abort, id, now);
+    return noted(core_.abort(id, now));
+  }
+  Effects closed(RequestId id) {
+    recorder_.input(RouterInput::closed, id);
+    return noted(core_.closed(id));
+  }
+  Effects client_gone(routing::ClientId client, TimeUs now) {
+    recorder_.input(RouterInput::client_gone, client, now);
+    return noted(core_.client_gone(client, now));
+  }
+  Result<routing::JobId> ask(routing::ClientId client, std::size_t num_bytes) {
+    recorder_.input(RouterInput::ask, client, num_bytes);
+    return noted(core_.ask(client, num_bytes));
+  }
+  std::optional<routing::JobId> next_job() {
+    recorder_.input(RouterInput::next_job);
+    return noted(core_.next_job());
+  }
+  void job_finished(routing::JobId job) {
+    recorder_.input(RouterInput::job_finished, job);
+    core_.job_finished(job);
+  }
+  Effects drain() {
+    recorder_.input(RouterInput::drain);
+    return noted(core_.drain());
+  }
+  Effects abort_all(TimeUs now) {
+    recorder_.input(RouterInput::abort_all, now);
+    return noted(core_.abort_all(now));
+  }
+  Effects engine_failed(const Error& error) {
+    recorder_.input(RouterInput::engine_failed, error);
+    return noted(core_.engine_failed(error));
+  }
+
+ private:
+  Effects noted(Effects effects) {
+    if (!effects.empty()) recorder_.effect(effects);
+    return effects;
+  }
+  std::optional<routing::JobId> noted(std::optional<routing::JobId> job) {
+    if (job) recorder_.effect(*job);
+    return job;
+  }
+  template <class Answer>
+  Result<Answer> noted(Result<Answer> answer) {
+    recorder_.effect(answer);
+    return answer;
+  }
+
+  routing::RouterCore core_;
+  Recorder recorder_;
+};
+
+}  // namespace pagoda::journal

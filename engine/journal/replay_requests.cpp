@@ -1,0 +1,153 @@
+// The cores that see requests and outputs as clients do: router and output core.
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "engine/journal/recorded_output.hpp"
+#include "engine/journal/recorded_router.hpp"
+#include "engine/journal/replay.hpp"
+
+namespace pagoda::journal {
+namespace {
+
+constexpr std::int64_t kMostRows = 1 << 20;
+constexpr std::int64_t kMostReplicas = 1 << 10;
+constexpr std::int64_t kMostRequests = 1 << 24;
+constexpr std::size_t kMostTextBytes = std::size_t{1} << 32U;
+
+bool is_up_to(std::int64_t most, std::int64_t value) {
+  return value >= 1 && value <= most;
+}
+
+/// Tokens of all requests together, with what they may generate, can be counted.
+bool is_sound(const routing::AdmissionLimits& limits) {
+  constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+  return is_up_to(std::numeric_limits<std::int32_t>::max(), limits.vocab_size) &&
+         is_up_to(std::numeric_limits<std::int32_t>::max(), limits.max_model_len) &&
+         is_up_to(kMostRows, limits.max_num_seqs) && is_up_to(kMostRequests, limits.max_queued_requests) &&
+         is_up_to(kMostReplicas, limits.num_replicas) &&
+         (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
+         (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
+}
+
+bool is_sound(const StepOutputs& outputs) {
+  return is_sound_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
+           return is_sound_time(started.first_scheduled_us);
+         });
+}
+
+std::string of_request(const char* what, RequestId id) {
+  return what + (" of request " + std::to_string(id));
+}
+
+}  // namespace
+
+bool Replay::load_router(bool went_on, Decoder& in) {
+  routing::AdmissionLimits limits;
+  TimeUs started_us = 0;
+  if (!in.get(limits) || !in.get(started_us) || !is_sound(limits)) return false;
+  if (went_on) compare_state(Source::router, *router_, in);
+  router_ = std::make_unique<routing::RouterCore>(limits, started_us);
+  return router_->load(in) && in.num_left() == 0;
+}
+
+bool Replay::load_output(bool went_on, Decoder& in) {
+  if (went_on) compare_state(Source::output, *output_, in);
+  output_ = std::make_unique<output::OutputCore>(tokenizer_);
+  return output_->load(in) && in.num_left() == 0;
+}
+
+void Replay::effects(const routing::RouterCore::Effects& effects, std::string name) {
+  if (!effects.empty()) effect(Source::router, effects, std::move(name));
+}
+
+bool Replay::enter_router(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(RouterInput{}))) return false;
+  RequestId id = 0;
+  routing::ClientId client = 0;
+  TimeUs now = 0;
+  switch (static_cast<RouterInput>(input)) {
+    case RouterInput::submit: {
+      std::uint64_t tag = 0;
+      GenerateRequest request;
+      if (!read(in, client, tag, request, now) || !is_sound_time(now)) return false;
+      effect(Source::router, router_->submit(client, tag, request, now), "answer to tag " + std::to_string(tag));
+      return true;
+    }
+    case RouterInput::prompt_encoded: {
+      Result<TokenIds> prompt;
+      if (!read(in, id, prompt)) return false;
+      effects(router_->prompt_encoded(id, std::move(prompt)), of_request("admission", id));
+      return true;
+    }
+    case RouterInput::abort:
+      if (!read(in, id, now) || !is_sound_time(now)) return false;
+      effects(router_->abort(id, now), of_request("abort", id));
+      return true;
+    case RouterInput::closed:
+      if (!read(in, id)) return false;
+      effects(router_->closed(id), of_request("end", id));
+      return true;
+    case RouterInput::client_gone:
+      if (!read(in, client, now) || !is_sound_time(now)) return false;
+      effects(router_->client_gone(client, now), "end of client " + std::to_string(client));
+      return true;
+    case RouterInput::ask: {
+      std::size_t num_bytes = 0;
+      if (!read(in, client, num_bytes) || num_bytes > kMostTextBytes) return false;
+      effect(Source::router, router_->ask(client, num_bytes), "answer to client " + std::to_string(client));
+      return true;
+    }
+    case RouterInput::next_job:
+      if (!read(in)) return false;
+      if (const auto job = router_->next_job()) effect(Source::router, *job, "turn of job " + std::to_string(*job));
+      return true;
+    case RouterInput::job_finished: {
+      routing::JobId job = 0;
+      if (!read(in, job)) return false;
+      router_->job_finished(job);
+      return true;
+    }
+    case RouterInput::drain:
+      if (!read(in)) return false;
+      effects(router_->drain(), "drain");
+      return true;
+    case RouterInput::abort_all:
+      if (!read(in, now) || !is_sound_time(now)) return false;
+      effects(router_->abort_all(now), "abort of all requests");
+      return true;
+    case RouterInput::engine_failed: {
+      Error error;
+      if (!read(in, error)) return false;
+      effects(router_->engine_failed(std::move(error)), "end of what is outside");
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Replay::enter_output(std::uint8_t input, Decoder& in) {
+  if (input > static_cast<std::uint8_t>(last_value(OutputInput{}))) return false;
+  switch (static_cast<OutputInput>(input)) {
+    case OutputInput::open: {
+      SharedSpec spec;
+      if (!read(in, spec) || !pagoda::is_sound(spec)) return false;
+      output_->open(std::move(spec));
+      return true;
+    }
+    case OutputInput::process: {
+      StepOutputs step;
+      TimeUs now = 0;
+      if (!read(in, step, now) || !is_sound(step) || !is_sound_time(now)) return false;
+      const auto effects = output_->process(step, now);
+      if (!effects.empty()) {
+        effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace pagoda::journal
