@@ -55,8 +55,14 @@ class Replay(unittest.TestCase):
         self.generate(*CROWDED, "--max-tokens=40")
         facts = self.replay()
         self.assertEqual((facts["segments"], facts["first_step"]), (1, 1))
-        for core in ("scheduler", "block manager", "step order", "cache order"):
+        for core in ("scheduler", "block manager", "step order", "cache order", "router"):
             self.assertGreater(facts["inputs"][core], 100, core)
+        self.assertEqual(facts["inputs"]["output core"], 0)
+        self.assertRegex(facts["not_replayed"], r"^\d+ records of the output core: needs --model$")
+        self.assertIn("not replayed: ", self.run_pagoda("replay", self.path).stdout)
+        facts = self.replay("--model", MODEL)
+        self.assertGreater(facts["inputs"]["output core"], 100)
+        self.assertEqual(facts["not_replayed"], "")
         facts = self.execute()
         self.assertGreaterEqual(facts["tokens_compared"], 60 * 40)
         self.assertEqual(facts["tokens_computed_before"], 0)
@@ -70,7 +76,8 @@ class Replay(unittest.TestCase):
                 facts = self.replay()
                 self.assertEqual(facts["segments"], 4)
                 self.assertGreater(facts["first_step"], 1)
-                self.assertEqual(facts["states_compared"], 6)  # of two cores, of segments behind the first
+                self.assertGreaterEqual(facts["states_compared"], 9)  # of each core, of segments behind the first
+                self.assertGreater(self.replay("--model", MODEL)["states_compared"], facts["states_compared"])
                 facts = self.execute()
                 self.assertGreater(facts["tokens_computed_before"], 100)
                 self.assertGreater(facts["tokens_compared"], 500)
@@ -85,9 +92,12 @@ class Replay(unittest.TestCase):
             self.assertIn(varints, file.read())
         self.generate(*CROWDED, "--max-tokens=20", "--no-journal-tokens", stdin=prompts)
         with open(self.path, "rb") as file:
-            self.assertNotIn(varints, file.read())
+            journal = file.read()
+        self.assertNotIn(varints, journal)
+        self.assertNotIn(secret.encode(), journal)
         facts = self.replay()
         self.assertGreater(facts["inputs"]["block manager"], 100)
+        self.assertEqual((facts["inputs"]["router"], facts["not_replayed"]), (0, ""))
         done = self.run_pagoda("replay", self.path, "--execute", "--model", MODEL)
         self.assertEqual(done.returncode, 1)
         self.assertIn("journal_tokens", done.stderr)

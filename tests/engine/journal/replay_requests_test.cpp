@@ -1,0 +1,98 @@
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "engine/journal/replay.hpp"
+#include "tests/engine/journal/simulated_requests.hpp"
+#include "tests/support/memory_journal.hpp"
+
+namespace pagoda::journal {
+namespace {
+
+using test::demo_tokenizer;
+using test::MemoryJournal;
+using test::SimulatedRequests;
+
+constexpr auto kRouter = static_cast<std::size_t>(Source::router);
+constexpr auto kOutput = static_cast<std::size_t>(Source::output);
+
+std::string describe(const ReplayReport& report) {
+  std::string text;
+  for (const Difference& difference : report.differences) {
+    text += "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": " +
+            to_string(difference.source) + " " + difference.what + "\n";
+  }
+  return text;
+}
+
+TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn) {
+  std::int64_t num_ended = 0;
+  std::int64_t num_stop_hits = 0;
+  std::int64_t num_refused = 0;
+  std::int64_t num_states = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto journal = std::make_shared<MemoryJournal>(60);
+    SimulatedRequests requests(seed, journal);
+    requests.run(600);
+    const std::size_t num_segments = journal->segments().size();
+    const auto whole = journal->replay(0, demo_tokenizer());
+    ASSERT_TRUE(whole.differences.empty()) << describe(whole);
+    EXPECT_GT(whole.num_inputs[kRouter], 200);
+    EXPECT_GT(whole.num_inputs[kOutput], 50);
+    EXPECT_EQ(whole.num_not_replayed, 0);
+    for (std::size_t first = 1; first < num_segments; first += 3) {
+      const auto part = journal->replay(first, demo_tokenizer());
+      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << describe(part);
+    }
+    num_states += whole.num_states;
+    num_ended += requests.num_ended();
+    num_stop_hits += requests.num_stop_hits();
+    num_refused += requests.num_refused();
+  }
+  EXPECT_GT(num_states, 500);
+  EXPECT_GT(num_ended, 500);
+  EXPECT_GT(num_stop_hits, 250);
+  EXPECT_GT(num_refused, 250);
+}
+
+TEST(ReplayRequests, WithoutATokenizerTheOutputCoresRecordsAreCountedAndLeftAlone) {
+  const auto journal = std::make_shared<MemoryJournal>(100);
+  SimulatedRequests(1, journal).run(200);
+  const auto report = journal->replay();
+  EXPECT_TRUE(report.differences.empty()) << describe(report);
+  EXPECT_GT(report.num_inputs[kRouter], 50);
+  EXPECT_EQ(report.num_inputs[kOutput], 0);
+  EXPECT_GT(report.num_not_replayed, 50);
+}
+
+TEST(ReplayRequests, NothingOfThemIsRecordedWhereTokensAreHidden) {
+  const auto journal = std::make_shared<MemoryJournal>(100, false);
+  SimulatedRequests(1, journal).run(200);
+  for (const auto& segment : journal->segments()) EXPECT_TRUE(segment.empty());
+}
+
+/// One effect was recorded otherwise.
+TEST(ReplayRequests, NamesTheFirstRecordThatDiffers) {
+  const auto journal = std::make_shared<MemoryJournal>(1'000'000);
+  SimulatedRequests(2, journal).run(300);
+  const auto records = journal->segments().front();
+  int tried = 0;
+  for (std::size_t i = 0; i < records.size(); i += 7) {
+    if (static_cast<std::uint8_t>(records[i][1]) != kEffect) continue;
+    auto wrong = records;
+    wrong[i].back() ^= std::byte{1};
+    Replay replay({}, demo_tokenizer());
+    replay.begin_segment(1);
+    for (const auto& record : wrong) replay.record(record);
+    ASSERT_FALSE(replay.report().differences.empty());
+    EXPECT_EQ(replay.report().differences.front().record, i);
+    ++tried;
+  }
+  EXPECT_GT(tried, 20);
+}
+
+}  // namespace
+}  // namespace pagoda::journal

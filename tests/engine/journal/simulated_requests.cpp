@@ -1,0 +1,202 @@
+#include "tests/engine/journal/simulated_requests.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "io/model_files/model_files.hpp"
+
+namespace pagoda::test {
+namespace {
+
+constexpr std::uint64_t kNumClients = 4;
+
+routing::AdmissionLimits limits() {
+  routing::AdmissionLimits limits;
+  limits.vocab_size = 1000;
+  limits.eos_token_ids = {2};
+  limits.max_model_len = 100;
+  limits.max_kv_tokens = 80;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = 12;
+  limits.max_queued_prompt_tokens = 300;
+  limits.max_queued_prompt_bytes = 400'000;
+  limits.max_bytes_per_token = 2000;
+  limits.defaults.temperature = 0.5;
+  limits.seed = 9;
+  return limits;
+}
+
+}  // namespace
+
+std::shared_ptr<const text::Tokenizer> demo_tokenizer() {
+  static const auto loaded = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories");
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return *loaded;
+}
+
+SimulatedRequests::SimulatedRequests(std::uint64_t seed, const journal::SharedJournal& journal)
+    : random_(seed),
+      journal_(journal),
+      router_(limits(), 500, journal),
+      output_(demo_tokenizer(), journal) {}
+
+TokenIds SimulatedRequests::some_tokens(std::size_t count) {
+  TokenIds tokens;
+  for (; count > 0; --count) tokens.push_back(static_cast<TokenId>(below(1000)));
+  return tokens;
+}
+
+GenerateRequest SimulatedRequests::some_request() {
+  GenerateRequest request;
+  if (one_in(3)) {
+    request.prompt_token_ids.emplace();
+    for (const TokenId token : some_tokens(1 + below(40))) request.prompt_token_ids->push_back(token);
+  } else {
+    request.prompt = std::string(below(one_in(4) ? 100'000 : 100), 'a');
+    if (one_in(3)) request.prompt_literals.push_back({0, request.prompt->size() / 2});
+  }
+  SamplingParams& sampling = request.sampling;
+  sampling.max_tokens = 1 + static_cast<std::int64_t>(below(30));
+  sampling.n = one_in(3) ? 1 + static_cast<std::int64_t>(below(4)) : 1;
+  if (one_in(3)) sampling.best_of = sampling.n + static_cast<std::int64_t>(below(3));
+  if (one_in(6)) {
+    sampling.use_beam_search = true;
+    sampling.temperature = 0;
+  } else if (one_in(2)) {
+    sampling.stop = {"e", "the ", " w"};
+    if (one_in(2)) sampling.stop = {"once upon", "er"};
+    sampling.include_stop_str_in_output = one_in(2);
+    sampling.min_tokens = static_cast<std::int64_t>(below(4));
+  }
+  if (one_in(3)) sampling.logprobs = 1;
+  if (one_in(4)) sampling.prompt_logprobs = 1;
+  sampling.skip_special_tokens = !one_in(4);
+  request.open.temperature = one_in(2);
+  request.stream = !one_in(3);
+  request.user = one_in(2) ? "tenant" : "";
+  return request;
+}
+
+void SimulatedRequests::submit() {
+  const routing::ClientId client = 1 + below(kNumClients);
+  const GenerateRequest request = some_request();
+  const auto submitted = router_.submit(client, below(20), request, now_);
+  if (!submitted) {
+    ++num_refused_;
+  } else if (submitted->job) {
+    texts_.emplace(*submitted->job, submitted->id);
+  } else {
+    apply(router_.prompt_encoded(submitted->id,
+                                 TokenIds(request.prompt_token_ids->begin(), request.prompt_token_ids->end())));
+  }
+}
+
+void SimulatedRequests::run_tokenizer() {
+  while (const auto job = router_.next_job()) at_tokenizer_.push_back(*job);
+  if (at_tokenizer_.empty()) return;
+  const routing::JobId job = at_tokenizer_.front();
+  at_tokenizer_.erase(at_tokenizer_.begin());
+  router_.job_finished(job);
+  const auto text = texts_.find(job);
+  if (text == texts_.end()) return;
+  Result<TokenIds> prompt = some_tokens(below(60));
+  if (one_in(10)) prompt = fail(ErrorCode::invalid_request, "the text is no UTF-8");
+  const RequestId request = text->second;
+  texts_.erase(text);
+  apply(router_.prompt_encoded(request, std::move(prompt)));
+}
+
+void SimulatedRequests::apply(const Effects& effects) {
+  for (const auto& settled : effects.settled) {
+    const auto* spec = std::get_if<SharedSpec>(&settled.outcome);
+    if (spec == nullptr) continue;
+    output_.open(*spec);
+    inside_.emplace(settled.id, *spec);
+  }
+  for (const routing::JobId job : effects.taken_back) texts_.erase(job);
+  if (effects.aborted.empty()) return;
+  StepOutputs ends;
+  for (const RequestId request : effects.aborted) {
+    ends.ends.push_back({request, one_in(4) ? std::optional(Error{ErrorCode::internal, "failed"}) : std::nullopt});
+  }
+  for (const RequestOutput& output : output_.process(ends, now_).outputs) {
+    inside_.erase(output.request_id);
+    router_.closed(output.request_id);
+  }
+}
+
+void SimulatedRequests::run_step() {
+  StepOutputs outputs;
+  outputs.step = ++step_;
+  outputs.finished_us = now_;
+  for (const auto& [id, spec] : inside_) {
+    if (one_in(3)) continue;
+    const std::int64_t step = ++num_steps_[id];
+    const SamplingParams& sampling = spec->sampling;
+    if (step == 1) outputs.started.push_back({id, now_ - 5, 4});
+    const auto report = [&] {
+      const auto token = static_cast<TokenId>(below(1000));
+      return TokenReport{token, -static_cast<float>(below(100)) / 10, 2, {{token, -0.5F}, {token + 1, -1.5F}}};
+    };
+    if (step == 1 && sampling.prompt_logprobs) outputs.prompt_logprobs.push_back({id, {report(), report()}});
+    const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+    for (std::int32_t i = 0; i < num_sequences; ++i) {
+      SequenceOutput output{id, i, report(), std::nullopt, std::nullopt};
+      if (step >= sampling.max_tokens) {
+        output.finished = FinishReason::length;
+      } else if (one_in(15)) {
+        output.finished = FinishReason::stop;
+        if (one_in(2)) output.stop_token = output.token->token;
+        if (one_in(4)) output.token.reset();
+      }
+      outputs.outputs.push_back(std::move(output));
+    }
+  }
+  const auto effects = output_.process(outputs, now_ + 3);
+  num_stop_hits_ += std::ssize(effects.stop_hits);
+  for (const RequestOutput& output : effects.outputs) {
+    if (!output.done && !output.error) continue;
+    ++num_ended_;
+    inside_.erase(output.request_id);
+    apply(router_.closed(output.request_id));
+  }
+}
+
+void SimulatedRequests::run(int num_events) {
+  for (; num_events > 0; --num_events) {
+    now_ += static_cast<TimeUs>(below(50));
+    journal_->begin_segment_if_full();
+    switch (below(12)) {
+      case 0:
+      case 1:
+      case 2:
+        submit();
+        break;
+      case 3:
+      case 4:
+        run_tokenizer();
+        break;
+      case 5:
+        if (const auto id = router_.core().live_request(1 + below(kNumClients), below(20))) {
+          apply(router_.abort(*id, now_));
+        }
+        break;
+      case 6:
+        router_.ask(1 + below(kNumClients), below(90'000));
+        break;
+      case 7:
+        if (one_in(10)) apply(router_.client_gone(1 + below(kNumClients), now_));
+        break;
+      default:
+        run_step();
+    }
+  }
+  apply(router_.drain());
+  submit();
+  if (one_in(2)) apply(router_.engine_failed({ErrorCode::device_failed, "the device is gone"}));
+  apply(router_.abort_all(now_));
+}
+
+}  // namespace pagoda::test

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/journal/recorded_output.hpp"
+#include "engine/journal/recorded_router.hpp"
+
+namespace pagoda::test {
+
+/// The tokenizer of the demo model.
+std::shared_ptr<const text::Tokenizer> demo_tokenizer();
+
+/// Clients, a tokenizer and an engine around a router and an output core, all of which do what a seed says. What the
+/// two cores are told and do is recorded.
+class SimulatedRequests {
+ public:
+  SimulatedRequests(std::uint64_t seed, const journal::SharedJournal& journal);
+
+  void run(int num_events);
+
+  std::int64_t num_ended() const { return num_ended_; }
+  std::int64_t num_stop_hits() const { return num_stop_hits_; }
+  std::int64_t num_refused() const { return num_refused_; }
+
+ private:
+  using Effects = routing::RouterCore::Effects;
+
+  std::uint64_t below(std::uint64_t count) { return random_() % count; }
+  bool one_in(std::uint64_t count) { return below(count) == 0; }
+  TokenIds some_tokens(std::size_t count);
+  GenerateRequest some_request();
+  void submit();
+  void run_tokenizer();
+  void run_step();
+  void apply(const Effects& effects);
+
+  std::mt19937_64 random_;
+  journal::SharedJournal journal_;
+  journal::RecordedRouter router_;
+  journal::RecordedOutput output_;
+  TimeUs now_ = 1000;
+  StepId step_ = 0;
+  std::map<routing::JobId, RequestId> texts_;    ///< that the tokenizer encodes for requests
+  std::vector<routing::JobId> at_tokenizer_;     ///< in the order in which they were given
+  std::map<RequestId, SharedSpec> inside_;       ///< the engine's
+  std::map<RequestId, std::int64_t> num_steps_;  ///< of them
+  std::int64_t num_ended_ = 0;
+  std::int64_t num_stop_hits_ = 0;
+  std::int64_t num_refused_ = 0;
+};
+
+}  // namespace pagoda::test
