@@ -112,12 +112,10 @@ std::uint64_t layout_of_records() {
   spec->prompt = std::make_shared<const TokenIds>(1, 0);
   scheduler.add_group(std::move(spec));
   scheduler.save(out);
-  const routing::AdmissionLimits limits{.vocab_size = 2,
-                                        .max_model_len = 2,
-                                        .max_kv_tokens = 2,
-                                        .max_num_seqs = 1,
-                                        .max_queued_requests = 2,
-                                        .max_queued_prompt_tokens = 2};
+  routing::AdmissionLimits limits;
+  limits.vocab_size = limits.max_model_len = limits.max_kv_tokens = 2;
+  limits.max_num_seqs = 1;
+  limits.max_queued_requests = limits.max_queued_prompt_tokens = 2;
   out.put(limits);
   GenerateRequest request;
   request.prompt = "";

@@ -33,8 +33,8 @@ struct Counts {
 
 /// Runs cases in a process of their own, and in another from the next on when one has aborted.
 Counts run_cases(int num_cases, const std::function<bool(int)>& loads_and_goes_on) {
-  auto* const counts = static_cast<Counts*>(
-      ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const counts =
+      static_cast<Counts*>(::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   *counts = {};
   while (counts->next < num_cases && !testing::Test::HasFailure()) {
     const pid_t child = ::fork();

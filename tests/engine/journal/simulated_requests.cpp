@@ -37,10 +37,7 @@ std::shared_ptr<const text::Tokenizer> demo_tokenizer() {
 }
 
 SimulatedRequests::SimulatedRequests(std::uint64_t seed, const journal::SharedJournal& journal)
-    : random_(seed),
-      journal_(journal),
-      router_(limits(), 500, journal),
-      output_(demo_tokenizer(), journal) {}
+    : random_(seed), journal_(journal), router_(limits(), 500, journal), output_(demo_tokenizer(), journal) {}
 
 TokenIds SimulatedRequests::some_tokens(std::size_t count) {
   TokenIds tokens;
