@@ -53,7 +53,8 @@ TEST_P(GgufGolden, SaysOfTheModelWhatTheFolderSays) {
 TEST_P(GgufGolden, GivesTheBitsThatTheFolderGives) {
   ModelRunner of_file(file_);
   ModelRunner of_folder(folder_);
-  for (const auto& golden_case : golden().at("cases")) {
+  const auto cases = golden().at("cases");
+  for (const auto& golden_case : cases) {
     const auto prompt = golden_case.at("prompt_token_ids").get<TokenIds>();
     const auto actual = of_file.run(of_file.add_sequence(), prompt);
     const auto expected = of_folder.run(of_folder.add_sequence(), prompt);

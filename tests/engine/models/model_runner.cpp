@@ -48,7 +48,7 @@ struct ModelRunner::State {
   const T* upload(const std::vector<T>& values) {
     auto buffer =
         must(device->allocate(std::max<std::size_t>(1, values.size() * sizeof(T)), kernels::MemoryKind::device));
-    std::memcpy(buffer.data(), values.data(), values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(buffer.data(), values.data(), values.size() * sizeof(T));
     inputs.push_back(std::move(buffer));
     return inputs.back().as<T>();
   }
