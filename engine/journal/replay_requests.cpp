@@ -27,6 +27,7 @@ bool is_sound(const routing::AdmissionLimits& limits) {
          is_up_to(std::numeric_limits<std::int32_t>::max(), limits.max_model_len) &&
          is_up_to(kMostRows, limits.max_num_seqs) && is_up_to(kMostRequests, limits.max_queued_requests) &&
          is_up_to(kMostReplicas, limits.num_replicas) &&
+         is_up_to(SamplingLimits{}.max_sequences, limits.sampling.max_sequences) &&
          (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
          (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
 }

@@ -48,8 +48,7 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
               "prompt");
 }
 
-Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLimits& limits) {
-  const std::int64_t length = std::ssize(prompt);
+Status check_num_tokens(std::int64_t length, const char* field, const AdmissionLimits& limits) {
   if (length == 0) return fail(ErrorCode::invalid_request, "the prompt is empty", field);
   if (length >= limits.max_model_len) {
     return fail(ErrorCode::context_too_long,
@@ -63,6 +62,11 @@ Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLi
         "the prompt has " + tokens(length) + ", the whole KV cache holds " + std::to_string(limits.max_kv_tokens),
         field);
   }
+  return {};
+}
+
+Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLimits& limits) {
+  if (Status valid = check_num_tokens(std::ssize(prompt), field, limits); !valid) return valid;
   for (const TokenId token : prompt) {
     if (token < 0 || token >= limits.vocab_size) {
       return fail(ErrorCode::invalid_request,
@@ -110,7 +114,7 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
                   "prompt_token_ids");
     }
   }
-  return {};
+  return check_num_tokens(std::ssize(ids), "prompt_token_ids", limits);
 }
 
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,

@@ -55,6 +55,8 @@ class RouterCore {
 
   // -- requests
 
+  /// Why submit would refuse a request before anything is taken in or remembered of it.
+  Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
   /// context_too_long, queue_full, shutting_down, or why the engine failed.
@@ -122,7 +124,6 @@ class RouterCore {
 
   /// So many requests or tokens are queued that no more are taken.
   bool is_full() const;
-  Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
   void abort(RequestId id, TimeUs now, Effects& effects);
   void take_back(Request& request, Effects& effects);
   void forget(Requests::iterator request);

@@ -7,6 +7,7 @@
 #include "io/http/body.hpp"
 #include "io/http/gate.hpp"
 #include "io/http/openai/responses.hpp"
+#include "io/serving/small_text.hpp"
 #include "io/wire/json_writer.hpp"
 
 namespace pagoda::http::openai {
@@ -49,7 +50,9 @@ void cancel(const ResponseStore& store, Exchange& exchange, const Request& reque
 }
 
 /// A conversation that was stored may be long, however short what is added to it. The name may be written with escapes.
+/// A long body is not looked through: it goes to the worker anyway.
 bool may_go_on_from_another(const Request& request) {
+  if (request.body.size() > serving::kSmallTextBytes) return false;
   return request.body.find("previous_response_id") != std::string::npos ||
          request.body.find("\\u") != std::string::npos;
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/journal/recorded_router.hpp"
 #include "engine/journal/replay.hpp"
 #include "tests/engine/journal/simulated_requests.hpp"
 #include "tests/support/memory_journal.hpp"
@@ -75,6 +76,25 @@ TEST(ReplayRequests, NothingOfThemIsRecordedWhereTokensAreHidden) {
 }
 
 /// One effect was recorded otherwise.
+TEST(ReplayRequests, ARefusedRequestIsNotRecorded) {
+  routing::AdmissionLimits limits;
+  limits.vocab_size = 8;
+  limits.max_model_len = limits.max_kv_tokens = 16;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = limits.max_queued_prompt_tokens = 100;
+  const auto journal = std::make_shared<MemoryJournal>(60);
+  RecordedRouter router(limits, 0, journal);
+  GenerateRequest request;
+  request.prompt_token_ids.emplace(1'000'000, 3);
+  const auto refused = router.submit(1, 1, request, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
+  EXPECT_TRUE(journal->segments().back().empty());
+  request.prompt_token_ids->resize(3);
+  EXPECT_TRUE(router.submit(1, 1, request, 0));
+  EXPECT_FALSE(journal->segments().back().empty());
+}
+
 TEST(ReplayRequests, NamesTheFirstRecordThatDiffers) {
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   SimulatedRequests(2, journal).run(300);
