@@ -55,6 +55,18 @@ TEST_F(Swap, MovesASharedBlockOnceAndKeepsItShared) {
   EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
 }
 
+TEST_F(Swap, LetsNoSiblingInWhileTheGroupIsOnTheHost) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  ASSERT_EQ(push_out({{1, 8, 1, 0}}).plan.running[1], RunningOutcome::preempted_swap);
+  const auto offered = [this] {
+    Step step = planning_.step();
+    step.offer(2, {7}).group = 1;
+    return step;
+  };
+  EXPECT_EQ(planning_.plan(offered().release(9)).plan.waiting[0].status, AllocStatus::later);
+  EXPECT_EQ(planning_.plan(offered().swap_in(1, {{1, 8, 1, 0}})).plan.waiting[0].status, AllocStatus::ok);
+}
+
 TEST_F(Swap, LeavesLookaheadSlotsBehind) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 8}}));
