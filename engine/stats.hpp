@@ -33,8 +33,7 @@ struct EngineStats {
   std::int64_t requests_failed_total = 0;
   std::int64_t worker_restarts_total = 0;  ///< new workers, alone or with a new cache engine
   double uptime_s = 0;
-  bool overloaded =
-      false;  ///< new requests are refused with queue_full for now, as limits on what is queued are reached
+  bool overloaded = false;    ///< new requests are refused with queue_full for now
   std::string health = "ok";  ///< or why the engine has stopped; then only uptime_s stands beside it
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

@@ -21,7 +21,7 @@ std::string loaded_at(const ApiContext& context) {
   return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(context.created)));
 }
 
-/// "134.5M", as Ollama writes numbers of parameters.
+/// "134.52M", as Ollama writes numbers of parameters.
 std::string parameter_size(std::int64_t num_parameters) {
   const auto count = static_cast<double>(num_parameters);
   if (count >= 1e9) return fmt::format("{:.1f}B", count / 1e9);
