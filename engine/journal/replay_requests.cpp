@@ -11,7 +11,7 @@
 namespace pagoda::journal {
 namespace {
 
-constexpr std::int64_t kMostRows = 1 << 20;
+constexpr std::int64_t kMostSequences = 1 << 20;
 constexpr std::int64_t kMostReplicas = 1 << 10;
 constexpr std::int64_t kMostRequests = 1 << 24;
 constexpr std::size_t kMostTextBytes = std::size_t{1} << 32U;
@@ -25,7 +25,7 @@ bool is_sound(const routing::AdmissionLimits& limits) {
   constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
   return is_up_to(std::numeric_limits<std::int32_t>::max(), limits.vocab_size) &&
          is_up_to(std::numeric_limits<std::int32_t>::max(), limits.max_model_len) &&
-         is_up_to(kMostRows, limits.max_num_seqs) && is_up_to(kMostRequests, limits.max_queued_requests) &&
+         is_up_to(kMostSequences, limits.max_num_seqs) && is_up_to(kMostRequests, limits.max_queued_requests) &&
          is_up_to(kMostReplicas, limits.num_replicas) &&
          is_up_to(SamplingLimits{}.max_sequences, limits.sampling.max_sequences) &&
          (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&

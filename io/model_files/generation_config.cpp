@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostGenerationConfigBytes = std::size_t{16} << 20;
 
 template <class T>
 Status read(const json& root, const char* key, std::optional<T>& out) {
@@ -65,7 +65,7 @@ Result<SamplingDefaults> load_sampling_defaults(const std::filesystem::path& mod
   const std::filesystem::path path = model_dir / "generation_config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return SamplingDefaults{};
-  const auto root = read_json_file(path, kMaxFileBytes, ErrorCode::bad_config);
+  const auto root = read_json_file(path, kMostGenerationConfigBytes, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   return named(read_defaults(*root), path.string());
 }

@@ -13,7 +13,7 @@ namespace {
 
 using text::SentencePieceModel;
 
-constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostSentencePieceBytes = std::size_t{256} << 20;
 
 SentencePieceModel::SpaceBefore space_before(const TokenizerConfig& config) {
   if (!config.add_prefix_space.value_or(true)) return SentencePieceModel::SpaceBefore::none;
@@ -43,7 +43,7 @@ Result<text::TokenizerSpec> read_sentencepiece_files(const std::filesystem::path
   const std::filesystem::path path = model_dir / "tokenizer.model";
   const Result<TokenizerConfig> config = load_tokenizer_config(model_dir);
   if (!config) return fail(config.error());
-  const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
+  const Result<std::string> bytes = tokenizer_file::read_file(path, kMostSentencePieceBytes);
   if (!bytes) return fail(bytes.error());
   auto model = SentencePieceModel::create(*bytes, space_before(*config));
   if (!model) {

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using tokenizer_file::JsonFields;
 
-constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostTokenizerConfigBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
 // A token is written as its string, or as an object with its string under "content" and how to find it.
@@ -141,7 +141,7 @@ Result<json> parse_object(std::string_view text, std::string_view file_name) {
 Result<std::optional<std::string>> read_if_present(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  Result<std::string> bytes = tokenizer_file::read_file(path, kMaxFileBytes);
+  Result<std::string> bytes = tokenizer_file::read_file(path, kMostTokenizerConfigBytes);
   if (!bytes) return fail(std::move(bytes.error()));
   return std::move(*bytes);
 }

@@ -14,7 +14,7 @@ namespace {
 using wire::FieldReader;
 using wire::JsonWriter;
 
-struct Options {
+struct ChatOptions {
   StreamOptions stream;
   bool logprobs = false;
   std::size_t num_top = 0;
@@ -30,7 +30,7 @@ void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries, 
 
 class ChatWriter final : public GenerationWriter {
  public:
-  ChatWriter(Head head, const Options& options) : head_(std::move(head)), options_(options) {}
+  ChatWriter(Head head, const ChatOptions& options) : head_(std::move(head)), options_(options) {}
 
   void delta(std::string& out, std::size_t, const SequenceDelta& delta) override {
     introduce(out, delta.index);
@@ -122,7 +122,7 @@ class ChatWriter final : public GenerationWriter {
   }
 
   Head head_;
-  Options options_;
+  ChatOptions options_;
   std::vector<bool> introduced_;
   Usage usage_;
 };
@@ -139,7 +139,7 @@ void read_max_tokens(FieldReader& fields, GenerateRequest& request) {
   fields.read("max_completion_tokens", request.sampling.max_tokens);
 }
 
-void read_logprobs(FieldReader& fields, Options& options, SamplingParams& sampling) {
+void read_logprobs(FieldReader& fields, ChatOptions& options, SamplingParams& sampling) {
   std::int64_t num_top = 0;
   fields.read("logprobs", options.logprobs);
   fields.read("top_logprobs", num_top);
@@ -153,7 +153,7 @@ void read_logprobs(FieldReader& fields, Options& options, SamplingParams& sampli
 
 ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, Head head) {
   FieldReader fields(body, FieldReader::Nulls::absent);
-  Options options;
+  ChatOptions options;
   auto request = request_with_defaults();
   request.add_special_tokens = false;  // the template writes them
   chat::ChatInput chat;

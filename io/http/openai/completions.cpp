@@ -13,7 +13,7 @@ using wire::FieldReader;
 using wire::Json;
 using wire::JsonWriter;
 
-struct Options {
+struct CompletionOptions {
   StreamOptions stream;
   bool echo = false;
   bool no_tokens = false;  ///< max_tokens 0: only the prompt is looked at
@@ -148,7 +148,7 @@ class LogprobLists {
 
 class CompletionWriter final : public GenerationWriter {
  public:
-  CompletionWriter(Head head, const Options& options, std::size_t num_prompts)
+  CompletionWriter(Head head, const CompletionOptions& options, std::size_t num_prompts)
       : head_(std::move(head)), options_(options), prompts_(num_prompts) {}
 
   void prompt(std::size_t prompt, std::string text, std::string first_token) override {
@@ -292,7 +292,7 @@ class CompletionWriter final : public GenerationWriter {
   }
 
   Head head_;
-  Options options_;
+  CompletionOptions options_;
   std::vector<Prompt> prompts_;
   std::vector<Sequence> sequences_;  ///< by choice
   Usage usage_;
@@ -302,7 +302,7 @@ class CompletionWriter final : public GenerationWriter {
 
 ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_requests) {
   FieldReader fields(body, FieldReader::Nulls::absent);
-  Options options;
+  CompletionOptions options;
   auto request = request_with_defaults();
   auto& sampling = request.sampling;
   fields.skip("model");

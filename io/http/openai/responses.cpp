@@ -108,7 +108,7 @@ void read_ways(FieldReader& fields, ResponseOptions& options) {
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
 }
 
-ErrorAnswer no_such_response(const std::string& id) {
+ErrorAnswer no_previous_response(const std::string& id) {
   return {400, "Previous response with id '" + id + "' not found.", "previous_response_id",
           "previous_response_not_found"};
 }
@@ -120,7 +120,7 @@ tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const Res
   fields.read("previous_response_id", options.previous_response_id);
   if (options.previous_response_id) {
     const auto previous = store.find(owner, *options.previous_response_id);
-    if (!previous) return tl::unexpected(no_such_response(*options.previous_response_id));
+    if (!previous) return tl::unexpected(no_previous_response(*options.previous_response_id));
     messages = Json::parse(previous->messages);
   }
   read_input(fields, messages);

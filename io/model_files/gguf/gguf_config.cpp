@@ -31,8 +31,6 @@ using nlohmann::json;
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kTokenTypes = "tokenizer.ggml.token_type";
 constexpr std::int64_t kControlToken = 3;
-/// The factor of each frequency, where a model's maker computed them once for all (Llama 3.1 and later).
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 /// Keys of an architecture that say nothing about what is computed here.
 constexpr std::array<std::string_view, 4> kIgnoredKeys{"vocab_size", "tensor_data_layout", "rope.scaling.finetuned",

@@ -10,9 +10,6 @@
 namespace pagoda::io {
 namespace {
 
-/// Tensors that are no weights of a module: gguf_config reads them.
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
-
 /// Where row `row` of Hugging Face's order lies in a tensor whose heads are interleaved: (half, i) of a head lies at 2i
 /// + half.
 std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
