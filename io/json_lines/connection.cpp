@@ -211,7 +211,7 @@ void Connection::run(GenerateOp& op) {
                   routing::kRetryAfterMs);
   }
   const auto tag = ++last_tag_;
-  live_.emplace(tag, Live{op.id});
+  live_.emplace(tag, Live{op.id, op.timing});
   tags_.emplace(op.id, tag);
   session_.submit(tag, std::move(op.request));
 }
@@ -287,7 +287,7 @@ void Connection::on_event(OutputBatch& batch) {
     const auto& id = it->second.id;
     for (const auto& delta : output.deltas) queue_.add_delta(output.tag, id, delta);
     if (output.done) {
-      append_done(queue_.line(), id, *output.done);
+      append_done(queue_.line(), id, *output.done, it->second.timing);
     } else if (output.error) {
       append_error(queue_.line(), id, wire_error(*output.error));
     } else {

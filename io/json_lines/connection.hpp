@@ -64,6 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   struct Live {
     std::string id;
+    bool timing = false;
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
