@@ -142,6 +142,16 @@ TEST(AnthropicMessages, thinking_is_the_templates_switch) {
   EXPECT_THAT(*job->requests[0].prompt, testing::StrCaseEq("true"));
 }
 
+TEST(AnthropicMessages, the_switch_is_that_of_the_template_which_renders) {
+  const auto prompts =
+      chat::ChatPrompts::parse({{"default", "{{ enable_thinking }}"}, {"rag", "no switch"}}, {}).value();
+  const std::string thinking = R"("thinking":{"type":"enabled","budget_tokens":2048})";
+  EXPECT_TRUE(parse_messages(body_with(thinking), prompts, {"msg_1", "m"}).has_value());
+  const auto rag = parse_messages(body_with(thinking + R"(,"documents":[{"text":"d"}])"), prompts, {"msg_1", "m"});
+  ASSERT_FALSE(rag.has_value());
+  EXPECT_EQ(rag.error().param, "thinking.type");
+}
+
 TEST(AnthropicConversation, system_comes_first) {
   EXPECT_EQ(conversation_of(R"("messages":[{"role":"user","content":"Hi"}],"system":"Be brief.")").messages,
             Json::parse(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])"));
