@@ -123,7 +123,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void on_event(serving::Refused& refused) { fail_with(std::move(refused.error)); }
-  void on_event(serving::FlushMark&) {}
+  void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
@@ -233,9 +233,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     session_.close();
   }
 
-  void on_engine_gone() {
-    if (!ended_) fail_with({ErrorCode::internal, "the engine has stopped"});
-  }
+  /// What it has told before it ended may still be on its way: see FlushMark.
+  void on_engine_gone() { session_.flush(); }
 
   void send() {
     if (ended_ || out_.empty()) return;
