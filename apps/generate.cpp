@@ -72,12 +72,14 @@ class BatchRun {
   /// A prompt whose result has not been written yet.
   struct Slot {
     std::string id;
+    bool timing = false;
     std::optional<tl::expected<RequestResult, wire::WireError>> result;
   };
 
   void start(PromptSource::Prompt prompt) {
     auto slot = std::make_shared<Slot>();
     slot->id = std::move(prompt.id);
+    slot->timing = prompt.timing;
     slots_.push_back(slot);
     if (prompt.request) {
       submit(slot, std::move(*prompt.request));
@@ -134,7 +136,7 @@ class BatchRun {
       const auto& result = **slot.result;
       tokens_ += result.usage.completion_tokens;
       if (json_) {
-        json_lines::append_done(text, slot.id, result);
+        json_lines::append_done(text, slot.id, result, slot.timing);
       } else {
         for (const auto& output : result.outputs) text += (streaming_ ? std::string() : output.text) + "\n";
       }

@@ -19,6 +19,7 @@ class PromptSource {
   struct Prompt {
     std::string id;
     tl::expected<GenerateRequest, wire::WireError> request;
+    bool timing = false;  ///< its result is to tell why it was slow
   };
 
   /// What a plain text is: a prompt as it is or, with `prompts`, a user's message after the system's. With `prompts`

@@ -38,4 +38,9 @@ constexpr bool is_sound_time(TimeUs time) {
   return time >= -kMost && time <= kMost;
 }
 
+/// The same of a count of what has happened.
+constexpr bool is_sound_count(std::int64_t count) {
+  return count >= 0 && is_sound_time(count);
+}
+
 }  // namespace pagoda

@@ -34,7 +34,7 @@ bool is_sound(const routing::AdmissionLimits& limits) {
 
 bool is_sound(const StepOutputs& outputs) {
   return is_sound_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
-           return is_sound_time(started.first_scheduled_us);
+           return is_sound_time(started.first_scheduled_us) && is_sound_count(started.cached_tokens);
          });
 }
 

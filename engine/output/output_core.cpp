@@ -44,17 +44,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     return &found->second;
   };
 
-  for (const RequestStarted& started : step.started) {
-    if (const auto found = requests_.find(started.request); found != requests_.end()) {
-      found->second.first_scheduled_us = started.first_scheduled_us;
-      found->second.cached_tokens = started.cached_tokens;
-    }
-  }
-  for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
-    const auto found = requests_.find(output.request);
-    if (found == requests_.end()) continue;
-    for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(report));
-  }
+  take_facts(step);
   for (const SequenceOutput& output : step.outputs) {
     RequestState* request = touch(output.request);
     if (request == nullptr) continue;
@@ -101,6 +91,26 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     if (done) requests_.erase(found);
   }
   return effects;
+}
+
+/// What is told with the end of a request.
+void OutputCore::take_facts(const StepOutputs& step) {
+  for (const RequestStarted& started : step.started) {
+    const auto found = requests_.find(started.request);
+    if (found == requests_.end()) continue;
+    found->second.first_scheduled_us = started.first_scheduled_us;
+    found->second.cached_tokens = started.cached_tokens;
+  }
+  for (const RequestInterrupted& interrupted : step.interrupted) {
+    const auto found = requests_.find(interrupted.request);
+    if (found == requests_.end()) continue;
+    ++(interrupted.what == Interruption::preempted ? found->second.preemptions : found->second.restarts);
+  }
+  for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
+    const auto found = requests_.find(output.request);
+    if (found == requests_.end()) continue;
+    for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(report));
+  }
 }
 
 void OutputCore::put_best_first(RequestState& request) {
@@ -193,6 +203,7 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
   const auto ms_since_arrival = [&](TimeUs us) {
     return us < 0 ? 0.0 : static_cast<double>(us - request.spec->arrival_us) / 1000.0;
   };
+  const bool has_run = request.first_scheduled_us >= 0;
   put_best_first(request);
   RequestResult result;
   result.usage.prompt_tokens = static_cast<std::int64_t>(request.spec->prompt->size());
@@ -202,8 +213,12 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
     result.usage.completion_tokens += static_cast<std::int64_t>(sequence.result.token_ids.size());
     result.outputs.push_back(std::move(sequence.result));
   }
-  result.timing = {ms_since_arrival(request.first_scheduled_us), ms_since_arrival(request.first_token_us),
-                   ms_since_arrival(now)};
+  result.timing = {.queue_ms = ms_since_arrival(request.first_scheduled_us),
+                   .ttft_ms = ms_since_arrival(request.first_token_us),
+                   .total_ms = ms_since_arrival(now),
+                   .cache_miss = has_run ? result.usage.prompt_tokens - request.cached_tokens : 0,
+                   .preemptions = request.preemptions,
+                   .restarts = request.restarts};
   if (request.spec->sampling.prompt_logprobs) result.prompt_logprobs = std::move(request.prompt_logprobs);
   output.done = std::move(result);
 }

@@ -67,16 +67,20 @@ class OutputCore {
     TimeUs first_scheduled_us = -1;
     TimeUs first_token_us = -1;
     std::int64_t cached_tokens = 0;
+    std::int64_t preemptions = 0;
+    std::int64_t restarts = 0;
     std::int64_t discarded_tokens = 0;  ///< of sequences that best_of did not choose: they were computed all the same
     std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
     bool touched = false;                                      ///< has something to tell in this step
 
     /// What is not told by its sequences, between two steps.
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.first_scheduled_us, self.first_token_us, self.cached_tokens, self.prompt_logprobs);
+      return visit(self.first_scheduled_us, self.first_token_us, self.cached_tokens, self.preemptions, self.restarts,
+                   self.prompt_logprobs);
     }
   };
 
+  void take_facts(const StepOutputs& step);
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
   void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
                  Effects& effects);

@@ -42,6 +42,10 @@ bool OutputCore::load_request(Decoder& in) {
   if (!in.get(request) || !is_sound_time(request.first_scheduled_us) || !is_sound_time(request.first_token_us)) {
     return false;
   }
+  if (!is_sound_count(request.cached_tokens) || !is_sound_count(request.preemptions) ||
+      !is_sound_count(request.restarts)) {
+    return false;
+  }
   for (SequenceState& sequence : request.sequences) {
     if (!load_sequence(in, *spec, sequence)) return false;
     request.num_ended += sequence.ended ? 1 : 0;

@@ -75,13 +75,17 @@ struct Usage {
   }
 };
 
+/// Why a request took as long as it did.
 struct Timing {
-  double queue_ms = 0;  ///< arrival to first step
-  double ttft_ms = 0;   ///< arrival to first token
-  double total_ms = 0;  ///< arrival to this event
+  double queue_ms = 0;           ///< arrival to first step
+  double ttft_ms = 0;            ///< arrival to first token
+  double total_ms = 0;           ///< arrival to this event
+  std::int64_t cache_miss = 0;   ///< prompt tokens that the prefix cache did not have when the request began to run
+  std::int64_t preemptions = 0;  ///< times that others took its memory, by recompute or by swap
+  std::int64_t restarts = 0;     ///< times that it was computed again since a device was replaced or a step had failed
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.queue_ms, self.ttft_ms, self.total_ms);
+    return visit(self.queue_ms, self.ttft_ms, self.total_ms, self.cache_miss, self.preemptions, self.restarts);
   }
 };
 

@@ -83,10 +83,12 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
         break;
       case RunningOutcome::preempted_recompute:
         ++stats_.preemptions_recompute_total;
+        interrupted(*group, Interruption::preempted);
         preempt(*group, SequenceState::waiting);
         break;
       case RunningOutcome::preempted_swap:
         ++stats_.preemptions_swap_total;
+        interrupted(*group, Interruption::preempted);
         preempt(*group, SequenceState::swapped);
         break;
       case RunningOutcome::never:

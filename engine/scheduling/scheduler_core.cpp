@@ -77,7 +77,9 @@ void SchedulerCore::device_replaced(bool memory_lost) {
   std::vector<SequenceGroup*> affected = table_.running;
   affected.insert(affected.end(), table_.swapped.begin(), table_.swapped.end());
   for (const auto& [id, group] : table_.groups) group->num_in_flight = 0;
-  for (SequenceGroup* group : affected) recompute(*group);
+  for (SequenceGroup* group : affected) {
+    if (group->in_running || group->in_swapped) restart(*group);  // it may be in both lists
+  }
   for (const auto& [id, group] : table_.groups) {
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
     for (Sequence& s : group->sequences) s.num_placeholders = 0;
@@ -90,7 +92,7 @@ void SchedulerCore::device_replaced(bool memory_lost) {
 
 /// Groups that were admitted with blocks that only the failed steps computed, and were not in these steps themselves,
 /// start anew: they have told nothing that came of it.
-void SchedulerCore::recompute_readers(StepId first_failed) {
+void SchedulerCore::restart_readers(StepId first_failed) {
   std::vector<SequenceGroup*> readers;
   for (const auto* groups : {&table_.running, &table_.swapped}) {
     for (SequenceGroup* group : *groups) {
@@ -106,7 +108,7 @@ void SchedulerCore::recompute_readers(StepId first_failed) {
     }
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
     for (Sequence& s : group->sequences) s.num_placeholders = 0;
-    recompute(*group);
+    restart(*group);
   }
 }
 
@@ -145,7 +147,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   }
   if (result.error) {
     table_.news.steps_failed(result.step);
-    recompute_readers(result.step);
+    restart_readers(result.step);
   }
 }
 
@@ -220,6 +222,15 @@ void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
 void SchedulerCore::recompute(SequenceGroup& group) {
   table_.recompute(group);
   planning_.something_was_freed();
+}
+
+void SchedulerCore::restart(SequenceGroup& group) {
+  interrupted(group, Interruption::restarted);
+  recompute(group);
+}
+
+void SchedulerCore::interrupted(const SequenceGroup& group, Interruption what) {
+  outputs_.interrupted.push_back({group.entry.id, what});
 }
 
 void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) {

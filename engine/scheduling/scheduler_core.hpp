@@ -115,7 +115,9 @@ class SchedulerCore final : private GroupEffects {
   // how groups stop
   void preempt(SequenceGroup& group, SequenceState to);
   void recompute(SequenceGroup& group);
-  void recompute_readers(StepId first_failed);
+  void interrupted(const SequenceGroup& group, Interruption what);
+  void restart(SequenceGroup& group);
+  void restart_readers(StepId first_failed);
   void fail_killers_of_workers(const std::vector<RequestId>& running);
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);

@@ -70,19 +70,40 @@ struct RequestStarted {
   }
 };
 
+/// What makes a request that has run compute again, or wait for memory.
+enum class Interruption : std::uint8_t {
+  preempted,  ///< others took its memory, by recompute or by swap
+  restarted,  ///< a device was replaced, or a step failed whose KV it counted on
+};
+constexpr Interruption last_value(Interruption) {
+  return Interruption::restarted;
+}
+
+/// Once for all sequences of a request.
+struct RequestInterrupted {
+  RequestId request = 0;
+  Interruption what = Interruption::preempted;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.what); }
+};
+
 /// Message 9, scheduler -> output processor.
 struct StepOutputs {
   StepId step = 0;
   TimeUs finished_us = 0;
   std::vector<RequestStarted> started;
+  std::vector<RequestInterrupted> interrupted;
   std::vector<PromptLogprobsOutput> prompt_logprobs;
   std::vector<SequenceOutput> outputs;
   std::vector<RequestEnd> ends;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.finished_us, self.started, self.prompt_logprobs, self.outputs, self.ends);
+    return visit(self.step, self.finished_us, self.started, self.interrupted, self.prompt_logprobs, self.outputs,
+                 self.ends);
   }
-  bool empty() const { return started.empty() && prompt_logprobs.empty() && outputs.empty() && ends.empty(); }
+  bool empty() const {
+    return started.empty() && interrupted.empty() && prompt_logprobs.empty() && outputs.empty() && ends.empty();
+  }
 };
 
 /// Message 11, output processor -> scheduler: a stop string ended the sequence.

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 namespace pagoda::chat {
 namespace {
 
@@ -53,7 +55,9 @@ Result<ChatPrompts> ChatPrompts::parse(std::vector<NamedTemplate> templates,
     auto parsed = ChatTemplate::parse(source);
     if (!parsed) {
       if (!origin.empty()) parsed.error().message.insert(0, origin + ": ");
-      return fail(std::move(parsed.error()));
+      if (name == kDefault) return fail(std::move(parsed.error()));
+      spdlog::warn("the chat template \"{}\" is left out: {}", name, parsed.error().message);
+      continue;
     }
     Variant variant{std::move(name), std::move(source), std::move(*parsed)};
     const bool shows_texts = prompts.shows(variant, kProbe);
@@ -78,9 +82,8 @@ const ChatPrompts::Variant& ChatPrompts::chosen(const ChatInput& chat) const {
   return variant != nullptr ? *variant : *find(kDefault);
 }
 
-bool ChatPrompts::knows(std::string_view variable) const {
-  return std::ranges::any_of(
-      variants_, [&](const Variant& variant) { return variant.source.find(variable) != std::string::npos; });
+bool ChatPrompts::knows(std::string_view variable, const ChatInput& chat) const {
+  return chosen(chat).source.find(variable) != std::string::npos;
 }
 
 /// Whether a user's content shows in the prompt as text. A template that knows no parts prints the list itself.

@@ -28,7 +28,8 @@ class ChatPrompts {
   /// ChatTemplate::parse.
   static Result<ChatPrompts> parse(std::string source, std::map<std::string, std::string> special_tokens);
 
-  /// The same of several, each with a name of its own, one of them "default".
+  /// The same of several, each with a name of its own, one of them "default". Another that cannot be read is left out,
+  /// with a warning in the log.
   static Result<ChatPrompts> parse(std::vector<NamedTemplate> templates,
                                    std::map<std::string, std::string> special_tokens);
 
@@ -42,8 +43,8 @@ class ChatPrompts {
   /// The text alone.
   Result<std::string> render(ChatInput chat) const;
 
-  /// Whether a template looks at a variable of this name.
-  bool knows(std::string_view variable) const;
+  /// Whether the template that is for this conversation looks at a variable of this name.
+  bool knows(std::string_view variable, const ChatInput& chat) const;
 
  private:
   /// One template and what it makes of contents.

@@ -136,17 +136,20 @@ void Connection::on_input_end() {
 // ----------------------------------------------------------------------------------------------------------
 
 void Connection::advance() {
-  if (phase_ == Phase::idle) {
+  const bool begins = phase_ == Phase::idle;
+  if (begins) {
     input_.erase(0, input_.size() - without_empty_lines(input_).size());
     if (input_.empty()) return;
     phase_ = Phase::head;
     reader_ = std::make_unique<RequestReader>(static_cast<std::uint64_t>(context_.config.max_body_bytes));
-    arm(context_.config.http_header_timeout_ms);
   }
   if (phase_ == Phase::head) {
     const auto has_head = reader_->read_head(input_);
     if (!has_head) return refuse(form_of_broken_head(input_), has_head.error());
-    if (!*has_head) return;
+    if (!*has_head) {
+      if (begins) arm(context_.config.http_header_timeout_ms);  // most heads come as a whole
+      return;
+    }
     begin_request();
   }
   if (phase_ == Phase::body) {
@@ -251,12 +254,12 @@ void Connection::abandon() {
 
 void Connection::send() {
   if (waiting_for_output_ || phase_ == Phase::closed) return;
+  if (exchange_ != nullptr) exchange_->take_unframed(output_);
   for (std::size_t turn = 0; turn < kMaxBytesPerTurn;) {
     if (sent_ == output_.size()) {
       output_.clear();
       sent_ = 0;
-      if (exchange_ != nullptr) exchange_->take_unframed(output_);
-      if (output_.empty()) return on_all_sent();
+      return on_all_sent();
     }
     const auto [outcome, size] = stream_.write(std::string_view(output_).substr(sent_));
     if (outcome == ByteStream::Outcome::would_block) return wait_for_output();

@@ -1,8 +1,11 @@
 #include "io/http/generation.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
+
+#include <boost/asio/steady_timer.hpp>
 
 #include "io/http/api_context.hpp"
 #include "io/http/exchange.hpp"
@@ -11,7 +14,8 @@
 namespace pagoda::http {
 namespace {
 
-constexpr std::size_t kCoalesceBytes = 64 << 10;  // unsent output from which the deltas of a sequence are merged
+constexpr auto kHeadDelay = std::chrono::seconds(1);  // that the head of a stream waits for the first output
+constexpr std::size_t kCoalesceBytes = 64 << 10;      // unsent output from which the deltas of a sequence are merged
 
 template <class T>
 void append(std::vector<T>& to, const std::vector<T>& from) {
@@ -35,6 +39,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job)
       : engine_end_(context.engine_end),
         exchange_(std::move(exchange)),
+        head_deadline_(exchange_->io()),
         job_(std::move(job)),
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, context.router,
@@ -123,7 +128,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void on_event(serving::Refused& refused) { fail_with(std::move(refused.error)); }
-  void on_event(serving::FlushMark&) {}
+  void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
@@ -159,23 +164,42 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // -- the answer
 
-  /// The head of a stream waits until every prompt is accepted, so that a refusal has a status of its own. Outputs that
-  /// come before that are held.
+  /// The head of a stream waits until every prompt is accepted, so that a refusal has a status of its own, and then for
+  /// the first output, since a packet of its own costs as much as a token. Outputs that come before are held.
   void begin() {
     early_ = false;
     if (prompt_tokens_ == 0) {  // what has ended already did not say
       for (const auto prompt : held_done_) prompt_tokens_ += results_[prompt].usage.prompt_tokens;
     }
     if (job_.stream) {
-      exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
       job_.writer->begin(out_, prompt_tokens_);
+      if (!held_.empty()) begin_stream();  // what is held goes out behind the head
       for (const auto prompt : std::exchange(held_done_, {})) write_done(prompt, results_[prompt]);
     }
     finish_when_done();
+    if (job_.stream && !ended_ && !exchange_->has_begun()) wait_for_output();
+  }
+
+  void begin_stream() {
+    if (exchange_->has_begun()) return;
+    head_deadline_.cancel();
+    exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
+  }
+
+  /// A client that waits longer hears that its request was taken.
+  void wait_for_output() {
+    head_deadline_.expires_after(kHeadDelay);
+    head_deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+      const auto self = weak.lock();
+      if (cancelled || !self || self->ended_) return;
+      self->begin_stream();
+      self->send();
+    });
   }
 
   void add_delta(std::size_t prompt, SequenceDelta delta) {
     const Key key{prompt, delta.index};
+    if (!early_) begin_stream();
     if (!early_ && held_.empty() && exchange_->unsent_bytes() + out_.size() < kCoalesceBytes) {
       return job_.writer->delta(out_, prompt, delta);
     }
@@ -194,6 +218,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void write_done(std::size_t prompt, const RequestResult& result) {
+    begin_stream();
     write_held(prompt);
     job_.writer->done(out_, prompt, result);
   }
@@ -233,12 +258,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     session_.close();
   }
 
-  void on_engine_gone() {
-    if (!ended_) fail_with({ErrorCode::internal, "the engine has stopped"});
-  }
+  /// What it has told before it ended may still be on its way: see FlushMark.
+  void on_engine_gone() { session_.flush(); }
 
   void send() {
-    if (ended_ || out_.empty()) return;
+    if (ended_ || out_.empty() || !exchange_->has_begun()) return;
     exchange_->write(out_);
     out_.clear();
   }
@@ -251,6 +275,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   EngineEnd& engine_end_;
   const std::shared_ptr<Exchange> exchange_;
+  boost::asio::steady_timer head_deadline_;
   GenerationJob job_;
   std::map<std::size_t, PromptTexts> texts_;
   std::size_t prompts_known_ = 0;

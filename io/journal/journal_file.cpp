@@ -79,6 +79,7 @@ std::uint64_t layout_of_records() {
   result.samples.emplace_back();
   StepOutputs outputs;
   outputs.started.emplace_back();
+  outputs.interrupted.emplace_back();
   outputs.outputs.emplace_back();
   outputs.ends.emplace_back();
   StepPlan answer;

@@ -211,7 +211,7 @@ void Connection::run(GenerateOp& op) {
                   routing::kRetryAfterMs);
   }
   const auto tag = ++last_tag_;
-  live_.emplace(tag, Live{op.id});
+  live_.emplace(tag, Live{op.id, op.timing});
   tags_.emplace(op.id, tag);
   session_.submit(tag, std::move(op.request));
 }
@@ -287,7 +287,7 @@ void Connection::on_event(OutputBatch& batch) {
     const auto& id = it->second.id;
     for (const auto& delta : output.deltas) queue_.add_delta(output.tag, id, delta);
     if (output.done) {
-      append_done(queue_.line(), id, *output.done);
+      append_done(queue_.line(), id, *output.done, it->second.timing);
     } else if (output.error) {
       append_error(queue_.line(), id, wire_error(*output.error));
     } else {
@@ -312,15 +312,17 @@ void Connection::on_event(serving::Answered& answered) {
 }
 
 void Connection::on_event(serving::FlushMark&) {
-  begin_close();
+  if (std::exchange(engine_gone_, false)) {
+    for (const auto& [tag, live] : live_) refuse(live.id, WireCode::internal, "the engine has stopped");
+    live_.clear();
+    tags_.clear();
+  }
+  if (closes_when_flushed_) begin_close();
 }
 
 void Connection::on_engine_gone() {
-  if (closed_) return;
-  for (const auto& [tag, live] : live_) refuse(live.id, WireCode::internal, "the engine has stopped");
-  live_.clear();
-  tags_.clear();
-  pump();
+  engine_gone_ = true;
+  session_.flush();
 }
 
 void Connection::forget(std::uint64_t tag) {
@@ -359,7 +361,8 @@ void Connection::on_written(const error_code& error) {
 }
 
 void Connection::flush_and_close() {
-  if (!closed_) session_.flush();
+  closes_when_flushed_ = true;
+  session_.flush();
 }
 
 void Connection::begin_close() {

@@ -55,7 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Sends everything that the engine has for this client up to now, then ends the connection.
   void flush_and_close();
 
-  /// No live request will get an output any more: each gets an error.
+  /// Live requests will get no outputs but those that are on their way: each that does not end with them gets an error.
   void on_engine_gone();
 
   /// Ends it at once; its live requests are aborted.
@@ -64,6 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   struct Live {
     std::string id;
+    bool timing = false;
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
@@ -134,6 +135,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   OutputQueue queue_;
   std::string writing_text_;
   bool writing_ = false;
+  bool engine_gone_ = false;  ///< live requests end with the next FlushMark
+  bool closes_when_flushed_ = false;
   bool closing_ = false;
   bool lingering_ = false;
   bool closed_ = false;

@@ -61,7 +61,7 @@ void append_delta(std::string& out, std::string_view id, const SequenceDelta& de
   if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
 }
 
-void append_done(std::string& out, std::string_view id, const RequestResult& result) {
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing) {
   Line line(out, "done");
   auto& json = line.json().field("id", id);
   json.key("outputs").array(result.outputs, write_output);
@@ -78,7 +78,9 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
   json.key("usage").open_object().field("prompt_tokens", result.usage.prompt_tokens);
   json.field("completion_tokens", result.usage.completion_tokens);
   json.field("cached_tokens", result.usage.cached_tokens).close_object();
-  json.key("timing").open_object().field("queue_ms", result.timing.queue_ms);
+  json.key("timing");
+  if (timing) return write_timing(json, result);
+  json.open_object().field("queue_ms", result.timing.queue_ms);
   json.field("ttft_ms", result.timing.ttft_ms).field("total_ms", result.timing.total_ms).close_object();
 }
 

@@ -96,7 +96,9 @@ Parsed read_message(std::string_view op, const Json& object, const chat::ChatPro
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
     auto request = std::make_shared<const GenerateRequest>(read_generate(fields, prompts, std::move(defaults)));
-    message = GenerateOp{id.value_or(""), std::move(request)};
+    GenerateOp generate{id.value_or(""), std::move(request)};
+    fields.read("timing", generate.timing);
+    message = std::move(generate);
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
   } else if (op == "tokenize") {
@@ -153,13 +155,14 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
   const auto object = read_object(line);
   if (!object) return tl::unexpected(RefusedLine{{}, object.error()});
   FieldReader fields(*object);
-  auto id = read_id(*object, fields, false);
+  const auto id = read_id(*object, fields, false);
   std::string op = "generate";
   fields.read("op", op);
   if (op != "generate") fields.refuse("op", "op must be generate here");
-  auto request = read_generate(fields, prompts, defaults);
+  GenerateObject read{id, read_generate(fields, prompts, defaults)};
+  fields.read("timing", read.timing);
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
-  return GenerateObject{std::move(id), std::move(request)};
+  return read;
 }
 
 }  // namespace pagoda::json_lines

@@ -30,6 +30,7 @@ using ClientId = std::optional<std::string>;
 struct GenerateOp {
   std::string id;
   std::shared_ptr<const GenerateRequest> request;
+  bool timing = false;  ///< `done` is to tell why it was slow
 };
 struct CancelOp {
   std::string id;
@@ -82,6 +83,7 @@ tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const
 struct GenerateObject {
   ClientId id;
   GenerateRequest request;
+  bool timing = false;
 };
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
                                                                 const chat::ChatPrompts* prompts = nullptr);
@@ -89,7 +91,8 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
 // Events. Each appends one whole line, with its line end.
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
-void append_done(std::string& out, std::string_view id, const RequestResult& result);
+/// `timing`: with all that the client may ask for of it, else only the times.
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false);
 /// A null id says that the line's id could not be read or that the error is not about one request.
 void append_error(std::string& out, const ClientId& id, const WireError& error);
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);

@@ -15,7 +15,7 @@ namespace pagoda::io {
 Result<chat::NamedTemplate> read_chat_template(const std::filesystem::path& path, std::string name = "default");
 
 /// `special_tokens` are the variables that templates know tokens by. Null where none of `templates` is the default one.
-/// Error: bad_file with the template's origin and line.
+/// As ChatPrompts::parse; its error is bad_file with the template's origin and line.
 Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<chat::NamedTemplate> templates,
                                                                    std::map<std::string, std::string> special_tokens);
 

@@ -24,4 +24,14 @@ void write_token(JsonWriter& json, const std::string& token, float logprob) {
   json.key("bytes").array(token, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
 }
 
+void write_timing(JsonWriter& json, const RequestResult& result) {
+  const Timing& timing = result.timing;
+  json.open_object();
+  json.field("queue_ms", timing.queue_ms).field("ttft_ms", timing.ttft_ms).field("total_ms", timing.total_ms);
+  json.field("cached_tokens", result.usage.cached_tokens).field("cache_miss", timing.cache_miss);
+  json.field("preemptions", timing.preemptions);
+  json.field("drafts_accepted", 0);  // nothing is drafted
+  json.field("restarts", timing.restarts).close_object();
+}
+
 }  // namespace pagoda::wire

@@ -18,4 +18,7 @@ void write_finish(JsonWriter& json, const SequenceResult& output);
 /// token, logprob, and the token's bytes, which need not be whole characters.
 void write_token(JsonWriter& json, const std::string& token, float logprob);
 
+/// The value of `timing` in the answer to a request that said "timing": true: times, and what took them.
+void write_timing(JsonWriter& json, const RequestResult& result);
+
 }  // namespace pagoda::wire

@@ -179,6 +179,14 @@ class EngineOfFakes : public ::testing::Test {
     EXPECT_EQ(tokens, right_tokens(tag, max_tokens)) << "request " << tag;
   }
 
+  /// Over all requests that have ended with a result.
+  std::int64_t sum_of(std::int64_t Timing::*member) const {
+    const std::lock_guard lock(received_->mutex);
+    std::int64_t sum = 0;
+    for (const auto& [tag, end] : received_->ends) sum += end.done ? end.done->timing.*member : 0;
+    return sum;
+  }
+
   Replica replica() {
     return ask<Replica>(replica_supervisor_, GetReplica{});
   }
@@ -205,7 +213,10 @@ TEST_F(EngineOfFakes, ServesMoreThanItsMemoryHoldsBySwapping) {
   for (std::uint64_t tag = 1; tag <= 12; ++tag) ASSERT_TRUE(submit(tag, kTokens));
   ASSERT_TRUE(received_->wait_for(12));
   for (std::uint64_t tag = 1; tag <= 12; ++tag) expect_right(tag, kTokens);
-  EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).preemptions_swap_total, 0);
+  const auto stats = ask<EngineStats>(shared_.router, GetStats{});
+  EXPECT_GT(stats.preemptions_swap_total, 0);
+  EXPECT_EQ(sum_of(&Timing::preemptions), stats.preemptions_swap_total + stats.preemptions_recompute_total);
+  EXPECT_EQ(sum_of(&Timing::restarts), 0);
 }
 
 TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
@@ -239,6 +250,7 @@ TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
   }
   EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, kRounds / 2);
   EXPECT_GT(killed_at_work, kRounds / 2);
+  EXPECT_GT(sum_of(&Timing::restarts), kRounds / 2);
 }
 
 TEST_F(EngineOfFakes, ADrainEndsWhatIsLiveAndRefusesWhatComes) {

@@ -1,7 +1,7 @@
 #include "io/http/anthropic/message_writer.hpp"
 
 #include "io/http/named_event.hpp"
-#include "io/http/timing.hpp"
+#include "io/wire/output_fields.hpp"
 
 namespace pagoda::http::anthropic {
 namespace {

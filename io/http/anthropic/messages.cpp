@@ -26,7 +26,7 @@ void read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::
   if (budget < 1) inner.refuse("budget_tokens", "budget_tokens must be at least 1");
   if (type != "enabled" && type != "disabled") {
     inner.refuse("type", "type must be \"enabled\" or \"disabled\"");
-  } else if (prompts.knows("enable_thinking")) {
+  } else if (prompts.knows("enable_thinking", chat)) {
     chat.chat_template_kwargs["enable_thinking"] = type == "enabled";
   } else if (type == "enabled") {
     inner.refuse("type", "type \"enabled\" is not supported by this model");
@@ -61,8 +61,8 @@ void read_noise(FieldReader& fields) {
 void read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   fields.skip("model");
   read_conversation(fields, chat);
-  read_thinking(fields, prompts, chat);
   wire::read_chat_options(fields, chat);
+  read_thinking(fields, prompts, chat);
   refuse_tools(fields);
   read_noise(fields);
 }

@@ -54,7 +54,7 @@ void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, chat::Cha
     return fields.refuse("think", "think must be true, false, \"low\", \"medium\" or \"high\"");
   }
   const bool wanted = is_level || think->get<bool>();
-  const auto knows = [&](const char* variable) { return prompts != nullptr && prompts->knows(variable); };
+  const auto knows = [&](const char* variable) { return prompts != nullptr && prompts->knows(variable, chat); };
   if (is_level && knows("reasoning_effort")) {
     chat.chat_template_kwargs["reasoning_effort"] = *think;
   } else if (knows("enable_thinking")) {

@@ -8,9 +8,9 @@ void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPr
   std::string effort;
   fields.read(name, effort);
   if (!fields.has(name)) return;
-  if (prompts.knows("reasoning_effort")) {
+  if (prompts.knows("reasoning_effort", chat)) {
     chat.chat_template_kwargs["reasoning_effort"] = effort;
-  } else if (prompts.knows("enable_thinking")) {
+  } else if (prompts.knows("enable_thinking", chat)) {
     chat.chat_template_kwargs["enable_thinking"] = effort != "none";
   } else if (effort != "none") {
     fields.refuse(name, std::string(name) + " is not supported by this model");

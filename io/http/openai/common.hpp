@@ -13,7 +13,6 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
-#include "io/http/timing.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
 #include "io/wire/output_fields.hpp"

@@ -224,9 +224,10 @@ class CompletionWriter final : public GenerationWriter {
     }
     json.close_array();
     write_usage(json.key("usage"), usage_);
-    if (options_.timing) {
-      json.key("timing").array(results,
-                               [](JsonWriter& list, const RequestResult& result) { write_timing(list, result); });
+    if (options_.timing && results.size() == 1) {
+      write_timing(json.key("timing"), results.front());
+    } else if (options_.timing) {
+      json.key("timing").array(results, wire::write_timing);
     }
     json.close_object();
   }

@@ -133,6 +133,9 @@ void SimulatedRequests::run_step() {
     const std::int64_t step = ++num_steps_[id];
     const SamplingParams& sampling = spec->sampling;
     if (step == 1) outputs.started.push_back({id, now_ - 5, 4});
+    if (one_in(9)) {
+      outputs.interrupted.push_back({id, one_in(3) ? Interruption::restarted : Interruption::preempted});
+    }
     const auto report = [&] {
       const auto token = static_cast<TokenId>(below(1000));
       return TokenReport{token, -static_cast<float>(below(100)) / 10, 2, {{token, -0.5F}, {token + 1, -1.5F}}};

@@ -273,5 +273,22 @@ TEST_F(OutputCoreTest, TimesCountFromArrival) {
   EXPECT_EQ(result.usage.cached_tokens, 7);
 }
 
+TEST_F(OutputCoreTest, TheEndTellsWhatHeldARequestUp) {
+  open(1, [](RequestSpec& s) { s.prompt = std::make_shared<const TokenIds>(TokenIds(10, 5)); });
+  open(2, [](RequestSpec& s) { s.prompt = std::make_shared<const TokenIds>(TokenIds(10, 5)); });
+  StepOutputs news;
+  news.started = {{1, 2000, 7}};
+  news.interrupted = {
+      {1, Interruption::preempted}, {1, Interruption::restarted}, {1, Interruption::preempted}, {9, {}}};
+  core_.process(news, 2500);
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}, RequestEnd{2, std::nullopt}});
+  ASSERT_EQ(effects.outputs.size(), 2U);
+  const Timing& timing = effects.outputs[0].done->timing;
+  EXPECT_EQ(timing.cache_miss, 3);
+  EXPECT_EQ(timing.preemptions, 2);
+  EXPECT_EQ(timing.restarts, 1);
+  EXPECT_EQ(effects.outputs[1].done->timing.cache_miss, 0) << "nothing was looked for: it has never run";
+}
+
 }  // namespace
 }  // namespace pagoda::output

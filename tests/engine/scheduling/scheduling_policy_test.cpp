@@ -40,6 +40,40 @@ TEST(WorkerDeaths, FailARequestThatRunsInTheThirdAndLetTheOthersGoOn) {
   EXPECT_EQ(service.stats().worker_restarts_total, kMaxWorkersLost);
 }
 
+TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
+  Service service(config_of(SchedulingPolicy::fcfs, 8));
+  service.add(1, 8, 20, 0, {}, 3);
+  service.add(2, 8, 20);
+  for (int i = 0; i < 5; ++i) service.step();
+  service.lose_worker();
+  service.add(3, 8, 20);  // never ran on a worker that was lost
+  service.step();
+  service.lose_worker();
+  service.run();
+  EXPECT_EQ(service.num_restarts, (std::map<RequestId, int>{{1, 2}, {2, 2}, {3, 1}}));
+  EXPECT_TRUE(service.num_preemptions.empty());
+}
+
+TEST(Interruptions, OfARequestThatGivesWayAreItsPreemptions) {
+  // 10 blocks of 4 tokens; both want 8 in the end.
+  for (const PreemptionPolicy policy : {PreemptionPolicy::recompute, PreemptionPolicy::swap}) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
+    config.preemption = policy;
+    config.can_swap = true;
+    Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 10, .num_host_blocks = 10});
+    service.add(1, 12, 20);
+    service.add(2, 12, 20);
+    service.run();
+    ASSERT_EQ(service.finished.size(), 2U);
+    const EngineStats stats = service.stats();
+    EXPECT_EQ(service.num_preemptions.size(), 1U) << "the first never gives way";
+    EXPECT_GE(service.num_preemptions[2], 1);
+    EXPECT_EQ(service.num_preemptions[2], stats.preemptions_recompute_total + stats.preemptions_swap_total);
+    EXPECT_EQ(stats.preemptions_swap_total > 0, policy == PreemptionPolicy::swap);
+    EXPECT_TRUE(service.num_restarts.empty());
+  }
+}
+
 TEST(PriorityQueue, WithoutAgingPrioritiesAreStrict) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority);
   queue->push(entry(1, 5, "", 0));

@@ -132,6 +132,8 @@ class Service {
   std::vector<RequestId> failed;
   std::map<RequestId, int> first_token_in;  ///< step
   std::map<RequestId, int> num_tokens;
+  std::map<RequestId, int> num_preemptions;
+  std::map<RequestId, int> num_restarts;
 
  private:
   void check() {
@@ -142,6 +144,9 @@ class Service {
   void take_outputs() {
     const StepOutputs outputs = scheduler_.take_outputs();
     for (const RequestStarted& one : outputs.started) started.push_back(one.request);
+    for (const RequestInterrupted& one : outputs.interrupted) {
+      ++(one.what == Interruption::preempted ? num_preemptions : num_restarts)[one.request];
+    }
     for (const SequenceOutput& one : outputs.outputs) {
       if (one.token) {
         first_token_in.try_emplace(one.request, num_steps);

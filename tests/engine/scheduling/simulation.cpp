@@ -102,6 +102,12 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
+  std::set<RequestId> interrupted;
+  for (const RequestInterrupted& one : outputs.interrupted) {
+    if (told_.at(one.request).aborted) fail("an interruption after the end");
+    if (!interrupted.insert(one.request).second) fail("two interruptions by one event");
+    ++(one.what == Interruption::preempted ? num_preempted_ : num_restarted_);
+  }
   for (const PromptLogprobsOutput& output : outputs.prompt_logprobs) {
     Told& told = told_.at(output.request);
     if (told.ended) fail("prompt logprobs after the end");
@@ -244,6 +250,8 @@ std::optional<std::string> Simulation::run() {
     if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
     beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
+  if (num_preempted_ != preemptions()) return "preemptions were not told to their requests";
+  if (num_restarted_ > 0 && crashes() == 0 && failures() == 0) return "a request was restarted for no reason";
   const MemoryStats memory = blocks_.core().stats();
   if (memory.device_blocks_free + memory.device_blocks_cached != memory.device_blocks_total)
     return "device blocks leaked";

@@ -86,6 +86,8 @@ class Simulation {
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_half_swapped_ = 0;
+  std::int64_t num_preempted_ = 0;  ///< as requests were told; likewise the next
+  std::int64_t num_restarted_ = 0;
   int plans_without_head_ = 0;
   std::optional<std::string> error_;
 };

@@ -23,12 +23,13 @@ using test::RandomValue;
 template <class T>
 class CodecOfMessages : public ::testing::Test {};
 
-using Messages = ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate,
-                                  AdmissionCandidate, Fork, SampledToken, SequenceProgress, PlanStep, AdmissionOutcome,
-                                  TableDelta, MemoryStats, StepPlan, BlockMove, CachePlan, RowSampling, RowSpec, NewRow,
-                                  RowTableDelta, RowWork, ChosenToken, ExecuteStep, TokenReport, RowResult, StepResult,
-                                  SwapMeasured, SequenceOutput, PromptLogprobsOutput, RequestEnd, RequestStarted,
-                                  StepOutputs, StopHit, KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
+using Messages =
+    ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
+                     SampledToken, SequenceProgress, PlanStep, AdmissionOutcome, TableDelta, MemoryStats, StepPlan,
+                     BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ChosenToken,
+                     ExecuteStep, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
+                     PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs, StopHit,
+                     KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
 
 TYPED_TEST(CodecOfMessages, VisitsEveryField) {

@@ -1,8 +1,12 @@
 #include "io/chat/chat_prompts.hpp"
 
+#include <memory>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 namespace pagoda::chat {
 namespace {
@@ -101,14 +105,41 @@ TEST(ChatPrompts, EachTemplateGetsContentsInTheFormThatItTakes) {
   EXPECT_EQ(both.render(chat).value(), "[user]hello[assistant]");
   chat.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
   EXPECT_EQ(both.render(chat).value(), "[user]hello|");
-  EXPECT_TRUE(both.knows("part.text"));
-  EXPECT_TRUE(both.knows("bos_token"));
+}
+
+TEST(ChatPrompts, OnlyTheTemplateThatRendersIsAskedForAVariable) {
+  const auto both = ChatPrompts::parse({{"default", kTexts}, {"rag", kParts}}, {}).value();
+  auto chat = conversation("user", "hello");
+  EXPECT_TRUE(both.knows("bos_token", chat));
+  EXPECT_FALSE(both.knows("part.text", chat));
+  chat.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
+  EXPECT_FALSE(both.knows("bos_token", chat));
+  EXPECT_TRUE(both.knows("part.text", chat));
 }
 
 TEST(ChatPrompts, ABrokenTemplateNamesItsLine) {
   const auto broken = ChatPrompts::parse("{% if true %}\n{{ oops", {});
   ASSERT_FALSE(broken.has_value());
   EXPECT_NE(broken.error().message.find("line 2"), std::string::npos) << broken.error().message;
+}
+
+TEST(ChatPrompts, ABrokenTemplateForSomeConversationsIsLeftOutWithAWarning) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto left =
+      ChatPrompts::parse({{"rag", "docs"}, {"default", "plain"}, {"tool_use", "\n{{ oops", "tools.jinja"}}, {});
+  spdlog::set_default_logger(before);
+  ASSERT_TRUE(left.has_value()) << left.error().message;
+  auto chat = conversation("user", "x");
+  chat.tools = nlohmann::ordered_json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}});
+  EXPECT_EQ(left->render(chat).value(), "plain");
+  chat.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
+  EXPECT_EQ(left->render(chat).value(), "docs");
+  for (const char* part : {"warning", "\"tool_use\"", "tools.jinja: ", "line 2"}) {
+    EXPECT_NE(log.str().find(part), std::string::npos) << part << " in " << log.str();
+  }
 }
 
 }  // namespace

@@ -142,6 +142,16 @@ TEST(AnthropicMessages, thinking_is_the_templates_switch) {
   EXPECT_THAT(*job->requests[0].prompt, testing::StrCaseEq("true"));
 }
 
+TEST(AnthropicMessages, the_switch_is_that_of_the_template_which_renders) {
+  const auto prompts =
+      chat::ChatPrompts::parse({{"default", "{{ enable_thinking }}"}, {"rag", "no switch"}}, {}).value();
+  const std::string thinking = R"("thinking":{"type":"enabled","budget_tokens":2048})";
+  EXPECT_TRUE(parse_messages(body_with(thinking), prompts, {"msg_1", "m"}).has_value());
+  const auto rag = parse_messages(body_with(thinking + R"(,"documents":[{"text":"d"}])"), prompts, {"msg_1", "m"});
+  ASSERT_FALSE(rag.has_value());
+  EXPECT_EQ(rag.error().param, "thinking.type");
+}
+
 TEST(AnthropicConversation, system_comes_first) {
   EXPECT_EQ(conversation_of(R"("messages":[{"role":"user","content":"Hi"}],"system":"Be brief.")").messages,
             Json::parse(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])"));
@@ -192,7 +202,8 @@ TEST(AnthropicWriter, a_message_counts_cached_tokens_apart) {
   EXPECT_TRUE(message["stop_sequence"].is_null());
   EXPECT_EQ(message["usage"], json::parse(R"({"input_tokens":4,"cache_creation_input_tokens":0,
                                               "cache_read_input_tokens":16,"output_tokens":5})"));
-  EXPECT_EQ(message["timing"]["total_ms"], 3);
+  EXPECT_EQ(message["timing"], json::parse(R"({"queue_ms":1.0,"ttft_ms":2.0,"total_ms":3.0,"cached_tokens":16,
+                                               "cache_miss":4,"preemptions":6,"drafts_accepted":0,"restarts":7})"));
 }
 
 TEST(AnthropicWriter, says_why_it_stopped) {

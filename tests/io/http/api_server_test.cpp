@@ -187,5 +187,43 @@ TEST_F(ApiServerTest, AStreamWhoseEngineEndsEndsWithAnErrorOfItsApi) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "p"})").status, 500);
 }
 
+TEST_F(ApiServerTest, AStreamThatFailsBeforeItsFirstOutputHasAStatus) {
+  start();
+  const auto answer = post("/v1/completions", R"({"prompt": "fail", "stream": true})");
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(json::parse(answer.body)["error"]["message"], "made to fail");
+}
+
+TEST_F(ApiServerTest, TheHeadOfAStreamWaitsForItsFirstOutputButNotForLong) {
+  start();
+  auto c = client();
+  const auto asked_at = std::chrono::steady_clock::now();
+  c.post("/v1/messages", R"({"messages": [{"role": "user", "content": "silent"}], "max_tokens": 9, "stream": true})");
+  EXPECT_EQ(c.receive_head().status, 200);
+  EXPECT_GT(std::chrono::steady_clock::now() - asked_at, std::chrono::milliseconds(900));
+  const auto first = c.receive_chunk();
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(first->starts_with("event: message_start")) << *first;
+}
+
+TEST_F(ApiServerTest, WhatTheEngineSaidBeforeItsEndIsAnswered) {
+  start();
+  auto stream = client();
+  stream.post("/v1/completions", R"({"prompt": "hold", "stream": true})");
+  EXPECT_EQ(stream.receive_head().status, 200);
+  auto whole = client();
+  whole.post("/v1/completions", R"({"prompt": "hold"})");
+  EXPECT_TRUE(eventually([&] { return counts_->live == 2; }));
+  const auto last = post("/v1/completions", R"({"prompt": "last words"})");
+  EXPECT_EQ(last.status, 200) << last.body;
+  const auto answer = whole.receive();
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["choices"][0]["text"], "w0 ");
+  std::string text;
+  for (auto chunk = stream.receive_chunk(); chunk && !chunk->empty(); chunk = stream.receive_chunk()) text += *chunk;
+  EXPECT_TRUE(text.ends_with("data: [DONE]\n\n")) << text;
+  EXPECT_EQ(text.find("error"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace pagoda::http

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/wire/json_reader.hpp"
+#include "tests/io/http/writer_driver.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -36,6 +37,20 @@ TEST(Completions, MorePromptsThanAreEverTakenAtATimeAreTheClientsFault) {
   EXPECT_EQ(refused.error().param, "prompt");
   EXPECT_EQ(refused.error().message, "prompt has 3 prompts; at most 2 are allowed (max_queued_requests)");
   EXPECT_TRUE(parse_completion({{"prompt", {1, 2, 3}}}, {}, 2).has_value());  // one, of ids
+}
+
+TEST(Completions, OneTimingIsAnObjectAndThoseOfSeveralPromptsAreAList) {
+  const auto timing_of = [](wire::Json prompt, const std::vector<RequestResult>& results) {
+    const auto job = parse_completion({{"prompt", std::move(prompt)}, {"timing", true}}, {});
+    std::string body;
+    job->writer->whole(body, results);
+    return wire::Json::parse(body)["timing"];
+  };
+  const auto result = result_of("x");
+  EXPECT_EQ(timing_of("a", {result})["preemptions"], 6);
+  const auto timings = timing_of({"a", "b"}, {result, result});
+  ASSERT_TRUE(timings.is_array());
+  EXPECT_EQ(timings[1]["preemptions"], 6);
 }
 
 }  // namespace

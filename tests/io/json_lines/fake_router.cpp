@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace pagoda::json_lines {
@@ -13,6 +14,9 @@ using namespace actors;
 
 constexpr std::size_t kFloodBytes = 64 << 10;
 constexpr auto kEndlessPace = std::chrono::milliseconds(1);
+constexpr auto kBusyTime = std::chrono::milliseconds(300);
+constexpr auto kBeforeLastWords = std::chrono::milliseconds(50);  // the sessions have nothing left to do by then
+constexpr int kPoolThreads = 2;                                   // of the fixtures
 
 struct FakeRouterState {
   FakeRouterState() {}
@@ -62,6 +66,19 @@ void end_with(Self self, RequestId id, FinishReason reason) {
   end(self, id, std::move(output));
 }
 
+/// Holds up the pool of the actors, so that what is sent behind this arrives later than the router's end is known.
+void keep_pool_busy(Self self) {
+  for (int thread = 0; thread < kPoolThreads; ++thread) {
+    self->home_system().spawn([](caf::event_based_actor*) { std::this_thread::sleep_for(kBusyTime); });
+  }
+}
+
+void say_last_words(Self self) {
+  keep_pool_busy(self);
+  while (!state_of(self).live.empty()) end_with(self, state_of(self).live.begin()->first, FinishReason::length);
+  self->quit(caf::exit_reason::user_shutdown);
+}
+
 /// One token for the request, or its end. Every request waits for its turn in the mailbox, so many advance together.
 void advance(Self self, RequestId id) {
   auto& state = state_of(self);
@@ -74,6 +91,8 @@ void advance(Self self, RequestId id) {
     output.error = Error{ErrorCode::internal, "made to fail"};
     return end(self, id, std::move(output));
   }
+  if (prompt == "silent") return;
+  if (prompt == "last words") return say_last_words(self);
   const bool ends = prompt != "flood" && prompt != "endless" && prompt != "hold";
   if (ends && live.next == live.request->sampling.max_tokens) {
     return end_with(self, id, FinishReason::length);
@@ -106,7 +125,12 @@ SubmitReply submit(Self self, const SubmitRequest& message) {
       if (const auto router = caf::actor_cast<RequestRouterActor>(me)) send_anonymously(router, SinkGone{sink});
     });
   }
-  send(self, caf::actor_cast<RequestRouterActor>(self), RequestClosed{id});
+  const auto me = caf::actor_cast<RequestRouterActor>(self);
+  if (message.request->prompt == "last words") {
+    send_later(self, me, kBeforeLastWords, RequestClosed{id});
+  } else {
+    send(self, me, RequestClosed{id});
+  }
   return {id};
 }
 

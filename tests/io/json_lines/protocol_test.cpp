@@ -132,6 +132,7 @@ std::vector<RefusedCase> refused_cases() {
       {"user", "1"},
       {"cache_salt", "1"},
       {"best_of", R"("2")"},
+      {"timing", "1"},
   };
   for (std::size_t i = 0; i < bad_values.size(); ++i) {
     const auto& [field, value] = bad_values[i];
@@ -179,7 +180,8 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
       R"("presence_penalty":-1,"frequency_penalty":0.5,"repetition_penalty":1.25,"logit_bias":{"4":-1.5,"-3":2},)"
       R"("logprobs":4,"prompt_logprobs":0,"skip_special_tokens":false,"add_special_tokens":false,)"
       R"("use_beam_search":true,"length_penalty":0.75,"early_stopping":"never","priority":-2,"user":"u",)"
-      R"("cache_salt":"s"})");
+      R"("cache_salt":"s","timing":true})");
+  EXPECT_TRUE(op.timing);
   const auto& request = *op.request;
   EXPECT_FALSE(request.prompt.has_value());
   EXPECT_EQ(request.prompt_token_ids, (std::vector<std::int64_t>{1, 2, 3}));
@@ -306,7 +308,7 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   result.outputs.push_back({2, "", {2}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
   result.prompt_logprobs = std::vector<std::optional<LogprobEntry>>{std::nullopt, entry(4, -3)};
   result.usage = {5, 2, 4};
-  result.timing = {0.5, 1.25, 10};
+  result.timing = {.queue_ms = 0.5, .ttft_ms = 1.25, .total_ms = 10, .cache_miss = 1, .preemptions = 3, .restarts = 2};
   std::string line;
   append_done(line, "x", result);
   const auto done = written(line);
@@ -323,6 +325,10 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   EXPECT_EQ(done["prompt_logprobs"][1]["token_id"], 4);
   EXPECT_EQ(done["usage"], json::parse(R"({"prompt_tokens":5,"completion_tokens":2,"cached_tokens":4})"));
   EXPECT_EQ(done["timing"], json::parse(R"({"queue_ms":0.5,"ttft_ms":1.25,"total_ms":10.0})"));
+  line.clear();
+  append_done(line, "x", result, true);
+  EXPECT_EQ(written(line)["timing"], json::parse(R"({"queue_ms":0.5,"ttft_ms":1.25,"total_ms":10.0,"cached_tokens":4,
+      "cache_miss":1,"preemptions":3,"drafts_accepted":0,"restarts":2})"));
 }
 
 TEST(Events, ImpossibleLogprobsAreAVeryLowNumberSinceJsonHasNoInfinity) {

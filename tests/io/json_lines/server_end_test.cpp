@@ -10,6 +10,20 @@ namespace {
 
 using nlohmann::json;
 
+TEST_F(ServerTest, WhatTheEngineSaidBeforeItsEndIsTold) {
+  start();
+  auto c = client();
+  c.send(generate("a", "hold"));
+  EXPECT_EQ(c.receive()["event"], "delta");
+  c.send(generate("b", "last words"));
+  for (int i = 0; i < 2; ++i) {
+    const auto event = c.receive();
+    EXPECT_EQ(event["event"], "done") << event;
+  }
+  c.send(generate("c", "p"));
+  EXPECT_EQ(c.receive()["event"], "error");
+}
+
 TEST_F(ServerTest, AClientThatGoesLeavesNothingLive) {
   start();
   for (int i = 0; i < 10; ++i) {

@@ -65,13 +65,19 @@ TEST_F(ChatTemplateFiles, AdditionalTemplatesLieInAFolderOfTheirOwn) {
 }
 
 TEST_F(ChatTemplateFiles, ABrokenTemplateNamesItsFileAndLine) {
-  write("chat_template.jinja", "plain");
-  write("additional_chat_templates/rag.jinja", "\n{{ oops");
+  write("chat_template.jinja", "\n{{ oops");
   const auto broken = folder_chat_prompts(folder_, {});
   ASSERT_FALSE(broken.has_value());
   EXPECT_EQ(broken.error().code, ErrorCode::bad_file);
-  EXPECT_TRUE(broken.error().message.starts_with("rag.jinja: ")) << broken.error().message;
+  EXPECT_TRUE(broken.error().message.starts_with("chat_template.jinja: ")) << broken.error().message;
   EXPECT_NE(broken.error().message.find("line 2"), std::string::npos) << broken.error().message;
+}
+
+TEST_F(ChatTemplateFiles, ABrokenTemplateForSomeConversationsStopsNobody) {
+  write("chat_template.jinja", "plain");
+  write("additional_chat_templates/rag.jinja", "{{ oops");
+  write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(prompts(), "plain tools plain");
 }
 
 }  // namespace

@@ -113,6 +113,48 @@ TEST(GgufModel, AnIdThatMeansNoTokenIsNone) {
   }
 }
 
+/// What a conversation, one with tools and one with documents become; "none" without a template.
+std::string prompts_of(const GgufWriter& writer) {
+  const test::TemporaryFolder folder;
+  const auto loaded = load_chat_prompts(writer.write(folder.path() / "chat.gguf"));
+  if (!loaded) return loaded.error().message;
+  if (!*loaded) return "none";
+  chat::ChatInput plain;
+  plain.messages.push_back({{"role", "user"}, {"content", "x"}});
+  auto tools = plain;
+  tools.tools = nlohmann::ordered_json::array({{{"type", "function"}}});
+  auto documents = plain;
+  documents.documents = nlohmann::ordered_json::array({{{"text", "d"}}});
+  return (*loaded)->render(plain).value() + ' ' + (*loaded)->render(tools).value() + ' ' +
+         (*loaded)->render(documents).value();
+}
+
+/// The keys that a file with a tokenizer has.
+GgufWriter with_tokens() {
+  GgufWriter writer;
+  writer.add("general.architecture", "llama").add("tokenizer.ggml.model", "gpt2");
+  writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"<s>", "a"});
+  writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 1});
+  return writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{0});
+}
+
+TEST(GgufModel, HasTheNamedChatTemplatesOfItsKeys) {
+  const std::string key = "tokenizer.chat_template";
+  EXPECT_EQ(prompts_of(with_tokens()), "none");
+  EXPECT_EQ(prompts_of(with_tokens().add(key, "{{ bos_token }}one")), "<s>one <s>one <s>one");
+  const std::vector<std::string> names{"rag", "own", "tool_use"};
+  const auto named = [&](GgufWriter writer) {
+    return writer.add("tokenizer.chat_templates", names)
+        .add(key + ".rag", "{{ bos_token }}docs")
+        .add(key + ".own", "{% oops")
+        .add(key + ".tool_use", "tools");
+  };
+  EXPECT_EQ(prompts_of(named(with_tokens()).add(key, "plain")), "plain tools <s>docs");
+  EXPECT_EQ(prompts_of(named(with_tokens())), "none") << "none of them is for all conversations";
+  EXPECT_EQ(prompts_of(with_tokens().add(key, "plain").add(key + ".tool_use", "{% oops")), "plain plain plain");
+  EXPECT_THAT(prompts_of(with_tokens().add(key, "\n{% oops")), HasSubstr("chat.gguf: tokenizer.chat_template: "));
+}
+
 TEST(GgufModel, IsToldOfInAFolderThatHasNothingElse) {
   const test::TemporaryFolder folder;
   GgufWriter().write(folder.path() / "model.gguf");
