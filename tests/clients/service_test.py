@@ -68,6 +68,7 @@ class Service(unittest.TestCase):
         self.assertIn("retry-after", headers)
         self.assertIn(b"data: [DONE]", list(chunks)[-1])
         stream.close()
+        self.assertEqual(server.process.wait(60), 0)
 
 
 if __name__ == "__main__":

@@ -238,13 +238,26 @@ def python_environment():
 
 
 def has_known_difference(template, text):
-    """Texts with addresses, and what needs more than 64 bits."""
+    """Texts with addresses, what needs more than 64 bits, and what older versions take for harmless."""
+    if ALLOWS_POP and "pop" in template:
+        return True
     if text is not None and any(piece.lower() in text.lower() for piece in (" at 0x", "<Macro", "<built-in", "<bound", "<generator", "<class", "Namespace",
                                                             "Markup(", "<jinja2", "<function", "reverse_iterator", "reverseiterator")):
         return True
     if text is not None and any(len(number) > 18 for number in "".join(c if c.isdigit() else " " for c in text).split()):
         return True
     return False
+
+
+def allows_pop():
+    """Whether this version's sandbox lets a template change a list."""
+    try:
+        return python_environment().from_string("{{ [1].pop() }}").render() == "1"
+    except jinja2.exceptions.SecurityError:
+        return False
+
+
+ALLOWS_POP = allows_pop()
 
 
 def render_with_python(environment, template):
