@@ -33,6 +33,7 @@ Command add_generate(CLI::App& pagoda);
 Command add_bench(CLI::App& pagoda);
 Command add_inspect(CLI::App& pagoda);
 Command add_tokenize(CLI::App& pagoda);
+Command add_quantize(CLI::App& pagoda);
 Command add_replay(CLI::App& pagoda);
 
 /// Prints "pagoda: MESSAGE" as one line on stderr.

@@ -101,7 +101,7 @@ Result<std::unique_ptr<TokenLogits>> TokenLogits::create(const EngineConfig& con
   return std::unique_ptr<TokenLogits>(new TokenLogits(std::move(state)));
 }
 
-Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& take) {
+Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& take, layers::LinearInputs* inputs) {
   State& s = *state_;
   const auto n = static_cast<std::int32_t>(tokens.size());
   PAGODA_ASSERT(n > 0 && n <= s.plan.limits.max_tokens && first >= 0, "a text within the limits");
@@ -134,7 +134,8 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
                                    .block_tables = block_table->as<std::int32_t>(),
                                    .max_blocks = num_blocks,
                                    .max_query_len = n,
-                                   .max_context_len = n};
+                                   .max_context_len = n,
+                                   .linear_inputs = inputs};
   const layers::KvCache cache{.base = s.kv->device_base(),
                               .num_blocks = s.plan.num_device_blocks,
                               .block_bytes = s.plan.layout.block_bytes(),
@@ -158,6 +159,9 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
 
 const text::Tokenizer& TokenLogits::tokenizer() const {
   return *state_->tokenizer;
+}
+const std::shared_ptr<kernels::Device>& TokenLogits::device() const {
+  return state_->device;
 }
 std::int64_t TokenLogits::vocab_size() const {
   return state_->plan.model.vocab_size;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/config.hpp"
+#include "engine/layers/linear_inputs.hpp"
 #include "engine/text/tokenizer.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
@@ -24,10 +25,12 @@ class TokenLogits {
 
   using Take = std::function<void(std::int32_t position, std::span<const float> logits)>;
   /// Calls `take` for each position of `tokens` from `first` on, in order: logits [vocab_size] after that token.
-  /// `tokens`: 1 to max_tokens, each below vocab_size. Errors: those of ops.
-  Status run(const TokenIds& tokens, std::int32_t first, const Take& take);
+  /// `tokens`: 1 to max_tokens, each below vocab_size. `inputs`, where there are some, see what goes into the linear
+  /// layers before the head. Errors: those of ops and of `inputs`.
+  Status run(const TokenIds& tokens, std::int32_t first, const Take& take, layers::LinearInputs* inputs = nullptr);
 
   const text::Tokenizer& tokenizer() const;
+  const std::shared_ptr<kernels::Device>& device() const;
   std::int64_t vocab_size() const;
   /// Of all weights as loaded.
   std::int64_t weight_bytes() const;

@@ -7,6 +7,8 @@
 
 namespace pagoda::layers {
 
+class LinearInputs;
+
 /// The KV memory of one device, as the cache engine owns it: blocks of all layers.
 struct KvCache {
   std::byte* base = nullptr;
@@ -28,8 +30,9 @@ struct ForwardBatch {
   const std::int32_t* context_len = nullptr;   ///< [num_sequences], with the new tokens
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
-  std::int32_t max_query_len = 0;    ///< of one sequence: an upper bound of its new tokens
-  std::int32_t max_context_len = 0;  ///< likewise of context_len
+  std::int32_t max_query_len = 0;         ///< of one sequence: an upper bound of its new tokens
+  std::int32_t max_context_len = 0;       ///< likewise of context_len
+  LinearInputs* linear_inputs = nullptr;  ///< told of what goes into linear layers; null: nobody is
 };
 
 /// Largest batch that a model must be able to run; sizes its memory once.

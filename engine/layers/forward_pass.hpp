@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "engine/layers/forward_batch.hpp"
+#include "engine/layers/linear_inputs.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
@@ -23,6 +25,13 @@ class ForwardPass {
   template <class Params>
   void run(Status (Ops::*op)(kernels::Stream&, const Params&) const, const std::type_identity_t<Params>& params) {
     if (status_) status_ = (ops_.*op)(stream_, params);
+  }
+
+  /// Tells whoever wants to know what goes into `modules`.
+  void show_input(std::span<const LinearModule> modules, const Rows& x, std::int64_t num_rows,
+                  std::int64_t in_features) {
+    if (batch_.linear_inputs == nullptr || modules.empty() || !status_) return;
+    status_ = batch_.linear_inputs->see(stream_, modules, x, num_rows, in_features);
   }
 
   const ForwardBatch& batch() const { return batch_; }

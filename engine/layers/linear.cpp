@@ -19,6 +19,7 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
     }
     if (bias) bias_dtype = vector.dtype;
     add(std::move(weight), bias ? &vector : nullptr);
+    modules_.push_back({std::string(module.name()), out_features});
     out_features_ += out_features;
   }
 }
@@ -70,6 +71,7 @@ void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {
 }
 
 void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into) const {
+  pass.show_input(modules_, x, num_rows, in_features_);
   for (const Part& part : parts_) {
     if (!part.quantized.empty()) {
       pass.run(&kernels::Ops::quantized_linear, {.x = x.floats,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/layers/forward_pass.hpp"
+#include "engine/layers/linear_inputs.hpp"
 #include "engine/layers/rows.hpp"
 #include "engine/layers/weight_loader.hpp"
 
@@ -67,6 +68,7 @@ class Linear {
   void add(weights::LinearWeight weight, const WeightVector* bias);
 
   std::vector<Part> parts_;
+  std::vector<LinearModule> modules_;                // none of a layer that has no weight of its own
   std::vector<std::shared_ptr<const void>> memory_;  // of weights that do not lie in the source
   DType narrow_type_ = DType::f32;                   // that of all weights; float32 where they differ or are quantised
   std::int64_t in_features_ = 0;

@@ -21,20 +21,20 @@ WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) cons
 }
 
 weights::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->linear(module_name(), rows, columns)) : weights::LinearWeight{};
+  return *status_ ? keep(source_->linear(name(), rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::embedding(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->embedding(module_name(), rows, columns)) : weights::LinearWeight{};
+  return *status_ ? keep(source_->embedding(name(), rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::tied_linear(std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
-  return *status_ ? keep(source_->tied_linear(module_name(), tensor, rows, columns)) : weights::LinearWeight{};
+  return *status_ ? keep(source_->tied_linear(name(), tensor, rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::derived_linear(const weights::DerivedWeight& weight) const {
-  return *status_ ? keep(source_->derived_linear(module_name(), weight)) : weights::LinearWeight{};
+  return *status_ ? keep(source_->derived_linear(name(), weight)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::keep(Result<weights::LinearWeight> weight) const {
@@ -45,7 +45,7 @@ weights::LinearWeight WeightLoader::keep(Result<weights::LinearWeight> weight) c
 
 void WeightLoader::reject(std::string_view reason) const {
   if (!*status_) return;
-  *status_ = fail(ErrorCode::bad_file, "module " + std::string(module_name()) + ": " + std::string(reason));
+  *status_ = fail(ErrorCode::bad_file, "module " + std::string(name()) + ": " + std::string(reason));
 }
 
 weights::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {

@@ -38,6 +38,8 @@ class WeightLoader {
   weights::LinearWeight embedding(std::int64_t rows, std::int64_t columns) const;
   weights::LinearWeight tied_linear(std::string_view tensor, std::int64_t rows, std::int64_t columns) const;
   weights::LinearWeight derived_linear(const weights::DerivedWeight& weight) const;
+  /// The full name of this module, which is not the whole model.
+  std::string_view name() const { return std::string_view(prefix_).substr(0, prefix_.size() - 1); }
   /// The full name of the tensor `name` of this module.
   std::string full_name(std::string_view name) const { return prefix_ + std::string(name); }
   bool contains(std::string_view name) const { return source_->contains(full_name(name)); }
@@ -48,7 +50,6 @@ class WeightLoader {
   void reject(std::string_view reason) const;
 
  private:
-  std::string_view module_name() const { return std::string_view(prefix_).substr(0, prefix_.size() - 1); }
   weights::LinearWeight keep(Result<weights::LinearWeight> weight) const;
   /// Empty, and the error remembered, when there is one.
   weights::WeightTensor keep(Result<weights::WeightTensor> tensor) const;

@@ -19,7 +19,7 @@ FLOORS = [
     ["engine/config.hpp", "engine/config.cpp"],
     ["engine/text", "engine/sampling", "engine/weights"],
     ["engine/layers"],
-    ["engine/models"],
+    ["engine/models", "engine/calibration"],
     ["engine/memory", "engine/scheduling", "engine/execution", "engine/output", "engine/trace"],
     ["engine/placement"],
     ["engine/routing"],

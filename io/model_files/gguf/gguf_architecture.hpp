@@ -11,8 +11,8 @@
 
 namespace pagoda::io {
 
-/// The tensor with the factor of each frequency, where a model's maker computed them once for all (Llama 3.1 and later).
-/// It is no weight of a module: gguf_config reads it.
+/// The tensor with the factor of each frequency, where a model's maker computed them once for all (Llama 3.1 and
+/// later). It is no weight of a module: gguf_config reads it.
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 /// A module under its name in Hugging Face's files and in GGUF.

@@ -1,0 +1,266 @@
+#include "engine/calibration/gptq.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace pagoda::calibration {
+namespace {
+
+constexpr std::int64_t kBlock = 128;  ///< columns that are worked on at once
+constexpr float kDamping = 0.01F;
+constexpr int kTries = 6;  ///< each damps ten times as much as the one before
+
+std::size_t index(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+Result<kernels::Buffer> floats(kernels::Device& device, std::int64_t count) {
+  return device.allocate(index(count) * sizeof(float), kernels::MemoryKind::host);
+}
+
+/// out[:, first column on] += x * weight^T, x [rows, in], weight [columns, in].
+Status add_product(const kernels::Ops& ops, kernels::Stream& stream, const float* x, std::int64_t rows, std::int64_t in,
+                   const float* weight, std::int64_t columns, float* out, std::int64_t out_stride,
+                   bool accumulate = true) {
+  if (rows == 0 || columns == 0) return {};
+  const kernels::WeightMatrix matrix{weight, DType::f32, columns, in};
+  return ops.linear(stream, {.x = x,
+                             .num_tokens = rows,
+                             .in = in,
+                             .weights = {&matrix, 1},
+                             .biases = {},
+                             .out = out,
+                             .out_stride = out_stride,
+                             .accumulate = accumulate});
+}
+
+/// One block on the diagonal: B = U D U^T, U unit upper triangular, in double precision.
+struct DiagonalBlock {
+  std::int64_t size = 0;
+  std::vector<double> u;  // [size, size]
+  std::vector<double> d;  // [size]
+
+  DiagonalBlock(const float* h, std::int64_t stride, std::int64_t block_size)
+      : size(block_size), u(index(block_size * block_size)), d(index(block_size)) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t j = 0; j < size; ++j) at(i, j) = h[i * stride + j];
+    }
+  }
+
+  double& at(std::int64_t i, std::int64_t j) { return u[index(i * size + j)]; }
+
+  /// False when B is not positive definite, as it must be.
+  bool factorize() {
+    for (std::int64_t j = size - 1; j >= 0; --j) {
+      const double pivot = at(j, j);
+      if (!(pivot > 0) || !std::isfinite(pivot)) return false;
+      d[index(j)] = pivot;
+      at(j, j) = 1;
+      for (std::int64_t i = 0; i < j; ++i) at(i, j) /= pivot;
+      for (std::int64_t i = 0; i < j; ++i) {
+        const double factor = at(i, j) * pivot;
+        for (std::int64_t k = i; k < j; ++k) at(i, k) -= factor * at(k, j);
+      }
+    }
+    return true;
+  }
+
+  /// U^-1 with row j divided by D[j]: what x (U^T)^-1 D^-1 multiplies x with, as a weight [size, size].
+  std::vector<float> solver() {
+    std::vector<double> inverse(index(size * size));
+    for (std::int64_t j = 0; j < size; ++j) {
+      inverse[index(j * size + j)] = 1;
+      for (std::int64_t i = j - 1; i >= 0; --i) {
+        double sum = 0;
+        for (std::int64_t k = i + 1; k <= j; ++k) sum += at(i, k) * inverse[index(k * size + j)];
+        inverse[index(i * size + j)] = -sum;
+      }
+    }
+    std::vector<float> rows(index(size * size));
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t j = 0; j < size; ++j) {
+        rows[index(i * size + j)] = static_cast<float>(inverse[index(i * size + j)] / d[index(i)]);
+      }
+    }
+    return rows;
+  }
+};
+
+/// Copies [rows, columns] out of or into a wider matrix.
+void copy_block(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
+                std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, columns, to + r * to_stride);
+}
+
+}  // namespace
+
+Result<ErrorFeedback> ErrorFeedback::factorize(kernels::Device& device, kernels::Stream& stream,
+                                               kernels::Buffer products, std::int64_t size) {
+  PAGODA_ASSERT(products.bytes() >= index(size * size) * sizeof(float), "products of all pairs of columns");
+  const auto* const h = products.as<float>();
+  double sum = 0;
+  for (std::int64_t k = 0; k < size; ++k) sum += h[k * size + k];
+  if (!std::isfinite(sum)) return fail(ErrorCode::bad_file, "what goes into the layer is not finite");
+  const double mean = sum > 0 ? sum / static_cast<double>(size) : 1;
+  ErrorFeedback feedback;
+  feedback.size_ = size;
+  double damping = double{kDamping} * mean;
+  for (int i = 0; i < kTries; ++i, damping *= 10) {
+    auto copy = floats(device, size * size);
+    if (!copy) return fail(std::move(copy.error()));
+    feedback.a_ = std::move(*copy);
+    float* const a = feedback.a_.as<float>();
+    std::copy_n(h, size * size, a);
+    for (std::int64_t k = 0; k < size; ++k) a[k * size + k] += static_cast<float>(damping);
+    const Status status = feedback.factorize_damped(device, stream);
+    if (status) return feedback;
+    if (status.error().code != ErrorCode::bad_file) return fail(status.error());
+  }
+  return fail(ErrorCode::bad_file, "the products of what goes into the layer cannot be factorised");
+}
+
+/// Block after block from the last: what is left of H above and before a block loses what the block accounts for.
+Status ErrorFeedback::factorize_damped(kernels::Device& device, kernels::Stream& stream) {
+  float* const h = a_.as<float>();
+  d_.assign(index(size_), 0);
+  auto above = floats(device, 3 * size_ * kBlock);
+  if (!above) return fail(std::move(above.error()));
+  float* const v = above->as<float>();           // A above the block
+  float* const x = v + size_ * kBlock;           // H above the block
+  float* const scaled = v + 2 * size_ * kBlock;  // -A D
+  for (std::int64_t begin = (size_ - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock) {
+    const std::int64_t width = std::min(kBlock, size_ - begin);
+    DiagonalBlock block(h + begin * size_ + begin, size_, width);
+    if (!block.factorize()) return fail(ErrorCode::bad_file, "not positive definite");
+    const std::vector<float> solver = block.solver();
+    copy_block(h + begin, size_, x, width, begin, width);
+    Status status = add_product(device.ops(), stream, x, begin, width, solver.data(), width, v, width, false);
+    for (std::int64_t r = 0; r < begin; ++r) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        scaled[r * width + j] = -v[r * width + j] * static_cast<float>(block.d[index(j)]);
+      }
+    }
+    if (status) status = add_product(device.ops(), stream, scaled, begin, width, v, begin, h, size_);
+    if (!status) return status;
+    copy_block(v, width, h + begin, size_, begin, width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      d_[index(begin + i)] = static_cast<float>(block.d[index(i)]);
+      for (std::int64_t j = 0; j < width; ++j) h[(begin + i) * size_ + begin + j] = static_cast<float>(block.at(i, j));
+    }
+  }
+  return {};
+}
+
+namespace {
+
+/// The integers of one group and what they stand for.
+struct Grid {
+  float scale = 0;  ///< as it is stored; 0: all weights are 0
+  float lowest = 0;
+  float highest = 0;
+
+  float integer(float w) const { return scale == 0 ? 0 : std::clamp(std::nearbyint(w / scale), lowest, highest); }
+};
+
+/// Of scales around the one that brings the value of highest magnitude to the end of the integers, the one of least
+/// squared error, column k counting importance[k].
+Grid best_grid(std::span<const float> weights, const float* importance, int bits) {
+  constexpr std::array kFactors{1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F, 0.7F};
+  const auto half = static_cast<float>(1 << (bits - 1));
+  float extreme = 0;
+  for (const float w : weights) extreme = std::abs(w) > std::abs(extreme) ? w : extreme;
+  Grid best{0, -half, half - 1};
+  float least = 0;
+  for (const float factor : kFactors) {
+    const Grid grid{to_float(to_f16(extreme / -half * factor)), -half, half - 1};
+    float error = 0;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const float difference = weights[k] - grid.scale * grid.integer(weights[k]);
+      error += importance[k] * difference * difference;
+    }
+    if (factor != kFactors.front() && !(error < least)) continue;
+    best = grid;
+    least = error;
+    if (bits == 8) break;  // nothing is gained by cutting
+  }
+  return best;
+}
+
+/// The columns [begin, end) of one row. `target`: the weights with what earlier errors ask for; `weights`: as they
+/// were; what they lack is written to `errors` [end - begin].
+struct RowOfBlock {
+  const ErrorFeedback& feedback;
+  const GptqFormat& format;
+  std::int64_t begin;
+  std::int64_t end;
+
+  /// False when something is not finite.
+  bool quantize(float* target, const float* weights, float* errors, std::uint8_t* q, Float16* scales) const {
+    const int zero = 1 << (format.bits - 1);
+    Grid grid;
+    bool finite = true;
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (k % format.group_size == 0) {
+        const std::span<const float> group(target + k, index(format.group_size));
+        grid = best_grid(group, feedback.importance().data() + k, format.bits);
+        scales[k / format.group_size] = to_f16(grid.scale);
+        finite = finite && std::isfinite(grid.scale);
+      }
+      const float integer = grid.integer(target[k]);
+      finite = finite && std::isfinite(target[k]);
+      q[k] = static_cast<std::uint8_t>((finite ? static_cast<int>(integer) : 0) + zero);
+      const float error = weights[k] - grid.scale * integer;
+      errors[k - begin] = error;
+      const float* const a = feedback.row(k);
+      for (std::int64_t j = k + 1; j < end; ++j) target[j] += error * a[j];
+    }
+    return finite;
+  }
+};
+
+}  // namespace
+
+Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& stream, float* weights, std::int64_t rows,
+                                 const ErrorFeedback& feedback, const GptqFormat& format) {
+  const std::int64_t columns = feedback.size();
+  PAGODA_ASSERT(format.group_size > 0 && columns % format.group_size == 0, "whole groups");
+  // A block is whole groups: a group's scale is chosen when all that earlier columns ask for is in.
+  const std::int64_t block = (kBlock + format.group_size - 1) / format.group_size * format.group_size;
+  const std::int64_t groups = columns / format.group_size;
+  GptqMatrix matrix{std::vector<std::uint8_t>(index(rows * columns)), std::vector<Float16>(index(rows * groups))};
+  auto memory = floats(device, rows * columns + rows * block + columns * block);
+  if (!memory) return fail(std::move(memory.error()));
+  float* const targets = memory->as<float>();
+  float* const errors = targets + rows * columns;    // [rows, width of the block]
+  float* const feedback_to = errors + rows * block;  // [columns behind the block, width]
+  std::copy_n(weights, rows * columns, targets);
+  for (std::int64_t begin = 0; begin < columns; begin += block) {
+    const std::int64_t end = std::min(columns, begin + block);
+    const std::int64_t width = end - begin;
+    const RowOfBlock part{feedback, format, begin, end};
+    std::atomic<bool> finite = true;
+    Status status = device.ops().host_work(
+        stream, {.num_tasks = rows, .run = [&](std::int64_t row) {
+                   if (!part.quantize(targets + row * columns, weights + row * columns, errors + row * width,
+                                      matrix.q.data() + row * columns, matrix.scales.data() + row * groups)) {
+                     finite = false;
+                   }
+                 }});
+    if (!status) return fail(std::move(status.error()));
+    if (!finite) return fail(ErrorCode::bad_file, "a weight is not finite or too large to be quantised");
+    for (std::int64_t j = 0; j < width; ++j) {
+      const float* const a = feedback.row(begin + j);
+      for (std::int64_t k = end; k < columns; ++k) feedback_to[(k - end) * width + j] = a[k];
+    }
+    status = add_product(device.ops(), stream, errors, rows, width, feedback_to, columns - end, targets + end, columns);
+    if (!status) return fail(std::move(status.error()));
+  }
+  return matrix;
+}
+
+}  // namespace pagoda::calibration

@@ -1,0 +1,269 @@
+#include "pagoda/quantize_model.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/calibration/input_products.hpp"
+#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/quantized/compressed_tensors_writer.hpp"
+#include "pagoda/engine.hpp"
+#include "pagoda/engine_plan.hpp"
+#include "pagoda/token_logits.hpp"
+
+namespace pagoda {
+namespace {
+
+using calibration::ErrorFeedback;
+using calibration::InputProducts;
+using calibration::SharedInput;
+using Module = io::CompressedTensorsWriter::Module;
+
+constexpr std::uint64_t kSeed = 1;
+
+/// Texts that the model writes by itself, from its first token on where it has one, else from any.
+Result<std::vector<TokenIds>> write_texts(const EngineConfig& config, const models::ModelSpec& spec,
+                                          std::int64_t num_texts, std::int64_t context, const StartProgress& progress) {
+  EngineConfig writing = config;
+  writing.max_model_len = context;
+  writing.max_num_seqs = static_cast<std::int32_t>(std::min<std::int64_t>(num_texts, 32));
+  const auto engine = Engine::create(writing, {.device = nullptr, .progress = progress});
+  if (!engine) return fail(engine.error());
+  std::mt19937_64 random(kSeed);
+  std::vector<GenerateRequest> requests;
+  for (std::int64_t i = 0; i < num_texts; ++i) {
+    GenerateRequest request;
+    const auto any = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(spec.vocab_size));
+    request.prompt_token_ids = {spec.bos_token_id ? std::int64_t{*spec.bos_token_id} : any};
+    request.stream = false;
+    request.sampling.max_tokens = context - 1;
+    request.sampling.ignore_eos = true;
+    request.sampling.temperature = 1;
+    request.sampling.seed = kSeed + static_cast<std::uint64_t>(i);
+    requests.push_back(std::move(request));
+  }
+  std::vector<TokenIds> texts;
+  for (std::int64_t begin = 0; begin < num_texts; begin += writing.max_num_seqs) {
+    const std::int64_t end = std::min<std::int64_t>(num_texts, begin + writing.max_num_seqs);
+    if (progress) progress("writing texts", static_cast<double>(begin) / static_cast<double>(num_texts));
+    const std::vector<GenerateRequest> some(requests.begin() + begin, requests.begin() + end);
+    const auto results = (*engine)->generate(some);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!results[i]) return fail(results[i].error());
+      TokenIds text{static_cast<TokenId>(some[i].prompt_token_ids->front())};
+      const TokenIds& written = results[i]->outputs.front().token_ids;
+      text.insert(text.end(), written.begin(), written.end());
+      texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
+/// The first tokens of `text`, in pieces.
+Result<std::vector<TokenIds>> cut_text(const text::Tokenizer& tokenizer, const std::string& text,
+                                       std::int64_t num_texts, std::int64_t context) {
+  const auto ids = tokenizer.encode(text, true);
+  if (!ids) return fail(ids.error());
+  std::vector<TokenIds> texts;
+  for (std::int64_t begin = 0; begin + context <= std::ssize(*ids) && std::ssize(texts) < num_texts; begin += context) {
+    texts.emplace_back(ids->begin() + begin, ids->begin() + begin + context);
+  }
+  if (!texts.empty()) return texts;
+  return fail(ErrorCode::bad_config,
+              "the calibration text has " + std::to_string(ids->size()) + " tokens, fewer than one piece of " +
+                  std::to_string(context),
+              "calibration");
+}
+
+/// Runs the model over the texts and quantises what it sees.
+class ModelQuantizer {
+ public:
+  ModelQuantizer(const QuantizeOptions& options, const io::Checkpoint& checkpoint, TokenLogits& model,
+                 const std::vector<TokenIds>& texts, const StartProgress& progress)
+      : options_(options),
+        checkpoint_(checkpoint),
+        model_(model),
+        texts_(texts),
+        progress_(progress),
+        device_(model.device()),
+        products_(device_) {}
+
+  Status run() {
+    if (Status status = model_.run(texts_.front(), 0, nothing, &products_); !status) return status;
+    Status status = choose_modules();
+    if (!status) return status;
+    auto writer =
+        io::CompressedTensorsWriter::create(options_.config.model, checkpoint_, options_.out, modules_,
+                                            {.bits = options_.format.bits, .group_size = options_.format.group_size});
+    if (!writer) return fail(std::move(writer.error()));
+    auto stream = device_->create_stream("pagoda-quantize");
+    if (!stream) return fail(std::move(stream.error()));
+    for (std::size_t begin = 0; begin < products_.inputs().size() && status;) {
+      const std::size_t end = as_many_as_fit(begin);
+      status = collect(begin, end);
+      for (std::size_t input = begin; input < end && status; ++input) {
+        (*stream)->submit([&] { status = quantize(**stream, input, *writer); });
+        (*stream)->synchronize();
+      }
+      begin = end;
+    }
+    return status ? writer->finish() : status;
+  }
+
+  const std::vector<Module>& modules() const { return modules_; }
+
+ private:
+  static void nothing(std::int32_t, std::span<const float>) {}
+
+  static std::string weight_of(const layers::LinearModule& module) { return module.name + ".weight"; }
+
+  bool has(const layers::LinearModule& module) const { return checkpoint_.contains(weight_of(module)); }
+
+  Status choose_modules() {
+    const std::int64_t group_size = options_.format.group_size;
+    for (const SharedInput& input : products_.inputs()) {
+      for (const layers::LinearModule& module : input.modules) {
+        if (!has(module)) continue;
+        if (input.in_features % group_size != 0) {
+          return fail(ErrorCode::bad_config,
+                      "groups of " + std::to_string(group_size) + " do not divide the " +
+                          std::to_string(input.in_features) + " columns of " + module.name,
+                      "group_size");
+        }
+        modules_.push_back({module.name, module.out_features, input.in_features});
+      }
+    }
+    if (!modules_.empty()) return {};
+    return fail(ErrorCode::unsupported, "no linear layer of the model is a plain matrix of its checkpoint", "model");
+  }
+
+  /// The end of the inputs from `begin` on, one at least, whose products fit in half of the memory that is free.
+  std::size_t as_many_as_fit(std::size_t begin) const {
+    const std::int64_t most = device_->available_bytes(kernels::MemoryKind::host) / 2;
+    std::int64_t bytes = 0;
+    std::size_t end = begin;
+    for (; end < products_.inputs().size(); ++end) {
+      bytes += products_.inputs()[end].product_bytes();
+      if (end > begin && bytes > most) break;
+    }
+    return end;
+  }
+
+  Status collect(std::size_t begin, std::size_t end) {
+    Status status = products_.collect(begin, end);
+    for (std::size_t i = 0; i < texts_.size() && status; ++i) {
+      report("calibrating", i, texts_.size());
+      status = model_.run(texts_[i], static_cast<std::int32_t>(texts_[i].size()), nothing, &products_);
+    }
+    return status;
+  }
+
+  Status quantize(kernels::Stream& stream, std::size_t input, io::CompressedTensorsWriter& writer) {
+    const SharedInput& shared = products_.inputs()[input];
+    kernels::Buffer products = products_.take(input);
+    if (std::ranges::none_of(shared.modules, [&](const auto& module) { return has(module); })) return {};
+    const auto feedback = ErrorFeedback::factorize(*device_, stream, std::move(products), shared.in_features);
+    if (!feedback) return named(shared.modules.front(), feedback.error());
+    for (const layers::LinearModule& module : shared.modules) {
+      if (!has(module)) continue;
+      report("quantising", num_done_, modules_.size());
+      if (Status status = quantize(stream, module, *feedback, writer); !status) return named(module, status.error());
+      ++num_done_;
+    }
+    return {};
+  }
+
+  Status quantize(kernels::Stream& stream, const layers::LinearModule& module, const ErrorFeedback& feedback,
+                  io::CompressedTensorsWriter& writer) {
+    const std::int64_t rows = module.out_features;
+    const std::int64_t columns = feedback.size();
+    const auto tensor = checkpoint_.tensor(weight_of(module), {rows, columns});
+    if (!tensor) return fail(tensor.error());
+    const auto count = static_cast<std::size_t>(rows * columns);
+    const auto weights = device_->allocate(count * sizeof(float), kernels::MemoryKind::host);
+    if (!weights) return fail(weights.error());
+    Status status = device_->ops().convert(stream, {.from = tensor->data,
+                                                    .from_dtype = tensor->dtype,
+                                                    .to = weights->data(),
+                                                    .to_dtype = DType::f32,
+                                                    .count = rows * columns});
+    if (!status) return status;
+    const auto matrix =
+        calibration::quantize_gptq(*device_, stream, weights->as<float>(), rows, feedback, options_.format);
+    if (!matrix) return fail(matrix.error());
+    return writer.write({module.name, rows, columns}, matrix->q, matrix->scales);
+  }
+
+  static Status named(const layers::LinearModule& module, Error error) {
+    error.message = "module " + module.name + ": " + error.message;
+    return fail(std::move(error));
+  }
+
+  void report(std::string_view what, std::size_t done, std::size_t of) const {
+    if (progress_) progress_(what, static_cast<double>(done) / static_cast<double>(of));
+  }
+
+  const QuantizeOptions& options_;
+  const io::Checkpoint& checkpoint_;
+  TokenLogits& model_;
+  const std::vector<TokenIds>& texts_;
+  const StartProgress& progress_;
+  std::shared_ptr<kernels::Device> device_;
+  InputProducts products_;
+  std::vector<Module> modules_;
+  std::size_t num_done_ = 0;
+};
+
+/// The folder's weights, which must be there as they were trained.
+Result<std::unique_ptr<io::Checkpoint>> open_checkpoint(const QuantizeOptions& options) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.config.model, error)) {
+    return fail(ErrorCode::unsupported,
+                options.config.model + " is not a Hugging Face folder; only such a model can be quantised", "model");
+  }
+  return io::Checkpoint::open(options.config.model);
+}
+
+}  // namespace
+
+Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const StartProgress& progress) {
+  if (options.out.empty()) return fail(ErrorCode::bad_config, "--out is required", "out");
+  const auto checkpoint = open_checkpoint(options);
+  if (!checkpoint) return fail(checkpoint.error());
+  EngineConfig config = options.config;
+  config.device = "cpu";
+  config.quantize = "none";
+  const auto device = create_device(config);
+  if (!device) return fail(device.error());
+  const auto plan = plan_engine(config, **device);
+  if (!plan) return fail(plan.error());
+  if (const std::string known = plan->checkpoint->quantization(); !known.empty()) {
+    return fail(ErrorCode::unsupported, "the model is quantised already (" + known + ")", "model");
+  }
+  const std::int64_t context = std::min(options.context, plan->model.max_position_embeddings);
+  const std::int64_t num_texts = std::max<std::int64_t>(1, options.calibration_tokens / context);
+  Result<std::vector<TokenIds>> texts = std::vector<TokenIds>();
+  if (options.calibration_text.empty()) texts = write_texts(config, plan->model, num_texts, context, progress);
+  if (!texts) return fail(std::move(texts.error()));
+  const auto model = TokenLogits::create(config, static_cast<std::int32_t>(context), progress);
+  if (!model) return fail(model.error());
+  if (texts->empty()) texts = cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
+  if (!texts) return fail(std::move(texts.error()));
+  ModelQuantizer quantizer(options, **checkpoint, **model, *texts, progress);
+  if (Status status = quantizer.run(); !status) return fail(std::move(status.error()));
+  QuantizeReport report;
+  std::int64_t weights = 0;
+  for (const Module& module : quantizer.modules()) weights += module.rows * module.columns;
+  report.num_modules = std::ssize(quantizer.modules());
+  report.calibration_tokens = std::ssize(*texts) * context;
+  report.model_bytes = (*checkpoint)->facts().weight_bytes;
+  report.written_bytes = static_cast<std::int64_t>(std::filesystem::file_size(options.out / "model.safetensors"));
+  report.bits_per_weight = options.format.bits + 16.0 / static_cast<double>(options.format.group_size);
+  return report;
+}
+
+}  // namespace pagoda
