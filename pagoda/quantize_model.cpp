@@ -83,28 +83,32 @@ Result<std::vector<TokenIds>> cut_text(const text::Tokenizer& tokenizer, const s
 class ModelQuantizer {
  public:
   ModelQuantizer(const QuantizeOptions& options, const io::Checkpoint& checkpoint, TokenLogits& model,
-                 const std::vector<TokenIds>& texts, const StartProgress& progress)
+                 const StartProgress& progress)
       : options_(options),
         checkpoint_(checkpoint),
         model_(model),
-        texts_(texts),
         progress_(progress),
         device_(model.device()),
         products_(device_) {}
 
-  Status run() {
-    if (Status status = model_.run(texts_.front(), 0, nothing, &products_); !status) return status;
-    Status status = choose_modules();
-    if (!status) return status;
+  /// Finds out what there is to quantise.
+  Status look() {
+    Status status = model_.run({0}, 1, nothing, &products_);
+    return status ? choose_modules() : status;
+  }
+
+  /// Call once look() has been.
+  Status run(const std::vector<TokenIds>& texts) {
     auto writer =
         io::CompressedTensorsWriter::create(options_.config.model, checkpoint_, options_.out, modules_,
                                             {.bits = options_.format.bits, .group_size = options_.format.group_size});
     if (!writer) return fail(std::move(writer.error()));
     auto stream = device_->create_stream("pagoda-quantize");
     if (!stream) return fail(std::move(stream.error()));
+    Status status;
     for (std::size_t begin = 0; begin < products_.inputs().size() && status;) {
       const std::size_t end = as_many_as_fit(begin);
-      status = collect(begin, end);
+      status = collect(begin, end, texts);
       for (std::size_t input = begin; input < end && status; ++input) {
         (*stream)->submit([&] { status = quantize(**stream, input, *writer); });
         (*stream)->synchronize();
@@ -153,11 +157,11 @@ class ModelQuantizer {
     return end;
   }
 
-  Status collect(std::size_t begin, std::size_t end) {
+  Status collect(std::size_t begin, std::size_t end, const std::vector<TokenIds>& texts) {
     Status status = products_.collect(begin, end);
-    for (std::size_t i = 0; i < texts_.size() && status; ++i) {
-      report("calibrating", i, texts_.size());
-      status = model_.run(texts_[i], static_cast<std::int32_t>(texts_[i].size()), nothing, &products_);
+    for (std::size_t i = 0; i < texts.size() && status; ++i) {
+      report("calibrating", i, texts.size());
+      status = model_.run(texts[i], static_cast<std::int32_t>(texts[i].size()), nothing, &products_);
     }
     return status;
   }
@@ -210,13 +214,20 @@ class ModelQuantizer {
   const QuantizeOptions& options_;
   const io::Checkpoint& checkpoint_;
   TokenLogits& model_;
-  const std::vector<TokenIds>& texts_;
   const StartProgress& progress_;
   std::shared_ptr<kernels::Device> device_;
   InputProducts products_;
   std::vector<Module> modules_;
   std::size_t num_done_ = 0;
 };
+
+/// What takes long is not begun for a folder that will be refused.
+Status check_out(const std::filesystem::path& out) {
+  if (out.empty()) return fail(ErrorCode::bad_config, "--out is required", "out");
+  std::error_code error;
+  if (!std::filesystem::exists(out, error) || std::filesystem::is_empty(out, error)) return {};
+  return fail(ErrorCode::bad_config, out.string() + " is not empty", "out");
+}
 
 /// The folder's weights, which must be there as they were trained.
 Result<std::unique_ptr<io::Checkpoint>> open_checkpoint(const QuantizeOptions& options) {
@@ -231,12 +242,13 @@ Result<std::unique_ptr<io::Checkpoint>> open_checkpoint(const QuantizeOptions& o
 }  // namespace
 
 Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const StartProgress& progress) {
-  if (options.out.empty()) return fail(ErrorCode::bad_config, "--out is required", "out");
+  if (Status status = check_out(options.out); !status) return fail(std::move(status.error()));
   const auto checkpoint = open_checkpoint(options);
   if (!checkpoint) return fail(checkpoint.error());
   EngineConfig config = options.config;
   config.device = "cpu";
   config.quantize = "none";
+  config.weight_memory = "mapped";  // the engine that writes texts uses the same
   const auto device = create_device(config);
   if (!device) return fail(device.error());
   const auto plan = plan_engine(config, **device);
@@ -246,15 +258,15 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
   }
   const std::int64_t context = std::min(options.context, plan->model.max_position_embeddings);
   const std::int64_t num_texts = std::max<std::int64_t>(1, options.calibration_tokens / context);
-  Result<std::vector<TokenIds>> texts = std::vector<TokenIds>();
-  if (options.calibration_text.empty()) texts = write_texts(config, plan->model, num_texts, context, progress);
-  if (!texts) return fail(std::move(texts.error()));
   const auto model = TokenLogits::create(config, static_cast<std::int32_t>(context), progress);
   if (!model) return fail(model.error());
-  if (texts->empty()) texts = cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
-  if (!texts) return fail(std::move(texts.error()));
-  ModelQuantizer quantizer(options, **checkpoint, **model, *texts, progress);
-  if (Status status = quantizer.run(); !status) return fail(std::move(status.error()));
+  ModelQuantizer quantizer(options, **checkpoint, **model, progress);
+  if (Status status = quantizer.look(); !status) return fail(std::move(status.error()));
+  const auto texts = options.calibration_text.empty()
+                         ? write_texts(config, plan->model, num_texts, context, progress)
+                         : cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
+  if (!texts) return fail(texts.error());
+  if (Status status = quantizer.run(*texts); !status) return fail(std::move(status.error()));
   QuantizeReport report;
   std::int64_t weights = 0;
   for (const Module& module : quantizer.modules()) weights += module.rows * module.columns;

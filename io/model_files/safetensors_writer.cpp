@@ -50,6 +50,13 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
   return writer;
 }
 
+SafetensorsWriter::~SafetensorsWriter() {
+  if (!file_.is_open()) return;  // finished, or moved from
+  file_.close();
+  std::error_code error;
+  std::filesystem::remove(part_, error);
+}
+
 Status SafetensorsWriter::write(std::string_view name, std::span<const std::byte> elements) {
   const auto place = left_.find(name);
   PAGODA_ASSERT(place != left_.end() && place->second.bytes == elements.size(), "a tensor of the file, written once");

@@ -15,7 +15,7 @@
 namespace pagoda::io {
 
 /// Writes a safetensors file whose tensors are known before their elements are. Until it is finished the file is called
-/// PATH.part, so that nobody takes a part of it for the whole.
+/// PATH.part, so that nobody takes a part of it for the whole; one that is never finished is removed.
 class SafetensorsWriter {
  public:
   struct Tensor {
@@ -28,6 +28,9 @@ class SafetensorsWriter {
   /// Writes the header. Tensors of wide elements come first, so that each lies at a multiple of its element size.
   /// Errors: io_failed.
   static Result<SafetensorsWriter> create(const std::filesystem::path& path, std::vector<Tensor> tensors);
+  ~SafetensorsWriter();
+  SafetensorsWriter(SafetensorsWriter&&) = default;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
 
   /// The elements of one of the tensors, all of them; each is written once. Errors: io_failed.
   Status write(std::string_view name, std::span<const std::byte> elements);
