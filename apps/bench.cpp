@@ -125,7 +125,7 @@ Result<std::unique_ptr<Engine>> start_engine(BenchOptions& options, int& code) {
     return fail(problems.front());
   }
   options.shape.seed = options.engine.config.seed;
-  auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
+  auto engine = Engine::create(options.engine.config, options.engine.setup());
   if (!engine) code = exit_with(engine.error());
   return engine;
 }

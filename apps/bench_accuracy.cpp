@@ -5,8 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +19,7 @@
 #include "apps/flags.hpp"
 #include "apps/logit_comparison.hpp"
 #include "apps/progress.hpp"
+#include "apps/text_file.hpp"
 #include "pagoda/token_logits.hpp"
 
 namespace pagoda::apps {
@@ -49,14 +48,6 @@ struct AccuracyOptions {
   std::int64_t max_tokens = 0;
   bool json = false;
 };
-
-Result<std::string> read_text(const std::string& path) {
-  if (path.empty()) return fail(ErrorCode::bad_config, "--text is required", "text");
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file && text.empty()) return fail(ErrorCode::io_failed, "cannot read the text " + path, "text");
-  return text;
-}
 
 /// The text in windows of `context` tokens; what is left over at the end is none.
 Result<std::vector<TokenIds>> windows_of(const AccuracyOptions& options, const std::string& text,
@@ -156,7 +147,8 @@ ordered_json to_json(const LogitComparison::Summary& summary, bool with_referenc
 
 int run_accuracy(AccuracyOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
-  const auto text = read_text(options.text);
+  if (options.text.empty()) return exit_with(Error{ErrorCode::bad_config, "--text is required", "text"});
+  const auto text = read_text_file(options.text, "text");
   if (!text) return exit_with(text.error());
   const auto model = load(options.engine.config, options.context);
   if (!model) return exit_with(model.error());

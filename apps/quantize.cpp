@@ -1,10 +1,9 @@
 #include <array>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
+#include "apps/text_file.hpp"
 #include "pagoda/quantize_model.hpp"
 
 namespace pagoda::apps {
@@ -22,16 +22,18 @@ constexpr std::array<std::string_view, 5> kKeys{"model", "dtype", "threads", "cp
 struct QuantizeCommand {
   explicit QuantizeCommand(CLI::App& app) : engine(app, "warn", lazy_memory(), kKeys) {
     add_text(app, "--out", out, "Folder to be made, of a Hugging Face model in the format of compressed-tensors");
-    add_number(app, "--bits", options.format.bits, "Bits of a weight: 4 or 8", 4, 8);
-    add_number(app, "--group-size", options.format.group_size,
+    add_number(app, "--bits", options.bits, "Bits of a weight: 4 or 8", 4, 8);
+    add_number(app, "--group-size", options.group_size,
                "Columns that share a scale: a multiple of 16 that "
                "divides the columns of every layer",
                std::int64_t{16}, std::int64_t{256});
+    add_switch(app, "zero-points", options.asymmetric, "They share a zero point as well");
+    add_switch(app, "rotate", options.rotate, "Rotate blocks of 32 columns, which keeps more of the model");
     add_text(app, "--calibration", calibration,
              "File with a text like those that the model will see; without one the "
              "model writes its own");
     add_number(app, "--calibration-tokens", options.calibration_tokens, "Tokens of it that are looked at",
-               std::int64_t{512});
+               std::int64_t{512}, std::int64_t{1} << 24);
     add_flag(app, "--json", json, "Print the result as one JSON object");
   }
 
@@ -42,27 +44,20 @@ struct QuantizeCommand {
   bool json = false;
 };
 
-Status read_calibration(QuantizeCommand& command) {
-  if (command.calibration.empty()) return {};
-  std::ifstream file(command.calibration, std::ios::binary);
-  command.options.calibration_text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file && command.options.calibration_text.empty()) {
-    return fail(ErrorCode::io_failed, "cannot read the text " + command.calibration, "calibration");
-  }
-  if (!command.options.calibration_text.empty()) return {};
-  return fail(ErrorCode::bad_config, command.calibration + " is empty", "calibration");
-}
-
 int run_quantize(QuantizeCommand& command) {
   if (const auto problems = command.engine.finish(); !problems.empty()) return exit_with(problems);
   QuantizeOptions& options = command.options;
-  if (options.format.bits != 4 && options.format.bits != 8) {
+  if (options.bits != 4 && options.bits != 8) {
     return exit_with(Error{ErrorCode::bad_config, "--bits must be 4 or 8", "bits"});
   }
-  if (options.format.group_size % 16 != 0) {
+  if (options.group_size % 16 != 0) {
     return exit_with(Error{ErrorCode::bad_config, "--group-size must be a multiple of 16", "group_size"});
   }
-  if (const Status status = read_calibration(command); !status) return exit_with(status.error());
+  if (!command.calibration.empty()) {
+    auto text = read_text_file(command.calibration, "calibration");
+    if (!text) return exit_with(text.error());
+    options.calibration_text = std::move(*text);
+  }
   options.config = command.engine.config;
   options.out = command.out;
   const auto report = quantize_model(options, start_progress());

@@ -18,6 +18,8 @@ namespace pagoda::kernels {
 constexpr int kRotationBlock = 32;
 constexpr float kRotatedXFactor = 0.25F;
 constexpr float kRotatedWeightFactor = 0.125F;
+/// 1 / sqrt(32), with which the map of a block is orthogonal.
+constexpr float kOrthogonalFactor = 0.17677669529663687F;
 /// Bit i: column i of a block changes its sign. Values alike, as those behind a ReLU are, would add up to one column
 /// of 32 times their size; with these signs it is 8 times at most, where sqrt(32) is the least there can be.
 constexpr std::uint32_t kRotationSigns = 0xE1EA24C4U;
@@ -26,10 +28,9 @@ constexpr bool changes_sign(int column) {
   return (kRotationSigns >> column & 1U) != 0;
 }
 
-/// One block, in place. Each of its five steps is one rounded addition or subtraction, so every processor that does
-/// them in this order gets the same bits.
-inline void rotate_block(float* block, float factor) {
-  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
+/// A Walsh-Hadamard transform of a block, in place. Each of its five steps is one rounded addition or subtraction, so
+/// every processor that does them in this order gets the same bits.
+inline void transform_block(float* block) {
   for (int stride = 1; stride < kRotationBlock; stride *= 2) {
     for (int i = 0; i < kRotationBlock; ++i) {
       if ((i & stride) != 0) continue;
@@ -39,6 +40,18 @@ inline void rotate_block(float* block, float factor) {
       block[i + stride] = low - high;
     }
   }
+}
+
+/// One block, in place.
+inline void rotate_block(float* block, float factor) {
+  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
+  transform_block(block);
+}
+
+/// Back again, in place: after rotate_block with a factor f, this with 1 / (32 f).
+inline void rotate_block_back(float* block, float factor) {
+  transform_block(block);
+  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
 }
 
 }  // namespace pagoda::kernels

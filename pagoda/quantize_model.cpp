@@ -7,12 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/calibration/gptq.hpp"
 #include "engine/calibration/input_products.hpp"
+#include "engine/calibration/rotated.hpp"
 #include "io/model_files/checkpoint.hpp"
-#include "io/model_files/file_text.hpp"
+#include "io/model_files/model_files.hpp"
 #include "io/model_files/quantized/compressed_tensors_writer.hpp"
+#include "kernels/rotation.hpp"
 #include "pagoda/engine.hpp"
-#include "pagoda/engine_plan.hpp"
 #include "pagoda/token_logits.hpp"
 
 namespace pagoda {
@@ -34,23 +36,19 @@ Result<std::vector<TokenIds>> write_texts(const EngineConfig& config, const mode
   const auto engine = Engine::create(writing, {.device = nullptr, .progress = progress});
   if (!engine) return fail(engine.error());
   std::mt19937_64 random(kSeed);
-  std::vector<GenerateRequest> requests;
-  for (std::int64_t i = 0; i < num_texts; ++i) {
-    GenerateRequest request;
-    const auto any = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(spec.vocab_size));
-    request.prompt_token_ids = {spec.bos_token_id ? std::int64_t{*spec.bos_token_id} : any};
-    request.stream = false;
-    request.sampling.max_tokens = context - 1;
-    request.sampling.ignore_eos = true;
-    request.sampling.temperature = 1;
-    request.sampling.seed = kSeed + static_cast<std::uint64_t>(i);
-    requests.push_back(std::move(request));
-  }
   std::vector<TokenIds> texts;
-  for (std::int64_t begin = 0; begin < num_texts; begin += writing.max_num_seqs) {
-    const std::int64_t end = std::min<std::int64_t>(num_texts, begin + writing.max_num_seqs);
-    if (progress) progress("writing texts", static_cast<double>(begin) / static_cast<double>(num_texts));
-    const std::vector<GenerateRequest> some(requests.begin() + begin, requests.begin() + end);
+  while (std::ssize(texts) < num_texts) {
+    if (progress) progress("writing texts", static_cast<double>(texts.size()) / static_cast<double>(num_texts));
+    std::vector<GenerateRequest> some(std::min<std::size_t>(static_cast<std::size_t>(num_texts) - texts.size(), 32));
+    for (GenerateRequest& request : some) {
+      const auto any = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(spec.vocab_size));
+      request.prompt_token_ids = {spec.bos_token_id ? std::int64_t{*spec.bos_token_id} : any};
+      request.stream = false;
+      request.sampling.max_tokens = context - 1;
+      request.sampling.ignore_eos = true;
+      request.sampling.temperature = 1;
+      request.sampling.seed = kSeed + texts.size() + static_cast<std::size_t>(&request - some.data());
+    }
     const auto results = (*engine)->generate(some);
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!results[i]) return fail(results[i].error());
@@ -82,9 +80,10 @@ Result<std::vector<TokenIds>> cut_text(const text::Tokenizer& tokenizer, const s
 /// Runs the model over the texts and quantises what it sees.
 class ModelQuantizer {
  public:
-  ModelQuantizer(const QuantizeOptions& options, const io::Checkpoint& checkpoint, TokenLogits& model,
-                 const StartProgress& progress)
+  ModelQuantizer(const QuantizeOptions& options, const calibration::GptqFormat& format,
+                 const io::Checkpoint& checkpoint, TokenLogits& model, const StartProgress& progress)
       : options_(options),
+        format_(format),
         checkpoint_(checkpoint),
         model_(model),
         progress_(progress),
@@ -98,11 +97,16 @@ class ModelQuantizer {
   }
 
   /// Call once look() has been.
-  Status run(const std::vector<TokenIds>& texts) {
-    auto writer =
-        io::CompressedTensorsWriter::create(options_.config.model, checkpoint_, options_.out, modules_,
-                                            {.bits = options_.format.bits, .group_size = options_.format.group_size});
-    if (!writer) return fail(std::move(writer.error()));
+  Result<io::CompressedTensorsWriter> create_writer() const {
+    return io::CompressedTensorsWriter::create(options_.config.model, checkpoint_, options_.out, modules_,
+                                               {.bits = format_.bits,
+                                                .group_size = format_.group_size,
+                                                .asymmetric = format_.asymmetric,
+                                                .scale_dtype = format_.scale_dtype,
+                                                .rotated = options_.rotate});
+  }
+
+  Status run(const std::vector<TokenIds>& texts, io::CompressedTensorsWriter& writer) {
     auto stream = device_->create_stream("pagoda-quantize");
     if (!stream) return fail(std::move(stream.error()));
     Status status;
@@ -110,12 +114,13 @@ class ModelQuantizer {
       const std::size_t end = as_many_as_fit(begin);
       status = collect(begin, end, texts);
       for (std::size_t input = begin; input < end && status; ++input) {
-        (*stream)->submit([&] { status = quantize(**stream, input, *writer); });
+        (*stream)->submit([&] { status = quantize(**stream, input, writer); });
         (*stream)->synchronize();
       }
       begin = end;
     }
-    return status ? writer->finish() : status;
+    if (progress_) progress_("quantising", 1);
+    return status ? writer.finish() : status;
   }
 
   const std::vector<Module>& modules() const { return modules_; }
@@ -128,7 +133,7 @@ class ModelQuantizer {
   bool has(const layers::LinearModule& module) const { return checkpoint_.contains(weight_of(module)); }
 
   Status choose_modules() {
-    const std::int64_t group_size = options_.format.group_size;
+    const std::int64_t group_size = format_.group_size;
     for (const SharedInput& input : products_.inputs()) {
       for (const layers::LinearModule& module : input.modules) {
         if (!has(module)) continue;
@@ -137,6 +142,13 @@ class ModelQuantizer {
                       "groups of " + std::to_string(group_size) + " do not divide the " +
                           std::to_string(input.in_features) + " columns of " + module.name,
                       "group_size");
+        }
+        if (options_.rotate && input.in_features % kernels::kRotationBlock != 0) {
+          return fail(ErrorCode::bad_config,
+                      "the " + std::to_string(input.in_features) + " columns of " + module.name +
+                          " are not whole blocks of " + std::to_string(kernels::kRotationBlock) +
+                          ", so they cannot be rotated",
+                      "rotate");
         }
         modules_.push_back({module.name, module.out_features, input.in_features});
       }
@@ -170,6 +182,10 @@ class ModelQuantizer {
     const SharedInput& shared = products_.inputs()[input];
     kernels::Buffer products = products_.take(input);
     if (std::ranges::none_of(shared.modules, [&](const auto& module) { return has(module); })) return {};
+    if (options_.rotate) {
+      Status status = calibration::rotate_products(*device_, stream, products.as<float>(), shared.in_features);
+      if (!status) return status;
+    }
     const auto feedback = ErrorFeedback::factorize(*device_, stream, std::move(products), shared.in_features);
     if (!feedback) return named(shared.modules.front(), feedback.error());
     for (const layers::LinearModule& module : shared.modules) {
@@ -195,11 +211,13 @@ class ModelQuantizer {
                                                     .to = weights->data(),
                                                     .to_dtype = DType::f32,
                                                     .count = rows * columns});
+    if (status && options_.rotate) {
+      status = calibration::rotate_columns(*device_, stream, weights->as<float>(), rows, columns);
+    }
     if (!status) return status;
-    const auto matrix =
-        calibration::quantize_gptq(*device_, stream, weights->as<float>(), rows, feedback, options_.format);
+    const auto matrix = calibration::quantize_gptq(*device_, stream, weights->as<float>(), rows, feedback, format_);
     if (!matrix) return fail(matrix.error());
-    return writer.write({module.name, rows, columns}, matrix->q, matrix->scales);
+    return writer.write({module.name, rows, columns}, matrix->q, matrix->scales, matrix->zeros);
   }
 
   static Status named(const layers::LinearModule& module, Error error) {
@@ -212,6 +230,7 @@ class ModelQuantizer {
   }
 
   const QuantizeOptions& options_;
+  const calibration::GptqFormat format_;
   const io::Checkpoint& checkpoint_;
   TokenLogits& model_;
   const StartProgress& progress_;
@@ -220,14 +239,6 @@ class ModelQuantizer {
   std::vector<Module> modules_;
   std::size_t num_done_ = 0;
 };
-
-/// What takes long is not begun for a folder that will be refused.
-Status check_out(const std::filesystem::path& out) {
-  if (out.empty()) return fail(ErrorCode::bad_config, "--out is required", "out");
-  std::error_code error;
-  if (!std::filesystem::exists(out, error) || std::filesystem::is_empty(out, error)) return {};
-  return fail(ErrorCode::bad_config, out.string() + " is not empty", "out");
-}
 
 /// The folder's weights, which must be there as they were trained.
 Result<std::unique_ptr<io::Checkpoint>> open_checkpoint(const QuantizeOptions& options) {
@@ -242,31 +253,49 @@ Result<std::unique_ptr<io::Checkpoint>> open_checkpoint(const QuantizeOptions& o
 }  // namespace
 
 Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const StartProgress& progress) {
-  if (Status status = check_out(options.out); !status) return fail(std::move(status.error()));
+  // What takes long is not begun for a folder that will be refused.
+  if (options.out.empty()) return fail(ErrorCode::bad_config, "--out is required", "out");
+  if (Status status = io::CompressedTensorsWriter::check_folder(options.out); !status) return fail(status.error());
+  if (options.rotate && options.group_size % kernels::kRotationBlock != 0) {
+    return fail(ErrorCode::bad_config,
+                "groups of rotated columns must be a multiple of " + std::to_string(kernels::kRotationBlock) +
+                    ", not " + std::to_string(options.group_size) + "; --no-rotate takes any",
+                "group_size");
+  }
   const auto checkpoint = open_checkpoint(options);
   if (!checkpoint) return fail(checkpoint.error());
+  const auto files = io::open_model_files(options.config.model);
+  if (!files) return fail(files.error());
+  const auto spec = (*files)->spec();
+  if (!spec) return fail(spec.error());
+  if (const auto weights = (*files)->weights(); !weights || !(*weights)->quantization().empty()) {
+    if (!weights) return fail(weights.error());
+    return fail(ErrorCode::unsupported, "the model is quantised already (" + (*weights)->quantization() + ")", "model");
+  }
   EngineConfig config = options.config;
   config.device = "cpu";
   config.quantize = "none";
   config.weight_memory = "mapped";  // the engine that writes texts uses the same
-  const auto device = create_device(config);
-  if (!device) return fail(device.error());
-  const auto plan = plan_engine(config, **device);
-  if (!plan) return fail(plan.error());
-  if (const std::string known = plan->checkpoint->quantization(); !known.empty()) {
-    return fail(ErrorCode::unsupported, "the model is quantised already (" + known + ")", "model");
-  }
-  const std::int64_t context = std::min(options.context, plan->model.max_position_embeddings);
-  const std::int64_t num_texts = std::max<std::int64_t>(1, options.calibration_tokens / context);
+  const std::int64_t context = std::min(options.context, spec->max_position_embeddings);
+  const std::int64_t num_texts = (options.calibration_tokens + context - 1) / context;
   const auto model = TokenLogits::create(config, static_cast<std::int32_t>(context), progress);
   if (!model) return fail(model.error());
-  ModelQuantizer quantizer(options, **checkpoint, **model, progress);
+  const calibration::GptqFormat format{.bits = options.bits,
+                                       .group_size = options.group_size,
+                                       .asymmetric = options.asymmetric,
+                                       .scale_dtype = spec->checkpoint_dtype == DType::bf16 ? DType::bf16 : DType::f16};
+  ModelQuantizer quantizer(options, format, **checkpoint, **model, progress);
   if (Status status = quantizer.look(); !status) return fail(std::move(status.error()));
-  const auto texts = options.calibration_text.empty()
-                         ? write_texts(config, plan->model, num_texts, context, progress)
-                         : cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
+  Result<std::vector<TokenIds>> texts;
+  if (!options.calibration_text.empty()) {
+    texts = cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
+    if (!texts) return fail(texts.error());
+  }
+  auto writer = quantizer.create_writer();
+  if (!writer) return fail(writer.error());
+  if (options.calibration_text.empty()) texts = write_texts(config, *spec, num_texts, context, progress);
   if (!texts) return fail(texts.error());
-  if (Status status = quantizer.run(*texts); !status) return fail(std::move(status.error()));
+  if (Status status = quantizer.run(*texts, *writer); !status) return fail(std::move(status.error()));
   QuantizeReport report;
   std::int64_t weights = 0;
   for (const Module& module : quantizer.modules()) weights += module.rows * module.columns;
@@ -274,7 +303,8 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
   report.calibration_tokens = std::ssize(*texts) * context;
   report.model_bytes = (*checkpoint)->facts().weight_bytes;
   report.written_bytes = static_cast<std::int64_t>(std::filesystem::file_size(options.out / "model.safetensors"));
-  report.bits_per_weight = options.format.bits + 16.0 / static_cast<double>(options.format.group_size);
+  report.bits_per_weight =
+      options.bits + (16.0 + (options.asymmetric ? options.bits : 0)) / static_cast<double>(options.group_size);
   return report;
 }
 

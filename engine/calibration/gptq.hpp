@@ -45,19 +45,22 @@ class ErrorFeedback {
   std::vector<float> d_;
 };
 
-/// Weights as integers: scales[n, k / group_size] * (q[n, k] - 2^(bits - 1)).
+/// Weights as integers: scales[n, k / group_size] * (q[n, k] - zeros[n, k / group_size]).
 struct GptqFormat {
-  int bits = 4;                  ///< 4 or 8
-  std::int64_t group_size = 32;  ///< divides the columns
+  int bits = 4;                    ///< 4 or 8
+  std::int64_t group_size = 32;    ///< divides the columns
+  bool asymmetric = false;         ///< else all zeros are 2^(bits - 1)
+  DType scale_dtype = DType::f16;  ///< or bf16: what scales are rounded to
 };
 
 struct GptqMatrix {
-  std::vector<std::uint8_t> q;  ///< [rows, columns], one integer a byte
-  std::vector<Float16> scales;  ///< [rows, columns / group_size]
+  std::vector<std::uint8_t> q;      ///< [rows, columns], one integer a byte
+  std::vector<float> scales;        ///< [rows, columns / group_size], as rounded
+  std::vector<std::uint8_t> zeros;  ///< likewise
 };
 
 /// Quantises `weights` [rows, feedback.size()], which are overwritten. Inside Stream::submit, on a device that computes
-/// on the host. Errors: bad_file (a weight that is not finite, or whose scale float16 does not hold), out_of_memory.
+/// on the host. Errors: bad_file (a weight that is not finite, or whose scale its type does not hold), out_of_memory.
 Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& stream, float* weights, std::int64_t rows,
                                  const ErrorFeedback& feedback, const GptqFormat& format);
 

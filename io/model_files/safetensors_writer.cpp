@@ -51,7 +51,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
 }
 
 SafetensorsWriter::~SafetensorsWriter() {
-  if (!file_.is_open()) return;  // finished, or moved from
+  if (part_.empty()) return;  // finished, or moved from
   file_.close();
   std::error_code error;
   std::filesystem::remove(part_, error);
@@ -73,6 +73,7 @@ Status SafetensorsWriter::finish() {
   std::error_code error;
   std::filesystem::rename(part_, path_, error);
   if (error) return fail(ErrorCode::io_failed, "cannot rename " + part_.string() + ": " + error.message());
+  part_.clear();
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/result.hpp"
@@ -29,7 +30,11 @@ class SafetensorsWriter {
   /// Errors: io_failed.
   static Result<SafetensorsWriter> create(const std::filesystem::path& path, std::vector<Tensor> tensors);
   ~SafetensorsWriter();
-  SafetensorsWriter(SafetensorsWriter&&) = default;
+  SafetensorsWriter(SafetensorsWriter&& other) noexcept
+      : path_(std::move(other.path_)),
+        part_(std::exchange(other.part_, {})),
+        file_(std::move(other.file_)),
+        left_(std::move(other.left_)) {}
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
 
   /// The elements of one of the tensors, all of them; each is written once. Errors: io_failed.
@@ -47,7 +52,7 @@ class SafetensorsWriter {
     std::size_t bytes = 0;
   };
   std::filesystem::path path_;
-  std::filesystem::path part_;
+  std::filesystem::path part_;  // empty once it is finished
   std::ofstream file_;
   std::map<std::string, Place, std::less<>> left_;
 };

@@ -7,10 +7,12 @@ import array
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PAGODA = MODEL = None
@@ -71,34 +73,68 @@ class Quantize(unittest.TestCase):
         self.assertLess(report["written_bytes"], report["model_bytes"] / 2)
         self.assertLess(self.divergence(self.out), 0.75 * self.divergence(MODEL, "--quantize", "int4"))
 
+    def written_weight(self, tensors, name, rows, columns, bits, group_size):
+        """What the tensors of a module stand for, as compressed-tensors defines it."""
+        per_word, groups, mask = 32 // bits, columns // group_size, (1 << bits) - 1
+        kind, shape, data = tensors[name + ".weight_packed"]
+        self.assertEqual((kind, shape), ("I32", [rows, columns // per_word]))
+        words = array.array("I", data)
+        kind, shape, data = tensors[name + ".weight_scale"]
+        self.assertEqual((kind, shape), ("BF16", [rows, groups]))
+        scales = bfloat16s(data)
+        self.assertEqual(struct.unpack("<2q", tensors[name + ".weight_shape"][2]), (rows, columns))
+        self.assertNotIn(name + ".weight", tensors)
+        zeros = [1 << (bits - 1)] * (rows * groups)
+        if name + ".weight_zero_point" in tensors:
+            kind, shape, data = tensors[name + ".weight_zero_point"]
+            self.assertEqual((kind, shape), ("I32", [rows // per_word, groups]))
+            packed = array.array("I", data)
+            zeros = [packed[r // per_word * groups + g] >> (r % per_word * bits) & mask
+                     for r in range(rows) for g in range(groups)]
+        weights = [((words[i // per_word] >> (i % per_word * bits) & mask) - zeros[i // group_size])
+                   * scales[i // group_size] for i in range(rows * columns)]
+        if name + ".R_input.weight" not in tensors:
+            return weights
+        kind, shape, data = tensors[name + ".R_input.weight"]
+        self.assertEqual((kind, shape), ("F32", [32, 32]))
+        matrix = array.array("f", data)
+        back = []
+        for begin in range(0, len(weights), 32):  # a block w' = w R / sqrt(32), so w = w' R^T / sqrt(32)
+            block = weights[begin:begin + 32]
+            back += [sum(a * b for a, b in zip(block, matrix[32 * i:32 * i + 32])) / 32 ** 0.5 for i in range(32)]
+        return back
+
     def test_integers_and_scales_stand_for_the_weights(self):
-        for bits in (4, 8):
-            self.out = os.path.join(self.folder, str(bits))
-            self.quantize("--bits", str(bits), "--group-size", "16")
-            before = read_safetensors(os.path.join(MODEL, "model.safetensors"))
+        before = read_safetensors(os.path.join(MODEL, "model.safetensors"))
+        name = "model.layers.2.mlp.down_proj"
+        rows, columns = before[name + ".weight"][1]
+        weights = bfloat16s(before[name + ".weight"][2])
+        squares = sum(weight ** 2 for weight in weights)
+        for bits, group_size, flags in ((4, 32, []), (4, 16, ["--no-rotate"]), (4, 32, ["--no-zero-points"]),
+                                        (4, 32, ["--no-rotate", "--no-zero-points"]), (8, 16, ["--no-rotate"]), (8, 32, [])):
+            self.out = os.path.join(self.folder, str(bits) + "".join(flags))
+            self.quantize("--bits", str(bits), "--group-size", str(group_size), *flags)
             after = read_safetensors(os.path.join(self.out, "model.safetensors"))
-            name = "model.layers.2.mlp.down_proj"
-            rows, columns = before[name + ".weight"][1]
-            self.assertEqual(after[name + ".weight_packed"][:2], ("I32", [rows, columns * bits // 32]))
-            self.assertEqual(after[name + ".weight_scale"][:2], ("F16", [rows, columns // 16]))
-            self.assertEqual(struct.unpack("<2q", after[name + ".weight_shape"][2]), (rows, columns))
-            self.assertNotIn(name + ".weight", after)
-            weights = bfloat16s(before[name + ".weight"][2])
-            words = array.array("I", after[name + ".weight_packed"][2])
-            scales = struct.unpack(f"<{rows * columns // 16}e", after[name + ".weight_scale"][2])
-            per_word = 32 // bits
-            squares = errors = 0
-            for i, weight in enumerate(weights):
-                q = (words[i // per_word] >> (i % per_word * bits) & ((1 << bits) - 1)) - (1 << (bits - 1))
-                squares += weight ** 2
-                errors += (weight - q * scales[i // 16]) ** 2
-            self.assertLess(errors / squares, 0.02 if bits == 4 else 0.0001)
+            self.assertEqual(name + ".R_input.weight" in after, "--no-rotate" not in flags)
+            self.assertEqual(name + ".weight_zero_point" in after, "--no-zero-points" not in flags)
+            written = self.written_weight(after, name, rows, columns, bits, group_size)
+            errors = sum((a - b) ** 2 for a, b in zip(weights, written))
+            self.assertLess(errors / squares, 0.02 if bits == 4 else 0.0002, flags)
             for other in ("model.embed_tokens.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight"):
                 self.assertEqual(after[other], before[other])
+            config = read_json(os.path.join(self.out, "config.json"))["quantization_config"]
+            self.assertEqual("transform_config" in config, "--no-rotate" not in flags)
 
     def test_the_folder_is_a_model_with_all_of_its_files(self):
-        self.quantize("--bits", "8", "--group-size", "32")
-        self.assertEqual(sorted(os.listdir(self.out)), sorted(os.listdir(MODEL)))
+        model = os.path.join(self.folder, "model")
+        shutil.copytree(MODEL, model)
+        os.mkdir(os.path.join(model, "additional_chat_templates"))
+        with open(os.path.join(model, "additional_chat_templates", "tool_use.jinja"), "w") as file:
+            file.write("{{ messages }}")
+        os.symlink("/nowhere", os.path.join(model, "README"))
+        self.quantize("--bits", "8", "--group-size", "32", "--no-zero-points", model=model)
+        self.assertEqual(sorted(os.listdir(self.out)), sorted(set(os.listdir(model)) - {"README"}))
+        self.assertEqual(os.listdir(os.path.join(self.out, "additional_chat_templates")), ["tool_use.jinja"])
         config = read_json(os.path.join(self.out, "config.json"))
         weights = config.pop("quantization_config")["config_groups"]["group_0"]["weights"]
         self.assertEqual((weights["num_bits"], weights["group_size"], weights["symmetric"]), (8, 32, True))
@@ -111,7 +147,12 @@ class Quantize(unittest.TestCase):
         text = os.path.join(self.folder, "text")
         with open(text, "w") as file:
             file.write("Once upon a time there was a fox who lived in a small house. " * 200)
-        self.assertEqual(self.quantize("--calibration", text)["calibration_tokens"] % 512, 0)
+        self.assertEqual(self.quantize("--calibration", text)["calibration_tokens"], 3584)
+        own = self.out + "1"
+        self.assertEqual(json.loads(run("quantize", "--model", MODEL, "--out", own, "--calibration-tokens", "3300", "--json")
+                                    .stdout)["calibration_tokens"], 3584)
+        self.assertNotEqual(*(read_safetensors(os.path.join(out, "model.safetensors")) for out in (self.out, own)))
+        self.refused("Is a directory", "--out", self.out + "2", "--calibration", "/", code=1)
         self.refused("/nowhere", "--out", self.out + "2", "--calibration", "/nowhere", code=1)
         with open(text, "w") as file:
             file.write("Once")
@@ -127,12 +168,60 @@ class Quantize(unittest.TestCase):
         self.quantize("--threads", "2")
         self.assertEqual(first, read_safetensors(os.path.join(self.out, "model.safetensors")))
 
+    def test_another_rotation_is_refused(self):
+        self.quantize()
+        path = os.path.join(self.out, "model.safetensors")
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        length = struct.unpack("<Q", data[:8])[0]
+        name = "model.layers.1.self_attn.o_proj.R_input.weight"
+        begin = 8 + length + json.loads(data[8:8 + length])[name]["data_offsets"][0]
+        data[begin + 4 * 33:begin + 4 * 34] = struct.pack("<f", -struct.unpack_from("<f", data, begin + 4 * 33)[0])
+        with open(path, "wb") as file:
+            file.write(data)
+        ended = run("generate", "--model", self.out, "--prompt", "Once")
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertIn(name, ended.stderr)
+        self.assertIn("is not the rotation that pagoda quantize writes", ended.stderr)
+
+    def test_one_that_was_killed_can_be_begun_again(self):
+        started = subprocess.Popen([PAGODA, "quantize", "--model", MODEL, "--out", self.out])
+        part = os.path.join(self.out, "model.safetensors.part")
+        deadline = time.monotonic() + 120
+        while not os.path.exists(part) and time.monotonic() < deadline and started.poll() is None:
+            time.sleep(0.01)
+        started.kill()
+        started.wait()
+        self.assertEqual(os.listdir(self.out), ["model.safetensors.part"])
+        self.quantize()
+        self.assertEqual(sorted(os.listdir(self.out)), sorted(os.listdir(MODEL)))
+
+    def test_a_model_may_know_more_positions_than_memory_holds(self):
+        model = os.path.join(self.folder, "model")
+        shutil.copytree(MODEL, model)
+        config = read_json(os.path.join(model, "config.json"))
+        config["max_position_embeddings"] = 1 << 28
+        with open(os.path.join(model, "config.json"), "w") as file:
+            json.dump(config, file)
+        self.quantize(model=model)
+
+    def test_what_cannot_be_finished_leaves_nothing(self):
+        ended = subprocess.run(["bash", "-c", 'ulimit -f 200; exec "$@"', "bash", PAGODA, "quantize", "--model", MODEL,
+                                "--out", self.out, "--calibration-tokens", "512"], capture_output=True, text=True, timeout=500,
+                               preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertIn("File too large", ended.stderr)
+        self.assertFalse(os.path.exists(self.out))
+
     def test_bad_wishes_are_refused(self):
         self.refused("--out is required")
         self.refused("--bits", "--out", self.out, "--bits", "5")
         self.refused("multiple of 16", "--out", self.out, "--group-size", "20")
         self.refused("do not divide", "--out", self.out, "--group-size", "256")
+        self.refused("multiple of 32", "--out", self.out, "--group-size", "16")
+        self.refused("--calibration-tokens", "--out", self.out, "--calibration-tokens", "1000000000000")
         self.assertFalse(os.path.exists(self.out))
+        self.refused("not a folder", "--out", os.path.join(MODEL, "config.json"))
         os.mkdir(self.out)
         open(os.path.join(self.out, "mine"), "w").close()
         self.refused("not empty", "--out", self.out)

@@ -162,6 +162,7 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {8, 128, true},
                                         {8, 128},
                                         {4, 32, false, true},
+                                        {4, 32, true, true},
                                         {8, 64, true, true}};
 
 std::string format_name(const QuantizedFormat& format) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/model_files/file_text.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -21,20 +22,47 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
 
-Status make_empty_folder(const fs::path& folder) {
+constexpr std::string_view kWeightsFile = "model.safetensors";
+constexpr std::string_view kConfigFile = "config.json";
+constexpr std::string_view kPart = ".part";  ///< what the name of a file that is not finished ends with
+constexpr std::string_view kRotation = "R";
+
+Status fail_at(const fs::path& path, const char* what, const std::error_code& error) {
+  return fail(ErrorCode::io_failed, std::string("cannot ") + what + " " + path.string() + ": " + error.message(),
+              "out");
+}
+
+/// Something that removes the folder when it is let go of, unless there is something in it.
+Result<std::shared_ptr<const void>> make_folder(const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot make " + folder.string() + ": " + error.message(), "out");
-  const bool is_empty = fs::is_empty(folder, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot read " + folder.string() + ": " + error.message(), "out");
-  if (!is_empty) return fail(ErrorCode::bad_config, folder.string() + " is not empty", "out");
-  return {};
+  const bool is_made = fs::create_directories(folder, error);
+  if (error) return fail(fail_at(folder, "make", error).error());
+  if (!is_made) return nullptr;
+  return std::shared_ptr<const void>(nullptr, [folder](const void*) {
+    std::error_code ignored;
+    fs::remove(folder, ignored);
+  });
+}
+
+ordered_json rotation_config(const std::vector<std::string>& plain_modules) {
+  const auto apply = [&](const char* location, bool inverse) {
+    return ordered_json{
+        {"targets", {"Linear"}}, {"location", location}, {"inverse", inverse}, {"ignore", plain_modules}};
+  };
+  return {{"config_groups",
+           {{std::string(kRotation),
+             {{"type", "random-hadamard"},
+              {"apply", {apply("input", false), apply("weight_input", true)}},
+              {"randomize", false},
+              {"requires_grad", false},
+              {"head_dim", kernels::kRotationBlock},
+              {"precision", "torch.float32"}}}}}};
 }
 
 /// The model's config.json, told that its linear layers are quantised. Those that are not are named one by one.
 Result<std::string> quantized_config(const fs::path& model, const CompressedTensorsWriter::Format& format,
                                      const std::vector<std::string>& plain_modules) {
-  const fs::path path = model / "config.json";
+  const fs::path path = model / kConfigFile;
   // Checked as JSON is checked everywhere; then read again in its own order.
   const auto checked = read_json_file(path, kMostConfigBytes, ErrorCode::bad_config);
   if (!checked) return fail(checked.error());
@@ -42,13 +70,13 @@ Result<std::string> quantized_config(const fs::path& model, const CompressedTens
   auto config = ordered_json::parse(file, nullptr, false);
   if (!config.is_object()) return fail(ErrorCode::bad_config, path.string() + ": is not a JSON object");
   for (const char* key : {"quantization_config", "compression_config"}) {
-    if (config.contains(key)) {
+    if (config.contains(key) && !config[key].is_null()) {
       return fail(ErrorCode::unsupported, path.string() + ": the model is quantised already (" + key + ")", "model");
     }
   }
   const ordered_json weights{{"num_bits", format.bits},
                              {"type", "int"},
-                             {"symmetric", true},
+                             {"symmetric", !format.asymmetric},
                              {"strategy", "group"},
                              {"group_size", format.group_size},
                              {"actorder", nullptr},
@@ -68,23 +96,89 @@ Result<std::string> quantized_config(const fs::path& model, const CompressedTens
                                    {"ignore", plain_modules},
                                    {"kv_cache_scheme", nullptr},
                                    {"global_compression_ratio", nullptr}};
+  if (format.rotated) config["quantization_config"]["transform_config"] = rotation_config(plain_modules);
   return config.dump(2) + "\n";
 }
 
+/// kernels::rotate_block as a matrix [block, block] that rows of x are multiplied with, but for its factor.
+std::vector<float> rotation_matrix() {
+  constexpr std::size_t kBlock = kernels::kRotationBlock;
+  std::vector<float> matrix(kBlock * kBlock);
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    matrix[i * kBlock + i] = 1;
+    kernels::rotate_block(matrix.data() + i * kBlock, 1);
+  }
+  return matrix;
+}
+
 /// Whether a file of the model's folder is neither weights nor config.json.
-bool is_other_file(const fs::directory_entry& entry) {
-  constexpr std::array<std::string_view, 8> kWeights{".safetensors", ".bin", ".pt",      ".pth",
-                                                     ".gguf",        ".h5",  ".msgpack", ".onnx"};
-  const std::string name = entry.path().filename().string();
-  return entry.is_regular_file() && name != "config.json" && !name.ends_with(".index.json") &&
+bool is_other_file(const fs::path& path) {
+  constexpr std::array<std::string_view, 9> kWeights{".safetensors", ".bin", ".pt",   ".pth",    ".gguf",
+                                                     ".h5",          ".ot",  ".onnx", ".msgpack"};
+  const std::string name = path.filename().string();
+  return name != kConfigFile && !name.ends_with(".index.json") &&
          std::ranges::none_of(kWeights, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Those of the files of `from` that `wanted` says, not of folders in it.
+template <class Wanted>
+std::error_code copy_files(const fs::path& from, const fs::path& to, const Wanted& wanted) {
+  std::error_code error;
+  for (fs::directory_iterator entry(from, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;  // a link that leads nowhere is no file
+    if (!entry->is_regular_file(ignored) || !wanted(entry->path())) continue;
+    fs::copy_file(entry->path(), to / entry->path().filename(), fs::copy_options::overwrite_existing, error);
+    if (error) break;
+  }
+  return error;
 }
 
 std::span<const std::byte> bytes_of(const auto& elements) {
   return std::as_bytes(std::span(elements));
 }
 
+std::string rotation_name(const CompressedTensorsWriter::Module& module) {
+  return module.name + "." + std::string(kRotation) + "_input.weight";
+}
+
+/// Words of neighbouring columns, from their low bits on; a row's last word is filled up with zeros.
+std::vector<std::uint32_t> packed(std::span<const std::uint8_t> q, std::int64_t rows, std::int64_t columns, int bits) {
+  const std::int64_t per_word = 32 / bits;
+  const std::int64_t words = (columns + per_word - 1) / per_word;
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(rows * words));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::uint8_t* const from = q.data() + row * columns;
+    std::uint32_t* const to = all.data() + row * words;
+    for (std::int64_t k = 0; k < columns; ++k) to[k / per_word] |= std::uint32_t{from[k]} << (k % per_word * bits);
+  }
+  return all;
+}
+
+template <class T>
+std::vector<T> transposed(std::span<const T> matrix, std::int64_t rows, std::int64_t columns) {
+  std::vector<T> result(matrix.size());
+  for (std::int64_t i = 0; i < std::ssize(matrix); ++i) {
+    result[static_cast<std::size_t>(i % columns * rows + i / columns)] = matrix[static_cast<std::size_t>(i)];
+  }
+  return result;
+}
+
 }  // namespace
+
+Status CompressedTensorsWriter::check_folder(const fs::path& folder) {
+  std::error_code error;
+  const auto status = fs::status(folder, error);
+  if (status.type() == fs::file_type::not_found) return {};
+  if (error) return fail_at(folder, "read", error);
+  if (!fs::is_directory(status)) return fail(ErrorCode::bad_config, folder.string() + " is not a folder", "out");
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto is_begun = [&](std::string_view file) { return name == std::string(file).append(kPart); };
+    if (is_begun(kWeightsFile) || is_begun(kConfigFile)) continue;
+    return fail(ErrorCode::bad_config, folder.string() + " is not empty", "out");
+  }
+  return error ? fail_at(folder, "read", error) : Status();
+}
 
 Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& model, const Checkpoint& checkpoint,
                                                                 const fs::path& folder, std::vector<Module> modules,
@@ -104,10 +198,21 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
                        {module.rows, words},
                        static_cast<std::size_t>(module.rows * words * 4)});
     tensors.push_back({module.name + ".weight_scale",
-                       "F16",
+                       format.scale_dtype == DType::bf16 ? "BF16" : "F16",
                        {module.rows, groups},
                        static_cast<std::size_t>(module.rows * groups * 2)});
     tensors.push_back({module.name + ".weight_shape", "I64", {2}, 16});
+    if (format.asymmetric) {
+      const std::int64_t zero_words = (module.rows * format.bits + 31) / 32;
+      tensors.push_back({module.name + ".weight_zero_point",
+                         "I32",
+                         {zero_words, groups},
+                         static_cast<std::size_t>(zero_words * groups * 4)});
+    }
+    if (format.rotated) {
+      constexpr std::int64_t kBlock = kernels::kRotationBlock;
+      tensors.push_back({rotation_name(module), "F32", {kBlock, kBlock}, kBlock * kBlock * sizeof(float)});
+    }
   }
   std::vector<std::string> plain;
   std::vector<std::string> plain_modules{"lm_head"};
@@ -123,46 +228,75 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
   }
   auto config = quantized_config(model, format, plain_modules);
   if (!config) return fail(std::move(config.error()));
-  if (Status status = make_empty_folder(folder); !status) return fail(std::move(status.error()));
-  auto weights = SafetensorsWriter::create(folder / "model.safetensors", std::move(tensors));
+  if (Status status = check_folder(folder); !status) return fail(std::move(status.error()));
+  auto made_folder = make_folder(folder);
+  if (!made_folder) return fail(std::move(made_folder.error()));
+  auto weights = SafetensorsWriter::create(folder / kWeightsFile, std::move(tensors));
   if (!weights) return fail(std::move(weights.error()));
   for (const std::string& name : plain) {
     if (Status status = weights->write(name, checkpoint.stored(name)->data); !status) {
       return fail(std::move(status.error()));
     }
   }
-  return CompressedTensorsWriter(model, folder, format, std::move(*config), std::move(*weights));
+  return CompressedTensorsWriter(model, folder, format, std::move(*config), std::move(*made_folder),
+                                 std::move(*weights));
 }
 
 Status CompressedTensorsWriter::write(const Module& module, std::span<const std::uint8_t> q,
-                                      std::span<const Float16> scales) {
-  // A word holds neighbouring columns from its low bits on.
-  std::vector<std::uint8_t> packed(q.begin(), q.end());
-  if (format_.bits == 4) {
-    packed.resize(q.size() / 2);
-    for (std::size_t i = 0; i < packed.size(); ++i) packed[i] = static_cast<std::uint8_t>(q[2 * i] | q[2 * i + 1] << 4);
-  }
+                                      std::span<const float> scales, std::span<const std::uint8_t> zeros) {
+  const std::int64_t groups = module.columns / format_.group_size;
   const std::array<std::int64_t, 2> shape{module.rows, module.columns};
-  Status status = weights_.write(module.name + ".weight_packed", bytes_of(packed));
-  if (status) status = weights_.write(module.name + ".weight_scale", std::as_bytes(scales));
-  if (status) status = weights_.write(module.name + ".weight_shape", bytes_of(shape));
+  const auto name = [&](const char* ending) { return module.name + ending; };
+  Status status =
+      weights_.write(name(".weight_packed"), bytes_of(packed(q, module.rows, module.columns, format_.bits)));
+  if (status) {
+    const bool wide = format_.scale_dtype == DType::bf16;
+    std::vector<std::uint16_t> halves(scales.size());
+    std::ranges::transform(scales, halves.begin(), [=](float x) { return wide ? to_bf16(x).bits : to_f16(x).bits; });
+    status = weights_.write(name(".weight_scale"), bytes_of(halves));
+  }
+  if (status) status = weights_.write(name(".weight_shape"), bytes_of(shape));
+  if (status && format_.asymmetric) {
+    // Along rows: as columns of the transposed, and back.
+    const auto words = packed(transposed(zeros, module.rows, groups), groups, module.rows, format_.bits);
+    status =
+        weights_.write(name(".weight_zero_point"),
+                       bytes_of(transposed(std::span<const std::uint32_t>(words), groups, std::ssize(words) / groups)));
+  }
+  if (status && format_.rotated) status = weights_.write(rotation_name(module), bytes_of(rotation_matrix()));
   return status;
 }
 
 Status CompressedTensorsWriter::finish() {
-  if (Status status = weights_.finish(); !status) return status;
-  std::error_code error;
-  for (fs::directory_iterator entry(model_, error), end; !error && entry != end; entry.increment(error)) {
-    if (!is_other_file(*entry)) continue;
-    fs::copy_file(entry->path(), folder_ / entry->path().filename(), error);
-    if (error) break;
+  Status status = weights_.finish();
+  if (status) status = copy_other_files();
+  return status ? write_config() : status;
+}
+
+Status CompressedTensorsWriter::copy_other_files() const {
+  constexpr const char* kTemplates = "additional_chat_templates";
+  std::error_code error = copy_files(model_, folder_, is_other_file);
+  std::error_code ignored;
+  if (!error && fs::is_directory(model_ / kTemplates, ignored)) {
+    fs::create_directory(folder_ / kTemplates, error);
+    if (!error) error = copy_files(model_ / kTemplates, folder_ / kTemplates, [](const fs::path&) { return true; });
   }
-  if (error) return fail(ErrorCode::io_failed, "cannot copy the files of " + model_.string() + ": " + error.message());
-  std::ofstream file(folder_ / "config.json", std::ios::binary);
+  if (!error) return {};
+  return fail(ErrorCode::io_failed, "cannot copy the files of " + model_.string() + ": " + error.message(), "out");
+}
+
+Status CompressedTensorsWriter::write_config() const {
+  const fs::path path = folder_ / kConfigFile;
+  fs::path part = path;
+  part += kPart;
+  std::ofstream file(part, std::ios::binary);
   file << config_;
   file.close();
-  if (!file) return fail(ErrorCode::io_failed, "cannot write " + (folder_ / "config.json").string());
-  return {};
+  std::error_code error;
+  if (file) fs::rename(part, path, error);
+  if (file && !error) return {};
+  fs::remove(part, error);
+  return fail(ErrorCode::io_failed, "cannot write " + path.string(), "out");
 }
 
 }  // namespace pagoda::io

@@ -14,14 +14,20 @@
 
 namespace pagoda::io {
 
-/// Writes a Hugging Face folder whose linear layers are quantised in the format pack-quantized of compressed-tensors,
-/// symmetric in groups of columns, which vLLM and transformers read as well; everything else is as the model's folder
-/// has it.
+/// Writes a Hugging Face folder whose linear layers are quantised in groups of columns, in the format pack-quantized of
+/// compressed-tensors; everything else is as the model's folder has it. config.json comes last, so a folder that has
+/// one is whole; what was begun and not finished is removed.
+///
+/// A rotation (kernels/rotation.hpp) is written as transform_config describes one: a random-hadamard of blocks of x and
+/// of weights, whose matrix lies beside each module.
 class CompressedTensorsWriter {
  public:
   struct Format {
-    int bits = 4;                  ///< 4 or 8
-    std::int64_t group_size = 32;  ///< divides the columns of every module
+    int bits = 4;                    ///< 4 or 8
+    std::int64_t group_size = 32;    ///< divides the columns of every module
+    bool asymmetric = false;         ///< groups have a zero point
+    DType scale_dtype = DType::f16;  ///< or bf16
+    bool rotated = false;            ///< weights are those of rotated columns
   };
   struct Module {
     std::string name;  ///< its weight is the tensor NAME.weight of the checkpoint
@@ -29,34 +35,45 @@ class CompressedTensorsWriter {
     std::int64_t columns = 0;
   };
 
-  /// Makes `folder`, which must be empty or not be there, and copies all tensors but the weights of `modules`.
+  /// Whether a folder may be written there: nothing, an empty folder, or one that holds only what was begun and cut
+  /// off. Errors (param out): bad_config, io_failed.
+  static Status check_folder(const std::filesystem::path& folder);
+
+  /// Makes `folder` and copies all tensors but the weights of `modules`.
   /// `checkpoint`: that of the folder `model`, which is not quantised; it must outlive this.
-  /// Errors: bad_config (param out: the folder is not empty), unsupported (a checkpoint that is quantised or holds
-  /// tensors that do not lie row-major), bad_file (config.json), io_failed.
+  /// Errors: those of check_folder; unsupported (a checkpoint that is quantised or holds tensors that do not lie
+  /// row-major), bad_file (config.json), io_failed.
   static Result<CompressedTensorsWriter> create(const std::filesystem::path& model, const Checkpoint& checkpoint,
                                                 const std::filesystem::path& folder, std::vector<Module> modules,
                                                 const Format& format);
 
-  /// `q`: [rows, columns], one integer from 0 to 2^bits - 1 a byte; `scales`: [rows, columns / group_size]. A weight is
-  /// scale * (q - 2^(bits - 1)). Errors: io_failed.
-  Status write(const Module& module, std::span<const std::uint8_t> q, std::span<const Float16> scales);
+  /// A weight is scale * (q - zero). `q`: [rows, columns], one integer from 0 to 2^bits - 1 a byte; `scales`, exact in
+  /// their type, and `zeros`, likewise integers, which are 2^(bits - 1) in a symmetric format: [rows, columns /
+  /// group_size]. Errors: io_failed.
+  Status write(const Module& module, std::span<const std::uint8_t> q, std::span<const float> scales,
+               std::span<const std::uint8_t> zeros);
 
   /// Call once all modules are written: only from here on is the folder a model. Errors: io_failed.
   Status finish();
 
  private:
   CompressedTensorsWriter(std::filesystem::path model, std::filesystem::path folder, Format format, std::string config,
-                          SafetensorsWriter weights)
+                          std::shared_ptr<const void> made_folder, SafetensorsWriter weights)
       : model_(std::move(model)),
         folder_(std::move(folder)),
         format_(format),
         config_(std::move(config)),
+        made_folder_(std::move(made_folder)),
         weights_(std::move(weights)) {}
+
+  Status copy_other_files() const;
+  Status write_config() const;
 
   std::filesystem::path model_;
   std::filesystem::path folder_;
   Format format_;
-  std::string config_;  // the text of config.json
+  std::string config_;                       // the text of config.json
+  std::shared_ptr<const void> made_folder_;  // removes the folder at its end if it was made here and is empty
   SafetensorsWriter weights_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -152,6 +153,39 @@ void read_compressed_groups(ConfigReader& groups, const nlohmann::json& object, 
   }
 }
 
+/// Whether `apply`, one entry of a transform's list, is at `location`.
+bool is_at(const nlohmann::json& apply, std::string_view location, bool inverse) {
+  return apply.is_object() && apply.value("location", nlohmann::json()) == location &&
+         apply.value("inverse", nlohmann::json(false)) == inverse;
+}
+
+/// Where a rotation is described, it must be that of the kernels: of blocks of columns, of x and of weights. That its
+/// matrix is theirs as well is seen in the tensors.
+void read_rotation(ConfigReader& reader, QuantizationConfig& config) {
+  const auto* transforms = reader.find("transform_config");
+  if (transforms == nullptr || transforms->empty()) return;
+  const bool has_groups = transforms->is_object() && transforms->contains("config_groups");
+  const auto* groups = has_groups ? &transforms->at("config_groups") : nullptr;
+  if (groups != nullptr && groups->is_object() && groups->empty()) return;
+  if (groups != nullptr && groups->is_object() && groups->size() == 1 && groups->begin()->is_object()) {
+    const nlohmann::json& scheme = *groups->begin();
+    const auto of = [&](const char* key, const nlohmann::json& otherwise) { return scheme.value(key, otherwise); };
+    const nlohmann::json apply = of("apply", nlohmann::json::array());
+    const bool is_known = of("type", nullptr) == "random-hadamard" &&
+                          of("head_dim", nullptr) == kernels::kRotationBlock && of("randomize", false) == false &&
+                          apply.is_array() && apply.size() == 2 && is_at(apply[0], "input", false) &&
+                          is_at(apply[1], "weight_input", true);
+    if (is_known) {
+      config.rotation = groups->begin().key();
+      return;
+    }
+  }
+  reader.reject("transform_config",
+                "is not supported: only what pagoda quantize writes, a random-hadamard of blocks of " +
+                    std::to_string(kernels::kRotationBlock) + " columns of x and of weights",
+                ErrorCode::unsupported);
+}
+
 void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   config.method = QuantizationMethod::compressed_tensors;
   constexpr std::array<std::string_view, 5> kFormats{"pack-quantized", "int-quantized", "float-quantized",
@@ -163,9 +197,7 @@ void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
     constexpr std::array<std::string_view, 1> kSparsity{"dense"};
     reader.nested("sparsity_config", [&](ConfigReader& sparse) { read_name(sparse, "format", "dense", kSparsity); });
   }
-  if (const auto* transforms = reader.find("transform_config"); transforms != nullptr && !transforms->empty()) {
-    reader.reject("transform_config", "rotations of activations are not supported", ErrorCode::unsupported);
-  }
+  read_rotation(reader, config);
   const auto* groups = reader.find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->empty()) {
     reader.reject("config_groups", "must be an object with a group at least");

@@ -28,7 +28,10 @@ struct QuantizationConfig {
   bool zeros_lack_one = false;     ///< of gptq: stored zero points are one less than they mean
   std::int64_t block_rows = 0;     ///< of 8-bit floats with a scale per block, else 0
   std::int64_t block_columns = 0;  ///< likewise
-  DType dtype = DType::bf16;       ///< of weights that are used dequantised: the config's own
+  /// Of compressed-tensors: what the rotation of kernels/rotation.hpp is called, where modules have it; a module NAME
+  /// that has it holds its matrix in the tensor NAME.<rotation>_input.weight. Else empty.
+  std::string rotation;
+  DType dtype = DType::bf16;  ///< of weights that are used dequantised: the config's own
 };
 
 /// The keys of config.json under which a quantisation may be written.

@@ -30,7 +30,8 @@ std::int64_t parameters_per_element(const QuantizationConfig& config, std::strin
   const bool is_scaled_by = name.ends_with(".qzeros") || name.ends_with(".scales") || name.ends_with(".g_idx") ||
                             name.ends_with(".SCB") || name.ends_with("_scale") || name.ends_with("_scale_inv") ||
                             name.ends_with("_zero_point") || name.ends_with("_g_idx") || name.ends_with("_shape") ||
-                            name.ends_with(".weight_format") || name.find(".weight.") != name.npos;
+                            name.ends_with(".weight_format") || name.find(".weight.") != name.npos ||
+                            (!config.rotation.empty() && name.ends_with(rotation_ending(config)));
   if (is_scaled_by) return 0;
   if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return 32 / config.bits;
   const bool is_pair = config.method == QuantizationMethod::four_bit_table && tensor.dtype == "U8";
@@ -75,13 +76,13 @@ Result<weights::WeightTensor> QuantizedCheckpoint::tensor(std::string_view name,
   if (!is_quantized_weight(name)) return checkpoint_->tensor(name, shape);
   auto described = describe(name, shape);
   if (!described) return described;
-  for_each_tensor_of(module_of(name), [&](const std::string& part) { checkpoint_->take(part); });
+  for_each_tensor_of(config_, module_of(name), [&](const std::string& part) { checkpoint_->take(part); });
   return described;
 }
 
 void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
   if (tensor.quantized == nullptr) return checkpoint_->copied(tensor);
-  for_each_tensor_of(module_of(tensor.name),
+  for_each_tensor_of(config_, module_of(tensor.name),
                      [&](const std::string& part) { checkpoint_->copied({.name = part, .shape = {}}); });
 }
 

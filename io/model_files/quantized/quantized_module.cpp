@@ -11,6 +11,7 @@
 
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/quantized/quantized_rows.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -272,9 +273,31 @@ Result<Rows> open_float8(ModuleReader& module, const QuantizationConfig& config,
   return std::make_shared<Float8Rows>(matrix);
 }
 
+/// The matrix that blocks of x are multiplied with, [block, block], must be the kernels'.
+void check_rotation(ModuleReader& module, const std::string& ending) {
+  constexpr std::int64_t kBlock = kernels::kRotationBlock;
+  const auto stored = module.floats(ending.c_str(), {{kBlock, kBlock}});
+  if (!module.status) return;
+  if (module.columns % kBlock != 0) module.bad(ending.c_str(), "blocks of 32 do not divide the columns of the module");
+  const StoredFloats matrix{
+      .data = stored.data.data(), .dtype = float_type(stored.dtype), .row_step = kBlock, .column_step = 1};
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    std::array<float, kBlock> row{};
+    row[static_cast<std::size_t>(i)] = 1;
+    kernels::rotate_block(row.data(), 1);
+    for (std::int64_t j = 0; j < kBlock; ++j) {
+      if (matrix.at(i, j) == row[static_cast<std::size_t>(j)]) continue;
+      return module.bad(ending.c_str(), "is not the rotation that pagoda quantize writes, the only one supported");
+    }
+  }
+}
+
 Result<Rows> open_compressed(ModuleReader& module, const QuantizationConfig& config) {
   const auto weight = module.find(".weight");
-  if (weight && weight->dtype == "F8_E4M3") return open_float8(module, config, ".weight_scale");
+  if (weight && weight->dtype == "F8_E4M3") {
+    if (!config.rotation.empty()) module.bad(".weight", "8-bit floats cannot be rotated");
+    return open_float8(module, config, ".weight_scale");
+  }
   IntegerMatrix matrix{.rows = module.rows, .columns = module.columns};
   matrix.q = module.has(".weight_packed") ? read_packed(module) : read_bytes(module);
   check_weight_shape(module);
@@ -283,6 +306,11 @@ Result<Rows> open_compressed(ModuleReader& module, const QuantizationConfig& con
   matrix.group_size = module.columns / scales.groups;
   matrix.zeros = read_zeros(module, matrix.q.bits, scales.groups);
   matrix.group_of = read_group_of(module, ".weight_g_idx", matrix.group_size, scales.groups);
+  if (!config.rotation.empty()) {
+    check_rotation(module, rotation_ending(config));
+    if (!matrix.group_of.empty()) module.bad(".weight_g_idx", "columns out of order cannot be rotated");
+    matrix.rotated = true;
+  }
   return finish(module, std::move(matrix));
 }
 
@@ -311,7 +339,7 @@ struct TableState {
 };
 
 TableState read_table_state(ModuleReader& module, const char* ending) {
-  constexpr std::int64_t kMaxBlock = 1 << 20;
+  constexpr std::int64_t kMostBlock = 1 << 20;
   const auto stored = module.find(ending);
   const std::string_view text(reinterpret_cast<const char*>(stored->data.data()), stored->data.size());
   const auto json = parse_json(text, ending, ErrorCode::bad_file);
@@ -322,8 +350,8 @@ TableState read_table_state(ModuleReader& module, const char* ending) {
   ConfigReader reader(*json, "JSON");
   const bool is_nested = reader.has("nested_blocksize");
   TableState state;
-  state.block = reader.integer("blocksize", 1, kMaxBlock);
-  state.scale_block = reader.integer("nested_blocksize", 1, kMaxBlock, 256);
+  state.block = reader.integer("blocksize", 1, kMostBlock);
+  state.scale_block = reader.integer("nested_blocksize", 1, kMostBlock, 256);
   if (is_nested) state.scale_offset = reader.number("nested_offset", -1e30);
   const auto shape = nlohmann::json::array({module.rows, module.columns});
   if (const auto* value = reader.find("shape"); value != nullptr && *value != shape) {

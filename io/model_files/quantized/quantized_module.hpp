@@ -23,10 +23,16 @@ Result<std::shared_ptr<const weights::QuantizedRows>> open_quantized_module(cons
                                                                             const std::string& module,
                                                                             std::int64_t rows, std::int64_t columns);
 
+/// How the name of the tensor ends that holds a module's rotation.
+inline std::string rotation_ending(const QuantizationConfig& config) {
+  return "." + config.rotation + "_input.weight";
+}
+
 /// The tensors that may belong to a quantised module, those of its activations too, which Pagoda quantises by itself:
 /// calls `use` with the names of all.
 template <class Use>
-void for_each_tensor_of(std::string_view module, const Use& use) {
+void for_each_tensor_of(const QuantizationConfig& config, std::string_view module, const Use& use) {
+  if (!config.rotation.empty()) use(std::string(module) + rotation_ending(config));
   for (const char* ending : {".weight",
                              ".qweight",
                              ".qzeros",

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/rotation.hpp"
+
 namespace pagoda::io {
 namespace {
 
@@ -34,7 +36,9 @@ bool fits_float16(float scale) {
 IntegerRows::IntegerRows(IntegerMatrix matrix) : matrix_(std::move(matrix)) {
   const auto group = kernel_group(matrix_.group_size, matrix_.columns);
   if (!group || !matrix_.group_of.empty() || !scales_fit_float16()) return;
-  format_ = {.bits = matrix_.q.bits, .group_size = *group, .asymmetric = !all_in_the_middle()};
+  if (matrix_.rotated && *group % kernels::kRotationBlock != 0) return;
+  format_ = {
+      .bits = matrix_.q.bits, .group_size = *group, .asymmetric = !all_in_the_middle(), .rotated = matrix_.rotated};
 }
 
 bool IntegerRows::all_in_the_middle() const {
@@ -67,7 +71,9 @@ void IntegerRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const
   const std::int64_t groups = (matrix_.columns + size - 1) / size;
   for (std::int64_t i = 0; i < groups; ++i) {
     const std::int64_t group = i * size / matrix_.group_size;
-    to.scales[i] = to_f16(matrix_.scales.at(row, group));
+    // The kernels' map of weights is not orthogonal but shorter.
+    constexpr float kShorter = kernels::kRotatedWeightFactor / kernels::kOrthogonalFactor;
+    to.scales[i] = to_f16(matrix_.scales.at(row, group) * (matrix_.rotated ? kShorter : 1.0F));
     // Of the rounded scale, so that the weight of q = zero is off by the minimum's rounding only.
     if (format_->asymmetric) to.mins[i] = to_f16(-to_float(to.scales[i]) * static_cast<float>(zero(row, group)));
   }
@@ -90,6 +96,10 @@ void IntegerRows::dequantize(std::int64_t row, float* to) const {
     const auto group = matrix_.group_of.empty() ? k / matrix_.group_size : matrix_.group_of[at];
     const auto& [scale, zero] = groups[static_cast<std::size_t>(group)];
     to[k] = scale * static_cast<float>(static_cast<int>(q[at]) - zero);
+  }
+  if (!matrix_.rotated) return;
+  for (std::int64_t k = 0; k < columns; k += kernels::kRotationBlock) {
+    kernels::rotate_block_back(to + k, kernels::kOrthogonalFactor);
   }
 }
 

@@ -22,6 +22,9 @@ struct IntegerMatrix {
   std::optional<StoredIntegers> zeros = std::nullopt;
   std::int64_t group_size = 0;              ///< columns of a group, in order unless the next says otherwise
   std::vector<std::int32_t> group_of = {};  ///< [columns] where groups are not in the order of columns, else empty
+  /// The integers are those of rotated columns (kernels/rotation.hpp, with an orthogonal map); groups are in order then
+  /// and both they and the columns whole blocks.
+  bool rotated = false;
 
   std::int64_t groups() const { return (columns + group_size - 1) / group_size; }
   std::uint32_t middle() const { return 1U << (q.bits - 1); }

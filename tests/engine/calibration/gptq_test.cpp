@@ -1,6 +1,7 @@
 #include "engine/calibration/gptq.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/calibration/input_products.hpp"
+#include "engine/calibration/rotated.hpp"
 
 namespace pagoda::calibration {
 namespace {
@@ -101,8 +103,8 @@ std::vector<float> dequantized(const GptqMatrix& matrix, std::int64_t columns, c
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const std::int64_t row = static_cast<std::int64_t>(i) / columns;
     const std::int64_t group = static_cast<std::int64_t>(i) % columns / format.group_size;
-    weights[i] = to_float(matrix.scales[index(row * groups + group)]) *
-                 static_cast<float>(int{matrix.q[i]} - (1 << (format.bits - 1)));
+    const std::size_t at = index(row * groups + group);
+    weights[i] = matrix.scales[at] * static_cast<float>(int{matrix.q[i]} - int{matrix.zeros[at]});
   }
   return weights;
 }
@@ -177,7 +179,8 @@ TEST(Gptq, HalvesTheErrorOfOutputsWhereInputsHangTogether) {
   for (std::int64_t k = 0; k < kWidth; ++k) identity[index(k * kWidth + k)] = 1;
   const auto no_feedback = fixture.factorize(identity, kWidth);
   ASSERT_TRUE(feedback && no_feedback);
-  for (const GptqFormat format : {GptqFormat{4, 32}, GptqFormat{4, 64}, GptqFormat{4, 160}, GptqFormat{8, 32}}) {
+  for (const GptqFormat format : {GptqFormat{4, 32}, GptqFormat{4, 64}, GptqFormat{4, 160}, GptqFormat{8, 32},
+                                  GptqFormat{4, 32, true}, GptqFormat{8, 32, true, DType::bf16}}) {
     const auto matrix = fixture.quantize(weights, kRows, *feedback, format);
     const auto nearest = fixture.quantize(weights, kRows, *no_feedback, format);
     ASSERT_TRUE(matrix && nearest);
@@ -204,7 +207,7 @@ TEST(Gptq, RoundsEachColumnWithWhatEarlierOnesAskFor) {
       for (std::int64_t j = 0; j < k; ++j) {
         target += (double{weights[index(r * kColumns + j)]} - quantized[index(r * kColumns + j)]) * feedback->row(j)[k];
       }
-      const double scale = to_float(matrix->scales[index(r * (kColumns / 20) + k / 20)]);
+      const double scale = matrix->scales[index(r * (kColumns / 20) + k / 20)];
       const int q = int{matrix->q[index(r * kColumns + k)]} - 8;
       const double in_steps = target / scale;
       if (q > -8 && q < 7) {
@@ -230,6 +233,59 @@ TEST(Gptq, KeepsWeightsThatLieOnTheGridAndZeros) {
   const auto matrix = fixture.quantize(weights, 2, feedback.value(), {4, 32});
   ASSERT_TRUE(matrix);
   EXPECT_EQ(dequantized(*matrix, 64, {4, 32}), weights);
+}
+
+TEST(Gptq, ZeroPointsServeGroupsWhoseWeightsAreOfOneSign) {
+  Fixture fixture;
+  std::vector<float> identity(64 * 64);
+  for (std::size_t k = 0; k < 64; ++k) identity[k * 65] = 1;
+  const auto feedback = fixture.factorize(identity, 64);
+  std::vector<float> weights(64);
+  for (std::size_t k = 0; k < 64; ++k) weights[k] = 0.25F * static_cast<float>(k % 16) - (k < 32 ? 0.0F : 1.25F);
+  const GptqFormat format{4, 32, true, DType::bf16};
+  const auto matrix = fixture.quantize(weights, 1, feedback.value(), format);
+  ASSERT_TRUE(matrix);
+  EXPECT_EQ(dequantized(*matrix, 64, format), weights);
+  EXPECT_EQ(matrix->zeros, (std::vector<std::uint8_t>{0, 5}));
+}
+
+TEST(Gptq, ScalesAreOfTheirType) {
+  Fixture fixture;
+  std::vector<float> identity(64 * 64);
+  for (std::size_t k = 0; k < 64; ++k) identity[k * 65] = 1;
+  const auto feedback = fixture.factorize(identity, 64);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto matrix = fixture.quantize(normal(3 * 64, 5), 3, feedback.value(), {4, 32, true, dtype});
+    ASSERT_TRUE(matrix);
+    for (const float scale : matrix->scales) {
+      EXPECT_EQ(scale, dtype == DType::bf16 ? to_float(to_bf16(scale)) : to_float(to_f16(scale)));
+    }
+  }
+}
+
+TEST(Rotated, ProductsOfRotatedInputsBelongToRotatedWeights) {
+  constexpr std::int64_t kWidth = 96;
+  constexpr std::int64_t kRows = 3;
+  Fixture fixture;
+  const auto x = correlated_inputs(50, kWidth);
+  const auto rotated = [&](std::vector<float> rows) {
+    Status status;
+    const std::int64_t num_rows = std::ssize(rows) / kWidth;
+    fixture.run([&] { status = rotate_columns(*fixture.device, *fixture.stream, rows.data(), num_rows, kWidth); });
+    EXPECT_TRUE(status);
+    return rows;
+  };
+  const auto weights = normal(kRows * kWidth, 7);
+  const auto instead = normal(kRows * kWidth, 8);
+  auto products = narrowed(products_of(x, kWidth));
+  Status status;
+  fixture.run([&] { status = rotate_products(*fixture.device, *fixture.stream, products.data(), kWidth); });
+  ASSERT_TRUE(status);
+  const auto expected = products_of(rotated(x), kWidth);
+  const double error = output_error(weights, instead, products_of(x, kWidth), kWidth);
+  for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(products[i], expected[i], 1e-3);
+  EXPECT_NEAR(output_error(rotated(weights), rotated(instead), expected, kWidth) / error, 1, 1e-5);
+  EXPECT_GT(std::abs(rotated(weights)[0] - weights[0]), 1e-3);
 }
 
 TEST(Gptq, RefusesWeightsThatAreNotFinite) {

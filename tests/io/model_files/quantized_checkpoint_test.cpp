@@ -329,8 +329,8 @@ TEST(QuantizationConfig, WhatIsNotBuiltIsRefusedByName) {
                      "sparsity_config":{"format":"sparse-24-bitmask"}})",
                  "\"sparse-24-bitmask\" is not supported (dense)");
   expect_refused(R"({"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"a":{}},
-                     "transform_config":{"config_groups":{}}})",
-                 "transform_config: rotations");
+                     "transform_config":{"config_groups":{"u":{"type":"hadamard","apply":[]}}}})",
+                 "transform_config: is not supported: only what pagoda quantize writes");
   expect_refused(R"({"quant_method":"fp8","fmt":"e5m2"})", "\"e5m2\" is not supported");
   expect_refused(R"({"quant_method":"fp8","weight_block_size":[128,0]})", "weight_block_size: must be [rows, columns]");
   expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: one of this");
