@@ -3,6 +3,8 @@
 
     python3 tools/http_overhead.py --model build/models/smollm2.gguf --clients 16
 
+With --requests the times to the first token are those of requests that come while others run, not all at once.
+
 Prints one JSON object: for each interface the tokens a second, the time to the first token and the processor time of the
 server for a token, medians over the rounds; and the ratios. The clients look at bytes only, so that they take little of the
 cores that they share with the server. Standard library only; run it on a quiet machine.
@@ -22,45 +24,63 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Client(asyncio.Protocol):
-    """Sends one request and reads to its end; notes when the first token came."""
+    """Sends one request after the other and reads each to its end; notes when the first token of each came."""
 
-    def __init__(self, request, first, end):
-        self.request, self.first, self.end = request, first, end
+    def __init__(self, requests, first, end):
+        self.requests, self.first, self.end = list(reversed(requests)), first, end
         self.done = asyncio.get_running_loop().create_future()
-        self.ttft = None
+        self.ttfts = []
         self.tail = b""
 
     def connection_made(self, transport):
         self.transport = transport
+        self.send()
+
+    def send(self):
+        self.waits = True
         self.start = time.perf_counter()
-        transport.write(self.request)
+        self.transport.write(self.requests.pop())
 
     def data_received(self, data):
         seen = self.tail + data
-        if self.ttft is None and self.first in seen:
-            self.ttft = time.perf_counter() - self.start
-        if self.end in seen:
-            self.transport.close()
-            if not self.done.done():
-                self.done.set_result(self.ttft)
+        if self.waits and self.first in seen:
+            self.waits = False
+            self.ttfts.append(time.perf_counter() - self.start)
         self.tail = seen[-64:]
+        if self.end not in seen:
+            return
+        self.tail = b""
+        if self.requests:
+            return self.send()
+        self.transport.close()
+        if not self.done.done():
+            self.done.set_result(self.ttfts)
 
     def connection_lost(self, _):
         if not self.done.done():
             self.done.set_exception(RuntimeError(f"the connection ended before the answer: {self.tail!r}"))
 
 
+def output_tokens(client, turn, args):
+    """Of later requests others, so that clients do not go on in step."""
+    return args.output_tokens + (7 * client + 5 * turn) % args.output_tokens if turn else args.output_tokens
+
+
 def requests_of(kind, args):
-    for i in range(args.clients):
-        prompt = f"Story {i}: " + "word " * args.input_words
-        body = {"prompt": prompt, "max_tokens": args.output_tokens, "temperature": 0, "ignore_eos": True, "stream": True}
-        if kind == "lines":
-            yield json.dumps({"id": "a", **body}).encode() + b"\n", b'"event":"delta"', b'"event":"done"'
-        else:
+    for client in range(args.clients):
+        requests = []
+        for turn in range(args.requests):
+            prompt = f"Story {client}.{turn}: " + "word " * args.input_words
+            body = {"prompt": prompt, "max_tokens": output_tokens(client, turn, args), "temperature": 0, "ignore_eos": True,
+                    "stream": True}
+            if kind == "lines":
+                requests.append(json.dumps({"id": "a", **body}).encode() + b"\n")
+                continue
             text = json.dumps(body).encode()
-            head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                    f"Content-Length: {len(text)}\r\n\r\n").encode()
-            yield head + text, b"data: {", b"data: [DONE]"
+            requests.append((f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                             f"Content-Length: {len(text)}\r\n\r\n").encode() + text)
+        # An HTTP answer ends with its last chunk, of no bytes.
+        yield (requests, b'"event":"delta"', b'"event":"done"') if kind == "lines" else (requests, b"data: {", b"\r\n0\r\n\r\n")
 
 
 def cpu_seconds(pid):
@@ -74,9 +94,11 @@ async def one_round(kind, port, pid, args):
     cpu, start = cpu_seconds(pid), time.perf_counter()
     clients = [client for _, client in await asyncio.gather(
         *(loop.create_connection(lambda r=request: Client(*r), "127.0.0.1", port) for request in requests_of(kind, args)))]
-    ttft = await asyncio.gather(*(client.done for client in clients))
+    ttfts = await asyncio.gather(*(client.done for client in clients))
     seconds = time.perf_counter() - start
-    tokens = args.clients * args.output_tokens
+    tokens = sum(output_tokens(client, turn, args) for client in range(args.clients) for turn in range(args.requests))
+    # Where there are several, the first ones of all clients come at once and are another thing.
+    ttft = [value for of_client in ttfts for value in (of_client[1:] or of_client)]
     return {"tokens_per_s": tokens / seconds, "ttft_ms": 1000 * statistics.median(ttft),
             "cpu_us_per_token": 1e6 * (cpu_seconds(pid) - cpu) / tokens}
 
@@ -87,6 +109,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--pagoda-args", default="", help="more flags of pagoda serve")
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--requests", type=int, default=1, help="of a client, one after the other on its connection")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--input-words", type=int, default=16)
     parser.add_argument("--output-tokens", type=int, default=64)

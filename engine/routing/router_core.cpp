@@ -26,6 +26,11 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   return std::make_shared<const GenerateRequest>(std::move(without));
 }
 
+/// What the tokenizer gets of a request with a text.
+std::int64_t text_bytes(const GenerateRequest& request) {
+  return static_cast<std::int64_t>(request.prompt->size() + request.prompt_literals.size() * sizeof(ByteRange));
+}
+
 }  // namespace
 
 RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
@@ -45,7 +50,7 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   if (failure_) return fail(*failure_);
   if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
   if (Status valid = check_request(request, limits_); !valid) return valid;
-  if (!is_full()) return {};
+  if (!is_full()) return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
   return fail_queue_full(std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
                          (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
 }
@@ -55,7 +60,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   if (Status checked = check(client, tag, request); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt};
   if (request.prompt) {
-    const auto job = ask(client, request.prompt->size() + request.prompt_literals.size() * sizeof(ByteRange));
+    const auto job = tokenizer_queue_.add(client, text_bytes(request));
     if (!job) return fail(job.error());
     submitted.job = *job;
   }

@@ -55,7 +55,7 @@ class RouterCore {
 
   // -- requests
 
-  /// Why submit would refuse a request before anything is taken in or remembered of it.
+  /// Why submit would refuse a request; nothing is taken in or remembered of it then.
   Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),

@@ -7,16 +7,20 @@
 
 namespace pagoda::routing {
 
-Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {
+Status TokenizerQueue::check(ClientId client_id, std::int64_t text_bytes) const {
   const std::int64_t job_bytes = text_bytes + kJobBytes;
   const auto known = clients_.find(client_id);
   const std::int64_t client_bytes = known == clients_.end() ? 0 : known->second.bytes;
   const bool too_many = bytes_ > 0 && bytes_ + job_bytes > max_bytes_;
   const bool too_many_of_client = client_bytes > 0 && client_bytes + job_bytes > max_bytes_ / kClientShare;
-  if (too_many || too_many_of_client) {
-    return fail_queue_full("texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
-                           (too_many ? "" : " of this client") + " wait for the tokenizer already");
-  }
+  if (!too_many && !too_many_of_client) return {};
+  return fail_queue_full("texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
+                         (too_many ? "" : " of this client") + " wait for the tokenizer already");
+}
+
+Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {
+  if (Status status = check(client_id, text_bytes); !status) return fail(std::move(status.error()));
+  const std::int64_t job_bytes = text_bytes + kJobBytes;
   Client& client = clients_[client_id];
   const JobId id = next_job_++;
   jobs_.emplace(id, Job{client_id, job_bytes, false});

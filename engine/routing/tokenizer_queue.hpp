@@ -33,6 +33,8 @@ class TokenizerQueue {
   explicit TokenizerQueue(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   /// Error: queue_full with retry_after_ms, when the client's texts or all of them would be too many bytes.
+  Status check(ClientId client, std::int64_t text_bytes) const;
+  /// Error: as check.
   Result<JobId> add(ClientId client, std::int64_t text_bytes);
 
   /// The job that goes to the tokenizer now, if one may.

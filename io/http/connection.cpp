@@ -254,7 +254,11 @@ void Connection::abandon() {
 
 void Connection::send() {
   if (waiting_for_output_ || phase_ == Phase::closed) return;
-  if (exchange_ != nullptr) exchange_->take_unframed(output_);
+  if (exchange_ != nullptr) {
+    // Or what is sent stays for as long as the reader is a little behind.
+    if (sent_ > output_.size() / 2) output_.erase(0, std::exchange(sent_, 0));
+    exchange_->take_unframed(output_);
+  }
   for (std::size_t turn = 0; turn < kMaxBytesPerTurn;) {
     if (sent_ == output_.size()) {
       output_.clear();

@@ -217,6 +217,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     }
   }
 
+  void write_held() {
+    for (const auto& [key, delta] : held_) job_.writer->delta(out_, key.first, delta);
+    held_.clear();
+  }
+
   void write_done(std::size_t prompt, const RequestResult& result) {
     begin_stream();
     write_held(prompt);
@@ -225,8 +230,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void flush_held() {
     if (early_ || ended_) return;
-    for (auto& [key, delta] : held_) job_.writer->delta(out_, key.first, delta);
-    held_.clear();
+    write_held();
     send();
   }
 
@@ -251,6 +255,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (!exchange_->has_begun()) {
       exchange_->respond_error(answer);
     } else {
+      write_held();
       job_.writer->error(out_, answer);
       exchange_->write(std::exchange(out_, {}));
       exchange_->end_stream();

@@ -75,7 +75,6 @@ TEST(ReplayRequests, NothingOfThemIsRecordedWhereTokensAreHidden) {
   for (const auto& segment : journal->segments()) EXPECT_TRUE(segment.empty());
 }
 
-/// One effect was recorded otherwise.
 TEST(ReplayRequests, ARefusedRequestIsNotRecorded) {
   routing::AdmissionLimits limits;
   limits.vocab_size = 8;
@@ -95,6 +94,26 @@ TEST(ReplayRequests, ARefusedRequestIsNotRecorded) {
   EXPECT_FALSE(journal->segments().back().empty());
 }
 
+TEST(ReplayRequests, ATextThatTheTokenizersQueueRefusesIsNotRecorded) {
+  routing::AdmissionLimits limits;
+  limits.vocab_size = 8;
+  limits.max_model_len = limits.max_kv_tokens = 100'000;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = limits.max_queued_prompt_tokens = 1'000'000;
+  limits.max_queued_prompt_bytes = 1000;
+  const auto journal = std::make_shared<MemoryJournal>(60);
+  RecordedRouter router(limits, 0, journal);
+  GenerateRequest request;
+  request.prompt = std::string(900, 'x');
+  ASSERT_TRUE(router.submit(1, 1, request, 0));
+  const std::size_t recorded = journal->segments().back().size();
+  const auto refused = router.submit(1, 2, request, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::queue_full);
+  EXPECT_EQ(journal->segments().back().size(), recorded);
+}
+
+/// One effect was recorded otherwise.
 TEST(ReplayRequests, NamesTheFirstRecordThatDiffers) {
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   SimulatedRequests(2, journal).run(300);

@@ -194,6 +194,19 @@ TEST_F(ApiServerTest, AStreamThatFailsBeforeItsFirstOutputHasAStatus) {
   EXPECT_EQ(json::parse(answer.body)["error"]["message"], "made to fail");
 }
 
+TEST_F(ApiServerTest, AStreamThatFailsHasAllThatWasSaidBefore) {
+  start();
+  auto c = client();
+  c.post("/v1/completions", R"({"prompt": "fail late", "stream": true})");
+  EXPECT_EQ(c.receive_head().status, 200);
+  std::string text;
+  for (auto chunk = c.receive_chunk(); chunk && !chunk->empty(); chunk = c.receive_chunk()) text += *chunk;
+  const auto rest = text.find("the rest");
+  ASSERT_NE(rest, std::string::npos);
+  EXPECT_GT(text.find("made to fail"), rest);
+  EXPECT_NE(text.find("made to fail"), std::string::npos);
+}
+
 TEST_F(ApiServerTest, TheHeadOfAStreamWaitsForItsFirstOutputButNotForLong) {
   start();
   auto c = client();

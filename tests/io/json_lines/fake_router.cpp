@@ -79,6 +79,22 @@ void say_last_words(Self self) {
   self->quit(caf::exit_reason::user_shutdown);
 }
 
+/// Two deltas, the first of them long, and an error, all at once.
+void fail_behind_deltas(Self self, RequestId id) {
+  auto& state = state_of(self);
+  const auto& live = state.live.at(id);
+  OutputBatch batch;
+  for (const auto& text : {std::string(kFloodBytes, 'x'), std::string("the rest")}) {
+    batch.outputs.emplace_back().tag = live.tag;
+    batch.outputs.back().deltas.push_back({0, text, {0}, {}});
+  }
+  batch.outputs.emplace_back().tag = live.tag;
+  batch.outputs.back().error = Error{ErrorCode::internal, "made to fail"};
+  send(self, live.sink, std::move(batch));
+  state.live.erase(id);
+  --state.counts->live;
+}
+
 /// One token for the request, or its end. Every request waits for its turn in the mailbox, so many advance together.
 void advance(Self self, RequestId id) {
   auto& state = state_of(self);
@@ -91,6 +107,7 @@ void advance(Self self, RequestId id) {
     output.error = Error{ErrorCode::internal, "made to fail"};
     return end(self, id, std::move(output));
   }
+  if (prompt == "fail late") return fail_behind_deltas(self, id);
   if (prompt == "silent") return;
   if (prompt == "last words") return say_last_words(self);
   const bool ends = prompt != "flood" && prompt != "endless" && prompt != "hold";
