@@ -22,7 +22,7 @@ struct CacheEngineState {
 
   CacheParts parts;
   WorkerActor worker;
-  SchedulerActor scheduler;
+  StepSinkActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
   std::unique_ptr<journal::RecordedCacheOrder> order;

@@ -39,11 +39,28 @@ struct CacheParts {
   std::shared_ptr<kernels::Stream> stream;
 };
 
+/// A device in a process of its own, whose model is loaded.
+struct DeviceProcess {
+  DeviceProcessActor actor;
+  std::int64_t pid = 0;
+};
+
 /// Makes the parts of one device's actors, at the start and when one of them has ended. Called on any thread.
 struct DeviceFactory {
   std::function<Result<WorkerParts>()> make_worker;
   std::function<Result<CacheParts>()> make_cache_engine;
+  /// Set: in place of the others, and the actors live in the process that this starts. Blocks while it loads.
+  std::function<Result<DeviceProcess>(caf::actor_system&)> start_process = nullptr;
 };
+
+/// The actors of a group of devices, and the process ids of those that live in processes of their own.
+struct SpawnedDevices {
+  DeviceGroup actors;
+  std::vector<std::int64_t> pids;
+};
+/// By rank. Those that were spawned are ended when another cannot be.
+Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
+                                     const Instruments& instruments);
 
 /// `schedulers`: by replica, as many as limits.num_replicas.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
@@ -69,9 +86,10 @@ OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shar
 
 /// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
 /// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
-/// why, and this one ends, and with it the replica. `factories`: by rank.
+/// why, and this one ends, and with it the replica. `factories`, and `pids` of devices in processes: by rank.
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
-                                                std::vector<DeviceFactory> factories, Instruments instruments);
+                                                std::vector<DeviceFactory> factories, Instruments instruments,
+                                                std::vector<std::int64_t> pids = {});
 
 /// What all replicas share.
 struct SharedActors {

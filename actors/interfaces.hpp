@@ -11,6 +11,7 @@
 namespace pagoda::actors {
 
 struct ConnectWorker;
+struct DeviceStatus;
 struct DeviceReplaced;
 struct CacheEnginesReplaced;
 struct ConnectScheduler;
@@ -72,6 +73,18 @@ using TokenizerActor = Interface<
     // Ids to text.
     caf::result<DetokenizeReply>(DetokenizeRequest)>;
 
+/// Where a device's results go: the scheduler, or the way to it.
+using StepSinkActor = Interface<
+    // Message 8, from a worker, in the order of the steps.
+    caf::result<void>(StepResult),
+    // (private) cache engine: what the swaps of one plan took.
+    caf::result<void>(SwapMeasured)>;
+
+/// Who keeps a device: the supervisor of the replica, or the way to it.
+using DeviceKeeperActor = Interface<
+    // (private) worker, cache engine: why it is about to end.
+    caf::result<void>(DeviceFailed)>;
+
 /// Owns waiting, running and swapped queues, budgets and the steps in flight.
 using SchedulerActor = Interface<
     // Message 2: an admitted request.
@@ -86,6 +99,8 @@ using SchedulerActor = Interface<
     caf::result<void>(SwapMeasured),
     // (private) supervisor: workers without rows took the place of dead ones.
     caf::result<void>(DeviceReplaced),
+    // (private) supervisor: what the stats tell of the devices from now on.
+    caf::result<void>(DeviceStatus),
     // A snapshot of the counters.
     caf::result<EngineStats>(GetStats)>;
 
@@ -123,6 +138,18 @@ using WorkerActor = Interface<
     // (private) its own stream: it has failed.
     caf::result<void>(DeviceFailed)>;
 
+/// Stands for the worker and the cache engine of a process of their own: what is sent to either goes there. Both are
+/// one actor, so that a cache plan that was sent before a step arrives before it.
+using DeviceProcessActor = Interface<
+    // Of WorkerActor. Steps and cache plans go to the process; only there do the others come.
+    caf::result<void>(ExecuteStep), caf::result<void>(CacheReady), caf::result<void>(CacheConnected),
+    caf::result<void>(ConnectScheduler),
+    // Of CacheEngineActor.
+    caf::result<void>(CachePlan), caf::result<void>(StepEnqueued), caf::result<void>(ConnectCache),
+    caf::result<void>(ConnectWorker),
+    // (private) of both: the process has ended, or must.
+    caf::result<void>(DeviceFailed)>;
+
 /// Owns incremental detokenizers, stop matchers and the way to each sink.
 using OutputProcessorActor = Interface<
     // (private) router: a request and its sink, before its first output.
@@ -143,18 +170,25 @@ struct OpenOutput {
 };
 struct ConnectWorker {
   WorkerActor worker;
-  SchedulerActor scheduler;
+  StepSinkActor scheduler;
   caf::actor_addr supervisor;
 };
 struct DeviceReplaced {
   std::vector<WorkerActor> workers;  ///< by rank
   bool memory_lost = false;          ///< the cache engines are new as well
 };
+/// What became of the devices of a replica, for its stats.
+struct DeviceStatus {
+  std::int64_t deaths = 0;         ///< processes that ended by themselves, or were killed by somebody else
+  std::int64_t hangs = 0;          ///< processes that were killed because they did nothing any more
+  std::vector<std::int64_t> pids;  ///< of those that live, by rank; none where devices live in this process
+  std::string health = "ok";       ///< or why nothing is computed until devices are replaced
+};
 struct CacheEnginesReplaced {
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
 };
 struct ConnectScheduler {
-  SchedulerActor scheduler;
+  StepSinkActor scheduler;
   caf::actor_addr supervisor;
 };
 struct ConnectOutputs {
@@ -229,6 +263,7 @@ PAGODA_LOCAL(pagoda::actors::StepEnqueued)
 PAGODA_LOCAL(pagoda::actors::ConnectWorker)
 PAGODA_LOCAL(pagoda::actors::ConnectScheduler)
 PAGODA_LOCAL(pagoda::actors::DeviceReplaced)
+PAGODA_LOCAL(pagoda::actors::DeviceStatus)
 PAGODA_LOCAL(pagoda::actors::CacheEnginesReplaced)
 PAGODA_LOCAL(pagoda::actors::ChildGone)
 PAGODA_LOCAL(pagoda::actors::ReplicaFailed)

@@ -146,15 +146,26 @@ struct ChildGone {
   caf::actor_addr child;
 };
 
-/// Private: a stream has failed for good (Stream::status). From its callbacks to the actor that owns it, which ends,
-/// and tells the supervisor of its replica before.
+/// What a device's process has to do with its failure.
+enum class ProcessEnd : std::uint8_t {
+  none,  ///< its stream has failed
+  died,  ///< the process has ended
+  hung,  ///< the process did nothing any more
+};
+constexpr ProcessEnd last_value(ProcessEnd) {
+  return ProcessEnd::hung;
+}
+
+/// Private: a stream has failed for good (Stream::status), or a device's process has ended. To the actor that owns it,
+/// which ends, and tells the supervisor of its replica before.
 struct DeviceFailed {
   Error error;
   bool in_vain = false;      ///< the stream had not ended a single step or plan
   bool memory_lost = false;  ///< it is the cache engine's
+  ProcessEnd process = ProcessEnd::none;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.error, self.in_vain, self.memory_lost);
+    return visit(self.error, self.in_vain, self.memory_lost, self.process);
   }
 };
 

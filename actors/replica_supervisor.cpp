@@ -20,7 +20,7 @@ constexpr int kMaxDevicesInVain = 2 * scheduling::kMaxWorkersLost;
 /// (1) All workers of the group end, since none can run a step without the others; when a cache engine has ended, all
 /// cache engines do. A worker's and a cache engine's state waits for its stream. (2) When they have, new ones are made,
 /// over the same KV memory. Workers have no rows; what cache engines kept counts as lost. (3) Block manager, then
-/// scheduler are told.
+/// scheduler are told. A device in a process of its own is one actor, whose state ends the process: both are replaced.
 struct ReplicaSupervisorState {
   ReplicaSupervisorState() {}
 
@@ -33,6 +33,7 @@ struct ReplicaSupervisorState {
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
   bool in_vain = true;                ///< none of those who told an error had ended anything
   int devices_in_vain = 0;
+  DeviceStatus status;
   std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
 };
 
@@ -70,6 +71,36 @@ void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) 
     send_anonymously(workers[rank], ConnectScheduler{replica.scheduler, supervisor});
     send_anonymously(cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, supervisor});
   }
+}
+
+/// The devices of a group that live in processes of their own.
+Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories) {
+  SpawnedDevices spawned;
+  for (const DeviceFactory& factory : factories) {
+    auto process = factory.start_process(system);
+    if (!process) {
+      for (const WorkerActor& device : spawned.actors.workers) end_now(device);
+      return fail(std::move(process.error()));
+    }
+    spawned.actors.workers.push_back(process->actor);
+    spawned.actors.cache_engines.push_back(process->actor);
+    spawned.pids.push_back(process->pid);
+  }
+  return spawned;
+}
+
+bool live_in_processes(const std::vector<DeviceFactory>& factories) {
+  return factories.front().start_process != nullptr;
+}
+
+Status replace_processes(Self self) {
+  auto& state = state_of(self);
+  auto fresh = start_processes(self->system(), state.factories);
+  if (!fresh) return fail(std::move(fresh.error()));
+  for (const WorkerActor& device : fresh->actors.workers) watch(caf::actor_cast<ReplicaSupervisorActor>(self), device);
+  state.replica->devices = std::move(fresh->actors);
+  state.status.pids = std::move(fresh->pids);
+  return {};
 }
 
 Status spawn_cache_engines(Self self) {
@@ -112,12 +143,19 @@ void replace_devices(Self self) {
     return fail_replica(self, ErrorCode::device_failed,
                         "the device has failed again and again: " + state.device_error->message);
   }
-  Status made = state.memory_lost ? spawn_cache_engines(self) : Status();
-  if (made) made = spawn_workers(self);
+  Status made;
+  if (live_in_processes(state.factories)) {
+    made = replace_processes(self);
+  } else {
+    made = state.memory_lost ? spawn_cache_engines(self) : Status();
+    if (made) made = spawn_workers(self);
+  }
   if (!made) return fail_devices(self, made.error());
   spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
                state.memory_lost ? "the cache engine" : "the worker");
   const Replica& replica = *state.replica;
+  state.status.health = DeviceStatus{}.health;
+  send(self, replica.scheduler, state.status);
   connect_devices(replica, self->address());
   if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
   send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
@@ -125,6 +163,24 @@ void replace_devices(Self self) {
   state.memory_lost = false;
   state.device_error.reset();
   state.in_vain = true;
+}
+
+/// No step can run until devices are replaced.
+void tell_of_loss(Self self, std::string why) {
+  auto& state = state_of(self);
+  if (state.status.health == DeviceStatus{}.health) state.status.health = std::move(why);
+  send(self, state.replica->scheduler, state.status);
+}
+
+void on_device_failed(Self self, const DeviceFailed& failed) {
+  auto& state = state_of(self);
+  spdlog::error("the device has failed: {}", failed.error.message);
+  if (!state.device_error) state.device_error = failed.error;  // its sender ends now
+  state.in_vain &= failed.in_vain;
+  state.memory_lost |= failed.memory_lost;
+  state.status.deaths += failed.process == ProcessEnd::died ? 1 : 0;
+  state.status.hangs += failed.process == ProcessEnd::hung ? 1 : 0;
+  tell_of_loss(self, failed.error.message + "; it is being replaced");
 }
 
 /// Ends those that must be replaced too. True when all of them have ended.
@@ -155,6 +211,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   }
   state.gone.insert(child.id());
   state.memory_lost |= is_cache_engine;
+  tell_of_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
   const bool rest_ended = !state.memory_lost || all_ended(state.gone, devices.cache_engines);
   if (workers_ended && rest_ended) replace_devices(self);
@@ -162,26 +219,23 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
 
 ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica,
                                                const std::vector<DeviceFactory>& factories,
-                                               const Instruments& instruments) {
+                                               const Instruments& instruments, const std::vector<std::int64_t>& pids) {
   auto& initial = state_of(self);
   initial.replica = std::make_shared<Replica>(replica);
   initial.factories = factories;
   initial.instruments = instruments;
+  initial.status.pids = pids;
   self->attach_functor([kept = initial.replica] { end_all(*kept); });
   const auto me = caf::actor_cast<ReplicaSupervisorActor>(self);
   watch(me, replica.scheduler);
   watch(me, replica.block_manager);
   for (const WorkerActor& worker : replica.devices.workers) watch(me, worker);
-  for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) watch(me, cache_engine);
+  if (!live_in_processes(factories)) {
+    for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) watch(me, cache_engine);
+  }
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
-      [self](const DeviceFailed& failed) {
-        auto& state = state_of(self);
-        spdlog::error("the device has failed: {}", failed.error.message);
-        if (!state.device_error) state.device_error = failed.error;  // its sender ends now
-        state.in_vain &= failed.in_vain;
-        state.memory_lost |= failed.memory_lost;
-      },
+      [self](const DeviceFailed& failed) { on_device_failed(self, failed); },
       [self](const ConnectRoot& connect) {
         auto& state = state_of(self);
         state.root = connect.root;
@@ -193,10 +247,31 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
 
 }  // namespace
 
+Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
+                                     const Instruments& instruments) {
+  if (live_in_processes(factories)) return start_processes(system, factories);
+  SpawnedDevices spawned;
+  auto& [workers, cache_engines] = spawned.actors;
+  for (const DeviceFactory& factory : factories) {
+    auto cache_parts = factory.make_cache_engine();
+    auto worker_parts = cache_parts ? factory.make_worker() : fail(std::move(cache_parts.error()));
+    if (!worker_parts) {
+      for (const WorkerActor& worker : workers) end_now(worker);
+      for (const CacheEngineActor& cache_engine : cache_engines) end_now(cache_engine);
+      return fail(std::move(worker_parts.error()));
+    }
+    cache_engines.push_back(spawn_cache_engine(system, std::move(*cache_parts), instruments));
+    workers.push_back(spawn_worker(system, std::move(*worker_parts), cache_engines.back(), instruments));
+  }
+  return spawned;
+}
+
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
-                                                std::vector<DeviceFactory> factories, Instruments instruments) {
+                                                std::vector<DeviceFactory> factories, Instruments instruments,
+                                                std::vector<std::int64_t> pids) {
+  send_anonymously(replica.scheduler, DeviceStatus{.pids = pids});
   const ReplicaSupervisorActor supervisor =
-      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(instruments));
+      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(instruments), std::move(pids));
   // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
   connect_devices(replica, supervisor.address());
   return supervisor;

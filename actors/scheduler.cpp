@@ -17,6 +17,7 @@ struct SchedulerState {
   std::vector<WorkerActor> workers;  ///< by rank
   OutputProcessorActor outputs;
   trace::SharedTrace trace;
+  DeviceStatus devices;
 };
 
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
@@ -96,7 +97,16 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state.core->device_replaced(message.memory_lost);
         advance(self);
       },
-      [self](const GetStats&) { return reply(state_of(self).core->core().stats()); },
+      [self](const DeviceStatus& status) { state_of(self).devices = status; },
+      [self](const GetStats&) {
+        auto& state = state_of(self);
+        EngineStats stats = state.core->core().stats();
+        stats.worker_deaths_total = state.devices.deaths;
+        stats.worker_hangs_total = state.devices.hangs;
+        stats.worker_pids = state.devices.pids;
+        stats.health = state.devices.health;
+        return reply(std::move(stats));
+      },
   };
 }
 

@@ -22,7 +22,7 @@ struct WorkerState {
 
   WorkerParts parts;
   CacheEngineActor cache_engine;
-  SchedulerActor scheduler;
+  StepSinkActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
   std::unique_ptr<journal::RecordedStepOrder> order;

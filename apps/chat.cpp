@@ -189,7 +189,7 @@ int run_chat(ChatOptions& options) {
                            "the model has no chat template: give one with --chat-template, or use pagoda generate",
                            "chat_template"});
   }
-  const auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
+  const auto engine = Engine::create(options.engine.config, options.engine.setup());
   if (!engine) return exit_with(engine.error());
   Chat chat(**engine, **prompts, options);
   if (options.prompt.empty()) return chat.run();

@@ -10,6 +10,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
+#include "apps/progress.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 
 namespace pagoda::apps {
@@ -182,6 +183,12 @@ std::vector<Error> EngineFlags::finish() {
   // Without room for threads, starting the actor system ends the process, which says nothing.
   if (kernels::available_cpu_memory() > 0) return {};
   return {{ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available()}};
+}
+
+EngineSetup EngineFlags::setup() const {
+  return {.device = nullptr,
+          .progress = start_progress(),
+          .worker_command = {"/proc/self/exe", "worker", "--log-level", log_level}};
 }
 
 }  // namespace pagoda::apps

@@ -16,6 +16,7 @@
 #include "io/http/server_config.hpp"
 #include "io/json_lines/server_config.hpp"
 #include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
 
 namespace CLI {
 class App;  // whoever includes its header compiles a good part of it
@@ -90,6 +91,9 @@ struct EngineFlags {
   /// After parsing: reads the config file, starts logging, validates. Returns every problem at once. That the process
   /// may take no memory at all is one as well.
   std::vector<Error> finish();
+
+  /// What an engine of this command is made with: progress on standard error, and this program as worker.
+  EngineSetup setup() const;
 };
 
 }  // namespace pagoda::apps

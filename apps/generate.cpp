@@ -201,7 +201,7 @@ int run_generate(GenerateOptions& options) {
                     ? Result<PromptSource>(PromptSource::single(*options.prompt, options.request, std::move(*form)))
                     : PromptSource::open(options.prompts, options.request, std::move(*form));
   if (!source) return exit_with(source.error());
-  const auto engine = Engine::create(options.engine.config, {.progress = start_progress()});
+  const auto engine = Engine::create(options.engine.config, options.engine.setup());
   if (!engine) return exit_with(engine.error());
   return BatchRun(**engine, *source, options).run();
 }

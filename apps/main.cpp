@@ -36,8 +36,9 @@ int run(int argc, char** argv) {
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{
-      apps::add_serve(pagoda),   apps::add_chat(pagoda),     apps::add_generate(pagoda), apps::add_bench(pagoda),
-      apps::add_inspect(pagoda), apps::add_tokenize(pagoda), apps::add_quantize(pagoda), apps::add_replay(pagoda)};
+      apps::add_serve(pagoda),    apps::add_chat(pagoda),    apps::add_generate(pagoda),
+      apps::add_bench(pagoda),    apps::add_inspect(pagoda), apps::add_tokenize(pagoda),
+      apps::add_quantize(pagoda), apps::add_replay(pagoda),  apps::add_worker(pagoda)};
   try {
     pagoda.parse(argc, argv);
   } catch (const CLI::RequiredError&) {  // no flag is required, only a subcommand

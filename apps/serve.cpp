@@ -116,7 +116,7 @@ int run_serve(ServeOptions& options) {
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const auto engine = spawn_engine(system, options.engine.config, {.progress = start_progress()});
+  const auto engine = spawn_engine(system, options.engine.config, options.engine.setup());
   if (!engine) return exit_with(engine.error());
   int code = kExitFailure;
   if (const auto front_ends = start_front_ends(system, *engine, options, *chat); !front_ends) {

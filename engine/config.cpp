@@ -198,6 +198,11 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("threads", threads, 0, 1024);
   check.in_range("tensor_parallel_size", tensor_parallel_size, 1, 1);
   check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
+  if (worker_processes && device != "cpu") {
+    check.refuse("worker_processes", "is for --device cpu; a GPU's worker runs in the engine's process");
+  }
+  check.number("step_deadline", step_deadline, 0, true, 86400);
+  if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);

@@ -61,6 +61,8 @@ struct EngineConfig {
   std::uint64_t seed = 0;               ///< seed of requests that bring none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
+  bool worker_processes = false;  ///< the device's actors live in a process of their own, which may die
+  double step_deadline = 0;       ///< seconds that a step of such a process may take; 0 = ten times what was measured
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter

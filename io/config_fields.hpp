@@ -93,6 +93,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("seed", config.seed, "Seed of requests that bring none");
   visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
+  visit("worker_processes", config.worker_processes,
+        "Run the model in a process of its own: when it dies or hangs, another takes its place and requests go on");
+  visit("step_deadline", config.step_deadline,
+        "Seconds after which a step in a worker process hangs; 0: ten times what such steps took, at least 1");
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
   visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
   visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");

@@ -17,6 +17,7 @@
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/model_loader.hpp"
+#include "pagoda/worker_process.hpp"
 
 namespace pagoda {
 namespace {
@@ -114,29 +115,39 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
 
 }  // namespace
 
+Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
+                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress) {
+  EnginePlan plan = planned;
+  const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
+  const auto loader = ModelLoader::create(config, plan, device, progress);
+  if (!loader) return fail(loader.error());
+  if (plan.measures_kv_cache) {
+    const auto num_blocks = measured_blocks(config, plan, **loader, available_bytes);
+    if (!num_blocks) return fail(num_blocks.error());
+    plan.num_device_blocks = *num_blocks;
+  }
+  const auto memory = take_kv_memory(config, plan, device, progress);
+  if (!memory) return fail(memory.error());
+  return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), plan.num_device_blocks};
+}
+
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup) {
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
   const auto device =
       setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
   if (!device) return fail(device.error());
-  const auto available_bytes = static_cast<std::int64_t>((*device)->available_bytes(kernels::MemoryKind::device));
   auto plan = plan_engine(config, **device);
   if (!plan) return fail(plan.error());
   const auto defaults = sampling_defaults(config, *plan->files);
   if (!defaults) return fail(defaults.error());
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
-  const auto loader = ModelLoader::create(config, *plan, *device, setup.progress);
-  if (!loader) return fail(loader.error());
-  if (plan->measures_kv_cache) {
-    const auto num_blocks = measured_blocks(config, *plan, **loader, available_bytes);
-    if (!num_blocks) return fail(num_blocks.error());
-    plan->num_device_blocks = *num_blocks;
-  }
-  const auto memory = take_kv_memory(config, *plan, *device, setup.progress);
-  if (!memory) return fail(memory.error());
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
+  auto loaded = config.worker_processes ? worker_process_device(config, *plan, setup, *trace)
+                                        : load_device(config, *plan, *device, setup.progress);
+  if (!loaded) return fail(std::move(loaded.error()));
+  plan->num_device_blocks = loaded->num_device_blocks;
   auto journal = open_journal(config);
   if (!journal) return fail(journal.error());
   // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
@@ -144,7 +155,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
   EngineParts parts{.tokenizer = *tokenizer,
-                    .device = device_factory(*device, *loader, *memory, plan->num_device_blocks),
+                    .device = std::move(loaded->factory),
                     .scheduler = scheduler_config(config, *plan),
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults),

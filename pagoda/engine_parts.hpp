@@ -4,6 +4,7 @@
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
+#include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
 namespace pagoda {
@@ -18,6 +19,15 @@ struct EngineParts {
   ModelInfo info;
   actors::Instruments instruments;
 };
+
+/// One device with its model and its KV memory.
+struct LoadedDevice {
+  actors::DeviceFactory factory;
+  std::int32_t num_device_blocks = 0;  ///< those of the plan, or as many as were measured to fit
+};
+/// Loads weights as far as they are needed and takes the KV memory. Errors as Engine::create.
+Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
+                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress);
 
 /// The actors of one running engine.
 struct RunningEngine {

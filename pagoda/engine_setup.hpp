@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/device.hpp"
 
@@ -18,6 +20,9 @@ struct EngineSetup {
   /// new one.
   std::shared_ptr<kernels::Device> device = nullptr;
   StartProgress progress = nullptr;
+  /// With EngineConfig::worker_processes: a program that calls run_worker_process (pagoda/worker_process.hpp) before
+  /// anything else, and its arguments. `pagoda` is such a program: {"/proc/self/exe", "worker"} where this is it.
+  std::vector<std::string> worker_command = {};
 };
 
 }  // namespace pagoda

@@ -22,25 +22,24 @@ void end_engine(const EngineHandle& engine) {
 }
 
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts) {
-  auto cache_parts = parts.device.make_cache_engine();
-  if (!cache_parts) return fail(cache_parts.error());
-  auto worker_parts = parts.device.make_worker();
-  if (!worker_parts) return fail(worker_parts.error());
+  std::vector<actors::DeviceFactory> factories;
+  factories.push_back(std::move(parts.device));
+  auto devices = actors::spawn_devices(system, factories, parts.instruments);
+  if (!devices) return fail(std::move(devices.error()));
   RunningEngine running;
   actors::SharedActors& shared = running.actors;
   actors::Replica& replica = running.replica;
   shared.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
   shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments);
-  auto& [workers, cache_engines] = replica.devices;
-  cache_engines = {actors::spawn_cache_engine(system, std::move(*cache_parts), parts.instruments)};
-  workers = {actors::spawn_worker(system, std::move(*worker_parts), cache_engines.front(), parts.instruments)};
-  replica.block_manager = actors::spawn_block_manager(system, parts.blocks, cache_engines, parts.instruments);
-  replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, workers, shared.outputs,
-                                              parts.instruments);
+  replica.devices = std::move(devices->actors);
+  replica.block_manager =
+      actors::spawn_block_manager(system, parts.blocks, replica.devices.cache_engines, parts.instruments);
+  replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, replica.devices.workers,
+                                              shared.outputs, parts.instruments);
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
                                                shared.outputs, parts.instruments);
   running.replica_supervisor =
-      actors::spawn_replica_supervisor(system, replica, {std::move(parts.device)}, parts.instruments);
+      actors::spawn_replica_supervisor(system, replica, std::move(factories), parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
   return running;
 }

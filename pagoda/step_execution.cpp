@@ -25,6 +25,8 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   config.max_num_batched_tokens = scheduler.max_num_batched_tokens;
   config.num_host_blocks = blocks.num_host_blocks;
   config.swap_dir.clear();
+  config.worker_processes = false;
+  config.step_deadline = 0;
   std::size_t num_spare = 0;
   for (const auto& held : content.held) {
     const std::int64_t num_needed = kv.blocks_for(std::int64_t{held.num_tokens});

@@ -42,6 +42,11 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_aborted_total", stats.requests_aborted_total);
   json.field("requests_failed_total", stats.requests_failed_total);
   json.field("worker_restarts_total", stats.worker_restarts_total);
+  json.field("worker_deaths_total", stats.worker_deaths_total);
+  json.field("worker_hangs_total", stats.worker_hangs_total);
+  json.key("worker_pids").open_array();
+  for (const std::int64_t pid : stats.worker_pids) json.value(pid);
+  json.close_array();
   json.field("uptime_s", stats.uptime_s);
   json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);

@@ -1,0 +1,175 @@
+#include "engine/execution/message_checks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace pagoda::execution {
+namespace {
+
+tl::unexpected<Error> refuse(StepId step, const char* what) {
+  return fail(ErrorCode::internal, "the message of step " + std::to_string(step) + " names " + what);
+}
+
+constexpr bool lies_in(std::int64_t value, std::int64_t count) {
+  return value >= 0 && value < count;
+}
+
+bool lies_in(Range range, std::size_t size) {
+  return range.first >= 0 && range.count >= 0 && std::int64_t{range.first} + range.count <= std::int64_t(size);
+}
+
+}  // namespace
+
+DeviceMessageChecks::DeviceMessageChecks(DeviceLimits limits)
+    : limits_(std::move(limits)), rows_(static_cast<std::size_t>(limits_.max_num_seqs)) {}
+
+DeviceMessageChecks::Row* DeviceMessageChecks::row_at(RowId row) {
+  return lies_in(row, limits_.max_num_seqs) ? &rows_[static_cast<std::size_t>(row)] : nullptr;
+}
+
+bool DeviceMessageChecks::knows_tokens(const TokenIds& tokens) const {
+  return std::ranges::all_of(tokens, [&](TokenId token) { return lies_in(token, limits_.vocab_size); });
+}
+
+bool DeviceMessageChecks::is_sound(const RowSampling& sampling) const {
+  const auto is_number = [](double value) { return std::isfinite(value); };
+  const auto is_known = [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); };
+  return is_number(sampling.temperature) && sampling.temperature >= 0 && is_number(sampling.top_p) &&
+         is_number(sampling.min_p) && is_number(sampling.presence_penalty) && is_number(sampling.frequency_penalty) &&
+         is_number(sampling.repetition_penalty) && std::ranges::all_of(sampling.logit_bias, is_known) &&
+         knows_tokens(sampling.banned_before_min_tokens) && sampling.num_logprobs >= -1 &&
+         sampling.num_logprobs <= limits_.vocab_size && sampling.num_prompt_logprobs >= -1 &&
+         sampling.num_prompt_logprobs <= limits_.vocab_size;
+}
+
+bool DeviceMessageChecks::take(const NewRow& fresh) {
+  Row* const row = row_at(fresh.row);
+  const RowSpec& spec = fresh.spec;
+  if (row == nullptr || spec.prompt == nullptr || spec.prompt->empty() || spec.adapter != 0) return false;
+  const auto num_tokens = std::ssize(*spec.prompt) + std::ssize(fresh.tokens_so_far);
+  if (num_tokens > limits_.max_model_len || fresh.sequence_index < 0 || !knows_tokens(*spec.prompt) ||
+      !knows_tokens(fresh.tokens_so_far) || !is_sound(spec.sampling)) {
+    return false;
+  }
+  *row = Row{fresh.sequence, std::ssize(*spec.prompt), num_tokens, 0, spec.sampling.appends_samples};
+  return true;
+}
+
+bool DeviceMessageChecks::take(const ChosenToken& chosen) {
+  Row* const row = row_at(chosen.row);
+  const bool is_sound = row != nullptr && row->prompt_len > 0 && row->num_tokens <= limits_.max_model_len &&
+                        lies_in(chosen.token, limits_.vocab_size);
+  if (is_sound) ++row->num_tokens;
+  return is_sound;
+}
+
+bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<BlockId>& blocks) {
+  Row* const row = row_at(delta.row);
+  if (row == nullptr || row->prompt_len == 0 || delta.group != 0 || !lies_in(delta.blocks, blocks.size()) ||
+      delta.first_block < 0 || delta.first_block > row->num_blocks) {
+    return false;
+  }
+  row->num_blocks = std::int64_t{delta.first_block} + delta.blocks.count;
+  return row->num_blocks <= limits_.layout.only().blocks_for(limits_.max_model_len);
+}
+
+bool DeviceMessageChecks::is_sound(const RowWork& work) {
+  const Row* const row = row_at(work.row);
+  return row != nullptr && row->prompt_len > 0 && row->sequence == work.sequence && work.first_position >= 0 &&
+         work.num_tokens > 0 && std::int64_t{work.first_position} + work.num_tokens <= limits_.max_model_len &&
+         work.num_samples >= 0 && work.num_samples <= limits_.max_num_seqs && work.num_prompt_logprobs >= 0 &&
+         work.num_prompt_logprobs <= work.num_tokens && work.first_prompt_logprob >= 0 &&
+         (work.num_prompt_logprobs == 0 ||
+          std::int64_t{work.first_prompt_logprob} + work.num_prompt_logprobs <= row->prompt_len);
+}
+
+Status DeviceMessageChecks::check(const ExecuteStep& step) {
+  if (step.step <= last_step_) return refuse(step.step, "a step that is over");
+  last_step_ = step.step;
+  for (const RowId gone : step.rows_gone) {
+    Row* const row = row_at(gone);
+    if (row == nullptr) return refuse(step.step, "a row that cannot be");
+    *row = Row{};
+  }
+  for (const NewRow& fresh : step.new_rows) {
+    if (!take(fresh)) return refuse(step.step, "a new row that cannot be");
+  }
+  for (const ChosenToken& chosen : step.chosen_tokens) {
+    if (!take(chosen)) return refuse(step.step, "a chosen token that cannot be");
+  }
+  for (const BlockId block : step.blocks) {
+    if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block that is not in the pool");
+  }
+  for (const RowTableDelta& delta : step.table_deltas) {
+    if (!take(delta, step.blocks)) return refuse(step.step, "a block table that cannot be");
+  }
+  std::int64_t num_tokens = 0;
+  std::vector<bool> runs(rows_.size());
+  for (const RowWork& work : step.work) {
+    if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
+    runs[static_cast<std::size_t>(work.row)] = true;
+    num_tokens += work.num_tokens;
+    Row& row = rows_[static_cast<std::size_t>(work.row)];
+    if (work.num_samples > 0 && row.appends_samples && row.num_tokens == work.end_position()) ++row.num_tokens;
+  }
+  if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
+  return {};
+}
+
+Status DeviceMessageChecks::check(const CachePlan& plan) const {
+  const auto all_lie = [&](const std::vector<BlockMove>& moves, std::int32_t num_from, std::int32_t num_to) {
+    return std::ranges::all_of(moves, [&](const BlockMove& move) {
+      return lies_in(move.from, num_from) && lies_in(move.to, num_to) && move.group == 0 &&
+             move.last_touched_step <= plan.step;
+    });
+  };
+  const std::int32_t device = limits_.num_device_blocks;
+  const std::int32_t host = limits_.num_host_blocks;
+  const bool is_sound = all_lie(plan.swap_out, device, host) && all_lie(plan.swap_in, host, device) &&
+                        all_lie(plan.copies, device, device);
+  return is_sound ? Status() : Status(refuse(plan.step, "a move of a block that is not in the pools"));
+}
+
+void ResultChecks::sent(const ExecuteStep& step) {
+  in_flight_.push_back({step.step, step.work});
+}
+
+bool ResultChecks::is_sound(const TokenReport& report) const {
+  return lies_in(report.token, limits_.vocab_size) &&
+         std::ranges::all_of(report.top, [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); });
+}
+
+bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const {
+  if (row.sequence != work.sequence || row.num_computed_tokens < 0 || row.num_computed_tokens > limits_.max_model_len ||
+      !lies_in(row.samples, result.samples.size()) || row.samples.count != work.num_samples ||
+      !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
+      row.prompt_logprobs.count != work.num_prompt_logprobs || row.error < -1 ||
+      row.error >= std::ssize(result.row_errors)) {
+    return false;
+  }
+  if (row.error >= 0) return true;  // its reports mean nothing
+  const auto all_sound = [this](const std::vector<TokenReport>& reports, Range range) {
+    const auto first = reports.begin() + range.first;
+    return std::all_of(first, first + range.count, [this](const TokenReport& report) { return is_sound(report); });
+  };
+  return all_sound(result.samples, row.samples) && all_sound(result.prompt_logprobs, row.prompt_logprobs);
+}
+
+Status ResultChecks::check(const StepResult& result) {
+  if (in_flight_.empty() || in_flight_.front().step != result.step) return refuse(result.step, "a step not in flight");
+  const Step step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (!is_sound_time(result.started_us) || !is_sound_time(result.finished_us)) {
+    return refuse(result.step, "a time that cannot be");
+  }
+  if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "rows of a failed step"));
+  if (result.rows.size() != step.work.size()) return refuse(result.step, "other rows than were run");
+  for (std::size_t i = 0; i < step.work.size(); ++i) {
+    if (!is_sound(result, result.rows[i], step.work[i])) return refuse(result.step, "a result that cannot be");
+  }
+  return {};
+}
+
+}  // namespace pagoda::execution

@@ -1,0 +1,100 @@
+#include "io/device_link/child_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pagoda::device_link {
+namespace {
+
+/// 0, or an error number.
+int spawn(const std::vector<std::string>& command, int inherited, pid_t& pid) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&files, inherited, kInheritedDescriptor);
+  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::posix_spawnattr_setsigmask(&attributes, &signals);
+  ::sigfillset(&signals);
+  ::posix_spawnattr_setsigdefault(&attributes, &signals);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int error = ::posix_spawn(&pid, arguments.front(), &files, &attributes, arguments.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&files);
+  return error;
+}
+
+std::string how_it_ended(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return "ended with exit code " + std::to_string(info.si_status);
+  return "was killed by signal " + std::to_string(info.si_status);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std::string>& command, Descriptor inherited,
+                                                          Events events) {
+  std::unique_ptr<ChildProcess> child(new ChildProcess(std::move(events)));
+  std::promise<int> spawned;
+  child->thread_ = std::thread([self = child.get(), &command, &inherited, &spawned] {
+    const int error = spawn(command, inherited.get(), self->pid_);
+    spawned.set_value(error);  // nothing of start() is touched from here on
+    if (error == 0) self->wait_for_end();
+  });
+  const int error = spawned.get_future().get();
+  if (error == 0) return child;
+  child->has_ended_ = true;
+  return fail(ErrorCode::io_failed, "cannot start " + command.front() + ": " + std::strerror(error));
+}
+
+ChildProcess::~ChildProcess() {
+  kill();
+  thread_.join();
+}
+
+void ChildProcess::kill() {
+  const std::lock_guard lock(mutex_);
+  if (!has_ended_) ::kill(pid_, SIGKILL);
+}
+
+void ChildProcess::wait_for_end() {
+  bool has_stopped = false;
+  for (;;) {
+    siginfo_t info{};
+    // Reaped only under the lock, below: until then the id is the child's.
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WSTOPPED | WNOWAIT) < 0) {
+      if (errno == EINTR) continue;
+      info.si_code = CLD_EXITED;  // somebody else has reaped it
+    }
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
+      ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG);
+      if (!std::exchange(has_stopped, true) && events_.on_stopped) events_.on_stopped();
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_ = true;
+      siginfo_t reaped{};
+      ::waitid(P_PID, static_cast<id_t>(pid_), &reaped, WEXITED);
+    }
+    if (events_.on_ended) events_.on_ended(how_it_ended(info));
+    return;
+  }
+}
+
+}  // namespace pagoda::device_link

@@ -1,0 +1,66 @@
+#include "io/device_link/worker_host.hpp"
+
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "io/device_link/messages.hpp"
+
+namespace pagoda::device_link {
+namespace {
+
+/// The way to scheduler and supervisor, which are in the engine's process.
+using UplinkActor = actors::Interface<caf::result<void>(StepResult), caf::result<void>(SwapMeasured),
+                                      caf::result<void>(actors::DeviceFailed)>;
+
+UplinkActor::behavior_type uplink(UplinkActor::pointer, FrameChannel* channel) {
+  return {
+      [channel](StepResult& result) {
+        actors::happens_before::received();
+        channel->send(FromWorker(std::move(result)));
+      },
+      [channel](const SwapMeasured& measured) {
+        actors::happens_before::received();
+        channel->send(FromWorker(measured));
+      },
+      [channel](const actors::DeviceFailed& failed) {
+        actors::happens_before::received();
+        channel->send(FromWorker(failed));
+      },
+  };
+}
+
+}  // namespace
+
+void host_device(caf::actor_system& system, FrameChannel& channel, actors::WorkerParts worker_parts,
+                 actors::CacheParts cache_parts, const execution::DeviceLimits& limits) {
+  const UplinkActor up = system.spawn(uplink, &channel);
+  const auto cache_engine = actors::spawn_cache_engine(system, std::move(cache_parts), {});
+  const auto worker = actors::spawn_worker(system, std::move(worker_parts), cache_engine, {});
+  const auto keeper = caf::actor_cast<caf::actor_addr>(up);
+  actors::send_anonymously(worker, actors::ConnectScheduler{up, keeper});
+  actors::send_anonymously(cache_engine, actors::ConnectWorker{worker, up, keeper});
+
+  execution::DeviceMessageChecks checks(limits);
+  const auto take = [&](auto& message, const auto& receiver) {
+    if (const Status sound = checks.check(message); !sound) {
+      const actors::DeviceFailed failed{sound.error(), true, true};
+      channel.send(FromWorker(failed));
+      spdlog::error("worker process: {}", sound.error().message);
+      return false;
+    }
+    actors::send_anonymously(receiver, std::move(message));
+    return true;
+  };
+  channel.send(FromWorker(WorkerReady{::getpid()}));
+  channel.run([&](std::span<const std::byte> frame) {
+    ToWorker message;
+    if (!decode(frame, message)) return false;
+    if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);
+    if (auto* plan = std::get_if<CachePlan>(&message)) return take(*plan, cache_engine);
+    return false;
+  });
+}
+
+}  // namespace pagoda::device_link

@@ -1,0 +1,177 @@
+#include "io/device_link/worker_process.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <sys/socket.h>
+
+#include "actors/clock.hpp"
+
+namespace pagoda::device_link {
+
+WorkerProcess::WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlines)
+    : config_(std::move(config)), deadlines_(std::move(deadlines)), checks_(config_.limits) {}
+
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig config, SharedDeadlines deadlines,
+                                                            const Progress& progress) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+    return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
+  }
+  Descriptor own(ends[0]);
+  Descriptor inherited(ends[1]);
+  auto channel = FrameChannel::create(std::move(own));
+  if (!channel) return fail(std::move(channel.error()));
+  std::unique_ptr<WorkerProcess> process(new WorkerProcess(std::move(config), std::move(deadlines)));
+  process->channel_ = std::move(*channel);
+  const auto on_stopped = [self = process.get()] {
+    self->is_stopped_ = true;
+    self->channel_->close();
+  };
+  const auto on_ended = [self = process.get()](const std::string& how) { self->told_end_.set_value(how); };
+  auto child = ChildProcess::start(process->config_.command, std::move(inherited), {on_stopped, on_ended});
+  if (!child) return fail(std::move(child.error()));
+  process->child_ = std::move(*child);
+  if (Status loaded = process->load(progress); !loaded) return fail(std::move(loaded.error()));
+  return process;
+}
+
+WorkerProcess::~WorkerProcess() {
+  channel_->close();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status WorkerProcess::load(const Progress& progress) {
+  std::optional<Status> loaded;
+  channel_->send(ToWorker(config_.start));
+  const auto end = channel_->run([&](std::span<const std::byte> frame) {
+    FromWorker message;
+    if (!decode(frame, message)) return false;
+    if (const auto* report = std::get_if<LoadProgress>(&message)) {
+      if (progress) progress(report->what, report->done);
+      return true;
+    }
+    if (auto* failed = std::get_if<StartFailed>(&message)) loaded = fail(std::move(failed->error));
+    if (std::holds_alternative<WorkerReady>(message)) loaded = Status();
+    return false;
+  });
+  if (loaded) return *loaded;
+  const actors::DeviceFailed why = why_it_ended(end);
+  return fail(why.error.code, why.error.message + " while it loaded the model");
+}
+
+void WorkerProcess::listen(Listener listener) {
+  listener_ = std::move(listener);
+  deadlines_->begin();
+  thread_ = std::thread([this] { run(); });
+}
+
+void WorkerProcess::send(ExecuteStep step) {
+  std::int64_t num_tokens = 0;
+  for (const RowWork& work : step.work) num_tokens += work.num_tokens;
+  bool was_idle = false;
+  {
+    const std::lock_guard lock(mutex_);
+    was_idle = deadlines_->num_in_flight() == 0;
+    checks_.sent(step);
+    deadlines_->sent(step.step, num_tokens, std::exchange(moved_bytes_, 0), actors::now_us());
+    sent_.push_back({std::ssize(step.work), num_tokens});
+  }
+  channel_->send(ToWorker(std::move(step)));
+  if (was_idle) channel_->wake();  // there is a deadline now
+}
+
+void WorkerProcess::send(CachePlan plan) {
+  {
+    const std::lock_guard lock(mutex_);
+    moved_bytes_ += config_.block_bytes * std::ssize(plan.swap_out);
+    moved_bytes_ += config_.block_bytes * std::ssize(plan.swap_in);
+    moved_bytes_ += config_.block_bytes * std::ssize(plan.copies);
+  }
+  channel_->send(ToWorker(std::move(plan)));
+}
+
+void WorkerProcess::run() {
+  const auto end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
+                                 [this] { return before_wait(); });
+  listener_.on_end(why_it_ended(end));
+}
+
+bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
+  FromWorker message;
+  if (!decode(frame, message)) return false;
+  if (auto* result = std::get_if<StepResult>(&message)) return on_result(std::move(*result));
+  if (auto* measured = std::get_if<SwapMeasured>(&message)) {
+    const bool is_sound = is_sound_count(measured->bytes) && is_sound_time(measured->duration_us);
+    if (is_sound) listener_.on_swap(*measured);
+    return is_sound;
+  }
+  if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
+    problem_ = std::move(*failed);
+    problem_->memory_lost = true;
+    problem_->process = actors::ProcessEnd::none;
+  }
+  return false;
+}
+
+bool WorkerProcess::on_result(StepResult result) {
+  SentStep step;
+  {
+    const std::lock_guard lock(mutex_);
+    if (Status sound = checks_.check(result); !sound) {
+      problem_ = actors::DeviceFailed{std::move(sound.error()), !has_ended_a_step_, true, actors::ProcessEnd::died};
+      return false;
+    }
+    deadlines_->ended(result.step, actors::now_us());
+    has_ended_a_step_ = true;
+    step = sent_.front();
+    sent_.pop_front();
+  }
+  if (config_.trace) trace_step(result, step);
+  listener_.on_result(std::move(result));
+  return true;
+}
+
+std::optional<TimeUs> WorkerProcess::before_wait() {
+  const std::lock_guard lock(mutex_);
+  const auto deadline = deadlines_->next();
+  if (!deadline) return std::nullopt;
+  if (actors::now_us() < deadline->at_us) return deadline->at_us;
+  // The result may be there, unread: this process, too, may have been stopped for a while.
+  if (std::exchange(overdue_, deadline->step) != deadline->step) return deadline->at_us;
+  problem_ = actors::DeviceFailed{
+      {ErrorCode::device_failed, name() + " hangs: step " + std::to_string(deadline->step) + " has not ended within " +
+                                     std::to_string(deadline->allowed_us / 1000) + " ms"},
+      !has_ended_a_step_,
+      true,
+      actors::ProcessEnd::hung};
+  channel_->close();
+  return std::nullopt;
+}
+
+void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) const {
+  config_.trace->span(trace::Row::device, "step", result.started_us, result.finished_us,
+                      {{"step", static_cast<std::int64_t>(result.step)},
+                       {"rows", step.num_rows},
+                       {"tokens", step.num_tokens},
+                       {"failed", result.error.has_value() ? 1 : 0}});
+}
+
+actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
+  const std::lock_guard lock(mutex_);
+  if (problem_) return *problem_;
+  const auto failed = [&](const std::string& what, actors::ProcessEnd process) {
+    // Who dies without having been asked for anything may have been killed; else it may die again and again.
+    const bool in_vain = !has_ended_a_step_ && !sent_.empty();
+    return actors::DeviceFailed{{ErrorCode::device_failed, name() + " " + what}, in_vain, true, process};
+  };
+  if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung);
+  if (end == FrameChannel::End::closed) {
+    child_->kill();  // if it has only closed its end
+    return failed(end_.get(), actors::ProcessEnd::died);
+  }
+  return failed("has sent what is no message", actors::ProcessEnd::died);
+}
+
+}  // namespace pagoda::device_link

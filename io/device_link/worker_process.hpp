@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/execution/message_checks.hpp"
+#include "engine/execution/step_deadlines.hpp"
+#include "engine/trace/step_trace.hpp"
+#include "io/device_link/child_process.hpp"
+#include "io/device_link/frame_channel.hpp"
+#include "io/device_link/messages.hpp"
+
+namespace pagoda::device_link {
+
+/// How the worker processes of a device are started and held against what they may do.
+struct WorkerProcessConfig {
+  std::vector<std::string> command;  ///< a program that calls run_worker_process, and its arguments
+  StartWorker start;
+  execution::DeviceLimits limits;
+  std::int64_t block_bytes = 0;
+  TimeUs step_deadline_us = 0;  ///< 0 = by measured times
+  trace::SharedTrace trace;
+};
+
+/// A worker process as the engine's process sees it: one worker and one cache engine on a device, behind an inherited
+/// socket. Nobody else can connect to it, and no port is open.
+///
+/// A thread reads what it says, and notices at once when it has ended, is stopped, or says what cannot be; and at the
+/// deadline when a step takes too long. Each of these is told once, as `on_end`, and nothing is heard of it afterwards.
+class WorkerProcess {
+ public:
+  /// What steps of the same device were measured to take, whichever process ran them.
+  using SharedDeadlines = std::shared_ptr<execution::StepDeadlines>;
+  using Progress = std::function<void(std::string_view what, double done)>;
+
+  /// Called on the thread that reads.
+  struct Listener {
+    std::function<void(StepResult)> on_result;
+    std::function<void(SwapMeasured)> on_swap;
+    std::function<void(actors::DeviceFailed)> on_end;  ///< the process must be ended, if it has not
+  };
+
+  /// Starts a process and blocks until its model is loaded. Errors: what the process reports; io_failed; device_failed
+  /// when it ended without a report.
+  static Result<std::unique_ptr<WorkerProcess>> start(WorkerProcessConfig config, SharedDeadlines deadlines,
+                                                      const Progress& progress);
+  /// Ends the process, whatever it does, and waits for its end.
+  ~WorkerProcess();
+
+  pid_t pid() const { return child_->pid(); }
+  /// Begins to listen. Once, before the first send.
+  void listen(Listener listener);
+  /// One thread.
+  void send(ExecuteStep step);
+  void send(CachePlan plan);
+
+ private:
+  /// Of a step in flight, for the trace.
+  struct SentStep {
+    std::int64_t num_rows = 0;
+    std::int64_t num_tokens = 0;
+  };
+
+  WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlines);
+  Status load(const Progress& progress);
+  void run();
+  bool on_frame(std::span<const std::byte> frame);
+  bool on_result(StepResult result);
+  std::optional<TimeUs> before_wait();
+  void trace_step(const StepResult& result, const SentStep& step) const;
+  /// Why there is nothing more to hear.
+  actors::DeviceFailed why_it_ended(FrameChannel::End end);
+  std::string name() const { return "the worker process " + std::to_string(pid()); }
+
+  WorkerProcessConfig config_;
+  Listener listener_;  // as long as thread_ runs
+  std::unique_ptr<FrameChannel> channel_;
+  std::promise<std::string> told_end_;
+  std::future<std::string> end_ = told_end_.get_future();
+  std::atomic<bool> is_stopped_ = false;
+  std::unique_ptr<ChildProcess> child_;  // its events use what stands before it
+  std::mutex mutex_;                     // of what follows: who sends and who reads
+  SharedDeadlines deadlines_;
+  execution::ResultChecks checks_;
+  std::deque<SentStep> sent_;
+  std::int64_t moved_bytes_ = 0;  // by plans whose step is not sent yet
+  bool has_ended_a_step_ = false;
+  StepId overdue_ = 0;                           // whose result was looked for once more
+  std::optional<actors::DeviceFailed> problem_;  // that was found here
+  std::thread thread_;
+};
+
+}  // namespace pagoda::device_link

@@ -1,0 +1,175 @@
+#include "pagoda/worker_process.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "io/config_file.hpp"
+#include "io/device_link/device_proxy.hpp"
+#include "io/device_link/worker_host.hpp"
+#include "io/version.hpp"
+#include "pagoda/spawn_engine.hpp"
+
+namespace pagoda {
+namespace {
+
+/// So many processes, one after the other, that end while they load: it is no accident.
+constexpr int kMostStarts = 6;
+
+execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
+  const execution::RunnerConfig runner = runner_config(config, plan);
+  return {.max_num_seqs = runner.max_num_seqs,
+          .max_num_batched_tokens = runner.max_num_batched_tokens,
+          .max_model_len = runner.max_model_len,
+          .vocab_size = runner.vocab_size,
+          .num_device_blocks = plan.num_device_blocks,
+          .num_host_blocks = plan.num_host_blocks,
+          .layout = runner.layout};
+}
+
+/// Starts one process after the other until one has loaded the model.
+class WorkerStarts {
+ public:
+  WorkerStarts(device_link::WorkerProcessConfig process, StartProgress progress)
+      : process_(std::move(process)),
+        progress_(std::move(progress)),
+        deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us)) {}
+
+  Result<actors::DeviceProcess> start(caf::actor_system& system) {
+    for (int starts = 1;; ++starts) {
+      auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_);
+      if (process) {
+        // Its memory was there for one before it: what is taken again need not be taken at once.
+        process_.start.touch_memory = false;
+        progress_ = nullptr;
+        const std::int64_t pid = (*process)->pid();
+        spdlog::info("the worker process {} is ready", pid);
+        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid};
+      }
+      if (process.error().code != ErrorCode::device_failed || starts == kMostStarts) return fail(process.error());
+      spdlog::warn("{}; another is started", process.error().message);
+    }
+  }
+
+ private:
+  device_link::WorkerProcessConfig process_;
+  StartProgress progress_;
+  device_link::WorkerProcess::SharedDeadlines deadlines_;
+};
+
+/// Ends the process once its parent has ended, however that came: the socket tells it as well, but only to who reads
+/// it.
+void bind_to_parent() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The engine's process decides when this one ends, also where a signal goes to all processes of a service; and no
+  // terminal stops it.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
+  // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
+  ::syscall(SYS_close_range, device_link::kInheritedDescriptor + 1, ~0U, 0);
+}
+
+struct LoadedWorker {
+  actors::WorkerParts worker;
+  actors::CacheParts cache;
+  execution::DeviceLimits limits;
+};
+
+Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const StartProgress& progress) {
+  if (start.version != version()) {
+    return fail(ErrorCode::bad_config,
+                "worker_command is Pagoda " + std::string(version()) + ", the engine is " + start.version);
+  }
+  auto config = io::parse_engine_config(start.config, "the engine's configuration");
+  if (!config) return fail(std::move(config.error()));
+  config->num_device_blocks = start.num_device_blocks;
+  config->num_host_blocks = start.num_host_blocks;
+  config->touch_memory = start.touch_memory;
+  auto device = create_device(*config);
+  if (!device) return fail(std::move(device.error()));
+  const auto plan = plan_engine(*config, **device);
+  if (!plan) return fail(plan.error());
+  auto loaded = load_device(*config, *plan, *device, progress);
+  if (!loaded) return fail(std::move(loaded.error()));
+  auto cache = loaded->factory.make_cache_engine();
+  if (!cache) return fail(std::move(cache.error()));
+  auto worker = loaded->factory.make_worker();
+  if (!worker) return fail(std::move(worker.error()));
+  return LoadedWorker{std::move(*worker), std::move(*cache), device_limits(*config, *plan)};
+}
+
+std::optional<device_link::StartWorker> receive_start(device_link::FrameChannel& channel) {
+  std::optional<device_link::StartWorker> start;
+  channel.run([&](std::span<const std::byte> frame) {
+    device_link::ToWorker message;
+    if (decode(frame, message)) {
+      if (auto* first = std::get_if<device_link::StartWorker>(&message)) start = std::move(*first);
+    }
+    return false;
+  });
+  return start;
+}
+
+/// Its exit code.
+int work() {
+  bind_to_parent();
+  auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
+  const auto start = channel ? receive_start(**channel) : std::nullopt;
+  if (!start) return EXIT_FAILURE;
+  device_link::FrameChannel& link = **channel;
+  const auto progress = [&](std::string_view what, double done) {
+    link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
+  };
+  auto loaded = load_worker(*start, progress);
+  if (!loaded) {
+    link.send(device_link::FromWorker(device_link::StartFailed{std::move(loaded.error())}));
+    return EXIT_FAILURE;
+  }
+  init_actor_types();
+  constexpr std::size_t kPoolThreads = 1;
+  caf::actor_system_config system_config;
+  actors::configure_pool(system_config, kPoolThreads);
+  caf::actor_system system(system_config);
+  device_link::host_device(system, link, std::move(loaded->worker), std::move(loaded->cache), loaded->limits);
+  std::_Exit(EXIT_SUCCESS);  // whatever the device still computes is for nobody
+}
+
+}  // namespace
+
+Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
+                                           const trace::SharedTrace& trace) {
+  if (setup.worker_command.empty()) {
+    return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
+                "worker_processes");
+  }
+  if (setup.device != nullptr) {
+    return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
+                "worker_processes");
+  }
+  device_link::WorkerProcessConfig process{.command = setup.worker_command,
+                                           .start = {.version = std::string(version()),
+                                                     .config = io::to_text(config),
+                                                     .num_device_blocks = plan.num_device_blocks,
+                                                     .num_host_blocks = plan.num_host_blocks,
+                                                     .touch_memory = config.touch_memory},
+                                           .limits = device_limits(config, plan),
+                                           .block_bytes = plan.layout.block_bytes(),
+                                           .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
+                                           .trace = trace};
+  const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress);
+  actors::DeviceFactory factory;
+  factory.start_process = [starts](caf::actor_system& system) { return starts->start(system); };
+  return LoadedDevice{std::move(factory), plan.num_device_blocks};
+}
+
+void run_worker_process() {
+  std::_Exit(work());
+}
+
+}  // namespace pagoda

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Worker processes that are killed, stopped or too slow under load: every token is that of a run that nobody disturbed.
+Standard library only.
+
+usage: worker_death_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import os
+import signal
+import sys
+import time
+import unittest
+
+from worker_load import PROMPTS, Connection, WorkerServer, lives, request, run
+
+pagoda = model = None
+expected = {}  # by request number and tokens
+
+
+def setUpModule():
+    with WorkerServer(pagoda, model) as server:
+        connection = Connection(server.lines)
+        for max_tokens in (80, 300):
+            outcomes = run(connection, [request(i, max_tokens) for i in range(12)])
+            for i, outcome in enumerate(outcomes):
+                assert outcome.error is None, outcome.error
+                expected[i, max_tokens] = outcome.tokens()
+        connection.close()
+
+
+class Workers(unittest.TestCase):
+    def start(self, *flags):
+        server = WorkerServer(pagoda, model, *flags)
+        server.__enter__()
+        self.addCleanup(server.__exit__, None, None, None)
+        self.connection = Connection(server.lines)
+        self.addCleanup(self.connection.close)
+        return server
+
+    def submit(self, max_tokens=300):
+        return [self.connection.submit(request(i, max_tokens)) for i in range(12)]
+
+    def expect_undisturbed(self, outcomes, max_tokens=300):
+        for i, outcome in enumerate(outcomes):
+            self.assertTrue(outcome.ended.wait(120), f"request {i} did not end")
+            self.assertIsNone(outcome.error, f"request {i}")
+            self.assertEqual(outcome.tokens(), expected[i, max_tokens], f"request {i}")
+        self.assertEqual(self.connection.problems, [])
+
+    def expect_one_death(self, server, dead):
+        stats = server.wait_for(lambda s: s["worker_pids"] and s["worker_pids"] != [dead] and s["health"] == "ok")
+        self.assertEqual((stats["worker_deaths_total"], stats["worker_hangs_total"]), (1, 0))
+        self.assertEqual(stats["worker_restarts_total"], 1)
+        self.assertEqual(stats["worker_pids"], server.workers())
+        self.assertEqual(stats["requests_failed_total"], 0)
+        self.assertEqual(server.zombies(), [])
+
+    def test_an_idle_worker_that_is_killed_is_replaced(self):
+        server = self.start()
+        dead = server.kill_worker()
+        self.expect_one_death(server, dead)
+        self.expect_undisturbed(self.submit())
+
+    def test_a_worker_that_is_killed_while_it_reads_prompts_loses_nothing(self):
+        server = self.start("--max-num-batched-tokens", "16", "--max-num-seqs", "12")
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["requests_running"] > 0)
+        dead = server.kill_worker()
+        self.expect_undisturbed(outcomes)
+        self.expect_one_death(server, dead)
+
+    def test_a_worker_that_is_killed_while_it_decodes_loses_nothing(self):
+        for depth in ("1", "2"):
+            server = self.start("--pipeline-depth", depth)
+            outcomes = self.submit()
+            server.wait_for(lambda s: s["generation_tokens_total"] > 100)
+            dead = server.kill_worker()
+            self.expect_undisturbed(outcomes)
+            self.expect_one_death(server, dead)
+
+    def test_a_worker_that_is_killed_while_blocks_are_swapped_loses_nothing(self):
+        server = self.start("--num-device-blocks", "90", "--num-host-blocks", "200", "--block-size", "8",
+                            "--preemption-mode", "swap", "--max-model-len", "512")
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["preemptions_swap_total"] > 0 and s["requests_swapped"] > 0)
+        dead = server.kill_worker()
+        self.expect_undisturbed(outcomes)
+        self.expect_one_death(server, dead)
+
+    def test_a_worker_that_is_killed_while_it_loads_is_replaced(self):
+        server = self.start()
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["generation_tokens_total"] > 100)
+        first = server.kill_worker()
+        deadline = time.monotonic() + 10
+        while not (fresh := [pid for pid in server.workers() if pid != first]):
+            self.assertLess(time.monotonic(), deadline)
+        os.kill(fresh[0], signal.SIGKILL)
+        self.expect_undisturbed(outcomes)
+        self.assertNotIn(fresh[0], server.stats()["worker_pids"])
+        self.assertEqual(server.zombies(), [])
+
+    def test_a_drain_ends_well_though_the_worker_is_killed(self):
+        server = self.start()
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["generation_tokens_total"] > 100)
+        server.process.send_signal(signal.SIGTERM)
+        while server.get("/ready")[0] == 200:
+            pass
+        server.kill_worker()
+        self.expect_undisturbed(outcomes)
+        self.assertEqual(server.process.wait(30), 0)
+
+    def test_workers_that_are_killed_again_and_again_leave_nothing_behind(self):
+        server = self.start()
+        self.expect_undisturbed(self.submit(80), 80)
+        descriptors = server.num_descriptors()
+        for _ in range(8):
+            outcomes = self.submit(80)
+            server.wait_for(lambda s: s["requests_running"] > 0)
+            server.kill_worker()
+            self.expect_undisturbed(outcomes, 80)
+        stats = server.wait_for(lambda s: s["health"] == "ok")
+        self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (8, 0))
+        self.assertEqual(server.workers(), stats["worker_pids"])
+        self.assertEqual(server.zombies(), [])
+        self.assertLessEqual(server.num_descriptors(), descriptors)
+
+    def test_a_stopped_worker_is_told_by_health_and_replaced(self):
+        server = self.start()
+        for busy in (False, True):
+            outcomes = self.submit() if busy else []
+            if busy:
+                server.wait_for(lambda s: s["requests_running"] > 0)
+            stopped = server.kill_worker(signal.SIGSTOP)
+            deadline = time.monotonic() + 1
+            while (answer := server.get("/health"))[0] == 200:
+                self.assertLess(time.monotonic(), deadline, "not told within a second")
+            self.assertEqual(answer[0], 503)
+            self.assertIn(f"the worker process {stopped} hangs".encode(), answer[1])
+            stats = server.wait_for(lambda s: s["health"] == "ok")
+            self.assertEqual(stats["worker_hangs_total"], 2 if busy else 1)
+            self.assertEqual(server.get("/health")[0], 200)
+            self.expect_undisturbed(outcomes)
+        self.assertEqual(server.stats()["worker_deaths_total"], 0)
+        self.assertEqual(server.zombies(), [])
+
+    def test_a_step_that_misses_its_deadline_is_a_hang(self):
+        # A step of so many tokens takes longer than the deadline, however often it is tried: its request fails alone.
+        server = self.start("--step-deadline", "0.03", "--max-num-batched-tokens", "8192", "--max-num-seqs", "64")
+        slow = [self.connection.submit({"op": "generate", "prompt_token_ids": [10 + i] * 1000, "max_tokens": 2})
+                for i in range(8)]
+        for outcome in slow:
+            self.assertTrue(outcome.ended.wait(60))
+            self.assertEqual(outcome.error["code"], "internal")
+            self.assertIn("3 devices died", outcome.error["message"])
+        stats = server.wait_for(lambda s: s["health"] == "ok")
+        self.assertGreaterEqual(stats["worker_hangs_total"], 3)
+        self.assertEqual(stats["worker_deaths_total"], 0)
+        (after,) = run(self.connection, [{"op": "generate", "prompt": PROMPTS[0], "max_tokens": 3}])
+        self.assertIsNone(after.error)
+
+    def test_a_request_that_was_running_when_three_workers_died_fails_alone(self):
+        server = self.start()
+        long = self.connection.submit({"op": "generate", "prompt": PROMPTS[0], "max_tokens": 1000,
+                                       "ignore_eos": True})
+        for deaths in range(1, 4):
+            told = len(long.times)
+            while len(long.times) < told + 3 and not long.ended.is_set():
+                time.sleep(0.001)
+            others = [self.connection.submit(request(i, 80)) for i in range(12)] if deaths == 3 else []
+            server.kill_worker()
+            server.wait_for(lambda s: s["worker_deaths_total"] == deaths and s["health"] == "ok")
+        self.assertTrue(long.ended.wait(30))
+        self.assertEqual(long.error["code"], "internal")
+        self.assertIn("3 devices died", long.error["message"])
+        self.expect_undisturbed(others, 80)
+        self.assertEqual(server.stats()["requests_failed_total"], 1)
+
+    def test_a_worker_ends_with_its_engine(self):
+        for sig in (signal.SIGKILL, signal.SIGTERM):
+            server = self.start()
+            (pid,) = server.workers()
+            server.process.send_signal(sig)
+            server.exit_code = server.process.wait(30)
+            self.assertEqual(server.exit_code, -signal.SIGKILL if sig == signal.SIGKILL else 0)
+            deadline = time.monotonic() + 1
+            while lives(pid):
+                self.assertLess(time.monotonic(), deadline, "the worker lives on")
+                time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
+    pagoda, model = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

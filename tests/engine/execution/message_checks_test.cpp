@@ -1,0 +1,239 @@
+#include "engine/execution/message_checks.hpp"
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/execution/batch_rows.hpp"
+#include "engine/step/codec.hpp"
+
+namespace pagoda::execution {
+namespace {
+
+constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+
+DeviceLimits limits() {
+  return {.max_num_seqs = 4,
+          .max_num_batched_tokens = 32,
+          .max_model_len = 64,
+          .vocab_size = 100,
+          .num_device_blocks = 10,
+          .num_host_blocks = 5,
+          .layout = KvLayout::uniform(16)};
+}
+
+NewRow new_row(RowId row, SequenceId sequence, TokenIds prompt) {
+  NewRow fresh;
+  fresh.row = row;
+  fresh.sequence = sequence;
+  fresh.spec.prompt = std::make_shared<const TokenIds>(std::move(prompt));
+  return fresh;
+}
+
+/// Two rows that read their prompts, the second one to its end.
+ExecuteStep first_step() {
+  ExecuteStep step;
+  step.step = 1;
+  step.new_rows = {new_row(0, 7, TokenIds(20, 1)), new_row(3, 8, TokenIds(5, 2))};
+  step.table_deltas = {{0, 0, {0, 2}, 0}, {3, 0, {2, 1}, 0}};
+  step.blocks = {4, 5, 9};
+  step.work = {{0, 7, 0, 16, 0, 0, 0}, {3, 8, 0, 5, 1, 1, 4}};
+  return step;
+}
+
+/// The second row decodes.
+ExecuteStep second_step() {
+  ExecuteStep step;
+  step.step = 2;
+  step.work = {{3, 8, 5, 1, 1, 0, 0}};
+  return step;
+}
+
+TEST(DeviceMessageChecks, StepsOfASchedulerPass) {
+  DeviceMessageChecks checks(limits());
+  EXPECT_TRUE(checks.check(first_step()));
+  EXPECT_TRUE(checks.check(second_step()));
+  ExecuteStep last;
+  last.step = 5;
+  last.rows_gone = {3};
+  EXPECT_TRUE(checks.check(last));
+}
+
+TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
+  using Change = std::function<void(ExecuteStep&)>;
+  const std::vector<std::pair<std::string, Change>> changes{
+      {"the same step", [](ExecuteStep& s) { s.step = 0; }},
+      {"a row below", [](ExecuteStep& s) { s.new_rows[0].row = -1; }},
+      {"a row above", [](ExecuteStep& s) { s.new_rows[0].row = 4; }},
+      {"a row far above", [](ExecuteStep& s) { s.rows_gone = {kMost}; }},
+      {"no prompt", [](ExecuteStep& s) { s.new_rows[0].spec.prompt = nullptr; }},
+      {"an empty prompt", [](ExecuteStep& s) { s.new_rows[0].spec.prompt = std::make_shared<const TokenIds>(); }},
+      {"a long prompt",
+       [](ExecuteStep& s) { s.new_rows[0].spec.prompt = std::make_shared<const TokenIds>(TokenIds(65, 1)); }},
+      {"an unknown token",
+       [](ExecuteStep& s) {
+         s.new_rows[0].spec.prompt = std::make_shared<const TokenIds>(TokenIds{1, 100});
+       }},
+      {"a negative token", [](ExecuteStep& s) { s.new_rows[0].tokens_so_far = {-1}; }},
+      {"too many tokens", [](ExecuteStep& s) { s.new_rows[0].tokens_so_far = TokenIds(45, 1); }},
+      {"a bias of no token",
+       [](ExecuteStep& s) {
+         s.new_rows[0].spec.sampling.logit_bias = {{100, 1.0F}};
+       }},
+      {"a ban of no token", [](ExecuteStep& s) { s.new_rows[0].spec.sampling.banned_before_min_tokens = {-2}; }},
+      {"a temperature that is no number",
+       [](ExecuteStep& s) { s.new_rows[0].spec.sampling.temperature = std::numeric_limits<double>::quiet_NaN(); }},
+      {"more logprobs than tokens", [](ExecuteStep& s) { s.new_rows[0].spec.sampling.num_logprobs = 101; }},
+      {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter = 1; }},
+      {"a chosen token of no row",
+       [](ExecuteStep& s) {
+         s.chosen_tokens = {{2, 1}};
+       }},
+      {"a chosen token that is none",
+       [](ExecuteStep& s) {
+         s.chosen_tokens = {{0, 100}};
+       }},
+      {"a block above", [](ExecuteStep& s) { s.blocks[1] = 10; }},
+      {"a block below", [](ExecuteStep& s) { s.blocks[1] = -1; }},
+      {"a table of no row", [](ExecuteStep& s) { s.table_deltas[0].row = 1; }},
+      {"a table with a hole", [](ExecuteStep& s) { s.table_deltas[0].first_block = 1; }},
+      {"a range behind the blocks",
+       [](ExecuteStep& s) {
+         s.table_deltas[1].blocks = {2, 2};
+       }},
+      {"a range that overflows",
+       [](ExecuteStep& s) {
+         s.table_deltas[1].blocks = {kMost, kMost};
+       }},
+      {"a negative range",
+       [](ExecuteStep& s) {
+         s.table_deltas[1].blocks = {1, -1};
+       }},
+      {"a long table",
+       [](ExecuteStep& s) {
+         s.blocks = {1, 2, 3, 4, 5};
+         s.table_deltas = {{0, 0, {0, 5}, 0}};
+       }},
+      {"another group", [](ExecuteStep& s) { s.table_deltas[0].group = 1; }},
+      {"work of no row", [](ExecuteStep& s) { s.work[0].row = 1; }},
+      {"work of another sequence", [](ExecuteStep& s) { s.work[0].sequence = 9; }},
+      {"work twice", [](ExecuteStep& s) { s.work.push_back(s.work[1]); }},
+      {"work before the beginning", [](ExecuteStep& s) { s.work[0].first_position = -1; }},
+      {"work behind the end", [](ExecuteStep& s) { s.work[0].first_position = kMost; }},
+      {"no work", [](ExecuteStep& s) { s.work[0].num_tokens = 0; }},
+      {"more work than a step may have", [](ExecuteStep& s) { s.work[0].num_tokens = 28; }},
+      {"negative samples", [](ExecuteStep& s) { s.work[1].num_samples = -1; }},
+      {"samples without end", [](ExecuteStep& s) { s.work[1].num_samples = kMost; }},
+      {"reports behind the prompt", [](ExecuteStep& s) { s.work[1].first_prompt_logprob = 2; }},
+  };
+  for (const auto& [what, change] : changes) {
+    ExecuteStep step = first_step();
+    change(step);
+    EXPECT_FALSE(DeviceMessageChecks(limits()).check(step)) << what;
+  }
+}
+
+TEST(DeviceMessageChecks, AStepThatIsOverOrARowThatIsGoneIsRefused) {
+  DeviceMessageChecks checks(limits());
+  EXPECT_TRUE(checks.check(first_step()));
+  EXPECT_FALSE(checks.check(first_step()));
+  ExecuteStep step = second_step();
+  step.rows_gone = {3};
+  EXPECT_FALSE(checks.check(step));
+}
+
+TEST(DeviceMessageChecks, WhatIsLeftOfADamagedStepThatPassesCanBeFollowed) {
+  const std::vector<std::byte> sound = encode(first_step());
+  int num_passed = 0;
+  for (std::size_t place = 0; place < sound.size(); ++place) {
+    for (unsigned damage = 1; damage < 256; ++damage) {
+      auto bytes = sound;
+      bytes[place] ^= static_cast<std::byte>(damage);
+      ExecuteStep step;
+      if (!decode(bytes, step) || !DeviceMessageChecks(limits()).check(step)) continue;
+      ++num_passed;
+      BatchRows rows(limits().max_num_seqs, limits().vocab_size);
+      rows.apply(step);
+      if (rows.check(step, limits().layout.only(), limits().max_model_len)) rows.append_samples(step);
+      for (const RowWork& work : step.work) {
+        for (const BlockId block : rows[work.row].block_table) EXPECT_TRUE(block >= 0 && block < 10);
+      }
+    }
+  }
+  EXPECT_GT(num_passed, 0);
+}
+
+TEST(DeviceMessageChecks, MovesStayInThePools) {
+  const DeviceMessageChecks checks(limits());
+  CachePlan plan{.step = 3, .swap_out = {{9, 4, 2, 0}}, .swap_in = {{0, 1, 0, 0}}, .copies = {{8, 9, 3, 0}}};
+  EXPECT_TRUE(checks.check(plan));
+  const std::vector<std::pair<std::string, std::function<void(CachePlan&)>>> changes{
+      {"out from behind the device", [](CachePlan& p) { p.swap_out[0].from = 10; }},
+      {"out to behind the host", [](CachePlan& p) { p.swap_out[0].to = 5; }},
+      {"in from behind the host", [](CachePlan& p) { p.swap_in[0].from = 5; }},
+      {"in to below", [](CachePlan& p) { p.swap_in[0].to = -1; }},
+      {"a copy behind the device", [](CachePlan& p) { p.copies[0].to = kMost; }},
+      {"a step to come", [](CachePlan& p) { p.copies[0].last_touched_step = 4; }},
+      {"another group", [](CachePlan& p) { p.copies[0].group = 1; }},
+  };
+  for (const auto& [what, change] : changes) {
+    CachePlan changed = plan;
+    change(changed);
+    EXPECT_FALSE(checks.check(changed)) << what;
+  }
+}
+
+StepResult first_result() {
+  StepResult result;
+  result.step = 1;
+  result.rows = {{7, 16, {0, 0}, {0, 0}, -1}, {8, 5, {0, 1}, {0, 4}, -1}};
+  result.samples = {{42, -0.5F, 1, {{42, -0.5F}}}};
+  result.prompt_logprobs = std::vector<TokenReport>(4, TokenReport{2, -1.0F, 1, {}});
+  return result;
+}
+
+TEST(ResultChecks, TheResultsOfTheStepsPassInTheirOrder) {
+  ResultChecks checks(limits());
+  checks.sent(first_step());
+  checks.sent(second_step());
+  EXPECT_TRUE(checks.check(first_result()));
+  StepResult failed;
+  failed.step = 2;
+  failed.error = Error{ErrorCode::internal, "an op failed"};
+  EXPECT_TRUE(checks.check(failed));
+  EXPECT_FALSE(checks.check(failed));
+}
+
+TEST(ResultChecks, WhatAStepCannotHaveGivenIsRefused) {
+  const std::vector<std::pair<std::string, std::function<void(StepResult&)>>> changes{
+      {"another step", [](StepResult& r) { r.step = 2; }},
+      {"rows too few", [](StepResult& r) { r.rows.pop_back(); }},
+      {"another sequence", [](StepResult& r) { r.rows[0].sequence = 8; }},
+      {"tokens without end", [](StepResult& r) { r.rows[0].num_computed_tokens = kMost; }},
+      {"samples behind the end", [](StepResult& r) { r.rows[1].samples.first = 1; }},
+      {"samples below", [](StepResult& r) { r.rows[1].samples.first = -1; }},
+      {"samples too few", [](StepResult& r) { r.rows[1].samples.count = 0; }},
+      {"reports too few", [](StepResult& r) { r.rows[1].prompt_logprobs.count = 3; }},
+      {"an error that is not there", [](StepResult& r) { r.rows[1].error = 0; }},
+      {"a token that is none", [](StepResult& r) { r.samples[0].token = 100; }},
+      {"a likely token that is none", [](StepResult& r) { r.samples[0].top[0].first = -1; }},
+      {"a prompt token that is none", [](StepResult& r) { r.prompt_logprobs[3].token = 100; }},
+      {"rows of a failed step", [](StepResult& r) { r.error = Error{}; }},
+      {"a time that overflows", [](StepResult& r) { r.started_us = std::numeric_limits<TimeUs>::min(); }},
+  };
+  for (const auto& [what, change] : changes) {
+    ResultChecks checks(limits());
+    checks.sent(first_step());
+    StepResult result = first_result();
+    change(result);
+    EXPECT_FALSE(checks.check(result)) << what;
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::execution

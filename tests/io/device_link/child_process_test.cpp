@@ -1,0 +1,82 @@
+#include "io/device_link/child_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <future>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+namespace pagoda::device_link {
+namespace {
+
+struct Told {
+  std::promise<void> stopped;
+  std::promise<std::string> ended;
+  ChildProcess::Events events() {
+    return {[this] { stopped.set_value(); }, [this](const std::string& how) { ended.set_value(how); }};
+  }
+};
+
+std::unique_ptr<ChildProcess> start(const std::string& script, Told& told, Descriptor inherited = {}) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor other(ends[0]);
+  if (inherited.get() < 0) inherited = Descriptor(ends[1]);
+  auto child = ChildProcess::start({"/bin/sh", "-c", script}, std::move(inherited), told.events());
+  EXPECT_TRUE(child);
+  return std::move(*child);
+}
+
+TEST(ChildProcess, ItsEndIsToldHoweverItComes) {
+  Told exited;
+  const auto ends = start("exit 7", exited);
+  EXPECT_EQ(exited.ended.get_future().get(), "ended with exit code 7");
+  Told killed;
+  const auto dies = start("kill -9 $$", killed);
+  EXPECT_EQ(killed.ended.get_future().get(), "was killed by signal 9");
+}
+
+TEST(ChildProcess, AStopIsToldAndAStoppedOneCanBeKilled) {
+  Told told;
+  const auto child = start("kill -STOP $$; sleep 60", told);
+  told.stopped.get_future().get();
+  child->kill();
+  EXPECT_EQ(told.ended.get_future().get(), "was killed by signal 9");
+}
+
+TEST(ChildProcess, ItIsReapedAtTheEndOfItsOwner) {
+  Told told;
+  auto child = start("sleep 60", told);
+  const pid_t pid = child->pid();
+  EXPECT_EQ(::kill(pid, 0), 0);
+  child.reset();
+  EXPECT_EQ(told.ended.get_future().get(), "was killed by signal 9");
+  EXPECT_EQ(::kill(pid, 0), -1);
+  EXPECT_EQ(errno, ESRCH);
+}
+
+TEST(ChildProcess, ItHasTheDescriptorAndAProcessGroupOfItsOwn) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor own(ends[0]);
+  Told told;
+  const auto child = start("echo $(ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat) >&3; read line", told,
+                           Descriptor(ends[1]));
+  char text[64] = {};
+  ASSERT_GT(::recv(own.get(), text, sizeof text - 1, 0), 0);
+  EXPECT_EQ(std::stol(text), child->pid());
+  EXPECT_EQ(told.ended.get_future().get(), "ended with exit code 1");  // nothing to read on its standard input
+}
+
+TEST(ChildProcess, AProgramThatIsNotThereIsAnError) {
+  Told told;
+  const auto child = ChildProcess::start({"/nonexistent/program"}, Descriptor(), told.events());
+  ASSERT_FALSE(child);
+  EXPECT_EQ(child.error().code, ErrorCode::io_failed);
+  EXPECT_NE(child.error().message.find("/nonexistent/program"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagoda::device_link

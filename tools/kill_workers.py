@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Kills the worker process of a server under load again and again, and compares every token with what the same requests
+gave while nobody disturbed them. Ends with 1 when anything was lost, told twice or changed.
+
+usage: tools/kill_workers.py PAGODA MODEL [--duration SECONDS] [--every SECONDS] [--clients N] [--stop] [-- FLAGS...]
+
+The last line is JSON: kills, requests that ended, the longest time without a word that any stream saw at each kill
+(median, 99th percentile, largest), and how long the server took until the next worker was ready.
+"""
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "clients"))
+from worker_load import Connection, WorkerServer, request, run  # noqa: E402
+
+NUM_KINDS = 24
+
+
+class Client(threading.Thread):
+    """Sends one request after the other and compares what comes."""
+
+    def __init__(self, server, first, max_tokens, expected, until):
+        super().__init__()
+        self.server, self.next, self.max_tokens = server, first, max_tokens
+        self.expected, self.until = expected, until
+        self.num_ended = 0
+        self.problems = []
+        self.silences = []  # (from, to) between two events of a request
+
+    def run(self):
+        connection = Connection(self.server.lines)
+        while time.monotonic() < self.until and not self.problems:
+            kind = self.next % NUM_KINDS
+            self.next += 1
+            outcome = connection.submit(request(kind, self.max_tokens))
+            if not outcome.ended.wait(300):
+                self.problems.append(f"request {kind} did not end")
+            elif outcome.error:
+                self.problems.append(f"request {kind}: {outcome.error}")
+            elif outcome.tokens() != self.expected[kind]:
+                self.problems.append(f"request {kind} has other tokens: {outcome.tokens()}, not {self.expected[kind]}")
+            self.silences += zip(outcome.times, outcome.times[1:])
+            self.num_ended += 1
+        self.problems += connection.problems
+        connection.close()
+
+
+def share(values, part):
+    values = sorted(values)
+    return round(values[min(len(values) - 1, int(part * len(values)))], 3) if values else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("pagoda")
+    parser.add_argument("model")
+    parser.add_argument("--duration", type=float, default=60)
+    parser.add_argument("--every", type=float, default=5)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=32)
+    parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
+    arguments, flags = parser.parse_known_args()
+    flags = [flag for flag in flags if flag != "--"]
+    kills, restarts = [], []
+    with WorkerServer(arguments.pagoda, arguments.model, *flags) as server:
+        connection = Connection(server.lines)
+        outcomes = run(connection, [request(i, arguments.max_tokens) for i in range(NUM_KINDS)], 600)
+        expected = [outcome.tokens() for outcome in outcomes]
+        errors = [outcome.error for outcome in outcomes if outcome.error]
+        assert not errors, errors
+        undisturbed = [b - a for outcome in outcomes for a, b in zip(outcome.times[1:], outcome.times[2:])]
+        connection.close()
+        until = time.monotonic() + arguments.duration
+        clients = [Client(server, 5 * i, arguments.max_tokens, expected, until) for i in range(arguments.clients)]
+        for client in clients:
+            client.start()
+        while time.monotonic() + arguments.every < until and not any(client.problems for client in clients):
+            time.sleep(arguments.every)
+            dead = server.kill_worker(signal.SIGSTOP if arguments.stop else signal.SIGKILL)
+            kills.append(time.monotonic())
+            server.wait_for(lambda s: s["worker_pids"] != [dead] and s["health"] == "ok", pause=0.01)
+            restarts.append(time.monotonic() - kills[-1])
+        for client in clients:
+            client.join()
+        stats = server.stats()
+        zombies = server.zombies()
+    problems = [problem for client in clients for problem in client.problems]
+    silences = [silence for client in clients for silence in client.silences]
+    gaps = [max((b - a for a, b in silences if a <= kill <= b), default=0) for kill in kills]
+    counted = stats["worker_hangs_total" if arguments.stop else "worker_deaths_total"]
+    if counted != len(kills):
+        problems.append(f"{counted} were counted of {len(kills)}")
+    if zombies:
+        problems.append(f"zombies: {zombies}")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(json.dumps({
+        "kills": len(kills), "requests": sum(client.num_ended for client in clients), "problems": len(problems),
+        "gap_s": {"median": share(gaps, 0.5), "p99": share(gaps, 0.99), "max": share(gaps, 1)},
+        "undisturbed_gap_s": {"median": share(undisturbed, 0.5), "p99": share(undisturbed, 0.99)},
+        "restart_s": {"median": share(restarts, 0.5), "max": share(restarts, 1)},
+        "tokens": stats["generation_tokens_total"], "failed": stats["requests_failed_total"]}))
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
