@@ -82,7 +82,7 @@ class Connection:
                 outcome.outputs = [(o["token_ids"], o["text"], o["finish_reason"]) for o in event["outputs"]]
                 outcome.ended.set()
             elif event["event"] == "error":
-                outcome.error = event
+                outcome.error = event["error"]
                 outcome.ended.set()
         for outcome in list(self.live.values()):
             if not outcome.ended.is_set():
