@@ -147,6 +147,7 @@ std::vector<Error> EngineConfig::validate() const {
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end() && !twice->empty()) {
     check.refuse("served_model_name", "has the name \"" + *twice + "\" twice");
   }
+  check.one_of("load_format", load_format, {"auto", "dummy"});
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
   check.one_of("generation_config", generation_config, {"auto", "vllm"});
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});

@@ -28,6 +28,7 @@ inline constexpr double kMostAgingSeconds = 86400;
 struct EngineConfig {
   std::string model;                        ///< folder in Hugging Face format, or GGUF file
   std::string served_model_name;            ///< or names, with commas; empty = that of the folder or file
+  std::string load_format = "auto";         ///< auto: the model's weights | dummy: random ones
   std::string dtype = "auto";               ///< auto | float32 | float16 | bfloat16
   std::string quantize = "auto";            ///< linear layers: auto = as stored | none | int8 | int4
   std::string weight_memory = "auto";       ///< plain weights on a CPU: auto | mapped | copied

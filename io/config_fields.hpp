@@ -38,6 +38,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("served_model_name", config.served_model_name,
         "Name that clients see, or several with commas, of which answers carry the first; empty: that of the folder or "
         "file");
+  visit("load_format", config.load_format,
+        "Weights: auto (those of the model's files), dummy (random ones for a config.json, to measure speed and memory "
+        "without files)");
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as the model's files have them), none (quantised ones are dequantised), or "

@@ -64,10 +64,11 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
 
 /// Whether plain weights get a copy in the device's memory, faster to read than a mapped file. `needed`: what the
 /// engine takes without.
-bool copies_linear(const EngineConfig& config, const kernels::Device& device, std::int64_t weight_bytes,
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, bool is_mapped, std::int64_t weight_bytes,
                    std::int64_t needed) {
   if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
   if (config.weight_memory == "copied") return true;
+  if (!is_mapped) return false;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
   return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
 }
@@ -99,9 +100,10 @@ Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Devic
   const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
-  return MeasuredModel{.weight_bytes = weights.loaded_bytes(),
-                       .copied_weight_bytes = weights.copied_bytes(),
-                       .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
+  return MeasuredModel{
+      .weight_bytes = weights.loaded_bytes(),
+      .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
+      .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
 }
 
 }  // namespace
@@ -168,7 +170,8 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
 
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
   EnginePlan plan;
-  auto files = io::open_model_files(config.model);
+  const bool is_dummy = config.load_format == "dummy";
+  auto files = io::open_model_files(config.model, is_dummy ? io::LoadFormat::dummy : io::LoadFormat::automatic);
   if (!files) return fail(std::move(files.error()));
   plan.files = std::move(*files);
   auto model = plan.files->spec();
@@ -217,8 +220,8 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
   plan.copied_weight_bytes = measured->copied_weight_bytes;
-  plan.weights.copy_linear =
-      copies_linear(config, device, plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
+  plan.weights.copy_linear = copies_linear(config, device, plan.checkpoint->is_mapped(),
+                                           plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
   const auto copied = measure_model(plan, device);
   if (!copied) return fail(copied.error());
   plan.copied_weight_bytes = copied->copied_weight_bytes;

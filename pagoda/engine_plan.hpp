@@ -27,7 +27,7 @@ struct EnginePlan {
   KvLayout layout;
   layers::ModelLimits limits;
   models::MemoryPlan memory;
-  std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of the checkpoint's mapped file
+  std::int64_t copied_weight_bytes = 0;  ///< weights that are no pages of a mapped file
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   /// num_device_blocks is an estimate: what is left of the device's memory beside a model shows when it has run.

@@ -40,9 +40,9 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
   if (found == converted_.end()) {
     auto copy = converter_.convert(*tensor, dtype);
     if (!copy) return fail(std::move(copy.error()));
-    stored_.copied(*tensor);
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
   }
+  stored_.copied(*tensor);
   tensor->dtype = dtype;
   tensor->data = found->second.data();
   tensor->quantized = nullptr;

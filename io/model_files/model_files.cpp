@@ -5,6 +5,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "io/model_files/dummy_model.hpp"
 #include "io/model_files/gguf/gguf_model.hpp"
 #include "io/model_files/huggingface_folder.hpp"
 
@@ -42,7 +43,8 @@ Status check_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path) {
+Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path, LoadFormat format) {
+  if (format == LoadFormat::dummy) return open_dummy_model(path);
   if (is_gguf(path)) return open_gguf_model(path);
   if (const Status status = check_folder(path); !status) return fail(status.error());
   return open_huggingface_folder(path);

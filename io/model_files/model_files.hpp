@@ -35,10 +35,14 @@ class ModelFiles {
       const std::filesystem::path& override_file) const = 0;
 };
 
+/// How models are opened: as their files are, or with random weights (dummy_model.hpp).
+enum class LoadFormat { automatic, dummy };
+
 /// A Hugging Face model folder, or a GGUF file: whatever is not a folder and has the name *.gguf or begins with GGUF's
 /// magic. Errors: bad_config (there is no such thing, or a
-/// folder for GGUF files alone), and for GGUF those of GgufFile::open.
-Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path);
+/// folder for GGUF files alone), and for GGUF those of GgufFile::open; for LoadFormat::dummy those of open_dummy_model.
+Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path,
+                                                           LoadFormat format = LoadFormat::automatic);
 
 /// ModelFiles::tokenizer and ModelFiles::chat_prompts of `model`, for those who need nothing else of it.
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model);

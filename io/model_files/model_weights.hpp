@@ -12,7 +12,7 @@ namespace pagoda::io {
 
 /// Facts of a checkpoint that cost no reading of weights.
 struct CheckpointFacts {
-  std::string format;  ///< of the files: safetensors, pytorch or gguf
+  std::string format;  ///< of the files: safetensors, pytorch, gguf or dummy
   std::int64_t num_files = 0;
   std::int64_t num_tensors = 0;
   std::int64_t num_parameters = 0;  ///< elements of all tensors
@@ -23,6 +23,9 @@ struct CheckpointFacts {
 class ModelWeights : public weights::WeightSource {
  public:
   virtual CheckpointFacts facts() const = 0;
+  /// Whether weights that are used where they lie are pages of mapped files, which the system can take back, and no
+  /// memory of their own.
+  virtual bool is_mapped() const { return true; }
   /// Types of the file's matrices that are quantised, such as "Q4_K, Q6_K"; empty when none is.
   virtual std::string quantization() const { return {}; }
   /// To be asked once a model has taken its weights: bad_file or unsupported when it has left some, for then the config

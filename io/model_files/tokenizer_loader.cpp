@@ -27,6 +27,11 @@ Result<std::shared_ptr<const text::Tokenizer>> create(const Result<text::Tokeniz
 
 }  // namespace
 
+bool has_folder_tokenizer(const std::filesystem::path& model_dir) {
+  return is_there(model_dir / "tokenizer.json") || is_there(model_dir / "tokenizer.model") ||
+         is_there(model_dir / "vocab.json");
+}
+
 Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir) {
   if (const auto json = model_dir / "tokenizer.json"; is_there(json)) return create(read_tokenizer_json(json), json);
   if (const auto model = model_dir / "tokenizer.model"; is_there(model)) {

@@ -18,6 +18,9 @@ namespace pagoda::io {
 /// none is there.
 Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir);
 
+/// Whether load_folder_tokenizer finds a file to read.
+bool has_folder_tokenizer(const std::filesystem::path& model_dir);
+
 /// The parts of the tokenizer in `model_dir`/tokenizer.model. Space and special tokens as in transformers' (slow)
 /// LlamaTokenizer: a space before each stretch between special tokens, only before the first with "legacy": false, none
 /// with "add_prefix_space": false; add_bos_token is true unless told otherwise.
