@@ -43,6 +43,7 @@ struct CacheParts {
 struct DeviceProcess {
   DeviceProcessActor actor;
   std::int64_t pid = 0;
+  int num_failed_starts = 0;  ///< processes before it that ended while they loaded
 };
 
 /// Makes the parts of one device's actors, at the start and when one of them has ended. Called on any thread.
@@ -51,12 +52,15 @@ struct DeviceFactory {
   std::function<Result<CacheParts>()> make_cache_engine;
   /// Set: in place of the others, and the actors live in the process that this starts. Blocks while it loads.
   std::function<Result<DeviceProcess>(caf::actor_system&)> start_process = nullptr;
+  /// Set with it: ends one that blocks, with an error, and lets no other begin.
+  std::function<void()> give_up = nullptr;
 };
 
 /// The actors of a group of devices, and the process ids of those that live in processes of their own.
 struct SpawnedDevices {
   DeviceGroup actors;
   std::vector<std::int64_t> pids;
+  int num_failed_starts = 0;
 };
 /// By rank. Those that were spawned are ended when another cannot be.
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,

@@ -12,8 +12,8 @@ namespace {
 
 /// So many devices, one after the other, whose stream failed before it had ended anything: the device has failed, even
 /// if it gives out new streams. More than a request may lose (scheduling::kMaxWorkersLost), so that one that makes
-/// streams fail ends alone.
-constexpr int kMaxDevicesInVain = 2 * scheduling::kMaxWorkersLost;
+/// streams fail ends alone, also when it is made again.
+constexpr int kMaxDevicesInVain = 4 * scheduling::kMaxWorkersLost;
 
 /// Replaces the devices of a replica when one of their actors has ended.
 ///
@@ -85,6 +85,7 @@ Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vec
     spawned.actors.workers.push_back(process->actor);
     spawned.actors.cache_engines.push_back(process->actor);
     spawned.pids.push_back(process->pid);
+    spawned.num_failed_starts += process->num_failed_starts;
   }
   return spawned;
 }
@@ -100,6 +101,7 @@ Status replace_processes(Self self) {
   for (const WorkerActor& device : fresh->actors.workers) watch(caf::actor_cast<ReplicaSupervisorActor>(self), device);
   state.replica->devices = std::move(fresh->actors);
   state.status.pids = std::move(fresh->pids);
+  state.status.deaths += fresh->num_failed_starts;
   return {};
 }
 
@@ -154,11 +156,11 @@ void replace_devices(Self self) {
   spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
                state.memory_lost ? "the cache engine" : "the worker");
   const Replica& replica = *state.replica;
-  state.status.health = DeviceStatus{}.health;
-  send(self, replica.scheduler, state.status);
   connect_devices(replica, self->address());
   if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
   send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
+  state.status.health = DeviceStatus{}.health;
+  send(self, replica.scheduler, state.status);
   state.gone.clear();
   state.memory_lost = false;
   state.device_error.reset();
@@ -169,6 +171,7 @@ void replace_devices(Self self) {
 void tell_of_loss(Self self, std::string why) {
   auto& state = state_of(self);
   if (state.status.health == DeviceStatus{}.health) state.status.health = std::move(why);
+  state.status.pids.clear();  // all of a group end with the first
   send(self, state.replica->scheduler, state.status);
 }
 

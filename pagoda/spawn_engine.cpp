@@ -39,8 +39,14 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
                                                shared.outputs, parts.instruments);
   running.replica_supervisor =
-      actors::spawn_replica_supervisor(system, replica, std::move(factories), parts.instruments, devices->pids);
+      actors::spawn_replica_supervisor(system, replica, factories, parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
+  // The supervisor of the replica hears of the end when no start blocks it.
+  actors::when_ended(running.supervisor, [factories = std::move(factories)] {
+    for (const actors::DeviceFactory& factory : factories) {
+      if (factory.give_up) factory.give_up();
+    }
+  });
   return running;
 }
 

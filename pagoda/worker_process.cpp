@@ -1,8 +1,13 @@
 #include "pagoda/worker_process.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -20,8 +25,18 @@
 namespace pagoda {
 namespace {
 
-/// So many processes, one after the other, that end while they load: it is no accident.
-constexpr int kMostStarts = 6;
+/// So many processes, one after the other, that cannot start or end while they load: it is no accident.
+constexpr int kMostStarts = 8;
+/// Between two such starts, and before a process that takes the place of one that did not live for kShortLife: that
+/// long at first, twice as long each time.
+constexpr auto kFirstPause = std::chrono::milliseconds(100);
+constexpr auto kLongestPause = std::chrono::milliseconds(10'000);
+constexpr auto kShortLife = std::chrono::seconds(2);
+
+/// What another start may mend: the first one of an engine is not made again for it, since there its user is told.
+bool may_pass(ErrorCode code) {
+  return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
+}
 
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
   const execution::RunnerConfig runner = runner_config(config, plan);
@@ -37,31 +52,55 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
 /// Starts one process after the other until one has loaded the model.
 class WorkerStarts {
  public:
-  WorkerStarts(device_link::WorkerProcessConfig process, StartProgress progress)
+  WorkerStarts(device_link::WorkerProcessConfig process, StartProgress progress, std::int64_t weight_bytes)
       : process_(std::move(process)),
         progress_(std::move(progress)),
-        deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us)) {}
+        deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
   Result<actors::DeviceProcess> start(caf::actor_system& system) {
-    for (int starts = 1;; ++starts) {
-      auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_);
+    using Clock = std::chrono::steady_clock;
+    const bool is_first = !last_ready_;
+    if (last_ready_ && Clock::now() - *last_ready_ < kShortLife) {
+      pause();
+    } else {
+      pause_ = kFirstPause;
+    }
+    for (int failures = 0;; ++failures) {
+      auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
       if (process) {
         // Its memory was there for one before it: what is taken again need not be taken at once.
         process_.start.touch_memory = false;
         progress_ = nullptr;
+        last_ready_ = Clock::now();
         const std::int64_t pid = (*process)->pid();
         spdlog::info("the worker process {} is ready", pid);
-        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid};
+        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures};
       }
-      if (process.error().code != ErrorCode::device_failed || starts == kMostStarts) return fail(process.error());
-      spdlog::warn("{}; another is started", process.error().message);
+      const Error& error = process.error();
+      const bool again = error.code == ErrorCode::device_failed || (!is_first && may_pass(error.code));
+      if (!again || failures + 1 == kMostStarts) return fail(error);
+      spdlog::warn("{}; another is started", error.message);
+      pause();
     }
   }
 
+  void give_up() { stop_.request_stop(); }
+
  private:
+  /// Before the next start. give_up() ends it.
+  void pause() {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait_for(lock, stop_.get_token(), pause_, [] { return false; });
+    pause_ = std::min(2 * pause_, kLongestPause);
+  }
+
   device_link::WorkerProcessConfig process_;
   StartProgress progress_;
   device_link::WorkerProcess::SharedDeadlines deadlines_;
+  std::stop_source stop_;
+  std::chrono::milliseconds pause_ = kFirstPause;
+  std::optional<std::chrono::steady_clock::time_point> last_ready_;
 };
 
 /// Ends the process once its parent has ended, however that came: the socket tells it as well, but only to who reads
@@ -162,9 +201,10 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                                            .block_bytes = plan.layout.block_bytes(),
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
-  const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress);
+  const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress, plan.memory.weight_bytes);
   actors::DeviceFactory factory;
   factory.start_process = [starts](caf::actor_system& system) { return starts->start(system); };
+  factory.give_up = [starts] { starts->give_up(); };
   return LoadedDevice{std::move(factory), plan.num_device_blocks};
 }
 

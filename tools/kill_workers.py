@@ -33,6 +33,12 @@ class Client(threading.Thread):
         self.silences = []  # (from, to) between two events of a request
 
     def run(self):
+        try:
+            self.ask()
+        except Exception as problem:
+            self.problems.append(f"a client has failed: {problem!r}")
+
+    def ask(self):
         connection = Connection(self.server.lines)
         while time.monotonic() < self.until and not self.problems:
             kind = self.next % NUM_KINDS
@@ -95,6 +101,8 @@ def main():
     counted = stats["worker_hangs_total" if arguments.stop else "worker_deaths_total"]
     if counted != len(kills):
         problems.append(f"{counted} were counted of {len(kills)}")
+    if not kills or any(client.num_ended == 0 for client in clients):
+        problems.append("too short a time to tell anything")
     if zombies:
         problems.append(f"zombies: {zombies}")
     for problem in problems:

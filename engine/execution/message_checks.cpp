@@ -142,7 +142,7 @@ bool ResultChecks::is_sound(const TokenReport& report) const {
 }
 
 bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const {
-  if (row.sequence != work.sequence || row.num_computed_tokens < 0 || row.num_computed_tokens > limits_.max_model_len ||
+  if (row.sequence != work.sequence || row.num_computed_tokens != work.end_position() ||
       !lies_in(row.samples, result.samples.size()) || row.samples.count != work.num_samples ||
       !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
       row.prompt_logprobs.count != work.num_prompt_logprobs || row.error < -1 ||

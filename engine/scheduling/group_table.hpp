@@ -52,9 +52,13 @@ struct GroupTable {
   std::vector<RowId> rows_gone;  ///< to be told with the next ExecuteStep
   PlanNews news;
   SequenceId next_sequence = 1;
+  /// Groups that may have killed workers. The first one runs alone, so that it is known; the others wait.
+  std::vector<RequestId> suspects;
 
   SequenceGroup* find(RequestId id) const;
   static Sequence* find(SequenceGroup* group, SequenceId id);
+  /// The group that runs alone, if one does.
+  SequenceGroup* suspect() const { return suspects.empty() ? nullptr : find(suspects.front()); }
   /// The group that is served first of those that wait.
   std::optional<RequestId> head_of_queue() const;
   std::int32_t num_free_rows() const { return max_rows - rows_reserved; }
@@ -96,7 +100,7 @@ struct GroupTable {
  private:
   /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence);
+    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence, self.suspects);
   }
 
   void give_row_back(Sequence& sequence);

@@ -46,10 +46,12 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   }
   planning_.was_applied(pending, anything_scheduled);
   // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
-  if (!anything_scheduled) return std::nullopt;
-  building.step.rows_gone = std::exchange(table_.rows_gone, {});
-  in_flight_.push_back(std::move(building.in_flight));
-  return std::move(building.step);
+  if (anything_scheduled) {
+    building.step.rows_gone = std::exchange(table_.rows_gone, {});
+    in_flight_.push_back(std::move(building.in_flight));
+  }
+  clear_suspect();
+  return anything_scheduled ? std::optional(std::move(building.step)) : std::nullopt;
 }
 
 /// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out; if others may count on

@@ -17,6 +17,10 @@ std::span<const T> part(const std::vector<T>& all, Range range) {
   return std::span(all).subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count));
 }
 
+bool contains(const std::vector<RequestId>& ids, RequestId id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
 }  // namespace
 
 SchedulerCore::SchedulerCore(SchedulerConfig config)
@@ -64,9 +68,14 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 }
 
 void SchedulerCore::device_replaced(bool memory_lost) {
-  std::vector<RequestId> in_last_steps;
+  std::set<RequestId> in_last_steps;
   for (const InFlightStep& step : in_flight_) {
-    for (const WorkRef& work : step.work) in_last_steps.push_back(work.group);
+    for (const WorkRef& work : step.work) in_last_steps.insert(work.group);
+  }
+  for (const RequestId id : in_last_steps) {
+    // Known before anything is lost: one of the steps behind these tokens has killed the worker.
+    if (SequenceGroup* group = table_.find(id))
+      group->cleared_length = group->longest_output() + config_.pipeline_depth;
   }
   if (!in_flight_.empty()) table_.news.steps_failed(in_flight_.front().step);
   if (const auto& pending = planning_.pending()) table_.news.steps_failed(pending->step);
@@ -86,7 +95,7 @@ void SchedulerCore::device_replaced(bool memory_lost) {
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
-  fail_killers_of_workers(in_last_steps);
+  suspect(in_last_steps);
   planning_.something_was_freed();
 }
 
@@ -113,17 +122,33 @@ void SchedulerCore::restart_readers(StepId first_failed) {
 }
 
 /// What was running when one worker after the other died is not run again and again: one of them may be why.
-void SchedulerCore::fail_killers_of_workers(const std::vector<RequestId>& running) {
-  for (const RequestId id : std::set<RequestId>(running.begin(), running.end())) {
+void SchedulerCore::suspect(const std::set<RequestId>& running) {
+  for (const RequestId id : running) {
     SequenceGroup* group = table_.find(id);
-    if (group == nullptr || ++group->workers_lost < kMaxWorkersLost) continue;
-    ++stats_.requests_failed_total;
-    end_group(*group, Error{ErrorCode::internal,
-                            "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
-                                " devices died",
-                            {},
-                            -1});
+    if (group == nullptr) continue;
+    if (++group->workers_lost >= kMaxWorkersLost) {
+      ++stats_.requests_failed_total;
+      end_group(*group, Error{ErrorCode::internal,
+                              "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
+                                  " devices died",
+                              {},
+                              -1});
+    } else if (group->workers_lost == kMaxWorkersLost - 1 && !contains(table_.suspects, id)) {
+      table_.suspects.push_back(id);
+    }
   }
+}
+
+/// The suspect has run behind where it was, and no worker has died of it.
+void SchedulerCore::clear_suspect() {
+  SequenceGroup* group = table_.suspect();
+  // A plan may have offered it.
+  if (group == nullptr || planning_.pending() || group->longest_output() < group->cleared_length) return;
+  if (++group->times_cleared < kMaxTimesCleared) group->workers_lost = 1;
+  table_.suspects.erase(table_.suspects.begin());
+  // The next one has all memory.
+  if (!table_.suspects.empty()) restart(*group);
+  planning_.something_was_freed();
 }
 
 void SchedulerCore::on_step_result(const StepResult& result) {
@@ -149,6 +174,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     table_.news.steps_failed(result.step);
     restart_readers(result.step);
   }
+  clear_suspect();
 }
 
 /// The group of a row whose part in a step has ended; null when it has ended itself, or the result means nothing.

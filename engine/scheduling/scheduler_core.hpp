@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +24,11 @@
 
 namespace pagoda::scheduling {
 
-/// A group that was running when so many workers died fails: it may be what kills them.
+/// A group that was running when so many workers died fails. Of the last one it is the reason: groups that were running
+/// when all but one had died run alone, one after the other, until each has come behind where it was.
 inline constexpr std::int32_t kMaxWorkersLost = 3;
+/// Who was cleared so often is so no more: it may kill workers only together with others.
+inline constexpr std::int32_t kMaxTimesCleared = 16;
 
 /// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (StepPlanning), and says
 /// what answers and results mean. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
@@ -75,6 +79,8 @@ class SchedulerCore final : private GroupEffects {
   std::size_t num_groups() const { return table_.groups.size(); }
   /// The group that is served first of those that wait.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
+  /// True while a group runs alone because it may have killed workers.
+  bool tries_a_suspect() const { return !table_.suspects.empty(); }
   std::int32_t num_free_rows() const { return table_.num_free_rows(); }
   bool plan_outstanding() const { return planning_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
@@ -118,7 +124,8 @@ class SchedulerCore final : private GroupEffects {
   void interrupted(const SequenceGroup& group, Interruption what);
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
-  void fail_killers_of_workers(const std::vector<RequestId>& running);
+  void suspect(const std::set<RequestId>& running);
+  void clear_suspect();
   void end_group(SequenceGroup& group, std::optional<Error> error);
   void end_with_length(SequenceGroup& group);
   void erase_group(SequenceGroup& group);

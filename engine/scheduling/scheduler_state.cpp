@@ -48,8 +48,10 @@ bool GroupTable::load(Decoder& in, std::span<const TokenId> eos_token_ids) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   const auto is_row = [&](RowId row) { return row >= 0 && row < max_rows; };
   const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };
+  const auto is_group = [&](RequestId id) { return groups.contains(id); };
   return rows_reserved <= max_rows && std::ranges::all_of(free_rows, is_row) &&
-         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given);
+         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given) &&
+         std::ranges::all_of(suspects, is_group);
 }
 
 bool GroupTable::load_group(Decoder& in, std::span<const TokenId> eos_token_ids) {

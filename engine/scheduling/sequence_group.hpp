@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -67,15 +68,17 @@ struct SequenceGroup {
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
   std::int32_t first_unknown_prompt_logprob = 0;
-  std::int32_t workers_lost = 0;  ///< workers that died while a step of it was in flight
-  bool grew_too_large = false;    ///< ends with finish reason length once nothing is in flight
+  std::int32_t workers_lost = 0;    ///< workers that died while a step of it was in flight
+  std::int32_t times_cleared = 0;   ///< that it ran alone and no worker died
+  std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last death
+  bool grew_too_large = false;      ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
 
   /// But for what follows from the spec and the sequences, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
-                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.grew_too_large,
-                 self.first_scheduled_us);
+                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.times_cleared,
+                 self.cleared_length, self.grew_too_large, self.first_scheduled_us);
   }
 
   /// Its entry and its strategy are those of the spec.
@@ -100,6 +103,14 @@ struct SequenceGroup {
     if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;
     if (s.waits || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
+  }
+  /// Known tokens that its longest sequence of those that go on has generated.
+  std::int64_t longest_output() const {
+    std::int64_t longest = 0;
+    for (const Sequence& s : sequences) {
+      if (s.state != SequenceState::finished) longest = std::max<std::int64_t>(longest, std::ssize(s.output));
+    }
+    return longest;
   }
   std::int32_t num_unfinished() const {
     std::int32_t count = 0;

@@ -46,7 +46,10 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   // What comes back is not a prompt: it fits whatever prompts there are.
   for (const SwapInCandidate& group : plan.swapped) plan.token_budget += group.sequences.count;
   plan.token_budget = std::min(plan.token_budget, config_.max_num_batched_tokens);
-  if (may_admit) add_waiting_candidates(plan, plan.token_budget - used, rows);
+  // Who is to run alone begins when what was in flight before it has ended.
+  const SequenceGroup* alone = table_.suspect();
+  const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
+  if (may_admit && !alone_waits) add_waiting_candidates(plan, plan.token_budget - used, rows);
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
     used = add_running_candidates(plan, decoding, may_admit);
@@ -163,8 +166,11 @@ std::int32_t StepPlanning::add_swapped_candidates(PlanStep& plan, std::int32_t r
 }
 
 void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
+  const SequenceGroup* alone = table_.suspect();
+  if (alone != nullptr && !alone->in_waiting) return;
   std::int32_t tokens = 0;
   table_.waiting->visit_in_order([&](RequestId id) {
+    if (alone != nullptr && alone->entry.id != id) return true;
     SequenceGroup& group = *table_.groups.at(id);
     // Preempted with results still to come: nobody may overtake it.
     if (group.num_in_flight > 0 && (group.depends_on_results() || group.sequences.size() == 1)) return false;

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <future>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,6 +27,9 @@ int spawn(const std::vector<std::string>& command, int inherited, pid_t& pid) {
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_adddup2(&files, inherited, kInheritedDescriptor);
   ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {  // closed
+    ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  }
   ::posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -51,11 +55,16 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
                                                           Events events) {
   std::unique_ptr<ChildProcess> child(new ChildProcess(std::move(events)));
   std::promise<int> spawned;
-  child->thread_ = std::thread([self = child.get(), &command, &inherited, &spawned] {
+  const auto run = [self = child.get(), &command, &inherited, &spawned] {
     const int error = spawn(command, inherited.get(), self->pid_);
     spawned.set_value(error);  // nothing of start() is touched from here on
     if (error == 0) self->wait_for_end();
-  });
+  };
+  try {
+    child->thread_ = std::thread(run);
+  } catch (const std::system_error& none) {
+    spawned.set_value(none.code().value());
+  }
   const int error = spawned.get_future().get();
   if (error == 0) return child;
   child->has_ended_ = true;
@@ -64,7 +73,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
 
 ChildProcess::~ChildProcess() {
   kill();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void ChildProcess::kill() {

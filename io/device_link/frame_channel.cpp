@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -62,7 +63,10 @@ Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket) {
 
 void FrameChannel::send_frame(std::vector<std::byte> frame) {
   const std::size_t length = frame.size() - kHeaderBytes;
-  PAGODA_ASSERT(length <= kMostFrameBytes, "a message between processes is no longer than a frame may be");
+  if (length > kMostFrameBytes) {
+    spdlog::error("a message between processes of {} bytes is longer than one may be", length);
+    return close();
+  }
   for (unsigned i = 0; i < kHeaderBytes; ++i) frame[i] = static_cast<std::byte>(length >> (8 * i));
   {
     const std::lock_guard lock(mutex_);
@@ -110,6 +114,7 @@ bool FrameChannel::read() {
   received_.resize(before + kPieceBytes);
   const auto count = ::recv(socket_.get(), received_.data() + before, kPieceBytes, MSG_DONTWAIT);
   received_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  num_received_ += received_.size() - before;
   return count > 0 || (count < 0 && is_for_later(errno));
 }
 

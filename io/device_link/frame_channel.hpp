@@ -31,7 +31,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// The longest frame: a step that starts requests carries their prompts.
+/// The longest frame: a step that starts requests carries their prompts. Who would send a longer one ends the link.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{256} << 20;
 
 /// One end of a stream socket that carries frames: the length in 4 bytes, little-endian, then so many bytes. Both ends
@@ -65,6 +65,9 @@ class FrameChannel {
   /// Reads and writes until there is an end. One thread.
   End run(const OnFrame& on_frame, const BeforeWait& before_wait = {});
 
+  /// Bytes that have come. On the thread of run().
+  std::uint64_t num_received() const { return num_received_; }
+
   /// Ends run() soon, and each later one. Any thread.
   void close();
   /// Has run() call before_wait again. Any thread.
@@ -88,7 +91,8 @@ class FrameChannel {
   Descriptor wakes_;  // an eventfd
   std::vector<std::byte> received_;
   std::size_t taken_ = 0;  // of received_
-  std::mutex mutex_;       // of what follows
+  std::uint64_t num_received_ = 0;
+  std::mutex mutex_;  // of what follows
   std::vector<std::byte> unsent_;
   std::size_t written_ = 0;  // of unsent_
   bool closed_ = false;

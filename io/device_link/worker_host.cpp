@@ -39,6 +39,12 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
   const auto cache_engine = actors::spawn_cache_engine(system, std::move(cache_parts), {});
   const auto worker = actors::spawn_worker(system, std::move(worker_parts), cache_engine, {});
   const auto keeper = caf::actor_cast<caf::actor_addr>(up);
+  // Who failed has told why before it ended; one that an exception has ended has not.
+  const auto has_ended = [up] {
+    actors::send_anonymously(up, actors::DeviceFailed{{ErrorCode::device_failed, "an actor has ended"}, true, true});
+  };
+  actors::when_ended(worker, has_ended);
+  actors::when_ended(cache_engine, has_ended);
   actors::send_anonymously(worker, actors::ConnectScheduler{up, keeper});
   actors::send_anonymously(cache_engine, actors::ConnectWorker{worker, up, keeper});
 

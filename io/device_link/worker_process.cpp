@@ -14,7 +14,7 @@ WorkerProcess::WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlin
     : config_(std::move(config)), deadlines_(std::move(deadlines)), checks_(config_.limits) {}
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig config, SharedDeadlines deadlines,
-                                                            const Progress& progress) {
+                                                            const Progress& progress, const std::stop_token& stop) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
     return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
@@ -33,7 +33,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig 
   auto child = ChildProcess::start(process->config_.command, std::move(inherited), {on_stopped, on_ended});
   if (!child) return fail(std::move(child.error()));
   process->child_ = std::move(*child);
-  if (Status loaded = process->load(progress); !loaded) return fail(std::move(loaded.error()));
+  if (Status loaded = process->load(progress, stop); !loaded) return fail(std::move(loaded.error()));
   return process;
 }
 
@@ -42,20 +42,31 @@ WorkerProcess::~WorkerProcess() {
   if (thread_.joinable()) thread_.join();
 }
 
-Status WorkerProcess::load(const Progress& progress) {
+Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop) {
+  const std::stop_callback when_stopped(stop, [this] { channel_->close(); });
   std::optional<Status> loaded;
+  TimeUs last_heard = actors::now_us();
   channel_->send(ToWorker(config_.start));
-  const auto end = channel_->run([&](std::span<const std::byte> frame) {
+  const auto on_frame = [&](std::span<const std::byte> frame) {
     FromWorker message;
     if (!decode(frame, message)) return false;
     if (const auto* report = std::get_if<LoadProgress>(&message)) {
+      last_heard = actors::now_us();
       if (progress) progress(report->what, report->done);
       return true;
     }
     if (auto* failed = std::get_if<StartFailed>(&message)) loaded = fail(std::move(failed->error));
     if (std::holds_alternative<WorkerReady>(message)) loaded = Status();
     return false;
-  });
+  };
+  const auto before_wait = [&]() -> std::optional<TimeUs> {
+    if (actors::now_us() < last_heard + kLongestSilenceUs) return last_heard + kLongestSilenceUs;
+    loaded = fail(ErrorCode::device_failed, name() + " hangs: it tells of no progress while it loads the model");
+    channel_->close();
+    return std::nullopt;
+  };
+  const auto end = channel_->run(on_frame, before_wait);
+  if (stop.stop_requested()) return fail(ErrorCode::shutting_down, "the engine ends");
   if (loaded) return *loaded;
   const actors::DeviceFailed why = why_it_ended(end);
   return fail(why.error.code, why.error.message + " while it loaded the model");
@@ -68,15 +79,19 @@ void WorkerProcess::listen(Listener listener) {
 }
 
 void WorkerProcess::send(ExecuteStep step) {
-  std::int64_t num_tokens = 0;
-  for (const RowWork& work : step.work) num_tokens += work.num_tokens;
+  execution::StepSize size;
+  for (const RowWork& work : step.work) {
+    size.num_tokens += work.num_tokens;
+    size.num_pairs += std::int64_t{work.num_tokens} * work.end_position();
+  }
   bool was_idle = false;
   {
     const std::lock_guard lock(mutex_);
     was_idle = deadlines_->num_in_flight() == 0;
     checks_.sent(step);
-    deadlines_->sent(step.step, num_tokens, std::exchange(moved_bytes_, 0), actors::now_us());
-    sent_.push_back({std::ssize(step.work), num_tokens});
+    size.moved_bytes = std::exchange(moved_bytes_, 0);
+    deadlines_->sent(step.step, size, actors::now_us());
+    sent_.push_back({std::ssize(step.work), size.num_tokens});
   }
   channel_->send(ToWorker(std::move(step)));
   if (was_idle) channel_->wake();  // there is a deadline now
@@ -110,6 +125,7 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
   if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
     problem_ = std::move(*failed);
     problem_->memory_lost = true;
+    problem_->in_vain &= !has_ended_a_step_;
     problem_->process = actors::ProcessEnd::none;
   }
   return false;
@@ -134,12 +150,21 @@ bool WorkerProcess::on_result(StepResult result) {
 }
 
 std::optional<TimeUs> WorkerProcess::before_wait() {
+  constexpr TimeUs kMostLateUs = 500'000;
   const std::lock_guard lock(mutex_);
+  const TimeUs now = actors::now_us();
+  // Woken so much later, this process was stopped, and the other perhaps with it.
+  if (waits_until_ && now > *waits_until_ + kMostLateUs) deadlines_->paused(now - waits_since_);
+  waits_since_ = now;
+  waits_until_.reset();
   const auto deadline = deadlines_->next();
   if (!deadline) return std::nullopt;
-  if (actors::now_us() < deadline->at_us) return deadline->at_us;
-  // The result may be there, unread: this process, too, may have been stopped for a while.
-  if (std::exchange(overdue_, deadline->step) != deadline->step) return deadline->at_us;
+  if (now < deadline->at_us) return waits_until_ = deadline->at_us;
+  // The result may be there, or a part of it, unread.
+  const std::uint64_t received = channel_->num_received();
+  const bool was_looked_for = std::exchange(overdue_, deadline->step) == deadline->step;
+  if (std::exchange(received_at_overdue_, received) != received || !was_looked_for) return deadline->at_us;
+  deadlines_->gave_up();
   problem_ = actors::DeviceFailed{
       {ErrorCode::device_failed, name() + " hangs: step " + std::to_string(deadline->step) + " has not ended within " +
                                      std::to_string(deadline->allowed_us / 1000) + " ms"},

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -49,10 +50,11 @@ class WorkerProcess {
     std::function<void(actors::DeviceFailed)> on_end;  ///< the process must be ended, if it has not
   };
 
-  /// Starts a process and blocks until its model is loaded. Errors: what the process reports; io_failed; device_failed
-  /// when it ended without a report.
+  /// Starts a process and blocks until its model is loaded, or `stop` is asked for. Errors: what the process reports;
+  /// io_failed; device_failed when it ended without a report, or has told of no progress for kLongestSilenceUs.
   static Result<std::unique_ptr<WorkerProcess>> start(WorkerProcessConfig config, SharedDeadlines deadlines,
-                                                      const Progress& progress);
+                                                      const Progress& progress, const std::stop_token& stop = {});
+  static constexpr TimeUs kLongestSilenceUs = 900'000'000;
   /// Ends the process, whatever it does, and waits for its end.
   ~WorkerProcess();
 
@@ -71,7 +73,7 @@ class WorkerProcess {
   };
 
   WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlines);
-  Status load(const Progress& progress);
+  Status load(const Progress& progress, const std::stop_token& stop);
   void run();
   bool on_frame(std::span<const std::byte> frame);
   bool on_result(StepResult result);
@@ -94,7 +96,10 @@ class WorkerProcess {
   std::deque<SentStep> sent_;
   std::int64_t moved_bytes_ = 0;  // by plans whose step is not sent yet
   bool has_ended_a_step_ = false;
-  StepId overdue_ = 0;                           // whose result was looked for once more
+  TimeUs waits_since_ = 0;  // and until when it wanted to, where there is a deadline
+  std::optional<TimeUs> waits_until_;
+  StepId overdue_ = 0;  // whose result was looked for once more, and how much had come then
+  std::uint64_t received_at_overdue_ = 0;
   std::optional<actors::DeviceFailed> problem_;  // that was found here
   std::thread thread_;
 };

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/tokenizer_config.hpp"
 
@@ -52,7 +54,10 @@ Result<std::vector<NamedTemplate>> find_templates(const fs::path& model_dir, con
     const auto path = model_dir / "additional_chat_templates" / (std::string(name) + ".jinja");
     if (!is_there(path)) continue;
     auto read = read_chat_template(path, name);
-    if (!read) return fail(std::move(read.error()));
+    if (!read) {
+      spdlog::warn("{}; it is left out", read.error().message);
+      continue;
+    }
     std::erase_if(*templates, [&](const NamedTemplate& other) { return other.name == name; });
     templates->push_back(std::move(*read));
   }

@@ -146,6 +146,20 @@ Result<std::optional<QuantizationConfig>> load_quantization_config(const std::fi
   ConfigReader reader(*root, file->path());
   auto config = read_quantization_config(reader);
   if (!reader.status()) return fail(reader.status().error());
+  if (config) return config;
+  for (const char* name : kQuantizationFiles) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    const auto own_file = open_config(folder / name);
+    if (!own_file) return fail(own_file.error());
+    const auto own_root = parse_object({text_of(*own_file), own_file->path()});
+    if (!own_root) return fail(own_root.error());
+    ConfigReader own(*own_root, own_file->path());
+    config = read_quantization_file(own, reader);
+    if (!own.status()) return fail(own.status().error());
+    if (!reader.status()) return fail(reader.status().error());
+    return config;
+  }
   return config;
 }
 

@@ -17,7 +17,7 @@ expected = {}  # by request number and tokens
 
 
 def setUpModule():
-    with WorkerServer(pagoda, model) as server:
+    with WorkerServer(pagoda, model, "--no-worker-processes") as server:  # nothing of them has a part in what is right
         connection = Connection(server.lines)
         for max_tokens in (80, 300):
             outcomes = run(connection, [request(i, max_tokens) for i in range(12)])
@@ -146,9 +146,10 @@ class Workers(unittest.TestCase):
 
     def test_a_step_that_misses_its_deadline_is_a_hang(self):
         # A step of so many tokens takes longer than the deadline, however often it is tried: its request fails alone.
-        server = self.start("--step-deadline", "0.03", "--max-num-batched-tokens", "8192", "--max-num-seqs", "64")
-        slow = [self.connection.submit({"op": "generate", "prompt_token_ids": [10 + i] * 1000, "max_tokens": 50})
-                for i in range(8)]
+        server = self.start("--step-deadline", "0.015", "--max-num-batched-tokens", "8192", "--max-num-seqs", "64",
+                            "--threads", "1")
+        slow = [self.connection.submit({"op": "generate", "prompt_token_ids": [10 + i] * 1000, "prompt_logprobs": 20,
+                                        "max_tokens": 50}) for i in range(2)]
         for outcome in slow:
             self.assertTrue(outcome.ended.wait(60))
             self.assertEqual(outcome.error["code"], "internal")
@@ -162,22 +163,38 @@ class Workers(unittest.TestCase):
                 break
         self.assertIsNone(after.error)
 
-    def test_a_request_that_was_running_when_three_workers_died_fails_alone(self):
-        server = self.start()
-        long = self.connection.submit({"op": "generate", "prompt": PROMPTS[0], "max_tokens": 1000,
-                                       "ignore_eos": True})
-        for deaths in range(1, 4):
-            told = len(long.times)
-            while len(long.times) < told + 3 and not long.ended.is_set():
-                time.sleep(0.001)
-            others = [self.connection.submit(request(i, 80)) for i in range(12)] if deaths == 3 else []
-            server.kill_worker()
-            server.wait_for(lambda s: s["worker_deaths_total"] == deaths and s["health"] == "ok")
-        self.assertTrue(long.ended.wait(30))
-        self.assertEqual(long.error["code"], "internal")
-        self.assertIn("3 devices died", long.error["message"])
-        self.expect_undisturbed(others, 80)
+    def test_a_request_of_which_workers_die_is_found_and_fails_alone(self):
+        server = self.start("--max-num-batched-tokens", "16", "--max-num-seqs", "16", "--no-enable-prefix-caching")
+        for _ in range(5):  # a machine that is faster than this test lets the request go on
+            poison = self.connection.submit({"op": "generate", "prompt_token_ids": [10] * 1000, "max_tokens": 1})
+            others = [self.connection.submit(request(i, 80)) for i in range(12)]
+            for _ in range(3):
+                server.wait_for(lambda s: s["health"] == "ok" and s["requests_running"] > 0 or poison.ended.is_set(),
+                                pause=0.001)
+                if not poison.ended.is_set():
+                    dead = server.kill_worker()
+                    server.wait_for(lambda s: dead not in s["worker_pids"], pause=0.001)
+            self.expect_undisturbed(others, 80)
+            self.assertTrue(poison.ended.wait(30))
+            if poison.error:
+                break
+        self.assertEqual(poison.error["code"], "internal")
+        self.assertIn("3 devices died", poison.error["message"])
         self.assertEqual(server.stats()["requests_failed_total"], 1)
+
+    def test_requests_that_outlive_many_workers_are_not_held_for_their_reason(self):
+        server = self.start()
+        outcomes = self.submit()
+        for _ in range(4):
+            told = sum(len(outcome.times) for outcome in outcomes)
+            while sum(len(outcome.times) for outcome in outcomes) < told + 300:
+                if all(outcome.ended.is_set() for outcome in outcomes):
+                    break
+                time.sleep(0.001)
+            server.kill_worker()
+            server.wait_for(lambda s: s["health"] == "ok")
+        self.expect_undisturbed(outcomes)
+        self.assertEqual(server.stats()["requests_failed_total"], 0)
 
     def test_a_worker_ends_with_its_engine(self):
         for sig in (signal.SIGKILL, signal.SIGTERM):

@@ -245,11 +245,9 @@ constexpr std::array<Method, 6> kMethods{{{"awq", read_awq},
                                           {"fbgemm_fp8", read_fbgemm_fp8},
                                           {"bitsandbytes", read_bitsandbytes}}};
 
-const Method* read_method(ConfigReader& reader) {
-  // The first versions of bitsandbytes in transformers wrote no method.
-  const bool is_nameless = reader.has("load_in_8bit") || reader.has("load_in_4bit");
-  const auto name =
-      reader.string("quant_method", is_nameless ? std::optional<std::string>("bitsandbytes") : std::nullopt);
+/// `absent`: what a file that names no method means.
+const Method* read_method(ConfigReader& reader, std::optional<std::string> absent) {
+  const auto name = reader.string("quant_method", std::move(absent));
   if (!reader.status()) return nullptr;
   const auto* method = std::ranges::find(kMethods, name, &Method::name);
   if (method != kMethods.end()) return method;
@@ -279,10 +277,20 @@ std::optional<QuantizationConfig> read_quantization_config(ConfigReader& config)
   if (!has_quantization(config)) return std::nullopt;
   QuantizationConfig quantization;
   config.nested(either(config, kKeys[0], kKeys[1]), [&](ConfigReader& reader) {
-    if (const auto* method = read_method(reader)) method->read(reader, quantization);
+    // The first versions of bitsandbytes in transformers wrote no method.
+    const bool is_nameless = reader.has("load_in_8bit") || reader.has("load_in_4bit");
+    const auto* method = read_method(reader, is_nameless ? std::optional<std::string>("bitsandbytes") : std::nullopt);
+    if (method != nullptr) method->read(reader, quantization);
   });
   quantization.dtype = read_dequantized_dtype(config);
   if (!config.status()) return std::nullopt;
+  return quantization;
+}
+
+QuantizationConfig read_quantization_file(ConfigReader& file, ConfigReader& config) {
+  QuantizationConfig quantization;
+  if (const auto* method = read_method(file, file.has("w_bit") ? "awq" : "gptq")) method->read(file, quantization);
+  quantization.dtype = read_dequantized_dtype(config);
   return quantization;
 }
 

@@ -41,4 +41,9 @@ bool has_quantization(const ConfigReader& config);
 /// `unsupported` with the list of what is known for methods, bits and formats that are not built.
 std::optional<QuantizationConfig> read_quantization_config(ConfigReader& config);
 
+/// Beside a config.json that says nothing of it: the file that AutoGPTQ (the first) and AutoAWQ write, the best first.
+inline constexpr const char* kQuantizationFiles[] = {"quantize_config.json", "quant_config.json"};
+/// Reads one. Means nothing when file.status() or config.status() says that something is wrong.
+QuantizationConfig read_quantization_file(ConfigReader& file, ConfigReader& config);
+
 }  // namespace pagoda::io

@@ -215,6 +215,8 @@ TEST(ResultChecks, WhatAStepCannotHaveGivenIsRefused) {
       {"rows too few", [](StepResult& r) { r.rows.pop_back(); }},
       {"another sequence", [](StepResult& r) { r.rows[0].sequence = 8; }},
       {"tokens without end", [](StepResult& r) { r.rows[0].num_computed_tokens = kMost; }},
+      {"a token more than was run", [](StepResult& r) { ++r.rows[0].num_computed_tokens; }},
+      {"a token less", [](StepResult& r) { --r.rows[0].num_computed_tokens; }},
       {"samples behind the end", [](StepResult& r) { r.rows[1].samples.first = 1; }},
       {"samples below", [](StepResult& r) { r.rows[1].samples.first = -1; }},
       {"samples too few", [](StepResult& r) { r.rows[1].samples.count = 0; }},

@@ -40,6 +40,42 @@ TEST(WorkerDeaths, FailARequestThatRunsInTheThirdAndLetTheOthersGoOn) {
   EXPECT_EQ(service.stats().worker_restarts_total, kMaxWorkersLost);
 }
 
+TEST(WorkerDeaths, AreFoundToBeOfOneOfThoseThatRanTogether) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 6);
+  constexpr TokenId kPoison = 2;  // the tokens of a prompt are its request's id
+  for (int deaths = 0; service.failed.empty(); ++deaths) {
+    ASSERT_LT(deaths, kMaxWorkersLost);
+    const auto runs_poison = [&] {
+      return std::ranges::any_of(service.newest_step().new_rows,
+                                 [](const NewRow& row) { return row.spec.prompt->front() == kPoison; });
+    };
+    ASSERT_TRUE(service.plan());
+    while (!runs_poison()) {
+      service.complete();
+      ASSERT_TRUE(service.plan());
+    }
+    service.lose_worker();
+  }
+  EXPECT_EQ(service.failed, std::vector<RequestId>{kPoison});
+  service.add(4, 8, 6);
+  service.run();
+  EXPECT_EQ(service.finished.size(), 3U);
+  EXPECT_EQ(service.blocks_owned(), 0);
+}
+
+TEST(WorkerDeaths, OfNobodyInParticularFailNobody) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 30, 0, {}, 2);
+  for (int deaths = 0; deaths < 6; ++deaths) {
+    for (int i = 0; i < 8; ++i) service.step();  // those of whom one may be the reason run alone meanwhile
+    service.lose_worker();
+  }
+  service.run();
+  EXPECT_TRUE(service.failed.empty());
+  EXPECT_EQ(service.finished.size(), 6U);
+}
+
 TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
   Service service(config_of(SchedulingPolicy::fcfs, 8));
   service.add(1, 8, 20, 0, {}, 3);
@@ -48,9 +84,9 @@ TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
   service.lose_worker();
   service.add(3, 8, 20);  // never ran on a worker that was lost
   service.step();
-  service.lose_worker();
+  service.lose_worker();  // the first two run alone now; the one that does so first makes room for the other then
   service.run();
-  EXPECT_EQ(service.num_restarts, (std::map<RequestId, int>{{1, 2}, {2, 2}, {3, 1}}));
+  EXPECT_EQ(service.num_restarts, (std::map<RequestId, int>{{1, 3}, {2, 2}, {3, 1}}));
   EXPECT_TRUE(service.num_preemptions.empty());
 }
 

@@ -101,9 +101,10 @@ class Service {
     }
   }
 
-  /// The worker dies with what is in flight, and a step more.
+  /// The worker dies with what is in flight, and a step more if there can be one.
   void lose_worker() {
-    ASSERT_TRUE(plan());
+    plan();
+    ASSERT_FALSE(in_flight_.empty());
     in_flight_.clear();
     scheduler_.device_replaced(false);
     check();

@@ -134,6 +134,9 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
   if (row.sequence != work.sequence) return fail("a row runs for another sequence");
   if (end > static_cast<std::int32_t>(row.tokens.size())) return fail("a row runs tokens that do not exist yet");
   row.failed = row.failed || result.error || draws_failure();
+  if (const auto poisoned = poisoned_.find(row.spec->id); poisoned != poisoned_.end()) {
+    if (end > poisoned->second) deadly_.insert(result.step);
+  }
   // A failed step has computed garbage, a failed row only sampled some.
   FakeRow fake{work.sequence,
                work.first_position,
@@ -181,7 +184,11 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
   }
 }
 
-StepResult SimulatedDevice::complete_step() {
+std::optional<StepResult> SimulatedDevice::complete_step() {
+  if (deadly_.contains(running_.front().step)) {
+    kill_worker();
+    return std::nullopt;
+  }
   StepResult result = std::move(running_.front());
   running_.pop_front();
   device_.complete(result.step);

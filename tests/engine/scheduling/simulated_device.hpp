@@ -44,12 +44,14 @@ class SimulatedDevice {
 
   // -- what they do
   bool runs_a_step() const { return !running_.empty(); }
-  /// The oldest enqueued step ends.
-  StepResult complete_step();
+  /// The oldest enqueued step ends; none when the worker dies of it.
+  std::optional<StepResult> complete_step();
   /// Swaps that were enqueued since the last call.
   std::optional<SwapMeasured> take_measured();
   void advance() { device_.advance(); }
 
+  /// A step that runs tokens of the request at `position`, or behind it, kills the worker.
+  void poison(RequestId request, std::int32_t position) { poisoned_[request] = position; }
   /// The worker dies: what it has enqueued passes, what it was told is lost.
   void kill_worker();
   /// The cache engine dies. The worker does not know.
@@ -132,6 +134,8 @@ class SimulatedDevice {
   std::int64_t num_swapped_ = 0;
 
   std::set<RequestId> awaiting_;
+  std::map<RequestId, std::int32_t> poisoned_;  ///< where
+  std::set<StepId> deadly_;                     ///< steps that run such a token
   std::optional<std::string> error_;
 };
 

@@ -72,7 +72,12 @@ void Simulation::add_request() {
     spec->sampling.early_stopping = static_cast<EarlyStopping>(random_() % 3);
     spec->sampling.length_penalty = static_cast<double>(random_() % 3);
   }
-  told_[spec->id].spec = spec;
+  Told& told = told_[spec->id];
+  told.spec = spec;
+  if (config_.poison_chance > 0 && static_cast<double>(random_() % 1000) < config_.poison_chance * 1000) {
+    told.is_poison = true;
+    device_.poison(spec->id, static_cast<std::int32_t>(random_() % (length + 12)));
+  }
   scheduler_.add_group(spec);
 }
 
@@ -90,8 +95,8 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
   const auto head = scheduler_.core().head_of_queue();
   std::int64_t used = 0;
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
-  const bool has_reason = !head || !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
-                          config_.scheduler.delay_factor > 0 ||
+  const bool has_reason = !head || scheduler_.core().tries_a_suspect() || !plan.waiting.empty() ||
+                          !plan.swapped.empty() || used >= plan.token_budget || config_.scheduler.delay_factor > 0 ||
                           scheduler_.core().num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
@@ -208,7 +213,7 @@ bool Simulation::deliver_one() {
       if (const auto measured = device_.take_measured()) scheduler_.swap_measured(*measured);
       break;
     case Actor::device:
-      scheduler_mail_.emplace_back(device_.complete_step());
+      if (auto result = device_.complete_step()) scheduler_mail_.emplace_back(std::move(*result));
       break;
     case Actor::supervisor:
       replace_devices();
@@ -261,6 +266,9 @@ std::optional<std::string> Simulation::run() {
 
 std::optional<std::string> Simulation::judge(const Told& told) const {
   if (!told.ended) return "never ended";
+  const bool only_poison_kills = config_.crash_chance == 0 && config_.memory_loss_chance == 0 &&
+                                 config_.failure_chance == 0 && config_.abort_chance == 0;
+  if (told.aborted && only_poison_kills && !told.is_poison) return "failed for another";
   const RequestSpec& spec = *told.spec;
   const std::int64_t capacity =
       std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
@@ -291,6 +299,10 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
     if (tokens != right) return "has wrong tokens";
   }
   return std::nullopt;
+}
+
+std::int64_t Simulation::poisons_found() const {
+  return std::ranges::count_if(told_, [](const auto& entry) { return entry.second.is_poison && entry.second.aborted; });
 }
 
 std::int64_t Simulation::preemptions() const {

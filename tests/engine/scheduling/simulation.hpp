@@ -38,6 +38,8 @@ class Simulation {
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
   std::int64_t half_swapped_groups() const { return num_half_swapped_; }
+  /// Requests that failed because workers died of them.
+  std::int64_t poisons_found() const;
 
  private:
   struct DeviceReplaced {
@@ -52,6 +54,7 @@ class Simulation {
     TokenIds prompt_logprobs;        ///< the tokens that were reported on
     bool ended = false;
     bool aborted = false;
+    bool is_poison = false;  ///< the worker dies of it
   };
 
   SharedSpec request_of(const RowSpec& row);

@@ -45,6 +45,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
   config.scheduler.delay_factor = pick(0, 0, 2);
   config.scheduler.max_chunk_us = pick(0, 1, 10'000);
+  config.poison_chance = pick(0, 0, 0, 20) / 100.0;
   return config;
 }
 
@@ -71,6 +72,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"failures", config.failure_chance},
                                                   {"crashes", config.crash_chance},
                                                   {"losses", config.memory_loss_chance},
+                                                  {"poison", config.poison_chance},
                                                   {"alike", config.alike},
                                                   {"burst", config.burst}};
   std::ostringstream text;

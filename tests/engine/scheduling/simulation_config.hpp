@@ -24,6 +24,7 @@ struct SimulationConfig {
   std::int32_t burst = 1;         ///< requests that arrive together
   double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
   double memory_loss_chance = 0;  ///< likewise: the cache engine dies, and with it what the device's memory held
+  double poison_chance = 0;       ///< per request: the worker dies when it comes to some token of it
 };
 
 /// A configuration drawn from the seed: every combination of features, with memory from ample to far too little.

@@ -22,6 +22,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t early_shares = 0;
   std::int64_t misled_readers = 0;
   std::int64_t half_swapped_groups = 0;
+  std::int64_t poisons_found = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_simulation(seed), seed);
     const auto error = simulation.run();
@@ -35,6 +36,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     early_shares += simulation.early_shares();
     misled_readers += simulation.misled_readers();
     half_swapped_groups += simulation.half_swapped_groups();
+    poisons_found += simulation.poisons_found();
   }
   EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
   EXPECT_GT(prefix_hits, kOften) << "the seeds must share prefixes";
@@ -44,6 +46,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(beams, kOften) << "the seeds must search beams";
   EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
   EXPECT_GT(misled_readers, kSometimes) << "steps must fail that others count on";
+  EXPECT_GT(poisons_found, kOften) << "workers must die of requests";
   EXPECT_GT(half_swapped_groups, 2 * kSometimes) << "groups must be partly swapped out and partly recomputed";
 }
 

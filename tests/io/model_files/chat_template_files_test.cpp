@@ -78,6 +78,11 @@ TEST_F(ChatTemplateFiles, ABrokenTemplateForSomeConversationsStopsNobody) {
   write("additional_chat_templates/rag.jinja", "{{ oops");
   write("additional_chat_templates/tool_use.jinja", "tools");
   EXPECT_EQ(prompts(), "plain tools plain");
+  write("additional_chat_templates/rag.jinja", std::string(std::size_t{5} << 20, 'x'));
+  EXPECT_EQ(prompts(), "plain tools plain");
+  std::filesystem::remove(folder_ / "additional_chat_templates/rag.jinja");
+  std::filesystem::create_directory(folder_ / "additional_chat_templates/rag.jinja");
+  EXPECT_EQ(prompts(), "plain tools plain");
 }
 
 }  // namespace

@@ -252,6 +252,35 @@ TEST(QuantizedCheckpoint, StateOfFourBitsMustBeWhatItSays) {
   expect_bad(folder_of(kBnb4, parts(R"({"blocksize":16})")), "absmax\": shape [2] does not fit");
 }
 
+TEST(QuantizedCheckpoint, AFileOfItsOwnSaysHowTheModelIsQuantised) {
+  const auto load = [](const std::string& config, const char* name, const std::string& quantization) {
+    test::TemporaryFolder folder;
+    folder.write("config.json", config);
+    folder.write(name, quantization);
+    return load_quantization_config(folder.path());
+  };
+  const std::string kAutoGptq = R"({"bits":8,"group_size":64,"desc_act":true,"sym":true,"damp_percent":0.01})";
+  const auto gptq = load(R"({"torch_dtype":"float16"})", "quantize_config.json", kAutoGptq);
+  ASSERT_TRUE(gptq && *gptq);
+  EXPECT_EQ((*gptq)->name, "GPTQ int8");
+  EXPECT_EQ((*gptq)->group_size, 64);
+  EXPECT_TRUE((*gptq)->zeros_lack_one);
+  EXPECT_EQ((*gptq)->dtype, DType::f16);
+  const auto awq =
+      load("{}", "quant_config.json", R"({"zero_point":true,"q_group_size":32,"w_bit":4,"version":"GEMM"})");
+  ASSERT_TRUE(awq && *awq);
+  EXPECT_EQ((*awq)->name, "AWQ int4");
+  EXPECT_EQ((*awq)->group_size, 32);
+  // What config.json says comes first.
+  const auto own = load(config_text(R"({"quant_method":"awq","bits":4})"), "quantize_config.json", kAutoGptq);
+  ASSERT_TRUE(own && *own);
+  EXPECT_EQ((*own)->name, "AWQ int4");
+  const auto wrong = load("{}", "quantize_config.json", R"({"bits":3})");
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message, AllOf(HasSubstr("quantize_config.json: bits: 3 bits are not supported")));
+  EXPECT_FALSE(load("{}", "quantize_config.json", "[]"));
+}
+
 TEST(QuantizedCheckpoint, ScalesThatFloat16CannotHoldAreUsedDequantised) {
   const auto has_format = [](float scale) {
     const auto folder = folder_of(compressed("int-quantized", 8, "int"),
