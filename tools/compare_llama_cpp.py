@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Measures pagoda beside llama.cpp on the same weights and machine, interleaved, and prints a table of medians and ratios.
 
-    python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --model DIR --llama-bin DIR \\
+    python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --llama-bin DIR FILE...
+    python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --llama-bin DIR --model DIR \\
         --gguf FILE --gguf-q8-0 FILE --gguf-q4-0 FILE
 
+FILEs by themselves are GGUF files of any weights, which both programs run as they lie on disk. With --model,
 DIR is a Hugging Face folder (tools/make_random_model.py --preset llama-1.1b), the FILEs are the same weights as GGUF in
 BF16, Q8_0 and Q4_0 (llama-quantize, or the gguf Python package, makes them), measured against the weights as they lie,
 --quantize int8 and --quantize int4; any of them can be left out. --llama-bin is the folder that holds llama-bench and
@@ -11,13 +13,14 @@ llama-batched-bench. Standard library only. Run it on a quiet machine.
 """
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
 from collections import namedtuple
 
-Kind = namedtuple("Kind", "name quantize gguf")  # weights: ours and theirs
+Kind = namedtuple("Kind", "name model quantize gguf")  # weights: ours and theirs
 
 
 def run(command):
@@ -28,10 +31,10 @@ def run(command):
 
 
 def pagoda(args, kind, streams, input_len, output_len):
-    out = run([args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
+    out = run([args.pagoda, "bench", "throughput", "--model", kind.model, "--threads", str(args.threads), "--json",
                "--num-prompts", str(streams), "--input-len", str(input_len), "--output-len", str(output_len),
                "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", "2",
-               "--quantize", kind.quantize])
+               *(["--quantize", kind.quantize] if kind.quantize else [])])
     return json.loads(out)
 
 
@@ -59,7 +62,8 @@ def llama_decode(args, kind, streams):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pagoda", default="build/release/bin/pagoda")
-    parser.add_argument("--model", required=True)
+    parser.add_argument("files", nargs="*", metavar="FILE", help="GGUF, for both")
+    parser.add_argument("--model")
     parser.add_argument("--llama-bin", required=True)
     parser.add_argument("--gguf", help="BF16")
     parser.add_argument("--gguf-q8-0")
@@ -73,11 +77,14 @@ def main():
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 
-    kinds = [Kind("BF16", "none", args.gguf), Kind("int8 / Q8_0", "int8", args.gguf_q8_0),
-             Kind("int4 / Q4_0", "int4", args.gguf_q4_0)]
+    kinds = [Kind("BF16", args.model, "none", args.gguf), Kind("int8 / Q8_0", args.model, "int8", args.gguf_q8_0),
+             Kind("int4 / Q4_0", args.model, "int4", args.gguf_q4_0)]
     kinds = [kind for kind in kinds if kind.gguf]
+    if kinds and not args.model:
+        parser.error("--gguf, --gguf-q8-0 and --gguf-q4-0 are measured beside --model")
+    kinds += [Kind(os.path.basename(file), file, "", file) for file in args.files]
     if not kinds:
-        parser.error("one of --gguf, --gguf-q8-0 and --gguf-q4-0 is needed")
+        parser.error("a FILE or one of --gguf, --gguf-q8-0 and --gguf-q4-0 is needed")
     cases = [(f"prefill {n} tokens", n, pagoda_prefill, llama_prefill) for n in map(int, args.prompts.split(","))]
     cases += [(f"decode {n} streams", n, pagoda_decode, llama_decode) for n in map(int, args.streams.split(","))]
     rows = []
