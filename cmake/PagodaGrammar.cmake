@@ -16,7 +16,7 @@ endif()
 message(STATUS "Structured output: XGrammar in ${PAGODA_XGRAMMAR_DIR}")
 
 file(GLOB_RECURSE sources RELATIVE ${PAGODA_XGRAMMAR_DIR} ${PAGODA_XGRAMMAR_DIR}/cpp/*.cc)
-list(FILTER sources EXCLUDE REGEX "^cpp/(tvm_ffi/|testing.cc$)")
+list(FILTER sources EXCLUDE REGEX "^cpp/tvm_ffi/")
 list(TRANSFORM sources PREPEND ${PAGODA_XGRAMMAR_DIR}/)
 add_library(pagoda_xgrammar STATIC ${sources})
 set_target_properties(pagoda_xgrammar PROPERTIES EXPORT_NAME xgrammar)

@@ -3,8 +3,9 @@
 #include "engine/grammar/compiled_grammar.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <ctime>
 #include <exception>
-#include <list>
 #include <new>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #endif
 
 #include "engine/grammar/grammar_rules.hpp"
+#include "kernels/sample.hpp"
 
 namespace pagoda::grammar {
 
@@ -25,6 +27,7 @@ namespace pagoda::grammar {
 struct CompiledGrammar::Impl {
   xgrammar::CompiledGrammar grammar;
   std::size_t num_bytes = 0;
+  std::int64_t vocab_size = 0;
 };
 
 struct Matcher::Impl {
@@ -33,34 +36,77 @@ struct Matcher::Impl {
 };
 
 struct Compiler::Impl {
-  struct Kept {
-    StructuredOutput wish;
-    SharedGrammar grammar;
-  };
-
-  Impl(const xgrammar::TokenizerInfo& vocabulary, std::size_t most_bytes)
-      : compiler(vocabulary, /*max_threads=*/1, /*cache_enabled=*/false), max_cached_bytes(most_bytes) {}
-
-  void keep(const StructuredOutput& wish, const SharedGrammar& grammar) {
-    cached_bytes += bytes_of(wish, *grammar);
-    cache.push_front({wish, grammar});
-    while (cached_bytes > max_cached_bytes && !cache.empty()) {
-      cached_bytes -= bytes_of(cache.back().wish, *cache.back().grammar);
-      cache.pop_back();
-    }
-  }
-
-  static std::size_t bytes_of(const StructuredOutput& wish, const CompiledGrammar& grammar) {
-    std::size_t bytes = 1024 + wish.text.size() + grammar.num_bytes();
-    for (const std::string& text : wish.choices) bytes += text.size() + sizeof(text);
-    return bytes;
-  }
-
   xgrammar::GrammarCompiler compiler;
-  std::list<Kept> cache;  ///< the last used first
-  std::size_t cached_bytes = 0;
-  std::size_t max_cached_bytes = 0;
+  xgrammar::GrammarCompiler of_bytes;  ///< for trials
+  std::int64_t vocab_size;
+
+  /// Whether the grammar can be compiled, and its masks be made, in a time that others can wait for. Small grammars may
+  /// take minutes, or a tenth of a second for each token.
+  std::optional<std::string> problem_of(const std::string& ebnf) const;
+  std::optional<std::string> problem_of(const SharedGrammar& grammar) const;
 };
+
+namespace {
+
+constexpr double kMaxTrialCompileMs = 250;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
+constexpr int kTrialTokens = 48;
+constexpr double kMaxTrialMaskMs = 10;  ///< on average
+
+/// What this thread has computed so far: unlike the time on the wall, it does not tell of others that run.
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+xgrammar::GrammarCompiler make_compiler(const std::vector<std::string>& tokens, const TokenIds& eos_token_ids) {
+  const xgrammar::TokenizerInfo vocabulary(tokens, xgrammar::VocabType::RAW, static_cast<int>(tokens.size()),
+                                           eos_token_ids);
+  return {vocabulary, /*max_threads=*/1, /*cache_enabled=*/false};
+}
+
+xgrammar::GrammarCompiler byte_compiler() {
+  constexpr TokenId kEnd = 256;
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < kEnd; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  bytes.emplace_back();
+  return make_compiler(bytes, {kEnd});
+}
+
+/// A token of the mask, from `first` on and then from the beginning.
+TokenId allowed_from(std::span<const std::uint32_t> mask, std::size_t first) {
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const std::size_t word = (first + i) % mask.size();
+    if (mask[word] != 0) return static_cast<TokenId>(word * 32) + std::countr_zero(mask[word]);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<std::string> Compiler::Impl::problem_of(const std::string& ebnf) const {
+  const double begun_ms = cpu_ms();
+  xgrammar::GrammarCompiler trial = of_bytes;
+  trial.CompileGrammar(ebnf);
+  if (cpu_ms() - begun_ms <= kMaxTrialCompileMs) return std::nullopt;
+  return "the grammar takes too long to be compiled: too much may come at too many places of it";
+}
+
+std::optional<std::string> Compiler::Impl::problem_of(const SharedGrammar& grammar) const {
+  std::vector<std::uint32_t> mask(kernels::mask_words(vocab_size));
+  Matcher matcher(grammar);
+  double used_ms = 0;
+  for (std::size_t i = 0; i < kTrialTokens; ++i) {
+    if (matcher.has_ended()) matcher = Matcher(grammar);
+    const double begun_ms = cpu_ms();
+    matcher.fill_mask(mask);
+    used_ms += cpu_ms() - begun_ms;
+    if (used_ms > kTrialTokens * kMaxTrialMaskMs) return "the grammar is too ambiguous: its masks take too long";
+    constexpr std::size_t kStride = 7919;
+    if (!matcher.accept(allowed_from(mask, i * kStride))) break;
+  }
+  return std::nullopt;
+}
 
 bool is_supported() {
   return true;
@@ -70,6 +116,9 @@ CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::
 CompiledGrammar::~CompiledGrammar() = default;
 std::size_t CompiledGrammar::num_bytes() const {
   return impl_->num_bytes;
+}
+std::int64_t CompiledGrammar::vocab_size() const {
+  return impl_->vocab_size;
 }
 
 Matcher::Matcher(SharedGrammar grammar) {
@@ -86,7 +135,8 @@ Matcher Matcher::fork() const {
 }
 
 bool Matcher::accept(TokenId token) {
-  return !has_ended() && impl_->matcher.AcceptToken(token);
+  const bool is_known = token >= 0 && token < impl_->grammar->vocab_size();
+  return is_known && !has_ended() && impl_->matcher.AcceptToken(token);
 }
 
 bool Matcher::has_ended() const {
@@ -104,6 +154,8 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   tensor.shape = &num_words;
   // It writes the mask also where all tokens may follow.
   impl_->matcher.FillNextTokenBitmask(&tensor);
+  // It sets bits behind the vocabulary's too.
+  if (const auto rest = impl_->grammar->vocab_size() % 32; rest != 0) mask.back() &= (1U << rest) - 1;
 }
 
 Compiler::Compiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -126,36 +178,33 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
       ++num_texts;
     }
   }
-  if (num_texts == 0) return refuse("structured output is not supported with a tokenizer that joins its tokens by spaces");
+  if (num_texts == 0)
+    return refuse("structured output is not supported with a tokenizer that joins its tokens by spaces");
   try {
-    const xgrammar::TokenizerInfo vocabulary(bytes, xgrammar::VocabType::RAW, static_cast<int>(config.vocab_size),
-                                             config.eos_token_ids);
-    return std::unique_ptr<Compiler>(new Compiler(std::make_unique<Impl>(vocabulary, config.max_cached_bytes)));
+    return std::unique_ptr<Compiler>(new Compiler(
+        std::make_unique<Impl>(Impl{make_compiler(bytes, config.eos_token_ids), byte_compiler(), config.vocab_size})));
   } catch (const std::exception& problem) {
     return refuse(std::string("structured output is not possible with this tokenizer: ") + problem.what());
   }
 }
 
 Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
-  auto& cache = impl_->cache;
-  const auto known = std::ranges::find(cache, wish, &Impl::Kept::wish);
-  if (known != cache.end()) {
-    cache.splice(cache.begin(), cache, known);
-    return cache.front().grammar;
-  }
   const auto ebnf = grammar_ebnf(wish);
   if (!ebnf) return fail(ebnf.error());
+  const auto refuse = [](std::string problem) {
+    return fail(ErrorCode::invalid_request, std::move(problem), "structured_outputs");
+  };
   try {
+    if (auto problem = impl_->problem_of(*ebnf)) return refuse(std::move(*problem));
     const xgrammar::CompiledGrammar compiled = impl_->compiler.CompileGrammar(*ebnf);
-    auto grammar = std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
-        CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes()}));
-    impl_->keep(wish, grammar);
+    const auto grammar = std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
+        CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), impl_->vocab_size}));
+    if (auto problem = impl_->problem_of(grammar)) return refuse(std::move(*problem));
     return grammar;
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::invalid_request, "the grammar takes more memory than there is", "structured_outputs");
+    return refuse("the grammar takes more memory than there is");
   } catch (const std::exception& problem) {
-    return fail(ErrorCode::invalid_request, std::string("the grammar cannot be compiled: ") + problem.what(),
-                "structured_outputs");
+    return refuse(std::string("the grammar cannot be compiled: ") + problem.what());
   }
 }
 
@@ -172,6 +221,9 @@ bool is_supported() {
 CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 CompiledGrammar::~CompiledGrammar() = default;
 std::size_t CompiledGrammar::num_bytes() const {
+  return 0;
+}
+std::int64_t CompiledGrammar::vocab_size() const {
   return 0;
 }
 

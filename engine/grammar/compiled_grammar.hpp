@@ -16,11 +16,6 @@ namespace pagoda::grammar {
 /// Is this build one with structured output?
 bool is_supported();
 
-/// Words of a mask of that many tokens: bit t % 32 of word t / 32 is set where token t may come next.
-constexpr std::size_t mask_words(std::int64_t vocab_size) {
-  return static_cast<std::size_t>((vocab_size + 31) / 32);
-}
-
 /// A grammar and the tokens of one vocabulary, prepared for matchers. Immutable: any number of threads may use it.
 class CompiledGrammar {
  public:
@@ -31,6 +26,7 @@ class CompiledGrammar {
   CompiledGrammar& operator=(const CompiledGrammar&) = delete;
 
   std::size_t num_bytes() const;  ///< of memory, about
+  std::int64_t vocab_size() const;
   const Impl& impl() const { return *impl_; }
 
  private:
@@ -53,8 +49,8 @@ class Matcher {
   bool accept(TokenId token);
   /// The end was accepted: nothing may follow.
   bool has_ended() const;
-  /// Sets `mask`, mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where the text
-  /// so far is complete. Not when it has ended.
+  /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
+  /// the text so far is complete. Not when it has ended.
   void fill_mask(std::span<std::uint32_t> mask);
 
  private:
@@ -63,14 +59,13 @@ class Matcher {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Compiles grammars for one vocabulary and keeps what was compiled last. Compiling takes milliseconds, of large
-/// grammars seconds. Not thread-safe: one owner.
+/// Compiles grammars for one vocabulary. Compiling takes milliseconds, of large grammars seconds. Not thread-safe: one
+/// owner.
 class Compiler {
  public:
   struct Config {
     std::int64_t vocab_size = 0;         ///< of the model: tokens beyond the tokenizer's are never allowed
     std::vector<TokenId> eos_token_ids;  ///< that end a text, and come nowhere else
-    std::size_t max_cached_bytes = std::size_t{256} << 20;
   };
 
   /// Error: unsupported, param = "structured_outputs", where the build has no XGrammar, the model no end token, or the

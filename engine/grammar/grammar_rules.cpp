@@ -65,11 +65,9 @@ Result<Rules> rules_of(const StructuredOutput& wish) {
 }
 
 Result<std::string> ebnf_of(const StructuredOutput& wish) {
-  std::size_t num_bytes = wish.text.size();
-  for (const std::string& text : wish.choices) num_bytes += text.size();
-  if (num_bytes > kMaxTextBytes) {
-    return refuse("the grammar has " + std::to_string(num_bytes) + " bytes; at most " + std::to_string(kMaxTextBytes) +
-                  " are supported");
+  if (wish.num_bytes() > kMaxStructuredOutputBytes) {
+    return refuse("the grammar has " + std::to_string(wish.num_bytes()) + " bytes; at most " +
+                  std::to_string(kMaxStructuredOutputBytes) + " are supported");
   }
   const auto rules = rules_of(wish);
   if (!rules) return fail(rules.error());

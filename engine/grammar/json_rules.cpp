@@ -23,8 +23,9 @@ Expr hex_digit() {
 /// An escape of one character, which is no half of a pair.
 Expr escape() {
   const Expr hex = hex_digit();
-  const Expr first_three = choice({sequence({characters({{'0', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}}), hex}),
-                                   sequence({one_of("dD"), characters({{'0', '7'}})})});
+  const Expr first_three =
+      choice({sequence({characters({{'0', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}}), hex}),
+              sequence({one_of("dD"), characters({{'0', '7'}})})});
   return sequence({literal("\\"), choice({one_of("\"\\/bfnrt"), sequence({literal("u"), first_three, hex, hex})})});
 }
 
@@ -109,13 +110,22 @@ Expr JsonRules::make_array() {
 }
 
 Expr JsonRules::make_string() {
-  const Expr character = choice({characters(plain_characters()), escape(), surrogates()});
-  return sequence({literal("\""), repeat(character, 0, kUnbounded), literal("\"")});
+  // One rule goes from the opening quote to the closing one, and over plain characters in itself: what tokens of many
+  // characters do is known of each of its places once and for all.
+  const RuleId rest = rules_.add();
+  const Expr escaped = sequence({choice({escape(), surrogates()}), rule(rest)});
+  rules_.set(rest, sequence({repeat(characters(plain_characters()), 0, kUnbounded), choice({literal("\""), escaped})}));
+  return sequence({literal("\""), rule(rest)});
 }
 
 Expr JsonRules::string(std::int32_t min_length, std::int32_t max_length) {
-  const Expr character = choice({characters(plain_characters()), escape()});
-  return sequence({literal("\""), repeat(character, min_length, max_length), literal("\"")});
+  // Without escapes, which are counted too: masks within counted alternatives take a hundred times as long.
+  const auto [known, is_new] = counted_strings_.try_emplace({min_length, max_length});
+  if (is_new) {
+    const Expr rest = repeat(characters(plain_characters()), min_length, max_length);
+    known->second = rules_.add(sequence({literal("\""), rest, literal("\"")}));
+  }
+  return rule(known->second);
 }
 
 Expr JsonRules::string_but(const std::vector<std::string>& names) {
@@ -123,7 +133,8 @@ Expr JsonRules::string_but(const std::vector<std::string>& names) {
   NameTree tree;
   for (const std::string& name : names) {
     NameTree* node = &tree;
-    for (std::size_t position = 0; position < name.size();) node = &node->children[text::next_character(name, position)];
+    for (std::size_t position = 0; position < name.size();)
+      node = &node->children[text::next_character(name, position)];
     node->is_name = true;
   }
   return sequence({literal("\""), tail_but(rules_, tree)});

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/grammar/rules.hpp"
@@ -49,6 +51,7 @@ class JsonRules {
   std::optional<RuleId> value_;
   std::optional<RuleId> object_;
   std::optional<RuleId> array_;
+  std::map<std::pair<std::int32_t, std::int32_t>, RuleId> counted_strings_;
   std::optional<RuleId> string_;
 };
 

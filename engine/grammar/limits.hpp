@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What a grammar may be at most. Requests beyond are refused before anything is compiled; inside, compiling ends in
-/// bounded time and memory (tests/engine/grammar/hostile_grammar_test.cpp).
+/// What a grammar may be at most, beside kMaxStructuredOutputBytes. Requests beyond are refused before anything is
+/// compiled; inside, compiling ends in bounded time and memory (tests/engine/grammar/hostile_grammar_test.cpp).
 namespace pagoda::grammar {
 
-inline constexpr std::size_t kMaxTextBytes = 256 << 10;    ///< of a schema or grammar as stated, and of all choices
 inline constexpr std::size_t kMaxRegexBytes = 4096;        ///< of one regex or pattern
 inline constexpr int kMaxDepth = 64;                       ///< of objects in a schema, of groups in a regex or grammar
 inline constexpr std::int64_t kMaxSchemas = 10'000;        ///< schemas in a schema, those that are merged included

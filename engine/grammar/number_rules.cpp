@@ -196,8 +196,8 @@ Expr any_number() {
 }
 
 Expr decimals(std::int32_t num_digits) {
-  return sequence({optional(literal("-")), of_length(1, kMaxDigits),
-                   optional(sequence({literal("."), digits(1, num_digits)}))});
+  return sequence(
+      {optional(literal("-")), of_length(1, kMaxDigits), optional(sequence({literal("."), digits(1, num_digits)}))});
 }
 
 Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max) {
@@ -216,7 +216,8 @@ Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> 
 std::optional<DecimalBound> decimal_bound(double value, bool included) {
   if (!std::isfinite(value) || std::abs(value) >= 1e15) return std::nullopt;
   std::array<char, 400> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::fixed);
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::fixed);
   const std::string text(buffer.data(), end.ptr);
   const std::size_t point = text.find('.');
   DecimalBound bound;

@@ -86,7 +86,8 @@ class ObjectReader {
     if (!patterns.is_object()) return converter_.refuse(at(s_.path, "patternProperties"), "it is no object of schemas");
     if (!read_required()) return nothing();
     if (properties.size() + required_.size() > kMaxProperties) {
-      return converter_.refuse(at(s_.path, "properties"), "at most " + std::to_string(kMaxProperties) + " are supported");
+      return converter_.refuse(at(s_.path, "properties"),
+                               "at most " + std::to_string(kMaxProperties) + " are supported");
     }
     const bool has_patterns = !patterns.empty();
     if (has_patterns && (!properties.empty() || !required_.empty())) {
@@ -129,7 +130,8 @@ class ObjectReader {
 
   void add(const std::string& name, Expr value, const std::string& path) {
     if (name.size() > kMaxPropertyNameBytes) {
-      converter_.refuse(path, "names of more than " + std::to_string(kMaxPropertyNameBytes) + " bytes are not supported");
+      converter_.refuse(path,
+                        "names of more than " + std::to_string(kMaxPropertyNameBytes) + " bytes are not supported");
       return;
     }
     names_.push_back(name);
@@ -254,7 +256,9 @@ Expr array_expression(const SchemaAt& s, SchemaRules& converter) {
 
   // From the end: what may follow the first `i` items.
   const auto num_prefix = static_cast<std::int32_t>(prefix.size());
-  const auto others_from = [&](std::int32_t i) { return Counts{std::max(min - i, 0), max == kUnbounded ? max : max - i}; };
+  const auto others_from = [&](std::int32_t i) {
+    return Counts{std::max(min - i, 0), max == kUnbounded ? max : max - i};
+  };
   Expr tail = min <= num_prefix ? empty() : nothing();
   const Counts others = others_from(num_prefix);
   if (item && (max == kUnbounded || others.max > 0)) {

@@ -204,9 +204,11 @@ class Parser {
     take("(");
     if (next_is('?') && !take("?:")) {
       const bool is_named = regex_.substr(position_).starts_with("?P<") || regex_.substr(position_).starts_with("?<");
-      const bool looks_behind = regex_.substr(position_).starts_with("?<=") || regex_.substr(position_).starts_with("?<!");
+      const bool looks_behind =
+          regex_.substr(position_).starts_with("?<=") || regex_.substr(position_).starts_with("?<!");
       const std::size_t end = regex_.find('>', position_);
-      if (!is_named || looks_behind || end == std::string_view::npos) return refuse("look-around, flags or a like group");
+      if (!is_named || looks_behind || end == std::string_view::npos)
+        return refuse("look-around, flags or a like group");
       position_ = end + 1;
     }
     Expr inside = alternatives(depth + 1, false);

@@ -66,6 +66,76 @@ std::vector<bool> rules_that_end(std::span<const Expr> bodies) {
   return found;
 }
 
+/// What counts characters takes in what comes behind: x{1,3} y becomes x r, r being y | x s, and s being y | x y. So
+/// what tokens of many characters do is decided within rules, once for all, and not where they are used, for each mask.
+class TailTaker {
+ public:
+  explicit TailTaker(Rules& rules) : rules_(rules) {}
+
+  Expr take(const Expr& e) {
+    switch (e->kind) {
+      case Kind::sequence:
+        return take_sequence(*e);
+      case Kind::choice: {
+        std::vector<Expr> parts;
+        for (const Expr& part : e->parts) parts.push_back(take(part));
+        return choice(std::move(parts));
+      }
+      case Kind::repeat:
+        return repeat(take(e->parts.front()), e->min, e->max);
+      case Kind::literal:
+      case Kind::characters:
+      case Kind::rule:
+        return e;
+    }
+    return e;
+  }
+
+ private:
+  static constexpr std::int32_t kMostCounted = 128;  ///< more is fast as it is
+  static constexpr int kMostRules = 20'000;
+
+  static void flatten(const Expr& e, std::vector<Expr>& parts) {
+    if (e->kind != Kind::sequence) return parts.push_back(e);
+    for (const Expr& part : e->parts) flatten(part, parts);
+  }
+
+  bool counts(const Expression& e) const {
+    return e.kind == Kind::repeat && e.parts.front()->kind == Kind::characters && e.max > e.min &&
+           e.max <= kMostCounted && num_rules_ + e.max <= kMostRules;
+  }
+
+  Expr take_sequence(const Expression& e) {
+    std::vector<Expr> parts;
+    for (const Expr& part : e.parts) flatten(part, parts);
+    std::vector<Expr> tail;  // from its end
+    for (std::size_t i = parts.size(); i-- > 0;) {
+      const Expr part = take(parts[i]);
+      if (tail.empty() || !counts(*part)) {
+        tail.push_back(part);
+        continue;
+      }
+      const Expr& character = part->parts.front();
+      const Expr behind = add(sequence({tail.rbegin(), tail.rend()}));
+      Expr rest = behind;
+      for (std::int32_t count = part->max; count-- > part->min;) {
+        rest = add(choice({behind, sequence({character, rest})}));
+      }
+      tail.assign(1, rest);
+      if (part->min > 0) tail.push_back(repeat(character, part->min, part->min));
+    }
+    return sequence({tail.rbegin(), tail.rend()});
+  }
+
+  Expr add(Expr body) {
+    ++num_rules_;
+    return rule(rules_.add(std::move(body)));
+  }
+
+  Rules& rules_;
+  int num_rules_ = 0;
+};
+
 void append_hex(std::string& out, char32_t character) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   const bool is_long = character > 0xFFFF;
@@ -154,9 +224,10 @@ class Writer {
       out += "\"\"";
       return;
     }
-    out += '(';
+    const bool is_class = e.parts.front()->kind == Kind::characters;  // repeated by itself it needs no rule of its own
+    if (!is_class) out += '(';
     write(*e.parts.front());
-    out += ')';
+    if (!is_class) out += ')';
     if (e.max == kUnbounded && e.min <= 1) {
       out += e.min == 0 ? "*" : "+";
     } else if (e.min == 0 && e.max == 1) {
@@ -257,6 +328,13 @@ Expr nothing() {
 }
 
 std::optional<std::string> Rules::to_ebnf(std::size_t max_bytes) const {
+  Rules taken = *this;
+  TailTaker taker(taken);
+  for (std::size_t id = 0; id < bodies_.size(); ++id) taken.bodies_[id] = taker.take(bodies_[id]);
+  return taken.write(max_bytes);
+}
+
+std::optional<std::string> Rules::write(std::size_t max_bytes) const {
   const std::vector<bool> rule_ends = rules_that_end(bodies_);
   if (!rule_ends.front()) return std::nullopt;
   Writer writer(rule_ends, max_bytes);

@@ -38,9 +38,9 @@ struct Expression {
   std::string text = {};         ///< of literal; UTF-8
   CharacterRanges ranges = {};   ///< of characters: any one of them
   std::vector<Expr> parts = {};  ///< of sequence, choice (one of them) and repeat (the first)
-  std::int32_t min = 0;     ///< of repeat
-  std::int32_t max = 0;     ///< of repeat; kUnbounded = any number
-  RuleId rule = 0;          ///< of rule
+  std::int32_t min = 0;          ///< of repeat
+  std::int32_t max = 0;          ///< of repeat; kUnbounded = any number
+  RuleId rule = 0;               ///< of rule
 };
 
 inline constexpr std::int32_t kUnbounded = -1;
@@ -69,11 +69,13 @@ class Rules {
   void set(RuleId id, Expr body) { bodies_[static_cast<std::size_t>(id)] = std::move(body); }
   std::span<const Expr> bodies() const { return bodies_; }
 
-  /// The grammar in XGrammar's EBNF, its start called root: what can never be finished is left out. Nothing when no text
-  /// matches. Every rule has a body. More than `max_bytes` of text are not written: then it is longer than that.
+  /// The grammar in XGrammar's EBNF, its start called root: what can never be finished is left out. Nothing when no
+  /// text matches. Every rule has a body. More than `max_bytes` of text are not written: then it is longer than that.
   std::optional<std::string> to_ebnf(std::size_t max_bytes) const;
 
  private:
+  std::optional<std::string> write(std::size_t max_bytes) const;
+
   std::vector<Expr> bodies_;
 };
 

@@ -14,12 +14,12 @@ namespace {
 using Keywords = std::vector<std::string_view>;
 
 constexpr std::array<std::pair<std::string_view, JsonType>, 7> kTypes{{{"object", JsonType::object},
-                                                                        {"array", JsonType::array},
-                                                                        {"string", JsonType::string},
-                                                                        {"integer", JsonType::integer},
-                                                                        {"number", JsonType::number},
-                                                                        {"boolean", JsonType::boolean},
-                                                                        {"null", JsonType::null}}};
+                                                                       {"array", JsonType::array},
+                                                                       {"string", JsonType::string},
+                                                                       {"integer", JsonType::integer},
+                                                                       {"number", JsonType::number},
+                                                                       {"boolean", JsonType::boolean},
+                                                                       {"null", JsonType::null}}};
 
 bool is_one_of(std::string_view word, const Keywords& words) {
   return std::ranges::find(words, word) != words.end();
@@ -98,8 +98,8 @@ bool requires_property(const Schema& schema, const std::string& name) {
 bool restricts_others(const Schema& schema, const Schema& other) {
   for (const char* keyword : {"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}) {
     if (!schema.contains(keyword) || schema[keyword] == true) continue;
-    if (other.contains(keyword) && other[keyword] == schema[keyword] && other.value("properties", Schema::object()) ==
-                                                                             schema.value("properties", Schema::object())) {
+    if (other.contains(keyword) && other[keyword] == schema[keyword] &&
+        other.value("properties", Schema::object()) == schema.value("properties", Schema::object())) {
       continue;
     }
     const Schema own = schema.value("properties", Schema::object());
@@ -151,7 +151,8 @@ Result<Schema> merged_keyword(const std::string& keyword, const Schema& a, const
 }  // namespace
 
 Error schema_error(const std::string& path, const std::string& problem) {
-  return {ErrorCode::invalid_request, "the schema at " + (path.empty() ? std::string("its root") : path) + ": " + problem};
+  return {ErrorCode::invalid_request,
+          "the schema at " + (path.empty() ? std::string("its root") : path) + ": " + problem};
 }
 
 std::string at(const std::string& path, std::string_view part) {
@@ -169,10 +170,11 @@ std::string at(const std::string& path, std::string_view part) {
 }
 
 bool is_annotation(std::string_view keyword) {
-  static const Keywords words{"title",       "description",      "default",         "examples", "deprecated",
-                              "readOnly",    "writeOnly",        "$comment",        "$schema",  "$id",
-                              "$defs",       "definitions",      "discriminator",   "$anchor",  "contentSchema",
-                              "contentMediaType", "contentEncoding", "example"};
+  static const Keywords words{"title",           "description", "default",       "examples",
+                              "deprecated",      "readOnly",    "writeOnly",     "$comment",
+                              "$schema",         "$id",         "$defs",         "definitions",
+                              "discriminator",   "$anchor",     "contentSchema", "contentMediaType",
+                              "contentEncoding", "example"};
   return is_one_of(keyword, words);
 }
 
@@ -204,7 +206,8 @@ Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::str
     }
     if (part->is_object() && part->contains(name)) {
       part = &(*part)[name];
-    } else if (part->is_array() && !name.empty() && name.size() < 7 && name.find_first_not_of("0123456789") == std::string::npos &&
+    } else if (part->is_array() && !name.empty() && name.size() < 7 &&
+               name.find_first_not_of("0123456789") == std::string::npos &&
                static_cast<std::size_t>(std::stoi(name)) < part->size()) {
       part = &(*part)[static_cast<std::size_t>(std::stoi(name))];
     } else {
@@ -218,7 +221,8 @@ Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::str
 Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, std::int64_t& budget, int depth) const {
   if (--budget < 0) return fail(schema_error(schema.path, "it is too large"));
   if (depth > kMaxDepth) return fail(schema_error(schema.path, "allOf and $ref never end, or are too deep"));
-  if (!schema.schema.is_object() || (!schema.schema.contains("$ref") && !schema.schema.contains("allOf"))) return schema;
+  if (!schema.schema.is_object() || (!schema.schema.contains("$ref") && !schema.schema.contains("allOf")))
+    return schema;
   std::vector<SchemaAt> parts;
   SchemaAt own{Schema::object(), schema.path};
   for (const auto& [keyword, value] : schema.schema.items()) {
@@ -227,7 +231,8 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, std::int64_t& budget
       if (!target) return target;
       parts.push_back(std::move(*target));
     } else if (keyword == "allOf") {
-      if (!value.is_array() || value.empty()) return fail(schema_error(at(schema.path, keyword), "it is no list of schemas"));
+      if (!value.is_array() || value.empty())
+        return fail(schema_error(at(schema.path, keyword), "it is no list of schemas"));
       for (std::size_t i = 0; i < value.size(); ++i) {
         parts.push_back({value[i], at(at(schema.path, keyword), std::to_string(i))});
       }

@@ -41,7 +41,8 @@ class SchemaDocument {
   const Schema& root() const { return root_; }
   /// What a $ref points at: "#", or "#/..." in this document.
   Result<SchemaAt> resolve(const Schema& reference, const std::string& path) const;
-  /// Without $ref and allOf: what they and the keywords beside them ask for, in one schema. `budget` counts schemas down.
+  /// Without $ref and allOf: what they and the keywords beside them ask for, in one schema. `budget` counts schemas
+  /// down.
   Result<SchemaAt> flattened(SchemaAt schema, std::int64_t& budget, int depth = 0) const;
   /// What accepts a value that both accept. `a` and `b` are flattened.
   Result<SchemaAt> merged(SchemaAt a, const SchemaAt& b) const;

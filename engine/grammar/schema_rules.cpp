@@ -24,12 +24,34 @@ constexpr double kMostInteger = 1e15;
 constexpr std::int64_t kMostMultiple = 256;
 
 bool is_known(std::string_view keyword) {
-  static const std::vector<std::string_view> words{
-      "type",          "enum",          "const",         "anyOf",      "oneOf",      "properties",
-      "required",      "minProperties", "maxProperties", "items",      "prefixItems", "additionalProperties",
-      "minItems",      "maxItems",      "minLength",     "maxLength",  "pattern",    "patternProperties",
-      "propertyNames", "format",        "minimum",       "maximum",    "multipleOf", "exclusiveMinimum",
-      "uniqueItems",   "exclusiveMaximum", "unevaluatedProperties", "unevaluatedItems"};
+  static const std::vector<std::string_view> words{"type",
+                                                   "enum",
+                                                   "const",
+                                                   "anyOf",
+                                                   "oneOf",
+                                                   "properties",
+                                                   "required",
+                                                   "minProperties",
+                                                   "maxProperties",
+                                                   "items",
+                                                   "prefixItems",
+                                                   "additionalProperties",
+                                                   "minItems",
+                                                   "maxItems",
+                                                   "minLength",
+                                                   "maxLength",
+                                                   "pattern",
+                                                   "patternProperties",
+                                                   "propertyNames",
+                                                   "format",
+                                                   "minimum",
+                                                   "maximum",
+                                                   "multipleOf",
+                                                   "exclusiveMinimum",
+                                                   "uniqueItems",
+                                                   "exclusiveMaximum",
+                                                   "unevaluatedProperties",
+                                                   "unevaluatedItems"};
   return std::ranges::find(words, keyword) != words.end() || is_annotation(keyword);
 }
 
@@ -120,10 +142,12 @@ class Converter final : public SchemaRules {
       branches.push_back(std::move(*branch));
     }
     if (keyword == std::string_view("oneOf") && !are_disjoint(branches)) {
-      return refuse(path, "the keyword is supported where the types, constants or enums of its schemas tell them apart; "
-                          "anyOf takes any");
+      return refuse(path,
+                    "the keyword is supported where the types, constants or enums of its schemas tell them apart; "
+                    "anyOf takes any");
     }
-    const bool is_alone = std::ranges::all_of(rest.schema.items(), [](const auto& item) { return is_annotation(item.key()); });
+    const bool is_alone =
+        std::ranges::all_of(rest.schema.items(), [](const auto& item) { return is_annotation(item.key()); });
     std::vector<Expr> parts;
     for (SchemaAt& branch : branches) {
       if (is_alone) {
@@ -197,7 +221,8 @@ class Converter final : public SchemaRules {
     if (s.schema.contains("format")) {
       const Schema& format = s.schema["format"];
       const auto known = format.is_string() ? string_format(format.get_ref<const std::string&>()) : std::nullopt;
-      if (!known) return refuse(at(s.path, "format"), "the format " + format.dump().substr(0, 100) + " is not supported");
+      if (!known)
+        return refuse(at(s.path, "format"), "the format " + format.dump().substr(0, 100) + " is not supported");
       if (has_length || has_pattern) {
         return refuse(at(s.path, "format"), "the keyword is not supported beside pattern, minLength or maxLength");
       }
@@ -206,7 +231,8 @@ class Converter final : public SchemaRules {
     if (has_pattern) {
       const Schema& pattern = s.schema["pattern"];
       if (!pattern.is_string()) return refuse(at(s.path, "pattern"), "it is no text");
-      if (has_length) return refuse(at(s.path, "pattern"), "the keyword is not supported beside minLength or maxLength");
+      if (has_length)
+        return refuse(at(s.path, "pattern"), "the keyword is not supported beside minLength or maxLength");
       return quoted(at(s.path, "pattern"), pattern.get_ref<const std::string&>());
     }
     if (!has_length) return json_.string();
@@ -242,7 +268,9 @@ class Converter final : public SchemaRules {
       const double most = is_exclusive ? std::ceil(*value) - 1 : std::floor(*value);
       return static_cast<std::int64_t>(most);
     };
-    const auto strictest = [](auto a, auto b, auto choose) { return a && b ? std::optional(choose(*a, *b)) : (a ? a : b); };
+    const auto strictest = [](auto a, auto b, auto choose) {
+      return a && b ? std::optional(choose(*a, *b)) : (a ? a : b);
+    };
     const auto min = strictest(above(bound(s, "minimum"), false), above(bound(s, "exclusiveMinimum"), true),
                                [](auto a, auto b) { return std::max(a, b); });
     const auto max = strictest(below(bound(s, "maximum"), false), below(bound(s, "exclusiveMaximum"), true),

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace pagoda {
+
+/// The most that a StructuredOutput's texts may have together.
+inline constexpr std::size_t kMaxStructuredOutputBytes = 256 << 10;
 
 /// What a request's text is held to while it is sampled.
 enum class GrammarKind : std::uint8_t {
@@ -23,6 +27,12 @@ struct StructuredOutput {
   GrammarKind kind = GrammarKind::json_object;
   std::string text;                  ///< the schema as JSON, the regex, or the grammar
   std::vector<std::string> choices;  ///< of choice
+
+  std::size_t num_bytes() const {
+    std::size_t bytes = text.size();
+    for (const std::string& choice : choices) bytes += choice.size();
+    return bytes;
+  }
 
   bool operator==(const StructuredOutput&) const = default;
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.kind, self.text, self.choices); }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/engine/scheduling/simulated_grammar.hpp"
+
 namespace pagoda::test {
 namespace {
 
@@ -71,6 +73,11 @@ void Simulation::add_request() {
     spec->sampling.n = up_to(*spec->sampling.best_of);
     spec->sampling.early_stopping = static_cast<EarlyStopping>(random_() % 3);
     spec->sampling.length_penalty = static_cast<double>(random_() % 3);
+  }
+  // Not drawn, so that seeds go on as they did.
+  if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
+    spec->sampling.structured_outputs.emplace();
+    spec->grammar = simulated_grammar();
   }
   told_[spec->id].spec = spec;
   scheduler_.add_group(spec);
