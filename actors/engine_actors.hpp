@@ -11,6 +11,7 @@
 #include "actors/interfaces.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/step_runner.hpp"
+#include "engine/grammar/grammar_cache.hpp"
 #include "engine/journal/journal.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/output/output_core.hpp"
@@ -66,12 +67,22 @@ struct SpawnedDevices {
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments);
 
+/// Who compiles grammars, and those that were compiled last.
+struct Grammars {
+  GrammarCompilerActor compiler;
+  std::shared_ptr<grammar::GrammarCache> cache;
+};
+
 /// `schedulers`: by replica, as many as limits.num_replicas.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
-                                        OutputProcessorActor outputs, Instruments instruments);
+                                        TokenizerActor tokenizer, Grammars grammars,
+                                        std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
+                                        Instruments instruments);
 
 TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer);
+
+Grammars spawn_grammar_compiler(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
+                                grammar::Compiler::Config config);
 
 SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerConfig config,
                                BlockManagerActor block_manager, std::vector<WorkerActor> workers,
@@ -99,6 +110,7 @@ ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const
 struct SharedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;
+  GrammarCompilerActor grammar_compiler;
   OutputProcessorActor outputs;
 };
 

@@ -73,6 +73,11 @@ using TokenizerActor = Interface<
     // Ids to text.
     caf::result<DetokenizeReply>(DetokenizeRequest)>;
 
+/// Compiles grammars on a thread of its own, so that one that takes long delays nobody who has none.
+using GrammarCompilerActor = Interface<
+    // (private) router: what a request's text must be.
+    caf::result<CompileReply>(CompileGrammar)>;
+
 /// Where a device's results go: the scheduler, or the way to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
@@ -246,6 +251,8 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)
+PAGODA_LOCAL(pagoda::actors::CompileGrammar)
+PAGODA_LOCAL(pagoda::actors::CompileReply)
 PAGODA_LOCAL(pagoda::actors::SinkGone)
 PAGODA_LOCAL(pagoda::actors::DrainTimeout)
 PAGODA_LOCAL(pagoda::actors::OpenOutput)

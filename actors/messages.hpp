@@ -9,6 +9,7 @@
 #include <string>
 
 #include "actors/caf_compat.hpp"
+#include "engine/grammar/compiled_grammar.hpp"
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/request/request_spec.hpp"
@@ -81,6 +82,13 @@ struct Drained {
 /// Private: a submitted prompt on its way through the tokenizer; answered with TokenizeReply.
 struct EncodePrompt {
   std::shared_ptr<const GenerateRequest> generate;
+};
+/// Private, router -> grammar compiler: a request with structured_outputs.
+struct CompileGrammar {
+  std::shared_ptr<const GenerateRequest> generate;
+};
+struct CompileReply {
+  Result<grammar::SharedGrammar> grammar;
 };
 /// Private: a sink, or who asked for tokens, has ended: its requests are aborted, its texts are not tokenized.
 struct SinkGone {

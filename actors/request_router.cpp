@@ -5,6 +5,7 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/grammar_desk.hpp"
 #include "actors/tokenizer_desk.hpp"
 #include "actors/trace_span.hpp"
 #include "actors/watch.hpp"
@@ -28,6 +29,7 @@ struct RequestRouterState {
   std::unique_ptr<journal::RecordedRouter> core;
   ModelInfo info;
   std::optional<TokenizerDesk> tokenizer;
+  std::optional<GrammarDesk> grammars;
   std::vector<SchedulerActor> schedulers;  ///< by replica; one today
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, Submission> submissions;
@@ -80,6 +82,7 @@ void answer_drains(Self self) {
 void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
   for (const auto job : effects.taken_back) state.tokenizer->take_back(job);
+  for (const auto job : effects.grammars_taken_back) state.grammars->take_back(job);
   for (auto& settled : effects.settled) settle(self, std::move(settled));
   for (const RequestId id : effects.aborted) send(self, scheduler_of(state, id), AbortGroup{id});
   if (effects.drained) answer_drains(self);
@@ -105,7 +108,8 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   auto& state = state_of(self);
   const auto& request = message.request;
   const TraceSpan span(state.trace, trace::Row::router, "submit");
-  const auto submitted = state.core->submit(message.sink.id(), message.tag, *request, now_us());
+  const auto submitted =
+      state.core->submit(message.sink.id(), message.tag, *request, now_us(), state.grammars->find(*request));
   span.end({arg("request", submitted ? submitted->id : 0)});
   if (!submitted) {
     deliver(promise, SubmitReply{fail(submitted.error())});
@@ -114,6 +118,12 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   const RequestId id = submitted->id;
   state.submissions.emplace(id, RequestRouterState::Submission{message.sink, promise});
   watch_client(self, message.sink);
+  if (submitted->grammar_job) {
+    const auto job = *submitted->grammar_job;
+    state.grammars->ask(job, request, [self, job](const CompileReply& answer) {
+      apply(self, state_of(self).core->grammar_compiled(job, answer.grammar));
+    });
+  }
   if (submitted->job) {
     state.tokenizer->ask<TokenizeReply>(
         *submitted->job, EncodePrompt{request},
@@ -158,16 +168,18 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
   send(self, state.outputs, failed);
   apply(self, std::move(effects));
   state.tokenizer->ask_all();
+  state.grammars->ask_all();
 }
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
-                                           const TokenizerActor& tokenizer,
+                                           const TokenizerActor& tokenizer, const Grammars& grammars,
                                            const std::vector<SchedulerActor>& schedulers,
                                            const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
   initial.core = std::make_unique<journal::RecordedRouter>(limits, now_us(), instruments.journal);
   initial.info = info;
   initial.tokenizer.emplace(self, *initial.core, tokenizer);
+  initial.grammars.emplace(self, *initial.core, grammars.compiler, grammars.cache);
   PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas && limits.num_replicas == 1, "one replica is served");
   initial.schedulers = schedulers;
   initial.outputs = outputs;
@@ -217,10 +229,11 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 }  // namespace
 
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, std::vector<SchedulerActor> schedulers,
-                                        OutputProcessorActor outputs, Instruments instruments) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(schedulers),
-                      std::move(outputs), std::move(instruments));
+                                        TokenizerActor tokenizer, Grammars grammars,
+                                        std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
+                                        Instruments instruments) {
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(grammars),
+                      std::move(schedulers), std::move(outputs), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

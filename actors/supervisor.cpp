@@ -32,6 +32,7 @@ using Self = SupervisorActor::stateful_pointer<SupervisorState>;
 void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
   end_now(kept.actors.tokenizer);
+  end_now(kept.actors.grammar_compiler);
   end_now(kept.replica);
   // Behind what waits in its mailbox: requests that it does not know yet must hear of the end too.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
@@ -45,6 +46,7 @@ void fail_engine(Self self, Error error) {
   state.failing = true;
   send(self, state.kept->actors.router, EngineFailed{std::move(error)});
   end_now(state.kept->actors.tokenizer);
+  end_now(state.kept->actors.grammar_compiler);
   end_now(state.kept->replica);
 }
 
@@ -71,6 +73,7 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, c
   const auto me = caf::actor_cast<SupervisorActor>(self);
   watch(me, actors.router);
   watch(me, actors.tokenizer);
+  watch(me, actors.grammar_compiler);
   watch(me, actors.outputs);
   watch(me, replica);
   return {

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <functional>
-#include <unordered_map>
 #include <utility>
 
 #include "actors/interfaces.hpp"
+#include "actors/turns.hpp"
 #include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
@@ -15,17 +15,17 @@ namespace pagoda::actors {
 class TokenizerDesk {
  public:
   TokenizerDesk(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
-      : self_(self), core_(core), tokenizer_(std::move(tokenizer)) {}
+      : self_(self), core_(core), tokenizer_(std::move(tokenizer)), turns_([&core] { return core.next_job(); }) {}
 
   /// Exactly one answer comes, an error if the tokenizer has ended, unless the job is taken back before its turn.
   template <class Answer, class Question>
   void ask(routing::JobId job, Question question, std::function<void(const Answer&)> on_answer) {
-    waiting_.emplace(job, [this, job, question = std::move(question), on_answer = std::move(on_answer)] {
+    turns_.add(job, [this, job, question = std::move(question), on_answer = std::move(on_answer)] {
       request(
           self_, tokenizer_, question,
           [this, job, on_answer](const Answer& answer) {
             core_.job_finished(job);
-            feed();
+            turns_.feed();
             on_answer(answer);
           },
           [this, on_answer](caf::error&) {
@@ -33,7 +33,6 @@ class TokenizerDesk {
             on_answer(Answer{fail(core_.core().no_answer())});
           });
     });
-    feed();
   }
 
   /// What a client asks itself.
@@ -48,22 +47,16 @@ class TokenizerDesk {
     }
   }
 
-  void take_back(routing::JobId job) { waiting_.erase(job); }
+  void take_back(routing::JobId job) { turns_.take_back(job); }
 
   /// The tokenizer has ended: each that waits is told so.
-  void ask_all() {
-    for (auto& [job, ask_now] : std::exchange(waiting_, {})) ask_now();
-  }
+  void ask_all() { turns_.ask_all(); }
 
  private:
-  void feed() {
-    while (const auto job = core_.next_job()) waiting_.extract(*job).mapped()();
-  }
-
   RequestRouterActor::pointer self_;
   journal::RecordedRouter& core_;
   TokenizerActor tokenizer_;
-  std::unordered_map<routing::JobId, std::function<void()>> waiting_;  ///< how to ask
+  Turns turns_;
 };
 
 }  // namespace pagoda::actors

@@ -11,6 +11,8 @@
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/progress.hpp"
+#include "io/wire/json_reader.hpp"
+#include "io/wire/structured_fields.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 
 namespace pagoda::apps {
@@ -27,6 +29,18 @@ bool is_known_key(const std::string& key) {
   http::ServerConfig http;
   io::visit_fields(http, compare);
   return known;
+}
+
+/// The field structured_outputs of a request, as requests have it.
+void read_wish(const std::string& flag, const std::string& text, std::optional<StructuredOutput>& wish) {
+  const auto refuse = [&](const std::string& why) { refuse_value(flag, "a wish in JSON (" + why + ")", text); };
+  constexpr std::size_t kMaxDepth = 64;
+  auto json = wire::read_json(text, kMaxDepth);
+  if (!json) return refuse(json.error().message);
+  const wire::Json body{{"structured_outputs", std::move(*json)}};
+  wire::FieldReader fields(body, wire::FieldReader::Nulls::absent);
+  wire::read_structured_outputs(fields, wish);
+  if (const auto status = fields.finish(); !status) refuse(status.error().message);
 }
 
 }  // namespace
@@ -155,6 +169,12 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   add_number(group, "--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
   add_switch(group, "skip-special-tokens", params.skip_special_tokens, "Leave special tokens out of the text");
   add_switch(group, "add-special-tokens", request.add_special_tokens, "Let the tokenizer add its tokens to the prompt");
+  group
+      .add_option_function<std::string>(
+          "--structured-outputs",
+          [&params](const std::string& text) { read_wish("--structured-outputs", text, params.structured_outputs); },
+          R"(What the text must be, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
+      ->type_name("JSON");
   add_number(group, "--priority", request.priority, "For the priority policy; lower goes first");
 }
 

@@ -6,6 +6,10 @@ install(
   TARGETS pagoda_kernels pagoda_engine pagoda_actors pagoda_io pagoda_pagoda
   EXPORT pagodaTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(PAGODA_HAS_GRAMMAR)
+  install(TARGETS pagoda_xgrammar EXPORT pagodaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${PAGODA_XGRAMMAR_DIR}/LICENSE ${PAGODA_XGRAMMAR_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR}/xgrammar)
+endif()
 foreach(folder kernels engine actors io pagoda)
   install(
     DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}

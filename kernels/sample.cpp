@@ -17,6 +17,10 @@ std::string check_row(const SampleRow& row, const SampleParams& params) {
   if (row.num_logprobs > params.max_top) {
     return "num_logprobs is " + std::to_string(row.num_logprobs) + ", max_top " + std::to_string(params.max_top);
   }
+  if (!row.allowed_tokens.empty() && row.allowed_tokens.size() != mask_words(params.vocab)) {
+    return "allowed_tokens has " + std::to_string(row.allowed_tokens.size()) + " words of " +
+           std::to_string(mask_words(params.vocab));
+  }
   if (row.bias_tokens.size() != row.bias_values.size()) return "bias_tokens and bias_values differ in size";
   const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&
                         row.top_p > 0.0F && row.top_p <= 1.0F && row.min_p >= 0.0F && row.min_p <= 1.0F &&
@@ -32,7 +36,7 @@ bool has_penalty(const SampleRow& row) {
 }
 
 bool changes_logits(const SampleRow& row) {
-  return has_penalty(row) || !row.banned_tokens.empty() || !row.bias_tokens.empty();
+  return has_penalty(row) || !row.allowed_tokens.empty() || !row.banned_tokens.empty() || !row.bias_tokens.empty();
 }
 
 const char* describe(SampleProblem problem) {

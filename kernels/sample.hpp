@@ -2,6 +2,7 @@
 
 /// The sampling op: one pass over the batch's logits with per-row parameters.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -9,8 +10,14 @@
 
 namespace pagoda::kernels {
 
+/// Words of a mask of that many tokens: bit t % 32 of word t / 32 is set where token t is allowed.
+constexpr std::size_t mask_words(std::int64_t vocab) {
+  return static_cast<std::size_t>((vocab + 31) / 32);
+}
+
 /// How one row of logits becomes a token. Order of operations as vLLM's (v1/sample/sampler.py): (1) log-probabilities
-/// for the report are taken from the raw logits; (2) banned tokens (min_tokens), then logit bias; (3) penalties:
+/// for the report are taken from the raw logits; (2) tokens that are not
+/// allowed and banned ones (min_tokens), then logit bias; (3) penalties:
 /// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
 /// in the output); (4) temperature; (5) min_p, top_k, top_p, each over what the one before left, renormalised; (6) one
 /// draw with a counter-based random number keyed by (seed, sequence index, position).
@@ -33,6 +40,8 @@ struct SampleRow {
   std::span<const std::int32_t> prompt_tokens{};  ///< only read when a penalty is set
   std::span<const std::int32_t> output_tokens{};  ///< only read when a penalty is set
 
+  /// mask_words(vocab) words, or empty: all are allowed. Of the others logit = -inf.
+  std::span<const std::uint32_t> allowed_tokens{};
   std::span<const std::int32_t> banned_tokens{};  ///< logit = -inf (eos and stop ids before min_tokens)
   std::span<const std::int32_t> bias_tokens{};
   std::span<const float> bias_values{};  ///< parallel to bias_tokens

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "io/config_file.hpp"
+#include "pagoda/engine_configs.hpp"
+#include "pagoda/engine_plan.hpp"
 
 namespace pagoda {
 namespace {
@@ -38,6 +40,52 @@ Segments last_in_a_row(const io::JournalContents& journal) {
   return Segments(journal.segments).subspan(first);
 }
 
+/// The engine's configuration that is in a journal, for the model that is to execute it.
+Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& options) {
+  auto config = io::parse_engine_config(setup, "the journal's configuration");
+  if (!config) return config;
+  if (!config->journal_tokens) {
+    return fail(ErrorCode::bad_file, "the journal has no tokens (journal_tokens was off): nothing can be executed");
+  }
+  config->model = options.model;
+  if (!options.device.empty()) config->device = options.device;
+  if (options.threads >= 0) config->threads = options.threads;
+  return config;
+}
+
+/// Compiles the grammars of a journal's requests for the model.
+class JournalGrammars {
+ public:
+  /// Null where it cannot; `status` says why.
+  grammar::SharedGrammar compile(const StructuredOutput& wish, const Result<EngineConfig>& config, Status& status) {
+    if (!compiler_) status = prepare(config);
+    if (!compiler_) return nullptr;
+    auto compiled = compiler_->compile(wish);
+    if (compiled) return *compiled;
+    status = fail(std::move(compiled.error()));
+    return nullptr;
+  }
+
+ private:
+  Status prepare(const Result<EngineConfig>& config) {
+    if (!config) return fail(config.error());
+    const auto device = create_device(*config);
+    if (!device) return fail(device.error());
+    const auto plan = plan_engine(*config, **device);
+    if (!plan) return fail(plan.error());
+    const auto tokenizer = plan->files->tokenizer();
+    if (!tokenizer) return fail(tokenizer.error());
+    const auto eos_token_ids = scheduler_config(*config, *plan).eos_token_ids;
+    auto compiler =
+        grammar::Compiler::create(**tokenizer, {.vocab_size = plan->model.vocab_size, .eos_token_ids = eos_token_ids});
+    if (!compiler) return fail(std::move(compiler.error()));
+    compiler_ = std::move(*compiler);
+    return {};
+  }
+
+  std::unique_ptr<grammar::Compiler> compiler_;
+};
+
 }  // namespace
 
 journal::ReplayReport replay_journal(const io::JournalContents& journal,
@@ -66,16 +114,14 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
   watcher.device_replaced = [&](bool) {
     if (execution) status = execution->device_replaced();
   };
+  JournalGrammars grammars;
+  watcher.grammar = [&](const StructuredOutput& wish) {
+    return grammars.compile(wish, config_of(setup, options), status);
+  };
   journal::Replay replay(std::move(watcher));
   const auto begin = [&]() -> Status {
-    auto config = io::parse_engine_config(setup, "the journal's configuration");
+    auto config = config_of(setup, options);
     if (!config) return fail(config.error());
-    if (!config->journal_tokens) {
-      return fail(ErrorCode::bad_file, "the journal has no tokens (journal_tokens was off): nothing can be executed");
-    }
-    config->model = options.model;
-    if (!options.device.empty()) config->device = options.device;
-    if (options.threads >= 0) config->threads = options.threads;
     auto created = StepExecution::create(std::move(*config), replay.block_config(), replay.scheduler_config(),
                                          replay.block_manager()->content(), progress);
     if (!created) return fail(created.error());
@@ -86,7 +132,7 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
   // What a core did otherwise has no steps to go on with.
   const auto goes_on = [&] {
     const bool may_begin = replay.scheduler() != nullptr && replay.block_manager() != nullptr;
-    if (!execution && may_begin) status = begin();
+    if (status && !execution && may_begin) status = begin();
     return status.has_value() && replay.report().differences.empty();
   };
   run(last_in_a_row(journal), replay, progress, goes_on);

@@ -30,14 +30,17 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   actors::SharedActors& shared = running.actors;
   actors::Replica& replica = running.replica;
   shared.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
+  const actors::Grammars grammars = actors::spawn_grammar_compiler(
+      system, parts.tokenizer, {.vocab_size = parts.limits.vocab_size, .eos_token_ids = parts.limits.eos_token_ids});
+  shared.grammar_compiler = grammars.compiler;
   shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments);
   replica.devices = std::move(devices->actors);
   replica.block_manager =
       actors::spawn_block_manager(system, parts.blocks, replica.devices.cache_engines, parts.instruments);
   replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, replica.devices.workers,
                                               shared.outputs, parts.instruments);
-  shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, {replica.scheduler},
-                                               shared.outputs, parts.instruments);
+  shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,
+                                               {replica.scheduler}, shared.outputs, parts.instruments);
   running.replica_supervisor =
       actors::spawn_replica_supervisor(system, replica, factories, parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/sample.hpp"
+
 namespace pagoda::execution {
 namespace {
 
@@ -75,6 +77,13 @@ bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<Blo
   return row->num_blocks <= limits_.layout.only().blocks_for(limits_.max_model_len);
 }
 
+/// Of a row that samples, and as long as the vocabulary.
+bool DeviceMessageChecks::has_sound_mask(const RowWork& work, std::size_t num_words) const {
+  if (work.mask.count == 0) return true;
+  return work.num_samples > 0 && lies_in(work.mask, num_words) &&
+         static_cast<std::size_t>(work.mask.count) == kernels::mask_words(limits_.vocab_size);
+}
+
 bool DeviceMessageChecks::is_sound(const RowWork& work) {
   const Row* const row = row_at(work.row);
   return row != nullptr && row->prompt_len > 0 && row->sequence == work.sequence && work.first_position >= 0 &&
@@ -108,6 +117,7 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
   std::int64_t num_tokens = 0;
   std::vector<bool> runs(rows_.size());
   for (const RowWork& work : step.work) {
+    if (!has_sound_mask(work, step.masks.size())) return refuse(step.step, "a mask that cannot be");
     if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
     runs[static_cast<std::size_t>(work.row)] = true;
     num_tokens += work.num_tokens;

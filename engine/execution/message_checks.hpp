@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -47,6 +48,7 @@ class DeviceMessageChecks {
   bool take(const NewRow& fresh);
   bool take(const ChosenToken& chosen);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
+  bool has_sound_mask(const RowWork& work, std::size_t num_words) const;
   bool is_sound(const RowWork& work);
 
   DeviceLimits limits_;

@@ -244,14 +244,17 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
     const bool has_logits = batch.decode || work.num_samples > 0;
-    IssuedStep::Row& issued_row = issued.rows.emplace_back(
-        IssuedStep::Row{work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, false});
+    IssuedStep::Row& issued_row = issued.rows.emplace_back(IssuedStep::Row{
+        work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, false, work.mask.count > 0});
     if (work.num_samples > 0) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(row.num_tokens));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
       kernels::SampleRow sample_row =
           row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      sample_row.allowed_tokens =
+          std::span(step.masks)
+              .subspan(static_cast<std::size_t>(work.mask.first), static_cast<std::size_t>(work.mask.count));
       issued_row.bans_tokens = !sample_row.banned_tokens.empty();
       // The first tokens of n sequences differ by the sequence index alone.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {

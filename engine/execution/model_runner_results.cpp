@@ -17,8 +17,14 @@ std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& outpu
 }
 
 /// What a sequence whose row could not be sampled fails with.
-Error error_of(kernels::SampleProblem problem, bool bans_tokens) {
-  if (problem == kernels::SampleProblem::nothing_left && bans_tokens) {
+Error error_of(kernels::SampleProblem problem, const IssuedStep::Row& row) {
+  if (problem == kernels::SampleProblem::nothing_left && row.has_mask) {
+    return {ErrorCode::invalid_request,
+            "no token is left to sample: none of the vocabulary that the model does not rule out goes on with the text "
+            "as structured_outputs has it",
+            "structured_outputs"};
+  }
+  if (problem == kernels::SampleProblem::nothing_left && row.bans_tokens) {
     return {
         ErrorCode::invalid_request,
         "no token is left to sample: min_tokens bans the model's end tokens and stop_token_ids, and the model rules "
@@ -41,14 +47,14 @@ class ReportReader {
         errors_(errors) {}
 
   /// Reads the next `count`; notes in the row when one of them is none.
-  Range read(std::int32_t count, bool bans_tokens, RowResult& row) {
+  Range read(std::int32_t count, const IssuedStep::Row& issued, RowResult& row) {
     const Range range{static_cast<std::int32_t>(reports_.size()), count};
     for (std::int32_t i = 0; i < count; ++i) {
       const auto index = std::ssize(reports_);
       const kernels::SampleOutput& out = outputs_[index];
       if (out.problem != kernels::SampleProblem::none && row.error < 0) {
         row.error = static_cast<std::int32_t>(errors_.size());
-        errors_.push_back(error_of(out.problem, bans_tokens));
+        errors_.push_back(error_of(out.problem, issued));
       }
       reports_.push_back({out.token, out.logprob, out.rank,
                           top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
@@ -79,8 +85,8 @@ void read_results(const IssuedStep& issued, StepResult& result) {
     RowResult& row = result.rows.emplace_back();
     row.sequence = issued_row.sequence;
     row.num_computed_tokens = issued_row.end_position;
-    row.samples = samples.read(issued_row.num_samples, issued_row.bans_tokens, row);
-    row.prompt_logprobs = prompt_logprobs.read(issued_row.num_prompt_logprobs, false, row);
+    row.samples = samples.read(issued_row.num_samples, issued_row, row);
+    row.prompt_logprobs = prompt_logprobs.read(issued_row.num_prompt_logprobs, {}, row);
   }
 }
 

@@ -20,6 +20,7 @@ struct IssuedStep {
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
     bool bans_tokens = false;  ///< the request's parameters leave out some tokens
+    bool has_mask = false;     ///< so does its grammar
   };
 
   StepId step = 0;

@@ -16,6 +16,8 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->cache_salt.clear();
   blank->sampling.stop.clear();
   blank->sampling.logit_bias.clear();
+  if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
+  blank->grammar = nullptr;
   return blank;
 }
 

@@ -21,9 +21,12 @@ enum class RouterInput : std::uint8_t {
   drain,
   abort_all,
   engine_failed,
+  grammar_compiled,
+  next_grammar,
+  grammar_finished,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::engine_failed;
+  return RouterInput::grammar_finished;
 }
 
 /// A RouterCore that is recorded where there is a journal that takes prompts.
@@ -45,15 +48,29 @@ class RecordedRouter {
   const routing::RouterCore& core() const { return core_; }
 
   Result<routing::RouterCore::Submitted> submit(routing::ClientId client, std::uint64_t tag,
-                                                const GenerateRequest& request, TimeUs now) {
+                                                const GenerateRequest& request, TimeUs now,
+                                                const std::optional<grammar::SharedGrammar>& grammar = std::nullopt) {
     // What is refused here changes nothing, and however much there is of it, it must not push the rest out.
-    if (recorder_.is_on() && !core_.check(client, tag, request)) return core_.submit(client, tag, request, now);
-    recorder_.input(RouterInput::submit, client, tag, request, now);
-    return noted(core_.submit(client, tag, request, now));
+    if (recorder_.is_on() && !core_.check(client, tag, request, grammar.has_value()))
+      return core_.submit(client, tag, request, now);
+    recorder_.input(RouterInput::submit, client, tag, request, now, grammar.has_value());
+    return noted(core_.submit(client, tag, request, now, grammar));
   }
   Effects prompt_encoded(RequestId id, Result<TokenIds> prompt) {
     recorder_.input(RouterInput::prompt_encoded, id, prompt);
     return noted(core_.prompt_encoded(id, std::move(prompt)));
+  }
+  Effects grammar_compiled(routing::JobId job, const Result<grammar::SharedGrammar>& grammar) {
+    recorder_.input(RouterInput::grammar_compiled, job, grammar ? std::nullopt : std::optional(grammar.error()));
+    return noted(core_.grammar_compiled(job, grammar));
+  }
+  std::optional<routing::JobId> next_grammar() {
+    recorder_.input(RouterInput::next_grammar);
+    return noted(core_.next_grammar());
+  }
+  void grammar_finished(routing::JobId job) {
+    recorder_.input(RouterInput::grammar_finished, job);
+    core_.grammar_finished(job);
   }
   Effects abort(RequestId id, TimeUs now) {
     recorder_.input(RouterInput::abort, id, now);

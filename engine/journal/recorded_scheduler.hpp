@@ -30,6 +30,8 @@ constexpr SchedulerInput last_value(SchedulerInput) {
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
 /// records have them.
 PlanStep without_tokens(const PlanStep& plan);
+/// A step as its effect is compared: masks follow from the tokens, and replays may lack the grammars.
+ExecuteStep without_masks(const ExecuteStep& step);
 
 /// A SchedulerCore that is recorded where there is a journal. For one that hides tokens it is a twin that is recorded:
 /// it is told the same, but for the tokens.
@@ -114,7 +116,12 @@ class RecordedScheduler {
     if (plan && recorder_.is_on()) recorder_.effect(without_tokens(*plan));
   }
   void note(const std::optional<ExecuteStep>& step) {
-    if (step) recorder_.effect(*step);
+    if (!step || !recorder_.is_on()) return;
+    if (step->masks.empty()) {
+      recorder_.effect(*step);
+    } else {
+      recorder_.effect(without_masks(*step));
+    }
   }
   void note(const StepOutputs& outputs) {
     if (!outputs.empty()) recorder_.effect(outputs);

@@ -150,6 +150,7 @@ bool Replay::load_state(Source source, Decoder& in) {
       if (went_on) compare_state(source, *scheduler_, in);
       scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
       if (!scheduler_->load(in) || in.num_left() > 0) return false;
+      if (watcher_.grammar) scheduler_->compile_grammars(watcher_.grammar);
       break;
     }
     case Source::block_manager: {
@@ -199,6 +200,13 @@ bool Replay::enter(Source source, std::uint8_t input, Decoder& in) {
   return false;
 }
 
+SharedSpec Replay::with_grammar(SharedSpec spec) const {
+  if (!watcher_.grammar || !spec->sampling.structured_outputs) return spec;
+  auto complete = std::make_shared<RequestSpec>(*spec);
+  complete->grammar = watcher_.grammar(*spec->sampling.structured_outputs);
+  return complete;
+}
+
 bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(SchedulerInput{}))) return false;
   TimeUs now = 0;
@@ -206,7 +214,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     case SchedulerInput::add_group: {
       SharedSpec spec;
       if (!read(in, spec) || !pagoda::is_sound(spec)) return false;
-      scheduler_->add_group(std::move(spec));
+      scheduler_->add_group(with_grammar(std::move(spec)));
       return true;
     }
     case SchedulerInput::abort_group: {
@@ -226,7 +234,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       if (!read(in, plan, now) || !is_sound(plan)) return false;
       const auto step = scheduler_->on_step_plan(plan, now);
       if (!step) return true;
-      effect(Source::scheduler, *step, of_step("rows", step->step));
+      effect(Source::scheduler, without_masks(*step), of_step("rows", step->step));
       ++report_.num_steps;
       report_.last_step = step->step;
       if (report_.first_step == 0) report_.first_step = step->step;

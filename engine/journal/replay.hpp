@@ -51,6 +51,8 @@ struct ReplayWatcher {
   std::function<void(const ExecuteStep&)> step;
   std::function<void(const StepResult&)> result;  ///< as it was recorded
   std::function<void(bool memory_lost)> device_replaced;
+  /// Compiles grammars, so that steps have the masks that they had; without it they have none.
+  std::function<grammar::SharedGrammar(const StructuredOutput&)> grammar;
 };
 
 /// Runs the cores of a journal again and compares every effect, and the states that segments begin with. A core that
@@ -82,6 +84,7 @@ class Replay {
 
   bool load_state(Source source, Decoder& in);
   bool enter(Source source, std::uint8_t input, Decoder& in);
+  SharedSpec with_grammar(SharedSpec spec) const;
   bool enter_scheduler(std::uint8_t input, Decoder& in);
   bool enter_block_manager(std::uint8_t input, Decoder& in);
   bool enter_step_order(std::uint8_t input, Decoder& in);

@@ -72,8 +72,11 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     case RouterInput::submit: {
       std::uint64_t tag = 0;
       GenerateRequest request;
-      if (!read(in, client, tag, request, now) || !is_sound_time(now)) return false;
-      effect(Source::router, router_->submit(client, tag, request, now), "answer to tag " + std::to_string(tag));
+      bool has_grammar = false;
+      if (!read(in, client, tag, request, now, has_grammar) || !is_sound_time(now)) return false;
+      const auto grammar = has_grammar ? std::optional(grammar::SharedGrammar()) : std::nullopt;
+      effect(Source::router, router_->submit(client, tag, request, now, grammar),
+             "answer to tag " + std::to_string(tag));
       return true;
     }
     case RouterInput::prompt_encoded: {
@@ -122,6 +125,26 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       Error error;
       if (!read(in, error)) return false;
       effects(router_->engine_failed(std::move(error)), "end of what is outside");
+      return true;
+    }
+    case RouterInput::grammar_compiled: {
+      routing::JobId job = 0;
+      std::optional<Error> error;
+      if (!read(in, job, error)) return false;
+      Result<grammar::SharedGrammar> grammar(nullptr);
+      if (error) grammar = fail(std::move(*error));
+      effects(router_->grammar_compiled(job, grammar), "grammar " + std::to_string(job));
+      return true;
+    }
+    case RouterInput::next_grammar:
+      if (!read(in)) return false;
+      if (const auto job = router_->next_grammar())
+        effect(Source::router, *job, "turn of grammar " + std::to_string(*job));
+      return true;
+    case RouterInput::grammar_finished: {
+      routing::JobId job = 0;
+      if (!read(in, job)) return false;
+      router_->grammar_finished(job);
       return true;
     }
   }

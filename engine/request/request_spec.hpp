@@ -7,6 +7,10 @@
 #include "engine/request/sampling_params.hpp"
 #include "engine/types.hpp"
 
+namespace pagoda::grammar {
+class CompiledGrammar;
+}
+
 namespace pagoda {
 
 /// What never changes during a request's life. Shared by router, scheduler and output processor.
@@ -21,6 +25,8 @@ struct RequestSpec {
   std::string user;
   std::string cache_salt;
   TimeUs arrival_us = 0;
+  /// Of sampling.structured_outputs. Not among the fields, for it has no bytes: who reads a spec may compile it anew.
+  std::shared_ptr<const grammar::CompiledGrammar> grammar;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.tag, self.prompt, self.sampling, self.seed, self.stream, self.priority, self.user,

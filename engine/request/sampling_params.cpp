@@ -176,6 +176,23 @@ Status check_beam_search(const SamplingParams& params) {
   return {};
 }
 
+Status check_structured_outputs(const SamplingParams& params) {
+  if (!params.structured_outputs) return {};
+  constexpr const char* kParam = "structured_outputs";
+  const auto refuse_with = [](const char* field) {
+    return fail(ErrorCode::invalid_request,
+                std::string(field) + " cannot be used with structured_outputs, which says where a text may end", field);
+  };
+  if (params.ignore_eos) return refuse_with("ignore_eos");
+  if (params.min_tokens > 0) return refuse_with("min_tokens");
+  const std::size_t num_bytes = params.structured_outputs->num_bytes();
+  if (num_bytes <= kMaxStructuredOutputBytes) return {};
+  return fail(ErrorCode::invalid_request,
+              std::string(kParam) + " must have at most " + text_of(kMaxStructuredOutputBytes) + " bytes, but has " +
+                  text_of(num_bytes),
+              kParam);
+}
+
 /// Until min_tokens tokens are generated, neither a stop id nor an end token of the model is sampled.
 Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
                                std::span<const TokenId> eos_token_ids) {
@@ -204,6 +221,7 @@ Status validate(const SamplingParams& params, const SamplingLimits& limits, std:
   if (Status s = check_logit_bias(params, limits, vocab_size); !s) return s;
   if (Status s = check_something_is_left(params, vocab_size, eos_token_ids); !s) return s;
   if (Status s = check_logprobs(params, limits); !s) return s;
+  if (Status s = check_structured_outputs(params); !s) return s;
   return check_beam_search(params);
 }
 

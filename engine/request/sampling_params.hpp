@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/request/structured_output.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
@@ -43,13 +44,15 @@ struct SamplingParams {
   bool use_beam_search = false;
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::no;
+  std::optional<StructuredOutput> structured_outputs;  ///< what the text must be
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
                  self.best_of, self.seed, self.stop, self.stop_token_ids, self.ignore_eos,
                  self.include_stop_str_in_output, self.presence_penalty, self.frequency_penalty,
                  self.repetition_penalty, self.logit_bias, self.logprobs, self.prompt_logprobs,
-                 self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping);
+                 self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping,
+                 self.structured_outputs);
   }
 
   bool greedy() const { return temperature == 0.0; }
@@ -83,7 +86,8 @@ struct SamplingLimits {
 /// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
 /// that would shape a random draw, or with stop (the search compares token ids; stop_token_ids end a beam);
 /// length_penalty or early_stopping other than the default without use_beam_search; min_tokens > 0 where
-/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary.
+/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary; structured_outputs with ignore_eos or
+/// min_tokens, since its grammar says where a text may end, and must.
 /// n or best_of > 1 with temperature 0 is allowed and gives equal sequences.
 Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size,
                 std::span<const TokenId> eos_token_ids = {});

@@ -31,40 +31,71 @@ std::int64_t text_bytes(const GenerateRequest& request) {
   return static_cast<std::int64_t>(request.prompt->size() + request.prompt_literals.size() * sizeof(ByteRange));
 }
 
+/// So many grammars may wait for their turn. Each counts for as much as keeps the compiler busy.
+constexpr std::int64_t kMostGrammars = 256;
+constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
+
 }  // namespace
 
 RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
     : limits_(limits),
       started_us_(started_us),
       placement_({.num_replicas = limits.num_replicas}),
-      tokenizer_queue_(limits.max_queued_prompt_bytes) {}
+      tokenizer_queue_(limits.max_queued_prompt_bytes),
+      grammar_queue_(kMostGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler") {}
 
 bool RouterCore::is_full() const {
   return std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
 }
 
-Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const {
+std::optional<JobId> RouterCore::shared_grammar_job(ClientId client, const StructuredOutput& wish) const {
+  const auto tags = of_client_.find(client);
+  if (tags == of_client_.end()) return std::nullopt;
+  for (const auto& [job, waiting] : wait_for_grammar_) {
+    const Request& request = live_.at(waiting.front());
+    if (request.client == client && request.outside->sampling.structured_outputs == wish) return job;
+  }
+  return std::nullopt;
+}
+
+Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateRequest& request, bool has_grammar) const {
   if (live_request(client, tag)) {
     return fail(ErrorCode::duplicate_id, "the sink has a live request with this tag");
   }
   if (failure_) return fail(*failure_);
   if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
   if (Status valid = check_request(request, limits_); !valid) return valid;
+  const auto& wish = request.sampling.structured_outputs;
+  if (wish && !has_grammar && !shared_grammar_job(client, *wish)) {
+    if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
+  }
   if (!is_full()) return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
   return fail_queue_full(std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
                          (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
 }
 
 Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag, const GenerateRequest& request,
-                                                 TimeUs now) {
-  if (Status checked = check(client, tag, request); !checked) return fail(checked.error());
-  Submitted submitted{next_id_++, std::nullopt};
+                                                 TimeUs now, const std::optional<grammar::SharedGrammar>& grammar) {
+  if (Status checked = check(client, tag, request, grammar.has_value()); !checked) return fail(checked.error());
+  Submitted submitted{next_id_++, std::nullopt, std::nullopt};
   if (request.prompt) {
     const auto job = tokenizer_queue_.add(client, text_bytes(request));
     if (!job) return fail(job.error());
     submitted.job = *job;
   }
-  live_.emplace(submitted.id, Request{client, {submitted.id, tag, now}, without_prompt(request), submitted.job, 0});
+  std::optional<JobId> grammar_job;
+  if (const auto& wish = request.sampling.structured_outputs; wish && !grammar) {
+    grammar_job = shared_grammar_job(client, *wish);
+    if (!grammar_job) {
+      const auto job = grammar_queue_.add(client, kGrammarBytes);
+      if (!job) return fail(job.error());
+      submitted.grammar_job = grammar_job = *job;
+    }
+    wait_for_grammar_[*grammar_job].push_back(submitted.id);
+  }
+  Request entry{client, {submitted.id, tag, now}, without_prompt(request), submitted.job, grammar_job, nullptr,
+                0,      grammar.value_or(nullptr)};
+  live_.emplace(submitted.id, std::move(entry));
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
@@ -73,20 +104,55 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
   const auto found = live_.find(id);
   if (found == live_.end() || !found->second.outside) return {};
   Request& request = found->second;
-  const auto outside = std::exchange(request.outside, nullptr);
   request.job.reset();
-  auto spec = make_spec(request.arrival, *outside, std::move(prompt), limits_);
+  auto spec = make_spec(request.arrival, *request.outside, std::move(prompt), limits_);
   Effects effects;
-  if (spec) {
-    request.num_prompt_tokens = std::ssize(*(*spec)->prompt);
-    live_prompt_tokens_ += request.num_prompt_tokens;
-    placement_.place(**spec);
-    effects.settled.push_back({id, std::move(*spec)});
+  if (!spec) {
+    refuse(found, std::move(spec.error()), effects);
+  } else if (request.grammar_job) {
+    request.encoded = std::move(*spec);
   } else {
-    forget(found);
-    effects.settled.push_back({id, std::move(spec.error())});
+    enter(found, std::move(*spec), effects);
   }
   return with_end_of_drain(std::move(effects));
+}
+
+RouterCore::Effects RouterCore::grammar_compiled(JobId job, const Result<grammar::SharedGrammar>& grammar) {
+  const auto waiting = wait_for_grammar_.extract(job);
+  Effects effects;
+  for (const RequestId id : waiting ? waiting.mapped() : std::vector<RequestId>{}) {
+    const auto found = live_.find(id);
+    Request& request = found->second;
+    request.grammar_job.reset();
+    if (!grammar) {
+      refuse(found, grammar.error(), effects);
+      continue;
+    }
+    request.grammar = *grammar;
+    if (request.encoded) enter(found, std::exchange(request.encoded, nullptr), effects);
+  }
+  return with_end_of_drain(std::move(effects));
+}
+
+void RouterCore::refuse(Requests::iterator request, Error error, Effects& effects) {
+  take_back(request->first, request->second, effects);
+  effects.settled.push_back({request->first, std::move(error)});
+  forget(request);
+}
+
+/// All that the engine needs of the request is there.
+void RouterCore::enter(Requests::iterator entry, SharedSpec spec, Effects& effects) {
+  auto& [id, request] = *entry;
+  if (request.grammar) {
+    auto complete = std::make_shared<RequestSpec>(*spec);
+    complete->grammar = std::exchange(request.grammar, nullptr);
+    spec = std::move(complete);
+  }
+  request.outside = nullptr;
+  request.num_prompt_tokens = std::ssize(*spec->prompt);
+  live_prompt_tokens_ += request.num_prompt_tokens;
+  placement_.place(*spec);
+  effects.settled.push_back({id, std::move(spec)});
 }
 
 std::optional<RequestId> RouterCore::live_request(ClientId client, std::uint64_t tag) const {
@@ -110,7 +176,7 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
     effects.aborted.push_back(id);
     return;
   }
-  take_back(request, effects);
+  take_back(id, request, effects);
   ++aborted_outside_;
   auto result = result_before_start(request.arrival, *request.outside, now, limits_);
   effects.settled.push_back({id, RequestOutput{id, request.arrival.tag, {}, std::move(result), std::nullopt}});
@@ -129,6 +195,7 @@ RouterCore::Effects RouterCore::client_gone(ClientId client, TimeUs now) {
     for (const auto& [tag, id] : requests) abort(id, now, effects);
   }
   for (const JobId job : tokenizer_queue_.forget(client)) effects.taken_back.push_back(job);
+  for (const JobId job : grammar_queue_.forget(client)) effects.grammars_taken_back.push_back(job);
   return with_end_of_drain(std::move(effects));
 }
 
@@ -142,8 +209,13 @@ std::optional<JobId> RouterCore::next_job() {
   return tokenizer_queue_.next();
 }
 
+std::optional<JobId> RouterCore::next_grammar() {
+  if (failure_) return std::nullopt;
+  return grammar_queue_.next();
+}
+
 Error RouterCore::no_answer() const {
-  return failure_.value_or(Error{ErrorCode::internal, "the tokenizer has ended"});
+  return failure_.value_or(Error{ErrorCode::internal, "an actor of the engine has ended"});
 }
 
 RouterCore::Effects RouterCore::drain() {
@@ -172,7 +244,7 @@ RouterCore::Effects RouterCore::engine_failed(Error error) {
   for (auto next = live_.begin(); next != live_.end();) {
     const auto request = next++;
     if (!request->second.outside) continue;
-    take_back(request->second, effects);
+    take_back(request->first, request->second, effects);
     effects.settled.push_back({request->first, *failure_});
     forget(request);
   }
@@ -190,11 +262,19 @@ EngineStats RouterCore::with_own(EngineStats stats, TimeUs now) const {
   return stats;
 }
 
-/// Its text is not tokenized any more, if that has not begun.
-void RouterCore::take_back(Request& request, Effects& effects) {
-  if (!request.job) return;
-  tokenizer_queue_.take_back(*request.job);
-  effects.taken_back.push_back(*request.job);
+/// Its text is not tokenized any more, nor its grammar compiled, unless that has begun or is for others too.
+void RouterCore::take_back(RequestId id, const Request& request, Effects& effects) {
+  if (request.job) {
+    tokenizer_queue_.take_back(*request.job);
+    effects.taken_back.push_back(*request.job);
+  }
+  if (!request.grammar_job) return;
+  const auto waiting = wait_for_grammar_.find(*request.grammar_job);
+  std::erase(waiting->second, id);
+  if (!waiting->second.empty()) return;
+  wait_for_grammar_.erase(waiting);
+  grammar_queue_.take_back(*request.grammar_job);
+  effects.grammars_taken_back.push_back(*request.grammar_job);
 }
 
 void RouterCore::forget(Requests::iterator request) {

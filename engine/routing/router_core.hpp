@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/grammar/compiled_grammar.hpp"
 #include "engine/placement/placement_core.hpp"
 #include "engine/routing/admission.hpp"
 #include "engine/routing/tokenizer_queue.hpp"
@@ -35,20 +36,24 @@ class RouterCore {
   /// What an event has caused.
   struct Effects {
     std::vector<Settled> settled;
-    std::vector<RequestId> aborted;  ///< in the engine, which has to end them
-    std::vector<JobId> taken_back;   ///< jobs that nobody waits for any more
+    std::vector<RequestId> aborted;          ///< in the engine, which has to end them
+    std::vector<JobId> taken_back;           ///< jobs that nobody waits for any more
+    std::vector<JobId> grammars_taken_back;  ///< likewise, of the grammar compiler
     bool drained = false;  ///< no request is live any more: whoever drains may be told, behind the last output
 
-    bool empty() const { return settled.empty() && aborted.empty() && taken_back.empty() && !drained; }
+    bool empty() const {
+      return settled.empty() && aborted.empty() && taken_back.empty() && grammars_taken_back.empty() && !drained;
+    }
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.settled, self.aborted, self.taken_back, self.drained);
+      return visit(self.settled, self.aborted, self.taken_back, self.grammars_taken_back, self.drained);
     }
   };
   struct Submitted {
     RequestId id = 0;
-    std::optional<JobId> job;  ///< of its text; absent: the client gave the ids, which go to prompt_encoded
+    std::optional<JobId> job;          ///< of its text; absent: the client gave the ids, which go to prompt_encoded
+    std::optional<JobId> grammar_job;  ///< of what its text must be, where nobody of the client asks that already
 
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.job); }
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.job, self.grammar_job); }
   };
 
   RouterCore(const AdmissionLimits& limits, TimeUs started_us);
@@ -56,13 +61,17 @@ class RouterCore {
   // -- requests
 
   /// Why submit would refuse a request; nothing is taken in or remembered of it then.
-  Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request) const;
+  Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request, bool has_grammar) const;
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
   /// context_too_long, queue_full, shutting_down, or why the engine failed.
-  Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now);
+  /// `grammar`: of its structured_outputs, when that is known already.
+  Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
+                           const std::optional<grammar::SharedGrammar>& grammar = std::nullopt);
   /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
   Effects prompt_encoded(RequestId id, Result<TokenIds> prompt);
+  /// What came of a job of the grammar compiler: the grammar of all requests that wait for it, or why they have none.
+  Effects grammar_compiled(JobId job, const Result<grammar::SharedGrammar>& grammar);
   std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
   /// Where a request runs that the engine has taken.
   ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
@@ -82,6 +91,12 @@ class RouterCore {
   void job_finished(JobId job) { tokenizer_queue_.finished(job); }
   /// What a job gets that the tokenizer will not answer.
   Error no_answer() const;
+
+  // -- the grammar compiler, which gets one grammar at a time
+
+  /// The job that it gets now, if one may go.
+  std::optional<JobId> next_grammar();
+  void grammar_finished(JobId job) { grammar_queue_.finished(job); }
 
   // -- the end
 
@@ -113,10 +128,14 @@ class RouterCore {
     Arrival arrival;
     std::shared_ptr<const GenerateRequest> outside;  ///< without its prompt; null once it is in the engine
     std::optional<JobId> job;                        ///< of its text, until it is encoded
+    std::optional<JobId> grammar_job;                ///< of its grammar, until it is compiled
+    SharedSpec encoded;                              ///< what waits for the grammar alone
     std::int64_t num_prompt_tokens = 0;
+    grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.client, self.arrival, self.outside, self.job, self.num_prompt_tokens);
+      return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
+                   self.num_prompt_tokens);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -125,7 +144,11 @@ class RouterCore {
   /// So many requests or tokens are queued that no more are taken.
   bool is_full() const;
   void abort(RequestId id, TimeUs now, Effects& effects);
-  void take_back(Request& request, Effects& effects);
+  void take_back(RequestId id, const Request& request, Effects& effects);
+  /// The job that a request of the client with the same wish waits for.
+  std::optional<JobId> shared_grammar_job(ClientId client, const StructuredOutput& wish) const;
+  void refuse(Requests::iterator request, Error error, Effects& effects);
+  void enter(Requests::iterator request, SharedSpec spec, Effects& effects);
   void forget(Requests::iterator request);
   Effects with_end_of_drain(Effects effects);
   bool is_sound(RequestId id, const Request& request) const;
@@ -139,8 +162,10 @@ class RouterCore {
   TimeUs started_us_;
   placement::PlacementCore placement_;
   TokenizerQueue tokenizer_queue_;
+  TokenizerQueue grammar_queue_;
   Requests live_;
-  std::unordered_map<ClientId, TagMap> of_client_;  ///< live requests by tag
+  std::unordered_map<ClientId, TagMap> of_client_;            ///< live requests by tag
+  std::map<JobId, std::vector<RequestId>> wait_for_grammar_;  ///< rising; of one client each
   std::int64_t live_prompt_tokens_ = 0;
   RequestId next_id_ = 1;
   bool draining_ = false;

@@ -21,17 +21,19 @@ void RouterCore::save(Encoder& out) const {
   visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
   placement_.save(out);
   tokenizer_queue_.save(out);
+  grammar_queue_.save(out);
 }
 
 bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
-  if (!placement_.load(in) || !tokenizer_queue_.load(in)) return false;
+  if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMostRequests || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
   if (std::ssize(live_) > limits_.max_queued_requests) return false;
   for (const auto& [id, request] : live_) {
     if (!is_sound(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
     live_prompt_tokens_ += request.num_prompt_tokens;
+    if (request.grammar_job) wait_for_grammar_[*request.grammar_job].push_back(id);
   }
   const auto is_inside = [](const auto& entry) { return entry.second.outside == nullptr; };
   return std::ranges::count_if(live_, is_inside) == static_cast<std::ptrdiff_t>(placement_.num_placed());
@@ -40,6 +42,9 @@ bool RouterCore::load(Decoder& in) {
 bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
+  const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
+  if (request.grammar_job && !waits_for_grammar) return false;
+  if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
   if (!request.outside) return request.num_prompt_tokens > 0 && request.num_prompt_tokens <= limits_.max_model_len;
   return request.num_prompt_tokens == 0 && check_request(*request.outside, limits_);
 }

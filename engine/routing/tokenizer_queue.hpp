@@ -13,9 +13,9 @@
 
 namespace pagoda::routing {
 
-/// The texts that wait for the tokenizer. Each client's stay in order; among clients the one that had the fewest bytes
-/// taken comes next, so that long texts of one delay another by one text at most. A plain state machine. Not
-/// thread-safe: one owner.
+/// The texts that wait for the tokenizer, or for whoever takes texts likewise. Each client's stay in order; among
+/// clients the one that had the fewest bytes taken comes next, so that long texts of one delay another by one text at
+/// most. A plain state machine. Not thread-safe: one owner.
 class TokenizerQueue {
  public:
   using JobId = std::uint64_t;
@@ -30,7 +30,9 @@ class TokenizerQueue {
   static constexpr std::int64_t kJobBytes = 64;
 
   /// `max_bytes`: of the texts that wait or are at the tokenizer. A single text may be longer, alone in the queue.
-  explicit TokenizerQueue(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
+  /// `taker`: who takes them, in messages.
+  explicit TokenizerQueue(std::int64_t max_bytes, const char* taker = "the tokenizer")
+      : max_bytes_(max_bytes), taker_(taker) {}
 
   /// Error: queue_full with retry_after_ms, when the client's texts or all of them would be too many bytes.
   Status check(ClientId client, std::int64_t text_bytes) const;
@@ -76,6 +78,7 @@ class TokenizerQueue {
   void remove(std::map<JobId, Job>::iterator job);
 
   std::int64_t max_bytes_;
+  const char* taker_;
   std::map<JobId, Job> jobs_;
   std::map<ClientId, Client> clients_;
   std::set<std::pair<std::int64_t, ClientId>> turns_;  ///< clients with waiting jobs, by `taken`

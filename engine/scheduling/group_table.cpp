@@ -119,6 +119,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.row = -1;
   child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
   group_of[child.id] = group.entry.id;
+  if (group.matchers) group.matchers->fork(parent.id, child.id);
   if (parent.state != SequenceState::waiting) news.forks.push_back({parent.id, child.id});
   return child;
 }
@@ -141,6 +142,7 @@ void GroupTable::let_go(Sequence& sequence) {
 
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   let_go(sequence);
+  if (group.matchers) group.matchers->forget(sequence.id);
   if (group.rows_reserved > 0) {
     --group.rows_reserved;
     --rows_reserved;
@@ -160,7 +162,10 @@ void GroupTable::preempt(SequenceGroup& group, SequenceState to) {
   if (to == SequenceState::waiting) {
     std::vector<SequenceId> gone;
     group.decoding->on_kv_lost(group, gone);
-    for (const SequenceId id : gone) group_of.erase(id);
+    for (const SequenceId id : gone) {
+      group_of.erase(id);
+      if (group.matchers) group.matchers->forget(id);
+    }
   }
   place(group);
 }

@@ -231,7 +231,9 @@ void SchedulerCore::has_news(const Sequence& sequence) {
 
 void SchedulerCore::drop(Sequence& sequence) {
   table_.let_go(sequence);
-  table_.group_of.erase(sequence.id);
+  const auto owner = table_.group_of.extract(sequence.id);
+  const SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
+  if (group != nullptr && group->matchers) group->matchers->forget(sequence.id);
   planning_.something_was_freed();
 }
 

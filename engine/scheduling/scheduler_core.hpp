@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -97,6 +98,8 @@ class SchedulerCore final : private GroupEffects {
   /// Of a new core with the config of the one that was saved. False when the bytes are no such state; the core is of no
   /// use then.
   bool load(Decoder& in);
+  /// Specs have no grammars when they were read from bytes: `compile` brings them, or null. Before anything else.
+  void compile_grammars(const std::function<grammar::SharedGrammar(const StructuredOutput&)>& compile);
 
  private:
   /// What is neither the table's nor the planning's.

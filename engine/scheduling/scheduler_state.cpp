@@ -120,6 +120,16 @@ bool SchedulerCore::load(Decoder& in) {
   return std::max(before, last_completed_step_) <= planning_.last_planned() && !check_invariants();
 }
 
+void SchedulerCore::compile_grammars(const std::function<grammar::SharedGrammar(const StructuredOutput&)>& compile) {
+  for (const auto& [id, group] : table_.groups) {
+    if (!group->spec->sampling.structured_outputs) continue;
+    auto spec = std::make_shared<RequestSpec>(*group->spec);
+    spec->grammar = compile(*spec->sampling.structured_outputs);
+    if (spec->grammar) group->matchers = std::make_unique<SequenceMatchers>(spec->grammar);
+    group->spec = std::move(spec);
+  }
+}
+
 const RequestSpec* SchedulerCore::spec_of(SequenceId sequence) const {
   const auto owner = table_.group_of.find(sequence);
   const SequenceGroup* group = owner == table_.group_of.end() ? nullptr : table_.find(owner->second);

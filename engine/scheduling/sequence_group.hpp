@@ -8,6 +8,7 @@
 
 #include "engine/request/request_spec.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/sequence_matchers.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -63,7 +64,8 @@ struct SequenceGroup {
   bool in_swapped = false;
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
-  bool forked = false;  ///< the prompt's one sequence has become as many as the request wants
+  std::unique_ptr<SequenceMatchers> matchers;  ///< of the spec's grammar, if it has one
+  bool forked = false;                         ///< the prompt's one sequence has become as many as the request wants
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
@@ -74,7 +76,7 @@ struct SequenceGroup {
   bool grew_too_large = false;      ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
 
-  /// But for what follows from the spec and the sequences, and `decoding`, which saves itself.
+  /// But for what follows from the spec and the sequences, as `matchers` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
                  self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.times_cleared,
@@ -85,6 +87,7 @@ struct SequenceGroup {
   void follow_spec(std::span<const TokenId> eos_token_ids) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
     decoding = make_decoding(*spec, eos_token_ids);
+    if (spec->grammar) matchers = std::make_unique<SequenceMatchers>(spec->grammar);
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }

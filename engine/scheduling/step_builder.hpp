@@ -54,6 +54,9 @@ class StepBuilder {
   InFlightStep in_flight;
 
  private:
+  /// Which tokens the sequence may go on with; nothing where it is free to.
+  Range mask_of(SequenceGroup& group, const Sequence& sequence);
+
   std::span<const TokenId> eos_token_ids_;
   GroupTable& table_;
 };

@@ -172,8 +172,10 @@ void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_bud
   table_.waiting->visit_in_order([&](RequestId id) {
     if (alone != nullptr && alone->entry.id != id) return true;
     SequenceGroup& group = *table_.groups.at(id);
-    // Preempted with results still to come: nobody may overtake it.
-    if (group.num_in_flight > 0 && (group.depends_on_results() || group.sequences.size() == 1)) return false;
+    // Preempted with results still to come: nobody may overtake it. Of several sequences that go on by themselves, some
+    // may run meanwhile.
+    const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->keeps_tokens_of_lost_kv();
+    if (group.num_in_flight > 0 && goes_on_together) return false;
     // Some of its sequences wait, others are on the host: these come first.
     if (group.in_swapped && std::ranges::find(plan.swapped, id, &SwapInCandidate::group) == plan.swapped.end())
       return false;

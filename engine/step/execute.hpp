@@ -86,12 +86,14 @@ struct RowWork {
   /// Prompt tokens to report on, from `first_prompt_logprob` on: each follows a token that this work runs.
   std::int32_t first_prompt_logprob = 0;
   std::int32_t num_prompt_logprobs = 0;
+  /// Of ExecuteStep::masks: which tokens its samples may be (kernels::mask_words); empty = any.
+  Range mask{};
 
   std::int32_t end_position() const { return first_position + num_tokens; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.row, self.sequence, self.first_position, self.num_tokens, self.num_samples,
-                 self.first_prompt_logprob, self.num_prompt_logprobs);
+                 self.first_prompt_logprob, self.num_prompt_logprobs, self.mask);
   }
 };
 
@@ -113,10 +115,11 @@ struct ExecuteStep {
   std::vector<RowTableDelta> table_deltas;
   std::vector<BlockId> blocks;
   std::vector<RowWork> work;
+  std::vector<std::uint32_t> masks;  ///< of tokens, one behind the other
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.wait_for_cache, self.rows_gone, self.new_rows, self.chosen_tokens, self.table_deltas,
-                 self.blocks, self.work);
+                 self.blocks, self.work, self.masks);
   }
 };
 

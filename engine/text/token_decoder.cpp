@@ -268,6 +268,28 @@ void TokenDecoder::leave_context(State& state) const {
   }
 }
 
+std::optional<std::string> TokenDecoder::bytes(std::string_view token) const {
+  std::string bytes(token);
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    if (std::holds_alternative<ReplaceDecoder>(stage)) {
+      bytes = replace(i, bytes);
+    } else if (std::holds_alternative<ByteFallbackDecoder>(stage)) {
+      // Behind it stand only stages for whole texts, which leave a byte of a character alone.
+      if (const int byte = fallback_byte(bytes); byte >= 0) return std::string(1, static_cast<char>(byte));
+    } else if (const auto* strip_spec = std::get_if<StripDecoder>(&stage)) {
+      if (i < fuse_ && strip(bytes, *strip_spec) != bytes) return std::nullopt;  // later ones strip the text's ends
+    } else if (const auto* metaspace = std::get_if<MetaspaceDecoder>(&stage)) {
+      bytes = from_metaspace(bytes, *metaspace, false);
+    } else if (const auto* join = std::get_if<JoinStage>(&stage)) {
+      if (!join->separator.empty()) return std::nullopt;
+    } else if (std::holds_alternative<ByteLevelDecoder>(stage)) {
+      bytes = byte_level_bytes(bytes);
+    }
+  }
+  return bytes;
+}
+
 std::string TokenDecoder::replace(std::size_t i, std::string_view text) const {
   // A token too hard for its regex stays as it is; decoding has no way to fail.
   return replacers_[i]->apply(text).value_or(std::string(text));

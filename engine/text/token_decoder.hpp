@@ -44,6 +44,9 @@ class TokenDecoder {
   /// Declares all tokens so far as context: text they are alone responsible for is not given out any more. Bytes of an
   /// unfinished character stay, since the next token may complete it.
   void leave_context(State& state) const;
+  /// The bytes that a token stands for behind others; nothing where these change what comes of it (Strip within a text,
+  /// tokens that are joined by spaces).
+  std::optional<std::string> bytes(std::string_view token) const;
 
  private:
   struct JoinStage {

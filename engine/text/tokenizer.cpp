@@ -199,6 +199,12 @@ std::string Tokenizer::token_piece_text(TokenId id) const {
   return text;
 }
 
+std::optional<std::string> Tokenizer::token_bytes(TokenId id) const {
+  const auto token = decoded_string(id);
+  if (!token || is_special(id)) return std::nullopt;
+  return decoder_.bytes(*token);
+}
+
 bool Tokenizer::is_special(TokenId id) const {
   const auto added = added_.find(id);
   return added != added_.end() && added->second.token.special && added->second.pattern == added->second.token.content;

@@ -49,6 +49,9 @@ class Tokenizer {
   /// What a reader should see for one token: its text in the middle of a sentence, with its space; bytes that are no
   /// character alone are U+FFFD.
   std::string token_piece_text(TokenId id) const;
+  /// The bytes of a text that the token stands for, where others are before it; nothing for special tokens, for ids
+  /// that no token has, and where it depends on the others.
+  std::optional<std::string> token_bytes(TokenId id) const;
   /// One more than the highest id.
   std::size_t vocab_size() const { return static_cast<std::size_t>(end_id_); }
   /// As max_bytes_per_token of text_bound.hpp: a longer text than n times this has more than n tokens.

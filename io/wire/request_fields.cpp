@@ -1,5 +1,7 @@
 #include "io/wire/request_fields.hpp"
 
+#include "io/wire/structured_fields.hpp"
+
 namespace pagoda::wire {
 
 void read_request_fields(FieldReader& fields, GenerateRequest& request) {
@@ -30,6 +32,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("use_beam_search", sampling.use_beam_search);
   fields.read("length_penalty", sampling.length_penalty);
   fields.read("early_stopping", sampling.early_stopping);
+  read_structured_outputs(fields, sampling.structured_outputs);
 }
 
 void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {

@@ -50,6 +50,7 @@ class RowSampler {
   SampleProblem sample(const SamplePasses& passes, const SampleParams& params, std::size_t index);
 
  private:
+  void copy_allowed(const float* raw, std::span<const std::uint32_t> mask);
   SampleProblem process(const float* raw, const SampleRow& row);
   SampleProblem penalise(const SampleRow& row);
   SampleProblem measure(const float* logits, Row& out);
@@ -111,9 +112,29 @@ SampleProblem RowSampler::sample(const SamplePasses& passes, const SampleParams&
   return SampleProblem::none;
 }
 
-/// processed_ = the raw logits after bans, bias and penalties.
+/// processed_ = the raw logits, -inf where the mask, if there is one, allows no token.
+void RowSampler::copy_allowed(const float* raw, std::span<const std::uint32_t> mask) {
+  if (mask.empty()) {
+    processed_.assign(raw, raw + vocab_);
+    return;
+  }
+  constexpr std::int64_t kWordTokens = 32;
+  processed_.resize(static_cast<std::size_t>(vocab_));
+  for (std::int64_t first = 0; first < vocab_; first += kWordTokens) {
+    const std::uint32_t word = mask[static_cast<std::size_t>(first / kWordTokens)];
+    const std::int64_t count = std::min(kWordTokens, vocab_ - first);
+    float* to = processed_.data() + first;
+    if (word == 0) {
+      std::fill_n(to, count, -kInf);
+      continue;
+    }
+    for (std::int64_t i = 0; i < count; ++i) to[i] = (word >> i & 1U) != 0 ? raw[first + i] : -kInf;
+  }
+}
+
+/// processed_ = the raw logits after mask, bans, bias and penalties.
 SampleProblem RowSampler::process(const float* raw, const SampleRow& row) {
-  processed_.assign(raw, raw + vocab_);
+  copy_allowed(raw, row.allowed_tokens);
   for (const std::int32_t token : row.banned_tokens) {
     if (!in_vocab(token)) return SampleProblem::token_out_of_range;
     processed_[token] = -kInf;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Bans, bias and penalties: a row's changed logits.
+/// Masks, bans, bias and penalties: a row's changed logits.
 
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/sample_rows.hpp"
@@ -13,7 +13,8 @@ constexpr int kChangeThreads = 1024;
 /// In a count: the token is in the prompt.
 constexpr std::uint32_t kInPrompt = 0x80000000U;
 
-// Block (b, r): 2048 logits of changed row r are copied, their counts become 0.
+// Block (b, r): 2048 logits of changed row r are copied, -inf in place of those that are not allowed; their counts
+// become 0.
 __global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32_t* changed_rows, int vocab) {
   const DeviceSampleRow& row = rows[changed_rows[blockIdx.y]];
 #pragma unroll
@@ -21,7 +22,8 @@ __global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32
     const int token =
         (static_cast<int>(blockIdx.x) * kCopyPerThread + i) * kCopyThreads + static_cast<int>(threadIdx.x);
     if (token >= vocab) return;
-    row.changed[token] = row.logits[token];
+    const bool allowed = row.allowed_tokens == nullptr || (row.allowed_tokens[token / 32] >> (token % 32) & 1U) != 0;
+    row.changed[token] = allowed ? row.logits[token] : -INFINITY;
     row.counts[token] = 0;
   }
 }

@@ -10,8 +10,8 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 std::size_t list_bytes(const SampleRow& row) {
-  return (row.banned_tokens.size() + row.bias_tokens.size()) * sizeof(std::int32_t) +
-         row.bias_values.size() * sizeof(float);
+  return row.allowed_tokens.size_bytes() + row.banned_tokens.size_bytes() + row.bias_tokens.size_bytes() +
+         row.bias_values.size_bytes();
 }
 
 /// Appends lists to the staging memory.
@@ -64,6 +64,7 @@ DeviceSampleRow device_row(const SampleParams& params, std::size_t index, ListWr
       on_device.num_prompt = static_cast<std::int32_t>(row.prompt_tokens.size());
     }
   }
+  on_device.allowed_tokens = lists.write(row.allowed_tokens);
   on_device.banned_tokens = lists.write(row.banned_tokens);
   on_device.num_banned = static_cast<std::int32_t>(row.banned_tokens.size());
   on_device.bias_tokens = lists.write(row.bias_tokens);

@@ -19,6 +19,7 @@ struct DeviceSampleRow {
   float* top_logprobs = nullptr;
   const std::int32_t* prompt_tokens = nullptr;
   const std::int32_t* output_tokens = nullptr;
+  const std::uint32_t* allowed_tokens = nullptr;  ///< a mask of the vocabulary; null = all
   const std::int32_t* banned_tokens = nullptr;
   const std::int32_t* bias_tokens = nullptr;
   const float* bias_values = nullptr;

@@ -19,6 +19,9 @@ std::vector<float> raw_logits(const SampleParams& params, const SampleRow& row) 
 
 std::vector<float> processed_logits(const SampleParams& params, const SampleRow& row) {
   std::vector<float> logits = raw_logits(params, row);
+  for (std::size_t i = 0; i < logits.size() && !row.allowed_tokens.empty(); ++i) {
+    if ((row.allowed_tokens[i / 32] >> (i % 32) & 1U) == 0) logits[i] = -kInf;
+  }
   for (const std::int32_t token : row.banned_tokens) logits[token] = -kInf;
   for (std::size_t i = 0; i < row.bias_tokens.size(); ++i) logits[row.bias_tokens[i]] += row.bias_values[i];
 

@@ -66,6 +66,9 @@ class EngineOfFakes : public ::testing::Test {
     tokenizer_ = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
     DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
     shared_.tokenizer = spawn_tokenizer(*system_, tokenizer_);
+    const Grammars grammars =
+        spawn_grammar_compiler(*system_, tokenizer_, {.vocab_size = test::kFakeVocab, .eos_token_ids = {}});
+    shared_.grammar_compiler = grammars.compiler;
     shared_.outputs = spawn_output_processor(*system_, tokenizer_, instruments_);
     replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), instruments_)};
     replica_.devices.workers = {
@@ -87,8 +90,8 @@ class EngineOfFakes : public ::testing::Test {
     limits.max_num_seqs = 16;
     limits.max_queued_requests = 100;
     limits.max_queued_prompt_tokens = 10'000;
-    shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, {replica_.scheduler},
-                                          shared_.outputs, instruments_);
+    shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, grammars,
+                                          {replica_.scheduler}, shared_.outputs, instruments_);
     replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, instruments_);
     supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
     sink_ = system_->spawn(recording_sink, received_);

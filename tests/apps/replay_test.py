@@ -67,6 +67,22 @@ class Replay(unittest.TestCase):
         self.assertGreaterEqual(facts["tokens_compared"], 60 * 40)
         self.assertEqual(facts["tokens_computed_before"], 0)
 
+    def test_structured_outputs_are_replayed_and_executed(self):
+        wishes = [{"json": {"type": "object", "properties": {"a": {"enum": ["cat", "dog"]}, "b": {"type": "integer"}},
+                            "required": ["a"]}}, {"regex": "[a-z]{30,90}"}, {"choice": ["left", "right"]}, None]
+        lines = [json.dumps({"prompt": f"Story {i}", "max_tokens": 60, "temperature": 1.3, "seed": i, "n": 1 + i % 3,
+                             "structured_outputs": wishes[i % 4]}) for i in range(40)]
+        for flags in (CROWDED, RECOMPUTED, [*CROWDED, "--journal-mib=1"], [*CROWDED, "--no-journal-tokens"]):
+            with self.subTest(flags=flags):
+                done = self.run_pagoda("generate", "--prompts=-", "--journal", self.path, *flags, stdin="\n".join(lines))
+                if "no structured output" in done.stderr:
+                    self.skipTest("built without XGrammar")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.replay()
+                if "--no-journal-tokens" not in flags:
+                    self.replay("--model", MODEL)
+                    self.assertGreater(self.execute()["tokens_compared"], 500)
+
     def test_a_ring_that_has_lost_its_beginning_is_executed_from_the_middle(self):
         for prompts, flags in ((PROMPTS, CROWDED), (PROMPTS, [*RECOMPUTED, "--pipeline-depth=1"]), (BEAMS, CROWDED),
                                (PROMPTS, [*SMALL, "--n=3", "--best-of=4", "--temperature=0.8", "--presence-penalty=0.7",

@@ -7,9 +7,11 @@ import asyncio
 import os
 import sys
 import tempfile
+import typing
 import unittest
 
 import openai
+import pydantic
 
 from server import Server, main
 
@@ -30,6 +32,36 @@ def complete(**fields):
 def chat(**fields):
     return client().chat.completions.create(
         **{"model": model, "messages": MESSAGES, "max_tokens": 12, "temperature": 0, **fields})
+
+
+class Pet(pydantic.BaseModel):
+    name: str = pydantic.Field(pattern="^[A-Z][a-z]{1,8}$")
+    kind: typing.Literal["cat", "dog"]
+    age: int = pydantic.Field(ge=0, le=30)
+    friend: typing.Optional["Pet"]
+
+
+class StructuredOutputs(unittest.TestCase):
+    def assert_pet(self, pet):
+        self.assertIsInstance(pet, Pet)
+        self.assertIn(pet.kind, ("cat", "dog"))
+
+    def test_a_chat_is_parsed(self):
+        answer = client().chat.completions.parse(model=model, messages=MESSAGES, max_tokens=400, temperature=1.2,
+                                                 seed=3, n=3, response_format=Pet)
+        for choice in answer.choices:
+            if choice.finish_reason == "stop":
+                self.assert_pet(choice.message.parsed)
+
+    def test_a_response_is_parsed(self):
+        answer = client().responses.parse(model=model, input="A pet, please.", max_output_tokens=400, text_format=Pet)
+        self.assert_pet(answer.output_parsed)
+
+    def test_a_stream_is_parsed(self):
+        with client().chat.completions.stream(model=model, messages=MESSAGES, max_tokens=400, seed=3,
+                                              response_format=Pet) as stream:
+            answer = stream.get_final_completion()
+        self.assert_pet(answer.choices[0].message.parsed)
 
 
 class Completions(unittest.TestCase):

@@ -29,6 +29,7 @@ class SampleBatch {
   /// Keeps `values` alive as long as the batch.
   std::span<const std::int32_t> own(std::vector<std::int32_t> values) { return ids_.emplace_back(std::move(values)); }
   std::span<const float> own(std::vector<float> values) { return values_.emplace_back(std::move(values)); }
+  std::span<const std::uint32_t> own(std::vector<std::uint32_t> words) { return masks_.emplace_back(std::move(words)); }
 
   /// Valid until the batch changes. Outputs are cleared.
   SampleParams params(std::int64_t max_top = 20) {
@@ -56,6 +57,7 @@ class SampleBatch {
   std::vector<SampleRow> rows_;
   std::deque<std::vector<std::int32_t>> ids_;
   std::deque<std::vector<float>> values_;
+  std::deque<std::vector<std::uint32_t>> masks_;
   std::vector<SampleOutput> outputs_;
   std::vector<std::int32_t> top_tokens_;
   std::vector<float> top_logprobs_;

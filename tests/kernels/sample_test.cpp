@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,6 +129,12 @@ TEST_P(SampleAgainstReference, AgreesForRandomPenaltiesBiasAndBans) {
     row.prompt_tokens = batch.own(tokens(40));
     row.output_tokens = batch.own(tokens(40));
     row.banned_tokens = vocab > 1 ? batch.own(std::vector<std::int32_t>(i % 2, token())) : std::span<std::int32_t>{};
+    if (i % 4 == 3) {
+      std::vector<std::uint32_t> mask(mask_words(vocab));
+      for (std::uint32_t& word : mask) word = i % 8 == 3 ? static_cast<std::uint32_t>(random()) : 0;
+      mask[random() % mask.size()] = ~0U;
+      row.allowed_tokens = batch.own(std::move(mask));
+    }
     const std::size_t biased = random() % 9;
     std::vector<std::int32_t> ids(biased);
     std::vector<float> values(biased);
@@ -270,6 +277,31 @@ TEST_P(SampleTest, ABiasOfAHundredForcesAndForbids) {
   for (const SampleOutput& out : sample_positions(logits, row, many(300))) ASSERT_EQ(out.token, 42);
   row.bias_values = down;
   for (const SampleOutput& out : sample_positions(logits, row, many(300))) ASSERT_NE(out.token, 42);
+}
+
+TEST_P(SampleTest, OnlyAllowedTokensAreDrawnWhateverTheirBias) {
+  std::vector<float> logits(70, 1.0F);
+  logits[3] = 50.0F;
+  const std::vector<std::uint32_t> mask{0x80000000U, 1U, 0x20U};  // 31, 32 and 69
+  const std::vector<std::int32_t> tokens{3, 31};
+  const std::vector<float> bias{100.0F, -100.0F};
+  SampleRow row;
+  row.allowed_tokens = mask;
+  row.bias_tokens = tokens;
+  row.bias_values = bias;
+  std::set<std::int32_t> drawn;
+  for (const SampleOutput& out : sample_positions(logits, row, many(300))) drawn.insert(out.token);
+  EXPECT_EQ(drawn, (std::set<std::int32_t>{32, 69}));
+  row.temperature = 0.0F;
+  row.num_logprobs = 0;
+  const SampleOutput greedy = sample_one(logits, row);
+  EXPECT_EQ(greedy.token, 32);
+  EXPECT_EQ(greedy.rank, 2);  // of the model's own distribution
+  const std::vector<std::uint32_t> none(3);
+  row.allowed_tokens = none;
+  EXPECT_EQ(problem_of(logits, row), SampleProblem::nothing_left);
+  row.allowed_tokens = std::span(mask).first(2);
+  EXPECT_THAT(error_of(logits, row), HasSubstr("allowed_tokens has 2 words of 3"));
 }
 
 TEST_P(SampleTest, LogprobsAreOfTheRawLogitsUnlessProcessedOnesAreAsked) {

@@ -18,7 +18,7 @@ FLOORS = [
     ["engine/request"],
     ["engine/config.hpp", "engine/config.cpp"],
     ["engine/text", "engine/sampling", "engine/weights"],
-    ["engine/layers"],
+    ["engine/layers", "engine/grammar"],
     ["engine/models", "engine/calibration"],
     ["engine/memory", "engine/scheduling", "engine/execution", "engine/output", "engine/trace"],
     ["engine/placement"],

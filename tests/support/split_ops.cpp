@@ -256,6 +256,7 @@ Status SplitOps::sample(Stream& stream, const SampleParams& params) const {
   struct HostLists {
     std::vector<std::int32_t> banned, bias_tokens;
     std::vector<float> bias_values;
+    std::vector<std::uint32_t> allowed;
   };
   struct Kept {
     std::vector<SampleRow> rows;
@@ -274,7 +275,9 @@ Status SplitOps::sample(Stream& stream, const SampleParams& params) const {
     lists.banned.assign(row.banned_tokens.begin(), row.banned_tokens.end());
     lists.bias_tokens.assign(row.bias_tokens.begin(), row.bias_tokens.end());
     lists.bias_values.assign(row.bias_values.begin(), row.bias_values.end());
+    lists.allowed.assign(row.allowed_tokens.begin(), row.allowed_tokens.end());
     row.banned_tokens = lists.banned;
+    row.allowed_tokens = lists.allowed;
     row.bias_tokens = lists.bias_tokens;
     row.bias_values = lists.bias_values;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/http/ollama/options.hpp"
+#include "io/wire/structured_fields.hpp"
 
 namespace pagoda::http::ollama {
 namespace {
@@ -39,7 +40,7 @@ void read_common(FieldReader& fields, Turn& turn) {
   fields.read("stream", turn.stream);
   read_logprobs(fields, turn);
   fields.skip("keep_alive");
-  refuse_unless_empty(fields, "format", "this server does not constrain answers");
+  wire::read_json_format(fields, "format", turn.request.sampling.structured_outputs);
   refuse_unless_empty(fields, "tools", "this server does not support tools");
   refuse_unless_empty(fields, "images", "this model takes text only");
   refuse_if_true(fields, "truncate", "what does not fit the context is refused");
@@ -81,7 +82,8 @@ GenerationJob make_job(Turn turn, const char* prompt_param) {
                                          {"stop", "options.stop"},
                                          {"presence_penalty", "options.presence_penalty"},
                                          {"frequency_penalty", "options.frequency_penalty"},
-                                         {"logprobs", "top_logprobs"}});
+                                         {"logprobs", "top_logprobs"},
+                                         {"structured_outputs", "format"}});
   job.requests.push_back(std::move(turn.request));
   job.writer = make_writer(std::move(turn.answer));
   return job;

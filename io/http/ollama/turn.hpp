@@ -35,8 +35,8 @@ struct Turn {
   bool stream = true;
 };
 
-/// Reads options, stream, logprobs and top_logprobs, passes over keep_alive (the model stays), and refuses, by name,
-/// what there is none of here: format, tools, images, truncate and shift, unless they ask for nothing.
+/// Reads options, stream, format, logprobs and top_logprobs, passes over keep_alive (the model stays), and refuses, by
+/// name, what there is none of here: tools, images, truncate and shift, unless they ask for nothing.
 void read_common(wire::FieldReader& fields, Turn& turn);
 
 /// Reads `think`: a switch, or how much. A model whose template knows neither can be told only not to. `prompts` is

@@ -167,7 +167,9 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_request_fields(fields, request);
-  refuse_structure(fields);
+  refuse_tools(fields);
+  FieldNames names = field_names("messages", {{"logprobs", "top_logprobs"}});
+  read_response_format(fields, request.sampling, names);
   if (request.sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
   }
@@ -177,7 +179,7 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
 
   GenerationJob job;
   job.stream = options.stream.stream;
-  job.names = field_names("messages", {{"logprobs", "top_logprobs"}});
+  job.names = std::move(names);
   if (body.contains("max_completion_tokens")) job.names.emplace_back("max_tokens", "max_completion_tokens");
   job.requests.push_back(std::move(request));
   job.writer = std::make_unique<ChatWriter>(std::move(head), options);

@@ -1,5 +1,7 @@
 #include "io/http/openai/common.hpp"
 
+#include "io/wire/structured_fields.hpp"
+
 namespace pagoda::http::openai {
 
 GenerateRequest request_with_defaults() {
@@ -28,13 +30,13 @@ void read_noise(wire::FieldReader& fields) {
   if (store) fields.refuse("store", "store must be false: answers are not kept");
 }
 
-void refuse_structure(wire::FieldReader& fields) {
-  if (const auto* format = fields.read_object("response_format"); format != nullptr) {
-    const auto type = format->find("type");
-    if (format->size() != 1 || type == format->end() || *type != "text") {
-      fields.refuse("response_format", "response_format is supported as {\"type\": \"text\"} only");
-    }
-  }
+void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names) {
+  constexpr const char* kName = "response_format";
+  if (!sampling.structured_outputs) names.emplace_back("structured_outputs", kName);
+  wire::read_format(fields, kName, wire::FormatPlace::inside, sampling.structured_outputs);
+}
+
+void refuse_tools(wire::FieldReader& fields) {
   const auto refuse_unless = [&](const char* name, auto asks_for_nothing) {
     const auto* value = fields.find(name);
     if (value != nullptr && !asks_for_nothing(*value)) {
@@ -47,7 +49,6 @@ void refuse_structure(wire::FieldReader& fields) {
   refuse_unless("tool_choice", [](const wire::Json& value) { return value == "none" || value == "auto"; });
   refuse_unless("function_call", [](const wire::Json& value) { return value == "none" || value == "auto"; });
   refuse_unless("parallel_tool_calls", [](const wire::Json& value) { return value.is_boolean(); });
-  refuse_unless("structured_outputs", [](const wire::Json&) { return false; });
 }
 
 StreamOptions read_stream(wire::FieldReader& fields) {

@@ -13,6 +13,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/http/generation.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
 #include "io/wire/output_fields.hpp"
@@ -39,9 +40,10 @@ void skip_noise(wire::FieldReader& fields);
 /// The same for APIs that keep no answers: metadata too, and store, which must be false.
 void read_noise(wire::FieldReader& fields);
 
-/// Refuses, by name, what constrains an answer: response_format, structured_outputs, tools and their kin. One that asks
-/// for nothing ({"type": "text"}, an empty list, "none") is fine.
-void refuse_structure(wire::FieldReader& fields);
+/// Refuses, by name, tools and their kin. One that asks for nothing (an empty list, "none") is fine.
+void refuse_tools(wire::FieldReader& fields);
+/// response_format, behind structured_outputs. Errors about what it asks for name it from then on.
+void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names);
 
 struct StreamOptions {
   bool stream = false;

@@ -80,6 +80,9 @@ void refuse_large_fields(FieldReader& fields, const GenerateRequest& request) {
   }
   refuse_above("stop_token_ids", request.sampling.stop_token_ids.size(), kLimits.max_stop_token_ids, "ids");
   refuse_above("logit_bias", request.sampling.logit_bias.size(), kLimits.max_logit_bias, "entries");
+  if (const auto& wish = request.sampling.structured_outputs) {
+    refuse_above("structured_outputs", wish->num_bytes(), kMaxStructuredOutputBytes, "bytes");
+  }
 }
 
 std::int64_t num_characters(std::string_view text) {
@@ -317,7 +320,9 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   wire::read_request_fields(fields, request);
   if (fields.has("suffix")) fields.refuse("suffix", "suffix is not supported");
   if (options.logprobs && *options.logprobs < 0) fields.refuse("logprobs", "logprobs must be at least 0");
-  refuse_structure(fields);
+  refuse_tools(fields);
+  FieldNames names = field_names("prompt");
+  read_response_format(fields, sampling, names);
 
   // An echo without new tokens looks at the prompt only; the one token that a run makes is dropped.
   options.no_tokens = options.echo && sampling.max_tokens == 0;
@@ -335,7 +340,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   GenerationJob job;
   job.stream = options.stream.stream;
   job.echo = options.echo;
-  job.names = field_names("prompt");
+  job.names = std::move(names);
   // Every prompt has a copy of the rest, which so must be small; the engine checks it all, later.
   refuse_large_fields(fields, request);
   if (fields.is_fine()) read_prompts(fields, job.requests, request, max_queued_requests);

@@ -73,7 +73,7 @@ void ResponseWriter::write_request(JsonWriter& json) const {
   write_optional(json, "summary", options_.summary);
   json.close_object();
   json.field("service_tier", "default").field("store", options_.store).field("temperature", options_.temperature);
-  json.key("text").open_object().key("format").open_object().field("type", "text").close_object().close_object();
+  json.key("text").open_object().key("format").raw(options_.format.dump()).close_object();
   json.field("tool_choice", options_.tool_choice).key("tools").open_array().close_array();
   json.field("top_logprobs", options_.top_logprobs).field("top_p", options_.top_p).field("truncation", "disabled");
   json.key("user").value_or_null(options_.user);

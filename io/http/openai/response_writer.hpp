@@ -25,6 +25,7 @@ struct ResponseOptions {
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
   double top_p = 1;
+  wire::Json format = wire::Json{{"type", "text"}};
   std::string user;
   bool timing = false;
 };

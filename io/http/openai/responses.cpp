@@ -10,6 +10,7 @@
 #include "io/http/openai/response_writer.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/request_fields.hpp"
+#include "io/wire/structured_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -36,14 +37,13 @@ void read_metadata(FieldReader& fields, Json& metadata) {
   metadata = *given;
 }
 
-/// Refuses, by name, every output but plain text.
-void read_text_form(FieldReader& fields) {
+/// The form of the text, behind structured_outputs.
+void read_text_form(FieldReader& fields, ResponseOptions& options, SamplingParams& sampling) {
   const auto* text = fields.read_object("text");
   if (text == nullptr) return;
   FieldReader inner(*text, FieldReader::Nulls::absent, "text.");
-  if (const auto* format = inner.read_object("format"); format != nullptr && *format != Json{{"type", "text"}}) {
-    inner.refuse("format", "format is supported as {\"type\": \"text\"} only");
-  }
+  wire::read_format(inner, "format", wire::FormatPlace::beside, sampling.structured_outputs, "text.");
+  if (const auto* format = inner.read_object("format")) options.format = *format;
   if (const auto* verbosity = inner.find("verbosity"); verbosity != nullptr && *verbosity != "medium") {
     inner.refuse("verbosity", "verbosity is supported as \"medium\" only");
   }
@@ -95,7 +95,7 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
 
 /// Tools, of which there are none, and ways of answering that this server does not have.
 void read_ways(FieldReader& fields, ResponseOptions& options) {
-  refuse_structure(fields);
+  refuse_tools(fields);
   if (const auto* choice = fields.find("tool_choice"); choice != nullptr && choice->is_string()) {
     options.tool_choice = choice->get<std::string>();
   }
@@ -162,10 +162,12 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   read_max_tokens(fields, options, request);
   read_logprobs(fields, options, request.sampling);
   read_reasoning(fields, prompts, chat, options);
-  read_text_form(fields);
   read_metadata(fields, options.metadata);
   read_ways(fields, options);
   wire::read_single_answer_fields(fields, request);
+  FieldNames names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
+  if (!request.sampling.structured_outputs) names.emplace_back("structured_outputs", "text.format");
+  read_text_form(fields, options, request.sampling);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
 
   if (options.instructions) chat.messages.push_back(Json{{"role", "system"}, {"content", *options.instructions}});
@@ -181,7 +183,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
 
   GenerationJob job;
   job.stream = stream;
-  job.names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
+  job.names = std::move(names);
   ResponseWriter::Keep keep;
   if (options.store) keep = keeper(store, owner, ResponseWriter::id_of(head), *conversation);
   job.requests.push_back(std::move(request));

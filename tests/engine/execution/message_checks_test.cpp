@@ -64,6 +64,14 @@ TEST(DeviceMessageChecks, StepsOfASchedulerPass) {
   EXPECT_TRUE(checks.check(last));
 }
 
+TEST(DeviceMessageChecks, AMaskIsAsLongAsTheVocabulary) {
+  DeviceMessageChecks checks(limits());
+  ExecuteStep step = first_step();
+  step.masks.resize(4);
+  step.work[1].mask = {0, 4};
+  EXPECT_TRUE(checks.check(step));
+}
+
 TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
   using Change = std::function<void(ExecuteStep&)>;
   const std::vector<std::pair<std::string, Change>> changes{
@@ -89,6 +97,30 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"a temperature that is no number",
        [](ExecuteStep& s) { s.new_rows[0].spec.sampling.temperature = std::numeric_limits<double>::quiet_NaN(); }},
       {"more logprobs than tokens", [](ExecuteStep& s) { s.new_rows[0].spec.sampling.num_logprobs = 101; }},
+      {"a mask that is not there",
+       [](ExecuteStep& s) {
+         s.work[1].mask = {0, 4};
+       }},
+      {"a mask of another vocabulary",
+       [](ExecuteStep& s) {
+         s.masks.resize(8);
+         s.work[1].mask = {0, 3};
+       }},
+      {"a mask behind the last",
+       [](ExecuteStep& s) {
+         s.masks.resize(4);
+         s.work[1].mask = {1, 4};
+       }},
+      {"a mask before the first",
+       [](ExecuteStep& s) {
+         s.masks.resize(4);
+         s.work[1].mask = {-1, 4};
+       }},
+      {"a mask of a row that samples nothing",
+       [](ExecuteStep& s) {
+         s.masks.resize(4);
+         s.work[0].mask = {0, 4};
+       }},
       {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter = 1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {

@@ -16,12 +16,14 @@ TEST(HiddenTokens, ABlankRequestHasNothingOfWhatWasSaid) {
   spec.cache_salt = "salt";
   spec.sampling.stop = {"stop"};
   spec.sampling.logit_bias = {{5, 1.0}};
+  spec.sampling.structured_outputs = {GrammarKind::choice, "a", {"b"}};
   spec.sampling.max_tokens = 12;
   const SharedSpec hidden = blank(spec);
   EXPECT_EQ(*hidden->prompt, (TokenIds{0, 0, 0}));
   EXPECT_EQ(hidden->cache_salt, "");
   EXPECT_TRUE(hidden->sampling.stop.empty());
   EXPECT_TRUE(hidden->sampling.logit_bias.empty());
+  EXPECT_EQ(hidden->sampling.structured_outputs, StructuredOutput{});
   EXPECT_EQ(hidden->sampling.max_tokens, 12);
 }
 

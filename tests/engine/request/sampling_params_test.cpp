@@ -120,6 +120,16 @@ std::vector<Case> combination_cases() {
       {"length_penalty_nan", [](SamplingParams& p) { p.length_penalty = kNan; }, "length_penalty", "finite"},
       {"early_stopping_alone", [](SamplingParams& p) { p.early_stopping = EarlyStopping::yes; }, "early_stopping",
        "use_beam_search"},
+      {"structured", [](SamplingParams& p) { p.structured_outputs.emplace(); }, "", ""},
+      {"structured_ignore_eos", [](SamplingParams& p) { p.structured_outputs.emplace(), p.ignore_eos = true; },
+       "ignore_eos", "structured_outputs"},
+      {"structured_min_tokens", [](SamplingParams& p) { p.structured_outputs.emplace(), p.min_tokens = 1; },
+       "min_tokens", "structured_outputs"},
+      {"structured_too_long",
+       [](SamplingParams& p) {
+         p.structured_outputs = {GrammarKind::regex, std::string(kMaxStructuredOutputBytes + 1, 'a'), {}};
+       },
+       "structured_outputs", "at most 262144 bytes"},
       {"beam", beam([](SamplingParams& p) { p.length_penalty = -1.5, p.early_stopping = EarlyStopping::never; }), "",
        ""},
       {"beam_length_penalty_infinite", beam([](SamplingParams& p) { p.length_penalty = kInf; }), "length_penalty",

@@ -337,5 +337,153 @@ TEST(RouterCore, AddsToTheEnginesCountersWhatOnlyItKnows) {
   EXPECT_EQ(failed.health, "no device");
 }
 
+/// Each with a wish of its own, or all with the same.
+std::shared_ptr<GenerateRequest> with_grammar(std::shared_ptr<GenerateRequest> request, const char* regex = nullptr) {
+  static int next = 0;
+  const std::string text = regex != nullptr ? regex : "a" + std::to_string(++next);
+  request->sampling.structured_outputs = {GrammarKind::regex, text, {}};
+  return request;
+}
+
+/// Stands for a compiled grammar, which nobody looks into here.
+grammar::SharedGrammar some_grammar() {
+  return {std::make_shared<int>(), reinterpret_cast<const grammar::CompiledGrammar*>(1)};
+}
+
+TEST(RouterCoreGrammars, ARequestEntersWhenItsTextIsEncodedAndItsGrammarCompiled) {
+  for (const bool grammar_first : {false, true}) {
+    Router router;
+    const auto submitted = router.submit(kAlice, 1, with_grammar(text_request()));
+    EXPECT_EQ(router.core.next_job(), submitted.job);
+    EXPECT_EQ(router.core.next_grammar(), submitted.grammar_job);
+    const auto grammar = some_grammar();
+    const auto encode = [&] { return router.core.prompt_encoded(submitted.id, tokens(3)); };
+    const auto compile = [&] { return router.core.grammar_compiled(*submitted.grammar_job, grammar); };
+    EXPECT_TRUE((grammar_first ? compile() : encode()).empty());
+    const auto effects = grammar_first ? encode() : compile();
+    ASSERT_EQ(effects.settled.size(), 1U);
+    const auto spec = std::get<SharedSpec>(effects.settled[0].outcome);
+    EXPECT_EQ(spec->grammar, grammar);
+    EXPECT_EQ(spec->prompt->size(), 3U);
+  }
+}
+
+TEST(RouterCoreGrammars, AKnownGrammarTakesNoTurn) {
+  Router router;
+  const auto submitted = router.core.submit(kAlice, 1, *with_grammar(ids_request()), kNow, some_grammar());
+  ASSERT_TRUE(submitted);
+  EXPECT_EQ(submitted->grammar_job, std::nullopt);
+  const auto effects = router.core.prompt_encoded(submitted->id, tokens(3));
+  EXPECT_NE(std::get<SharedSpec>(effects.settled.at(0).outcome)->grammar, nullptr);
+}
+
+TEST(RouterCoreGrammars, ARefusedOneEndsItsRequest) {
+  Router router;
+  const auto submitted = router.submit(kAlice, 1, with_grammar(text_request()));
+  EXPECT_EQ(router.core.next_grammar(), submitted.grammar_job);
+  const Error error{ErrorCode::invalid_request, "no", "structured_outputs", -1};
+  const auto effects = router.core.grammar_compiled(*submitted.grammar_job, fail(error));
+  EXPECT_EQ(refused(effects, ErrorCode::invalid_request), std::vector{submitted.id});
+  EXPECT_EQ(effects.taken_back, std::vector{*submitted.job});
+  EXPECT_EQ(router.core.num_live(), 0U);
+  EXPECT_TRUE(router.core.prompt_encoded(submitted.id, tokens(3)).empty());
+}
+
+TEST(RouterCoreGrammars, ARefusedPromptTakesItsGrammarBack) {
+  Router router;
+  const auto first = router.submit(kAlice, 1, with_grammar(ids_request()));
+  EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
+  const auto second = router.submit(kAlice, 2, with_grammar(text_request()));
+  const auto effects = router.core.prompt_encoded(second.id, fail(ErrorCode::invalid_request, "no"));
+  EXPECT_EQ(effects.grammars_taken_back, std::vector{*second.grammar_job});
+  EXPECT_EQ(refused(effects, ErrorCode::invalid_request), std::vector{second.id});
+}
+
+TEST(RouterCoreGrammars, OneIsCompiledAtATimeAndTheOthersWait) {
+  Router router;
+  const auto first = router.submit(kAlice, 1, with_grammar(ids_request()));
+  const auto second = router.submit(kBob, 1, with_grammar(ids_request()));
+  EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
+  EXPECT_EQ(router.core.next_grammar(), std::nullopt);
+  const RequestId other = router.in_engine(kBob, 2);  // who has none does not
+  EXPECT_GT(other, second.id);
+  router.core.grammar_finished(*first.grammar_job);
+  EXPECT_EQ(router.core.next_grammar(), second.grammar_job);
+}
+
+TEST(RouterCoreGrammars, AnAbortedRequestAsksForNoneAndDropsWhatComes) {
+  Router router;
+  const auto first = router.submit(kAlice, 1, with_grammar(ids_request()));
+  const auto second = router.submit(kAlice, 2, with_grammar(ids_request()));
+  EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
+  EXPECT_EQ(aborted_outside(router.core.abort(first.id, kNow)), std::vector{first.id});
+  EXPECT_TRUE(router.core.grammar_compiled(*first.grammar_job, some_grammar()).empty());
+  const auto gone = router.core.client_gone(kAlice, kNow);
+  EXPECT_EQ(gone.grammars_taken_back, std::vector{*second.grammar_job});
+  router.core.grammar_finished(*first.grammar_job);
+  EXPECT_EQ(router.core.next_grammar(), std::nullopt);
+}
+
+TEST(RouterCoreGrammars, TooManyThatWaitAreRefused) {
+  auto wide = limits();
+  wide.max_queued_requests = 10'000;
+  Router router(wide);
+  std::uint64_t tag = 0;
+  while (router.core.submit(kAlice, ++tag, *with_grammar(ids_request()), kNow)) {
+  }
+  const auto refused = router.core.submit(kAlice, ++tag, *with_grammar(ids_request()), kNow);
+  EXPECT_EQ(refused.error().code, ErrorCode::queue_full);
+  EXPECT_LT(tag, 100U);
+  EXPECT_TRUE(router.core.submit(kAlice, ++tag, *ids_request(), kNow));
+  EXPECT_TRUE(router.core.submit(kBob, 1, *with_grammar(ids_request()), kNow));
+}
+
+TEST(RouterCoreGrammars, AStateKeepsWhatWaits) {
+  Router router;
+  const auto first = router.submit(kAlice, 1, with_grammar(ids_request()));
+  const auto second = router.submit(kAlice, 2, with_grammar(text_request()));
+  EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
+  EXPECT_TRUE(router.core.prompt_encoded(first.id, tokens(3)).empty());
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  router.core.save(out);
+  Router loaded;
+  Decoder in(bytes);
+  ASSERT_TRUE(loaded.core.load(in));
+  EXPECT_EQ(loaded.core.grammar_compiled(*first.grammar_job, some_grammar()).settled.size(), 1U);
+  loaded.core.grammar_finished(*first.grammar_job);
+  EXPECT_EQ(loaded.core.next_grammar(), second.grammar_job);
+}
+
+TEST(RouterCoreGrammars, RequestsOfAClientShareTheirGrammar) {
+  Router router;
+  const auto first = router.submit(kAlice, 1, with_grammar(ids_request(), "a+"));
+  const auto second = router.submit(kAlice, 2, with_grammar(ids_request(), "a+"));
+  const auto third = router.submit(kAlice, 3, with_grammar(text_request(), "a+"));
+  EXPECT_TRUE(first.grammar_job);
+  EXPECT_EQ(second.grammar_job, std::nullopt);
+  EXPECT_TRUE(router.submit(kBob, 1, with_grammar(ids_request(), "a+")).grammar_job) << "of another client";
+  EXPECT_TRUE(router.core.prompt_encoded(first.id, tokens(3)).empty());
+  EXPECT_TRUE(router.core.prompt_encoded(second.id, tokens(3)).empty());
+  EXPECT_TRUE(router.core.abort(first.id, kNow).grammars_taken_back.empty()) << "others wait for it";
+  EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
+  const auto compiled = router.core.grammar_compiled(*first.grammar_job, some_grammar());
+  ASSERT_EQ(compiled.settled.size(), 1U);
+  EXPECT_EQ(compiled.settled[0].id, second.id);
+  EXPECT_EQ(router.core.prompt_encoded(third.id, tokens(3)).settled.size(), 1U);
+}
+
+TEST(RouterCoreGrammars, ManyRequestsWithOneGrammarWaitForOneJob) {
+  auto wide = limits();
+  wide.max_queued_requests = 10'000;
+  Router router(wide);
+  for (std::uint64_t tag = 1; tag <= 1'000; ++tag) router.submit(kAlice, tag, with_grammar(ids_request(), "a+"));
+  const auto job = router.core.next_grammar();
+  ASSERT_TRUE(job);
+  const Error error{ErrorCode::invalid_request, "no", "structured_outputs", -1};
+  EXPECT_EQ(router.core.grammar_compiled(*job, fail(error)).settled.size(), 1'000U);
+  EXPECT_EQ(router.core.num_live(), 0U);
+}
+
 }  // namespace
 }  // namespace pagoda::routing

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/engine/scheduling/simulated_grammar.hpp"
+
 namespace pagoda::test {
 
 SimulatedDevice::SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
@@ -123,9 +125,27 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
   }
   std::vector<FakeRow> fake_rows;
-  for (const RowWork& work : step.work) run_row(work, result, fake_rows);
+  for (const RowWork& work : step.work) {
+    check_mask(step, work);
+    run_row(work, result, fake_rows);
+  }
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
   running_.push_back(std::move(result));
+}
+
+/// What may be sampled is what the grammar allows behind all tokens of the row, none of which is a placeholder.
+void SimulatedDevice::check_mask(const ExecuteStep& step, const RowWork& work) {
+  const Row& row = rows_.at(work.row);
+  const auto first = step.masks.begin() + work.mask.first;
+  const std::vector<std::uint32_t> mask(first, first + work.mask.count);
+  if (!row.spec->grammar || work.num_samples == 0) {
+    if (!mask.empty()) fail("a row has a mask that asks for none");
+    return;
+  }
+  if (row.failed || row.sequence != work.sequence) return;
+  const auto prompt_len = std::ssize(*row.spec->prompt);
+  const TokenIds output(row.tokens.begin() + prompt_len, row.tokens.end());
+  if (mask != simulated_mask(output)) fail("a row has another mask than its tokens ask for");
 }
 
 void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows) {

@@ -102,6 +102,7 @@ class SimulatedDevice {
   void enqueue_plans();
   void enqueue(const ExecuteStep& step, StepId last_plan);
   bool apply_rows(const ExecuteStep& step);
+  void check_mask(const ExecuteStep& step, const RowWork& work);
   void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
   void spoil(StepResult& result) const;
   bool draws_failure();

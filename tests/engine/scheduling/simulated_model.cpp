@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "engine/sampling/beam_search.hpp"
+#include "tests/engine/scheduling/simulated_grammar.hpp"
 
 namespace pagoda::test {
 namespace {
@@ -13,6 +15,11 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
   h ^= x + 0x9E3779B97F4A7C15U + (h << 6) + (h >> 2);
   h *= 0xFF51AFD7ED558CCDU;
   return h ^ (h >> 29);
+}
+
+/// What a sequence of a request with a grammar has generated.
+TokenIds output_of(const RequestSpec& spec, const TokenIds& tokens) {
+  return {tokens.begin() + std::ssize(*spec.prompt), tokens.end()};
 }
 
 }  // namespace
@@ -28,7 +35,15 @@ bool SimulatedModel::stops(const RequestSpec& spec, TokenId token) const {
 TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, const TokenIds& tokens) const {
   std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
   for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
-  if (static_cast<double>(h % 10000) < config_.eos_chance * 10000) return kEos;
+  const bool wants_end = static_cast<double>(h % 10000) < config_.eos_chance * 10000;
+  if (spec.grammar) {
+    const TokenIds choices = simulated_choices(output_of(spec, tokens));
+    const bool may_end = !choices.empty() && choices.front() == kEos;
+    if (choices.empty() || (may_end && (wants_end || choices.size() == 1))) return kEos;
+    const std::size_t first = may_end ? 1 : 0;
+    return choices[first + (h >> 20) % (choices.size() - first)];
+  }
+  if (wants_end) return kEos;
   return 1 + static_cast<TokenId>((h >> 20) % (kVocab - 1));
 }
 
@@ -40,6 +55,12 @@ std::vector<std::pair<TokenId, float>> SimulatedModel::beam_candidates_after(con
   for (TokenId token = 0; token < kVocab; ++token) {
     const float chance = static_cast<float>(1 + mix(h, static_cast<std::uint64_t>(token)) % 1000) / 1001.0F;
     candidates.emplace_back(token, std::log(chance) * 4.0F);
+  }
+  if (spec.grammar) {
+    const TokenIds choices = simulated_choices(output_of(spec, tokens));
+    for (auto& [token, logprob] : candidates) {
+      if (!std::ranges::binary_search(choices, token)) logprob = -std::numeric_limits<float>::infinity();
+    }
   }
   std::ranges::sort(candidates, [](const auto& a, const auto& b) {
     return std::tie(b.second, a.first) < std::tie(a.second, b.first);
@@ -67,7 +88,8 @@ std::vector<TokenIds> SimulatedModel::right_beams(const RequestSpec& spec) const
     search.step(candidates);
   }
   std::vector<TokenIds> best;
-  for (std::int64_t i = 0; i < spec.sampling.n; ++i) {
+  const std::int64_t num_found = std::ssize(search.hypotheses());  // a grammar may have fewer
+  for (std::int64_t i = 0; i < std::min(spec.sampling.n, num_found); ++i) {
     best.push_back(search.tokens(search.hypotheses()[static_cast<std::size_t>(i)].node));
   }
   return best;

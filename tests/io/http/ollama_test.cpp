@@ -93,7 +93,7 @@ TEST(OllamaGenerate, NoPromptLoadsTheModel) {
 }
 
 TEST(OllamaGenerate, WhatItLacksIsRefusedByNameUnlessItIsEmpty) {
-  for (const char* field : {"format", "images", "suffix", "context", "template", "tools"}) {
+  for (const char* field : {"images", "suffix", "context", "template", "tools"}) {
     const auto with = [&](const char* value) {
       return generate(R"({"prompt":"a",")" + std::string(field) + "\":" + value + "}");
     };
@@ -103,6 +103,14 @@ TEST(OllamaGenerate, WhatItLacksIsRefusedByNameUnlessItIsEmpty) {
   }
   EXPECT_THAT(error_of(generate(R"({"prompt":"a","colour":1})")), HasSubstr("colour"));
   EXPECT_THAT(error_of(generate(R"({"prompt":"a","truncate":true})")), HasSubstr("truncate"));
+}
+
+TEST(OllamaGenerate, AFormatIsWhatTheTextMustBe) {
+  EXPECT_EQ(request_of(generate(R"({"prompt":"a","format":"json"})")).sampling.structured_outputs, StructuredOutput{});
+  EXPECT_EQ(request_of(generate(R"({"prompt":"a","format":{"type":"null"}})")).sampling.structured_outputs,
+            (StructuredOutput{GrammarKind::json_schema, R"({"type":"null"})", {}}));
+  EXPECT_EQ(request_of(generate(R"({"prompt":"a","format":""})")).sampling.structured_outputs, std::nullopt);
+  EXPECT_THAT(error_of(generate(R"({"prompt":"a","format":"xml"})")), HasSubstr("format"));
 }
 
 TEST(OllamaGenerate, ThinkingThatTheTemplateDoesNotKnowCanOnlyBeSwitchedOff) {

@@ -133,6 +133,7 @@ std::vector<RefusedCase> refused_cases() {
       {"cache_salt", "1"},
       {"best_of", R"("2")"},
       {"timing", "1"},
+      {"structured_outputs", "1"},
   };
   for (std::size_t i = 0; i < bad_values.size(); ++i) {
     const auto& [field, value] = bad_values[i];
@@ -180,7 +181,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
       R"("presence_penalty":-1,"frequency_penalty":0.5,"repetition_penalty":1.25,"logit_bias":{"4":-1.5,"-3":2},)"
       R"("logprobs":4,"prompt_logprobs":0,"skip_special_tokens":false,"add_special_tokens":false,)"
       R"("use_beam_search":true,"length_penalty":0.75,"early_stopping":"never","priority":-2,"user":"u",)"
-      R"("cache_salt":"s","timing":true})");
+      R"("cache_salt":"s","timing":true,"structured_outputs":{"choice":["a","b"]}})");
   EXPECT_TRUE(op.timing);
   const auto& request = *op.request;
   EXPECT_FALSE(request.prompt.has_value());
@@ -214,6 +215,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   EXPECT_TRUE(params.use_beam_search);
   EXPECT_EQ(params.length_penalty, 0.75);
   EXPECT_EQ(params.early_stopping, EarlyStopping::never);
+  EXPECT_EQ(params.structured_outputs, (StructuredOutput{GrammarKind::choice, {}, {"a", "b"}}));
 }
 
 TEST(Protocol, NullLeavesAFieldThatMayBeAbsentAbsent) {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/routing/router_core.hpp"
+
+namespace pagoda::actors {
+
+/// How to ask what waits for its turn, which RouterCore gives. Part of the router's state.
+class Turns {
+ public:
+  explicit Turns(std::function<std::optional<routing::JobId>()> next) : next_(std::move(next)) {}
+
+  void add(routing::JobId job, std::function<void()> ask) {
+    waiting_.emplace(job, std::move(ask));
+    feed();
+  }
+  void take_back(routing::JobId job) { waiting_.erase(job); }
+  /// Asks those whose turn it is.
+  void feed() {
+    while (const auto job = next_()) waiting_.extract(*job).mapped()();
+  }
+  /// Nobody will have a turn any more: each that waits is asked, and hears that there is no answer.
+  void ask_all() {
+    for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
+  }
+
+ private:
+  std::function<std::optional<routing::JobId>()> next_;
+  std::unordered_map<routing::JobId, std::function<void()>> waiting_;
+};
+
+}  // namespace pagoda::actors

@@ -1,0 +1,264 @@
+// The only file that knows XGrammar. What it throws ends here.
+
+#include "engine/grammar/compiled_grammar.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <ctime>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#if PAGODA_HAS_GRAMMAR
+#include <xgrammar/compiler.h>
+#include <xgrammar/matcher.h>
+#include <xgrammar/tokenizer_info.h>
+#endif
+
+#include "engine/grammar/grammar_rules.hpp"
+#include "kernels/sample.hpp"
+
+namespace pagoda::grammar {
+
+#if PAGODA_HAS_GRAMMAR
+
+struct CompiledGrammar::Impl {
+  xgrammar::CompiledGrammar grammar;
+  std::size_t num_bytes = 0;
+  std::int64_t vocab_size = 0;
+};
+
+struct Matcher::Impl {
+  SharedGrammar grammar;  ///< what the matcher refers to
+  xgrammar::GrammarMatcher matcher;
+};
+
+struct Compiler::Impl {
+  xgrammar::GrammarCompiler compiler;
+  xgrammar::GrammarCompiler of_bytes;  ///< for trials
+  std::int64_t vocab_size;
+
+  /// Whether the grammar can be compiled, and its masks be made, in a time that others can wait for. Small grammars may
+  /// take minutes, or a tenth of a second for each token.
+  std::optional<std::string> problem_of(const std::string& ebnf) const;
+  std::optional<std::string> problem_of(const SharedGrammar& grammar) const;
+};
+
+namespace {
+
+constexpr double kMaxTrialCompileMs = 250;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
+constexpr int kTrialTokens = 48;
+constexpr double kMaxTrialMaskMs = 10;  ///< on average
+
+/// What this thread has computed so far: unlike the time on the wall, it does not tell of others that run.
+double cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+xgrammar::GrammarCompiler make_compiler(const std::vector<std::string>& tokens, const TokenIds& eos_token_ids) {
+  const xgrammar::TokenizerInfo vocabulary(tokens, xgrammar::VocabType::RAW, static_cast<int>(tokens.size()),
+                                           eos_token_ids);
+  return {vocabulary, /*max_threads=*/1, /*cache_enabled=*/false};
+}
+
+xgrammar::GrammarCompiler byte_compiler() {
+  constexpr TokenId kEnd = 256;
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < kEnd; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  bytes.emplace_back();
+  return make_compiler(bytes, {kEnd});
+}
+
+/// A token of the mask, from `first` on and then from the beginning.
+TokenId allowed_from(std::span<const std::uint32_t> mask, std::size_t first) {
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const std::size_t word = (first + i) % mask.size();
+    if (mask[word] != 0) return static_cast<TokenId>(word * 32) + std::countr_zero(mask[word]);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<std::string> Compiler::Impl::problem_of(const std::string& ebnf) const {
+  const double begun_ms = cpu_ms();
+  xgrammar::GrammarCompiler trial = of_bytes;
+  trial.CompileGrammar(ebnf);
+  if (cpu_ms() - begun_ms <= kMaxTrialCompileMs) return std::nullopt;
+  return "the grammar takes too long to be compiled: too much may come at too many places of it";
+}
+
+std::optional<std::string> Compiler::Impl::problem_of(const SharedGrammar& grammar) const {
+  std::vector<std::uint32_t> mask(kernels::mask_words(vocab_size));
+  Matcher matcher(grammar);
+  double used_ms = 0;
+  for (std::size_t i = 0; i < kTrialTokens; ++i) {
+    if (matcher.has_ended()) matcher = Matcher(grammar);
+    const double begun_ms = cpu_ms();
+    matcher.fill_mask(mask);
+    used_ms += cpu_ms() - begun_ms;
+    if (used_ms > kTrialTokens * kMaxTrialMaskMs) return "the grammar is too ambiguous: its masks take too long";
+    constexpr std::size_t kStride = 7919;
+    if (!matcher.accept(allowed_from(mask, i * kStride))) break;
+  }
+  return std::nullopt;
+}
+
+bool is_supported() {
+  return true;
+}
+
+CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+CompiledGrammar::~CompiledGrammar() = default;
+std::size_t CompiledGrammar::num_bytes() const {
+  return impl_->num_bytes;
+}
+std::int64_t CompiledGrammar::vocab_size() const {
+  return impl_->vocab_size;
+}
+
+Matcher::Matcher(SharedGrammar grammar) {
+  xgrammar::GrammarMatcher matcher(grammar->impl().grammar);
+  impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher)});
+}
+Matcher::Matcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Matcher::~Matcher() = default;
+Matcher::Matcher(Matcher&&) noexcept = default;
+Matcher& Matcher::operator=(Matcher&&) noexcept = default;
+
+Matcher Matcher::fork() const {
+  return Matcher(std::make_unique<Impl>(Impl{impl_->grammar, impl_->matcher.Fork()}));
+}
+
+bool Matcher::accept(TokenId token) {
+  const bool is_known = token >= 0 && token < impl_->grammar->vocab_size();
+  return is_known && !has_ended() && impl_->matcher.AcceptToken(token);
+}
+
+bool Matcher::has_ended() const {
+  return impl_->matcher.IsTerminated();
+}
+
+void Matcher::fill_mask(std::span<std::uint32_t> mask) {
+  PAGODA_ASSERT(!has_ended(), "nothing follows an end");
+  auto num_words = static_cast<std::int64_t>(mask.size());
+  DLTensor tensor{};
+  tensor.data = mask.data();
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = 1;
+  tensor.dtype = xgrammar::GetBitmaskDLType();
+  tensor.shape = &num_words;
+  // It writes the mask also where all tokens may follow.
+  impl_->matcher.FillNextTokenBitmask(&tensor);
+  // It sets bits behind the vocabulary's too.
+  if (const auto rest = impl_->grammar->vocab_size() % 32; rest != 0) mask.back() &= (1U << rest) - 1;
+}
+
+Compiler::Compiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Compiler::~Compiler() = default;
+
+Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokenizer, Config config) {
+  const auto refuse = [](std::string problem) {
+    return fail(ErrorCode::unsupported, std::move(problem), "structured_outputs");
+  };
+  std::erase_if(config.eos_token_ids, [&](TokenId id) { return id < 0 || id >= config.vocab_size; });
+  if (config.eos_token_ids.empty()) {
+    return refuse("structured output needs a model with an end token, which this one does not name");
+  }
+  std::vector<std::string> bytes(static_cast<std::size_t>(config.vocab_size));
+  const auto num_known = std::min<std::size_t>(bytes.size(), tokenizer.vocab_size());
+  std::size_t num_texts = 0;
+  for (std::size_t id = 0; id < num_known; ++id) {
+    if (auto text = tokenizer.token_bytes(static_cast<TokenId>(id))) {
+      bytes[id] = std::move(*text);  // an empty one is never allowed
+      ++num_texts;
+    }
+  }
+  if (num_texts == 0)
+    return refuse("structured output is not supported with a tokenizer that joins its tokens by spaces");
+  try {
+    return std::unique_ptr<Compiler>(new Compiler(
+        std::make_unique<Impl>(Impl{make_compiler(bytes, config.eos_token_ids), byte_compiler(), config.vocab_size})));
+  } catch (const std::exception& problem) {
+    return refuse(std::string("structured output is not possible with this tokenizer: ") + problem.what());
+  }
+}
+
+Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
+  const auto ebnf = grammar_ebnf(wish);
+  if (!ebnf) return fail(ebnf.error());
+  const auto refuse = [](std::string problem) {
+    return fail(ErrorCode::invalid_request, std::move(problem), "structured_outputs");
+  };
+  try {
+    if (auto problem = impl_->problem_of(*ebnf)) return refuse(std::move(*problem));
+    const xgrammar::CompiledGrammar compiled = impl_->compiler.CompileGrammar(*ebnf);
+    const auto grammar = std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
+        CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), impl_->vocab_size}));
+    if (auto problem = impl_->problem_of(grammar)) return refuse(std::move(*problem));
+    return grammar;
+  } catch (const std::bad_alloc&) {
+    return refuse("the grammar takes more memory than there is");
+  } catch (const std::exception& problem) {
+    return refuse(std::string("the grammar cannot be compiled: ") + problem.what());
+  }
+}
+
+#else
+
+struct CompiledGrammar::Impl {};
+struct Matcher::Impl {};
+struct Compiler::Impl {};
+
+bool is_supported() {
+  return false;
+}
+
+CompiledGrammar::CompiledGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+CompiledGrammar::~CompiledGrammar() = default;
+std::size_t CompiledGrammar::num_bytes() const {
+  return 0;
+}
+std::int64_t CompiledGrammar::vocab_size() const {
+  return 0;
+}
+
+// Nobody comes by a grammar, so nobody by a matcher.
+Matcher::Matcher(SharedGrammar) {
+  PAGODA_ASSERT(false, "a build without XGrammar has no grammars");
+}
+Matcher::Matcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Matcher::~Matcher() = default;
+Matcher::Matcher(Matcher&&) noexcept = default;
+Matcher& Matcher::operator=(Matcher&&) noexcept = default;
+Matcher Matcher::fork() const {
+  return Matcher(SharedGrammar());
+}
+bool Matcher::accept(TokenId) {
+  return false;
+}
+bool Matcher::has_ended() const {
+  return true;
+}
+void Matcher::fill_mask(std::span<std::uint32_t>) {}
+
+Compiler::Compiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Compiler::~Compiler() = default;
+
+Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer&, Config) {
+  return fail(ErrorCode::unsupported, "this build has no structured output (scripts/fetch-xgrammar, then build again)",
+              "structured_outputs");
+}
+Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
+  const auto ebnf = grammar_ebnf(wish);
+  if (!ebnf) return fail(ebnf.error());
+  return fail(ErrorCode::unsupported, "this build has no structured output", "structured_outputs");
+}
+
+#endif
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <mutex>
+
+#include "engine/grammar/compiled_grammar.hpp"
+#include "engine/request/structured_output.hpp"
+
+namespace pagoda::grammar {
+
+/// The grammars of one vocabulary that were used last. Thread-safe.
+class GrammarCache {
+ public:
+  explicit GrammarCache(std::size_t max_bytes = std::size_t{256} << 20) : max_bytes_(max_bytes) {}
+
+  /// Null when it is not there.
+  SharedGrammar find(const StructuredOutput& wish);
+  void keep(const StructuredOutput& wish, const SharedGrammar& grammar);
+  std::size_t num_bytes() const;
+
+ private:
+  struct Kept {
+    StructuredOutput wish;
+    SharedGrammar grammar;
+  };
+  static std::size_t bytes_of(const Kept& kept);
+  std::list<Kept>::iterator look_up(const StructuredOutput& wish);
+
+  mutable std::mutex mutex_;
+  std::list<Kept> kept_;  ///< the last used first
+  std::size_t bytes_ = 0;
+  std::size_t max_bytes_;
+};
+
+}  // namespace pagoda::grammar

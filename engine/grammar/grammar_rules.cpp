@@ -1,0 +1,88 @@
+#include "engine/grammar/grammar_rules.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "engine/grammar/ebnf_rules.hpp"
+#include "engine/grammar/json_rules.hpp"
+#include "engine/grammar/limits.hpp"
+#include "engine/grammar/regex_rules.hpp"
+#include "engine/grammar/rules.hpp"
+#include "engine/grammar/schema_rules.hpp"
+#include "engine/text/unicode.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+tl::unexpected<Error> refuse(std::string problem) {
+  return fail(ErrorCode::invalid_request, std::move(problem));
+}
+
+Rules any_object() {
+  Rules rules;
+  const RuleId root = rules.add();
+  JsonRules json(rules);
+  rules.set(root, json.object());
+  return rules;
+}
+
+Result<Rules> choice_rules(const std::vector<std::string>& choices) {
+  if (choices.empty()) return refuse("choice has no texts");
+  if (choices.size() > kMaxChoices) {
+    return refuse("choice has " + std::to_string(choices.size()) + " texts; at most " + std::to_string(kMaxChoices) +
+                  " are supported");
+  }
+  std::vector<Expr> parts;
+  for (const std::string& text : choices) {
+    if (text.find('\0') != std::string::npos || text::find_invalid_utf8(text) != std::string::npos) {
+      return refuse("choice has a text that is not UTF-8, or has a NUL");
+    }
+    parts.push_back(literal(text));
+  }
+  Rules rules;
+  rules.add(choice(std::move(parts)));
+  return rules;
+}
+
+Result<Rules> rules_of(const StructuredOutput& wish) {
+  switch (wish.kind) {
+    case GrammarKind::json_schema:
+      return schema_rules(wish.text);
+    case GrammarKind::json_object:
+      return any_object();
+    case GrammarKind::choice:
+      return choice_rules(wish.choices);
+    case GrammarKind::grammar:
+      return ebnf_rules(wish.text);
+    case GrammarKind::regex:
+      break;
+  }
+  auto expression = regex_expression(wish.text, RegexPlace::whole_text);
+  if (!expression) return fail(std::move(expression.error()));
+  Rules rules;
+  rules.add(std::move(*expression));
+  return rules;
+}
+
+Result<std::string> ebnf_of(const StructuredOutput& wish) {
+  if (wish.num_bytes() > kMaxStructuredOutputBytes) {
+    return refuse("the grammar has " + std::to_string(wish.num_bytes()) + " bytes; at most " +
+                  std::to_string(kMaxStructuredOutputBytes) + " are supported");
+  }
+  const auto rules = rules_of(wish);
+  if (!rules) return fail(rules.error());
+  auto ebnf = rules->to_ebnf(kMaxEbnfBytes);
+  if (!ebnf) return refuse("no text at all satisfies it");
+  if (ebnf->size() > kMaxEbnfBytes) return refuse("the grammar is too large");
+  return std::move(*ebnf);
+}
+
+}  // namespace
+
+Result<std::string> grammar_ebnf(const StructuredOutput& wish) {
+  auto ebnf = ebnf_of(wish);
+  if (!ebnf) ebnf.error().param = "structured_outputs";
+  return ebnf;
+}
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,253 @@
+#include "engine/grammar/number_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pagoda::grammar {
+namespace {
+
+Expr digit(int first, int last) {
+  return characters({{static_cast<char32_t>('0' + first), static_cast<char32_t>('0' + last)}});
+}
+
+Expr digits(std::int32_t min, std::int32_t max) {
+  return max == 0 ? empty() : repeat(digit(0, 9), min, max);
+}
+
+int value_of(char c) {
+  return c - '0';
+}
+
+/// Digits that stand for at least (`at_least`) or at most the number of as many digits of `bound` from `i` on.
+Expr same_length(std::string_view bound, bool at_least, std::size_t i = 0) {
+  if (i == bound.size()) return empty();
+  const auto rest = static_cast<std::int32_t>(bound.size() - i - 1);
+  const int own = value_of(bound[i]);
+  const bool leads = i == 0 && bound.size() > 1;  // a first digit is not 0
+  std::vector<Expr> parts{sequence({digit(own, own), same_length(bound, at_least, i + 1)})};
+  const int first = at_least ? own + 1 : (leads ? 1 : 0);
+  const int last = at_least ? 9 : own - 1;
+  if (first <= last) parts.push_back(sequence({digit(first, last), digits(rest, rest)}));
+  return choice(std::move(parts));
+}
+
+/// As same_length, between two numbers of as many digits.
+Expr same_length_between(std::string_view low, std::string_view high, std::size_t i = 0) {
+  if (i == low.size()) return empty();
+  const int first = value_of(low[i]);
+  const int last = value_of(high[i]);
+  if (first == last) return sequence({digit(first, first), same_length_between(low, high, i + 1)});
+  const auto rest = static_cast<std::int32_t>(low.size() - i - 1);
+  const auto tail = [&](std::string_view bound, bool at_least) {
+    // Not a whole number any more: its first digit may be 0.
+    std::vector<Expr> all;
+    std::vector<Expr> before;
+    for (std::size_t k = i + 1; k < bound.size(); ++k) {
+      const int own = value_of(bound[k]);
+      const auto behind = static_cast<std::int32_t>(bound.size() - k - 1);
+      const int from = at_least ? own + 1 : 0;
+      const int to = at_least ? 9 : own - 1;
+      if (from <= to) {
+        std::vector<Expr> parts = before;
+        parts.push_back(digit(from, to));
+        parts.push_back(digits(behind, behind));
+        all.push_back(sequence(std::move(parts)));
+      }
+      before.push_back(digit(own, own));
+    }
+    all.push_back(before.empty() ? empty() : sequence(std::move(before)));
+    return choice(std::move(all));
+  };
+  std::vector<Expr> parts{sequence({digit(first, first), tail(low, true)}),
+                          sequence({digit(last, last), tail(high, false)})};
+  if (first + 1 < last) parts.push_back(sequence({digit(first + 1, last - 1), digits(rest, rest)}));
+  return choice(std::move(parts));
+}
+
+/// Whole numbers of `min` to `max` digits without leading zeros; 0 is one of one digit.
+Expr of_length(std::int32_t min, std::int32_t max) {
+  if (min > max) return nothing();
+  std::vector<Expr> parts{sequence({digit(1, 9), digits(std::max(min, 1) - 1, max - 1)})};
+  if (min <= 1) parts.push_back(literal("0"));
+  return choice(std::move(parts));
+}
+
+/// Whole numbers from `low` to `high`, in digits; an absent one is open.
+Expr magnitudes(const std::string& low, const std::optional<std::string>& high) {
+  const auto low_length = static_cast<std::int32_t>(low.size());
+  if (!high) return choice({same_length(low, true), of_length(low_length + 1, kMaxDigits)});
+  const auto high_length = static_cast<std::int32_t>(high->size());
+  if (low_length > high_length || (low_length == high_length && low > *high)) return nothing();
+  if (low_length == high_length) return same_length_between(low, *high);
+  return choice({same_length(low, true), of_length(low_length + 1, high_length - 1), same_length(*high, false)});
+}
+
+std::string next_integer(std::string number, int step) {
+  std::int64_t value = 0;
+  std::from_chars(number.data(), number.data() + number.size(), value);
+  return std::to_string(value + step);
+}
+
+/// What follows a point, between two fractions whose integers are equal to the number's where they are tight.
+struct Fractions {
+  std::string_view low;
+  bool low_included = true;
+  std::string_view high;
+  bool high_included = true;
+
+  int low_digit(std::size_t i) const { return i < low.size() ? value_of(low[i]) : 0; }
+  int high_digit(std::size_t i) const { return i < high.size() ? value_of(high[i]) : 0; }
+
+  /// May the fraction end before its digit `i`?
+  bool may_end(std::size_t i, bool low_tight, bool high_tight) const {
+    const bool above = !low_tight || (i >= low.size() && low_included);
+    const bool below = !high_tight || i < high.size() || high_included;
+    return above && below;
+  }
+
+  /// The digits from `i` on. `must`: at least one.
+  Expr from(std::size_t i, bool low_tight, bool high_tight, bool must) const {
+    const auto left = static_cast<std::int32_t>(std::max<std::int64_t>(kMaxDigits - static_cast<std::int64_t>(i), 1));
+    if (!low_tight && !high_tight) return digits(must ? 1 : 0, left);
+    const bool low_is_over = i >= low.size();
+    const bool high_is_over = i >= high.size();
+    if (low_is_over && high_is_over) {
+      if (high_tight) {
+        const bool equal_is_in = high_included && (!low_tight || low_included);
+        return equal_is_in ? repeat(digit(0, 0), must ? 1 : 0, left) : nothing();
+      }
+      if (low_included) return digits(must ? 1 : 0, left);
+      return sequence({repeat(digit(0, 0), 0, left), digit(1, 9), digits(0, left)});
+    }
+    std::vector<Expr> parts;
+    if (!must && may_end(i, low_tight, high_tight)) parts.push_back(empty());
+    const int first = low_tight ? low_digit(i) : 0;
+    const int last = high_tight ? high_digit(i) : 9;
+    const auto add = [&](int from_digit, int to_digit, bool low_stays, bool high_stays) {
+      if (from_digit > to_digit) return;
+      parts.push_back(sequence({digit(from_digit, to_digit), from(i + 1, low_stays, high_stays, false)}));
+    };
+    if (first == last) {
+      add(first, first, low_tight, high_tight);
+    } else if (first < last) {
+      add(first, first, low_tight, false);
+      add(first + 1, last - 1, false, false);
+      add(last, last, false, high_tight);
+    }
+    return choice(std::move(parts));
+  }
+
+  /// With the point, or without where the number may be whole.
+  Expr all(bool low_tight, bool high_tight) const {
+    std::vector<Expr> parts{sequence({literal("."), from(0, low_tight, high_tight, true)})};
+    if (may_end(0, low_tight, high_tight)) parts.push_back(empty());
+    return choice(std::move(parts));
+  }
+};
+
+Expr any_fraction() {
+  return optional(sequence({literal("."), digits(1, kMaxDigits)}));
+}
+
+/// Decimals without a sign from `low` to `high`.
+Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBound>& high) {
+  const Fractions fractions{low.fraction, low.included, high ? std::string_view(high->fraction) : std::string_view(),
+                            high ? high->included : true};
+  std::vector<Expr> parts;
+  if (high && high->integer == low.integer) {
+    return sequence({literal(low.integer), fractions.all(true, true)});
+  }
+  parts.push_back(sequence({literal(low.integer), fractions.all(true, false)}));
+  const std::string above = next_integer(low.integer, 1);
+  if (!high) {
+    parts.push_back(sequence({magnitudes(above, std::nullopt), any_fraction()}));
+    return choice(std::move(parts));
+  }
+  parts.push_back(sequence({magnitudes(above, next_integer(high->integer, -1)), any_fraction()}));
+  parts.push_back(sequence({literal(high->integer), fractions.all(false, true)}));
+  return choice(std::move(parts));
+}
+
+/// Is the first below the second, without their signs?
+bool is_smaller(const DecimalBound& a, const DecimalBound& b) {
+  if (a.integer.size() != b.integer.size()) return a.integer.size() < b.integer.size();
+  return a.integer != b.integer ? a.integer < b.integer : a.fraction < b.fraction;
+}
+
+Expr checked_magnitudes(const DecimalBound& low, const std::optional<DecimalBound>& high) {
+  if (high && is_smaller(*high, low)) return nothing();
+  return decimal_magnitudes(low, high);
+}
+
+}  // namespace
+
+Expr any_integer() {
+  return sequence({optional(literal("-")), of_length(1, kMaxDigits)});
+}
+
+Expr any_number() {
+  return sequence({optional(literal("-")), of_length(1, kMaxDigits), any_fraction(),
+                   optional(sequence({one_of("eE"), optional(one_of("+-")), digits(1, 2)}))});
+}
+
+Expr decimals(std::int32_t num_digits) {
+  return sequence(
+      {optional(literal("-")), of_length(1, kMaxDigits), optional(sequence({literal("."), digits(1, num_digits)}))});
+}
+
+Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max) {
+  std::vector<Expr> parts;
+  const auto text = [](std::int64_t value) { return std::to_string(value < 0 ? -value : value); };
+  if (!max || *max >= 0) {
+    parts.push_back(magnitudes(min && *min > 0 ? text(*min) : "0", max ? std::optional(text(*max)) : std::nullopt));
+  }
+  if (!min || *min < 0) {
+    const std::string nearest = max && *max < 0 ? text(*max) : "1";
+    parts.push_back(sequence({literal("-"), magnitudes(nearest, min ? std::optional(text(*min)) : std::nullopt)}));
+  }
+  return choice(std::move(parts));
+}
+
+std::optional<DecimalBound> decimal_bound(double value, bool included) {
+  if (!std::isfinite(value) || std::abs(value) >= 1e15) return std::nullopt;
+  std::array<char, 400> buffer{};
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::fixed);
+  const std::string text(buffer.data(), end.ptr);
+  const std::size_t point = text.find('.');
+  DecimalBound bound;
+  bound.negative = value < 0;
+  bound.integer = text.substr(0, point);
+  if (point != std::string::npos) bound.fraction = text.substr(point + 1);
+  while (bound.fraction.ends_with('0')) bound.fraction.pop_back();
+  bound.included = included;
+  if (std::ssize(bound.fraction) >= kMaxDigits) return std::nullopt;
+  return bound;
+}
+
+Expr decimal_range(const std::optional<DecimalBound>& min, const std::optional<DecimalBound>& max) {
+  const DecimalBound zero;
+  std::vector<Expr> parts;
+  if (!max || !max->negative) {
+    const bool starts_at_min = min && !min->negative;
+    parts.push_back(checked_magnitudes(starts_at_min ? *min : zero, max));
+  }
+  const bool has_negative = !min || min->negative;
+  if (has_negative) {
+    DecimalBound nearest;
+    if (max && max->negative) {
+      nearest = *max;
+    } else {
+      nearest.included = false;  // 0 has no sign here
+    }
+    parts.push_back(sequence({literal("-"), checked_magnitudes(nearest, min)}));
+  }
+  return choice(std::move(parts));
+}
+
+}  // namespace pagoda::grammar

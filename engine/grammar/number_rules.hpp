@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/grammar/rules.hpp"
+
+namespace pagoda::grammar {
+
+/// At most so many digits before the point, and as many behind it: JSON readers keep these.
+inline constexpr std::int32_t kMaxDigits = 16;
+
+/// Any integer of JSON with at most kMaxDigits digits, and any number.
+Expr any_integer();
+Expr any_number();
+
+/// The integers from `min` to `max`, both included; an absent one is open. Bounds of at most kMaxDigits digits.
+Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max);
+
+/// A bound as it is written: "-", digits, "." and digits, without what need not be there.
+struct DecimalBound {
+  bool negative = false;
+  std::string integer = "0";  ///< at most kMaxDigits digits
+  std::string fraction;       ///< at most kMaxDigits digits; the last is not 0
+  bool included = true;
+
+  bool is_zero() const { return integer == "0" && fraction.empty(); }
+};
+/// The bound at `value`; nothing where that takes more digits.
+std::optional<DecimalBound> decimal_bound(double value, bool included);
+
+/// The decimals from `min` to `max`, without exponents.
+Expr decimal_range(const std::optional<DecimalBound>& min, const std::optional<DecimalBound>& max);
+
+/// The numbers with at most `num_digits` digits behind the point.
+Expr decimals(std::int32_t num_digits);
+
+}  // namespace pagoda::grammar

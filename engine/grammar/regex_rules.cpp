@@ -1,0 +1,341 @@
+#include "engine/grammar/regex_rules.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/grammar/limits.hpp"
+#include "engine/text/unicode.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+const CharacterRanges& digits() {
+  static const CharacterRanges ranges{{'0', '9'}};
+  return ranges;
+}
+const CharacterRanges& word_characters() {
+  static const CharacterRanges ranges{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+  return ranges;
+}
+const CharacterRanges& spaces() {
+  static const CharacterRanges ranges{{'\t', '\r'}, {' ', ' '}};
+  return ranges;
+}
+
+/// What `.` is not.
+const CharacterRanges& line_ends() {
+  static const CharacterRanges ranges{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+  return ranges;
+}
+
+std::optional<CharacterRanges> class_of(char32_t letter) {
+  switch (letter) {
+    case 'd':
+      return digits();
+    case 'D':
+      return complement(digits());
+    case 'w':
+      return word_characters();
+    case 'W':
+      return complement(word_characters());
+    case 's':
+      return spaces();
+    case 'S':
+      return complement(spaces());
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<char32_t> control_of(char32_t letter) {
+  switch (letter) {
+    case 'n':
+      return '\n';
+    case 't':
+      return '\t';
+    case 'r':
+      return '\r';
+    case 'f':
+      return '\f';
+    case 'v':
+      return '\v';
+    default:
+      return std::nullopt;
+  }
+}
+
+class Parser {
+ public:
+  Parser(std::string_view regex, RegexPlace place) : regex_(regex), place_(place) {}
+
+  Result<Expr> parse() {
+    if (regex_.size() > kMaxRegexBytes) {
+      return fail(ErrorCode::invalid_request, "the regex has " + std::to_string(regex_.size()) + " bytes; at most " +
+                                                  std::to_string(kMaxRegexBytes) + " are allowed");
+    }
+    if (text::find_invalid_utf8(regex_) != std::string_view::npos) {
+      return fail(ErrorCode::invalid_request, "the regex is not UTF-8");
+    }
+    Expr whole = alternatives(0, true);
+    if (!error_ && position_ < regex_.size()) refuse("an unmatched )");
+    if (error_) return fail(std::move(*error_));
+    return whole;
+  }
+
+ private:
+  bool at_end() const { return error_ || position_ >= regex_.size(); }
+  bool next_is(char c) const { return !at_end() && regex_[position_] == c; }
+  bool take(std::string_view text) {
+    if (error_ || !regex_.substr(position_).starts_with(text)) return false;
+    position_ += text.size();
+    return true;
+  }
+  char32_t take_character() { return text::next_character(regex_, position_); }
+
+  Expr refuse(const std::string& what) {
+    if (!error_) {
+      error_ = Error{ErrorCode::invalid_request,
+                     "the regex has " + what + " at byte " + std::to_string(position_) + ", which is not supported"};
+    }
+    return nothing();
+  }
+
+  Expr any_of(const CharacterRanges& ranges) const {
+    return place_ == RegexPlace::json_string ? json_character(ranges) : characters(ranges);
+  }
+
+  Expr alternatives(int depth, bool is_whole) {
+    if (depth > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
+    std::vector<Expr> all;
+    do {
+      all.push_back(is_whole ? anchored() : terms(depth));
+    } while (take("|"));
+    return choice(std::move(all));
+  }
+
+  Expr anchored() {
+    const bool from_start = take("^");
+    Expr middle = terms(0);
+    const bool to_end = take("$");
+    if (place_ == RegexPlace::whole_text || from_start == to_end) return middle;
+    Expr anything = repeat(any_of(complement({})), 0, kUnbounded);
+    return from_start ? sequence({std::move(middle), std::move(anything)})
+                      : sequence({std::move(anything), std::move(middle)});
+  }
+
+  Expr terms(int depth) {
+    std::vector<Expr> all;
+    while (!at_end() && !next_is('|') && !next_is(')')) {
+      if (depth == 0 && next_is('$') && (position_ + 1 == regex_.size() || regex_[position_ + 1] == '|')) break;
+      all.push_back(quantified(atom(depth)));
+    }
+    return all.empty() ? empty() : sequence(std::move(all));
+  }
+
+  Expr quantified(Expr part) {
+    std::int64_t min = 1;
+    std::int64_t max = 1;
+    if (take("*")) {
+      min = 0, max = kUnbounded;
+    } else if (take("+")) {
+      max = kUnbounded;
+    } else if (take("?")) {
+      min = 0;
+    } else if (next_is('{')) {
+      if (!bounds(min, max)) return nothing();
+    } else {
+      return part;
+    }
+    if (take("?")) {
+      // A lazy quantifier: the same texts.
+    } else if (next_is('+')) {
+      return refuse("a possessive quantifier");
+    }
+    if (next_is('*') || next_is('+') || next_is('?') || next_is('{')) return refuse("a quantifier of a quantifier");
+    return repeat(std::move(part), static_cast<std::int32_t>(min), static_cast<std::int32_t>(max));
+  }
+
+  /// {m}, {m,} and {m,n}
+  bool bounds(std::int64_t& min, std::int64_t& max) {
+    take("{");
+    const auto first = number();
+    if (!first) return refuse("a { that begins no quantifier"), false;
+    min = max = *first;
+    if (take(",")) {
+      max = kUnbounded;
+      if (!next_is('}')) {
+        const auto last = number();
+        if (!last) return refuse("a { that begins no quantifier"), false;
+        max = *last;
+      }
+    }
+    if (!take("}")) return refuse("a { that begins no quantifier"), false;
+    if (max != kUnbounded && max < min) return refuse("a quantifier whose bounds are swapped"), false;
+    if (min > kMaxRepetitions || max > kMaxRepetitions) {
+      return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions"), false;
+    }
+    return true;
+  }
+
+  std::optional<std::int64_t> number() {
+    std::int64_t value = 0;
+    const std::size_t begin = position_;
+    while (!at_end() && regex_[position_] >= '0' && regex_[position_] <= '9') {
+      value = std::min<std::int64_t>(value * 10 + (regex_[position_++] - '0'), kMaxRepetitions + 1);
+    }
+    return position_ == begin ? std::nullopt : std::optional(value);
+  }
+
+  Expr atom(int depth) {
+    if (next_is('(')) return group(depth);
+    if (next_is('[')) return any_of(bracket());
+    if (next_is('\\')) return escape();
+    if (next_is('^') || next_is('$')) return refuse(std::string("a ") + regex_[position_] + " inside");
+    if (next_is('*') || next_is('+') || next_is('?') || next_is('{')) {
+      return refuse("a quantifier without anything before it");
+    }
+    if (take(".")) return any_of(complement(line_ends()));
+    const char32_t character = take_character();
+    return any_of({{character, character}});
+  }
+
+  Expr group(int depth) {
+    take("(");
+    if (next_is('?') && !take("?:")) {
+      const bool is_named = regex_.substr(position_).starts_with("?P<") || regex_.substr(position_).starts_with("?<");
+      const bool looks_behind =
+          regex_.substr(position_).starts_with("?<=") || regex_.substr(position_).starts_with("?<!");
+      const std::size_t end = regex_.find('>', position_);
+      if (!is_named || looks_behind || end == std::string_view::npos)
+        return refuse("look-around, flags or a like group");
+      position_ = end + 1;
+    }
+    Expr inside = alternatives(depth + 1, false);
+    if (!take(")")) return refuse("a group without its end");
+    return inside;
+  }
+
+  Expr escape() {
+    take("\\");
+    if (at_end()) return refuse("a \\ at its end");
+    const std::size_t begin = position_;
+    const char32_t letter = take_character();
+    if (const auto ranges = class_of(letter)) return any_of(*ranges);
+    position_ = begin;
+    const auto character = escaped_character();
+    return character ? any_of({{*character, *character}}) : nothing();
+  }
+
+  /// Behind the backslash.
+  std::optional<char32_t> escaped_character() {
+    const char32_t letter = take_character();
+    if (const auto control = control_of(letter)) return control;
+    if (letter == 'x') return hex(2);
+    if (letter == 'u') return hex(4);
+    const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    const bool is_digit = letter >= '0' && letter <= '9';
+    if (!is_letter && !is_digit) return letter;
+    refuse(std::string("\\") + static_cast<char>(letter));
+    return std::nullopt;
+  }
+
+  std::optional<char32_t> hex(int num_digits) {
+    char32_t value = 0;
+    for (int i = 0; i < num_digits; ++i) {
+      if (at_end()) return refuse("an unfinished escape"), std::nullopt;
+      const char c = regex_[position_];
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) return refuse("an unfinished escape"), std::nullopt;
+      value = value * 16 + static_cast<char32_t>(digit);
+      ++position_;
+    }
+    return value;
+  }
+
+  CharacterRanges bracket() {
+    take("[");
+    const bool is_negated = take("^");
+    CharacterRanges ranges;
+    bool is_first = true;
+    while (!next_is(']') || is_first) {
+      if (at_end()) return refuse("a [ without its ]"), CharacterRanges();
+      if (is_first && next_is(']')) return refuse("an empty class"), CharacterRanges();
+      is_first = false;
+      if (next_is('[')) return refuse("a class inside a class"), CharacterRanges();
+      if (regex_.substr(position_).starts_with("&&")) return refuse("a class operator"), CharacterRanges();
+      if (!class_item(ranges)) return {};
+    }
+    take("]");
+    return is_negated ? complement(ranges) : normalized(std::move(ranges));
+  }
+
+  bool class_item(CharacterRanges& ranges) {
+    if (regex_[position_] == '\\' && position_ + 1 < regex_.size()) {
+      const auto letter = static_cast<unsigned char>(regex_[position_ + 1]);
+      if (const auto named = class_of(letter)) {
+        position_ += 2;
+        ranges.insert(ranges.end(), named->begin(), named->end());
+        return true;
+      }
+    }
+    const auto first = class_character();
+    if (!first) return false;
+    char32_t last = *first;
+    const std::string_view rest = regex_.substr(position_);
+    if (rest.starts_with("-") && rest.size() > 1 && rest[1] != ']') {
+      take("-");
+      const auto end = class_character();
+      if (!end) return false;
+      last = *end;
+      if (last < *first) return refuse("a range whose ends are swapped"), false;
+    }
+    ranges.push_back({*first, last});
+    return true;
+  }
+
+  std::optional<char32_t> class_character() {
+    if (at_end()) return refuse("a [ without its ]"), std::nullopt;
+    if (!take("\\")) return take_character();
+    if (at_end()) return refuse("a \\ at its end"), std::nullopt;
+    if (take("b")) return '\b';
+    return escaped_character();
+  }
+
+  std::string_view regex_;
+  RegexPlace place_;
+  std::size_t position_ = 0;
+  std::optional<Error> error_;
+};
+
+/// How JSON writes a character that it does not take as it is.
+std::string json_escape(char32_t character) {
+  constexpr std::string_view kShort = "\bb\ff\nn\rr\tt\"\"\\\\";
+  for (std::size_t i = 0; i < kShort.size(); i += 2) {
+    if (static_cast<char32_t>(kShort[i]) == character) return {'\\', kShort[i + 1]};
+  }
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  return std::string("\\u00") + kDigits[character >> 4] + kDigits[character & 0xF];
+}
+
+}  // namespace
+
+Expr json_character(const CharacterRanges& ranges) {
+  static const CharacterRanges escaped{{1, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  std::vector<Expr> parts;
+  CharacterRanges plain = intersection(ranges, complement(escaped));
+  if (!plain.empty()) parts.push_back(characters(std::move(plain)));
+  for (const auto [first, last] : intersection(ranges, escaped)) {
+    for (char32_t character = first; character <= last; ++character) parts.push_back(literal(json_escape(character)));
+  }
+  return choice(std::move(parts));
+}
+
+Result<Expr> regex_expression(std::string_view regex, RegexPlace place) {
+  return Parser(regex, place).parse();
+}
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pagoda::grammar {
+
+using RuleId = std::int32_t;
+
+/// Characters first to last, both included.
+struct CharacterRange {
+  char32_t first = 0;
+  char32_t last = 0;
+
+  bool operator==(const CharacterRange&) const = default;
+};
+using CharacterRanges = std::vector<CharacterRange>;
+
+/// In order and apart, without what is no character: NUL, surrogates, what lies beyond U+10FFFF.
+CharacterRanges normalized(CharacterRanges ranges);
+/// Every character that is in none of them.
+CharacterRanges complement(const CharacterRanges& ranges);
+CharacterRanges intersection(const CharacterRanges& a, const CharacterRanges& b);
+
+struct Expression;
+/// Immutable, and shared where it occurs more than once.
+using Expr = std::shared_ptr<const Expression>;
+
+struct Expression {
+  enum class Kind : std::uint8_t { literal, characters, sequence, choice, repeat, rule };
+
+  Kind kind = Kind::literal;
+  std::string text = {};         ///< of literal; UTF-8
+  CharacterRanges ranges = {};   ///< of characters: any one of them
+  std::vector<Expr> parts = {};  ///< of sequence, choice (one of them) and repeat (the first)
+  std::int32_t min = 0;          ///< of repeat
+  std::int32_t max = 0;          ///< of repeat; kUnbounded = any number
+  RuleId rule = 0;               ///< of rule
+};
+
+inline constexpr std::int32_t kUnbounded = -1;
+
+Expr literal(std::string_view text);
+Expr characters(CharacterRanges ranges);
+/// One of the characters of `ascii`.
+Expr one_of(std::string_view ascii);
+Expr sequence(std::vector<Expr> parts);
+Expr choice(std::vector<Expr> parts);
+Expr repeat(Expr part, std::int32_t min, std::int32_t max);
+Expr optional(Expr part);
+Expr rule(RuleId id);
+/// The empty text.
+Expr empty();
+/// No text at all.
+Expr nothing();
+
+/// A context-free grammar: rules that may name each other. The first one is the start.
+class Rules {
+ public:
+  RuleId add(Expr body = nullptr) {
+    bodies_.push_back(std::move(body));
+    return static_cast<RuleId>(bodies_.size()) - 1;
+  }
+  void set(RuleId id, Expr body) { bodies_[static_cast<std::size_t>(id)] = std::move(body); }
+  std::span<const Expr> bodies() const { return bodies_; }
+
+  /// The grammar in XGrammar's EBNF, its start called root: what can never be finished is left out. Nothing when no
+  /// text matches. Every rule has a body. More than `max_bytes` of text are not written: then it is longer than that.
+  std::optional<std::string> to_ebnf(std::size_t max_bytes) const;
+
+ private:
+  std::optional<std::string> write(std::size_t max_bytes) const;
+
+  std::vector<Expr> bodies_;
+};
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+
+#include "engine/grammar/rules.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::grammar {
+
+/// The JSON texts that a JSON Schema (draft 2020-12) accepts, or some of them: every text of the rules is accepted.
+///
+/// Left out of what is accepted: other orders of properties than the schema's; properties and items that a schema with
+/// `properties` or `prefixItems` does not name (say additionalProperties or items to have them); exponents and digits
+/// without end; other ways to write a constant.
+///
+/// Error: invalid_request that names the part of the schema (a JSON pointer) and the keyword that is not supported, not
+/// right or too large. docs/http.md has the table of keywords.
+Result<Rules> schema_rules(std::string_view schema);
+
+}  // namespace pagoda::grammar

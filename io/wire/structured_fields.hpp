@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/request/structured_output.hpp"
+#include "io/wire/field_reader.hpp"
+
+namespace pagoda::wire {
+
+/// structured_outputs: an object with one of json (a schema, or its text), regex, choice, grammar and json_object.
+void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput>& out);
+
+/// OpenAI's format of an answer, the field `name`: {"type": "text"}, {"type": "json_object"}, or {"type":
+/// "json_schema"} with name, schema, description and strict: inside `json_schema`, as of response_format, or beside the
+/// type, as of text.format. An answer is always held to the schema, strict or not. Excludes structured_outputs.
+/// `within`: the object that `fields` are of, as "text.".
+enum class FormatPlace : std::uint8_t { inside, beside };
+void read_format(FieldReader& fields, const char* name, FormatPlace place, std::optional<StructuredOutput>& out,
+                 const std::string& within = {});
+
+/// Ollama's: "json" or a schema; null and "" ask for nothing.
+void read_json_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out);
+
+}  // namespace pagoda::wire

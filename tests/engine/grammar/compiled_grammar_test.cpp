@@ -1,0 +1,130 @@
+#include "engine/grammar/compiled_grammar.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/grammar/grammar_cache.hpp"
+#include "tests/engine/grammar/grammar_text.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+std::vector<StructuredOutput> wishes() {
+  return {{},
+          test::schema(R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}}})"),
+          test::schema(R"({"type":"array","items":{"enum":["ab","abc",true,null]},"maxItems":5})"),
+          test::regex("(a|ab|ABBA)+[0-9]{2,4}\xC3\xA9?"),
+          test::one_of({"yes", "no", "maybe", "yes, maybe"}),
+          test::ebnf("root ::= \"a\" root \"b\" | \"\"")};
+}
+
+class CompiledGrammars : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  }
+};
+
+TEST_F(CompiledGrammars, MasksHoldTheTokensThatAreAccepted) {
+  const auto compiler = test::word_compiler();
+  std::mt19937 random(3);
+  for (const StructuredOutput& wish : wishes()) {
+    const SharedGrammar grammar = compiler->compile(wish).value();
+    for (int walk = 0; walk < 8; ++walk) {
+      Matcher matcher(grammar);
+      for (int step = 0; step < 40 && !matcher.has_ended(); ++step) {
+        TokenIds accepted;
+        for (TokenId id = 0; id < test::kWordVocab; ++id) {
+          if (matcher.fork().accept(id)) accepted.push_back(id);
+        }
+        ASSERT_EQ(test::allowed(matcher), accepted);
+        ASSERT_FALSE(accepted.empty());
+        ASSERT_TRUE(matcher.accept(accepted[random() % accepted.size()]));
+      }
+    }
+  }
+}
+
+TEST_F(CompiledGrammars, AreWhatTheirTokensSpellWhateverTheTokens) {
+  const SharedGrammar grammar = test::word_compiler()->compile(test::schema(R"({"const":{"name":true}})")).value();
+  const auto tokenizer = test::word_tokenizer();
+  const auto walk = [&](const std::vector<std::string>& parts) {
+    Matcher matcher(grammar);
+    for (const std::string& part : parts) {
+      bool found = false;
+      for (TokenId id = 0; id < static_cast<TokenId>(tokenizer->vocab_size()) && !found; ++id) {
+        found = tokenizer->token_bytes(id) == part && matcher.accept(id);
+      }
+      if (!found) return false;
+    }
+    return matcher.accept(test::kWordEnd);
+  };
+  EXPECT_TRUE(walk({"{\"", "n", "a", "m", "e", "\":", "true", "}"}));
+  EXPECT_TRUE(walk({"{", "\"name", "\":", "tru", "e}"}));
+  EXPECT_FALSE(walk({"{", "\"name", "\":", "tru", "e"}));
+}
+
+TEST_F(CompiledGrammars, EndOnlyWhereATextMay) {
+  const SharedGrammar grammar = test::word_compiler()->compile(test::one_of({"ab", "abA"})).value();
+  Matcher matcher(grammar);
+  EXPECT_FALSE(matcher.accept(test::kWordEnd));
+  EXPECT_TRUE(matcher.accept('a'));
+  EXPECT_TRUE(matcher.accept('b'));
+  EXPECT_EQ(test::allowed(matcher), (TokenIds{'A', test::kWordEnd}));
+  EXPECT_TRUE(matcher.accept(test::kWordEnd));
+  EXPECT_TRUE(matcher.has_ended());
+  EXPECT_FALSE(matcher.accept('A'));
+}
+
+TEST_F(CompiledGrammars, ForksGoOnByThemselves) {
+  const SharedGrammar grammar = test::word_compiler()->compile(test::regex("a(b|A)c?")).value();
+  Matcher parent(grammar);
+  ASSERT_TRUE(parent.accept('a'));
+  Matcher child = parent.fork();
+  EXPECT_TRUE(child.accept('b'));
+  EXPECT_FALSE(child.accept('A'));
+  EXPECT_TRUE(parent.accept('A'));
+  EXPECT_EQ(test::allowed(parent), test::allowed(child));
+}
+
+TEST_F(CompiledGrammars, NeedAnEndTokenAndTokensWithTexts) {
+  const auto no_end = Compiler::create(*test::word_tokenizer(), {.vocab_size = test::kWordVocab, .eos_token_ids = {}});
+  ASSERT_FALSE(no_end);
+  EXPECT_EQ(no_end.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(no_end.error().param, "structured_outputs");
+}
+
+TEST_F(CompiledGrammars, ASmallerVocabularyThanTheTokenizersIsTheModels) {
+  const auto compiler =
+      Compiler::create(*test::word_tokenizer(), {.vocab_size = 257, .eos_token_ids = {test::kWordEnd, 9999}}).value();
+  const SharedGrammar grammar = compiler->compile(test::one_of({"yes"})).value();
+  EXPECT_EQ(grammar->vocab_size(), 257);
+  EXPECT_TRUE(test::takes(grammar, "yes"));
+}
+
+TEST_F(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
+  const auto compiler = test::word_compiler();
+  const auto wish = [](int i) { return test::one_of({"yes" + std::to_string(i)}); };
+  const auto grammar = [&](int i) { return compiler->compile(wish(i)).value(); };
+  const std::size_t most_bytes = 5 * grammar(0)->num_bytes();
+  GrammarCache cache(most_bytes);
+  EXPECT_EQ(cache.find(wish(0)), nullptr);
+  for (int i = 0; i < 30; ++i) {
+    cache.keep(wish(i), grammar(i));
+    EXPECT_NE(cache.find(wish(0)), nullptr) << i;  // used again each time: it stays
+    EXPECT_NE(cache.find(wish(i)), nullptr);
+    EXPECT_LE(cache.num_bytes(), most_bytes);
+  }
+  EXPECT_EQ(cache.find(wish(1)), nullptr);
+}
+
+TEST(BuildsWithoutXGrammar, RefuseByName) {
+  if (is_supported()) GTEST_SKIP() << "built with XGrammar";
+  const auto compiler =
+      Compiler::create(*test::word_tokenizer(), {.vocab_size = test::kWordVocab, .eos_token_ids = {test::kWordEnd}});
+  ASSERT_FALSE(compiler);
+  EXPECT_EQ(compiler.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(compiler.error().param, "structured_outputs");
+}
+
+}  // namespace
+}  // namespace pagoda::grammar

@@ -1,0 +1,128 @@
+// What is written to take long, or much, is refused or ends in bounded time.
+
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "engine/grammar/limits.hpp"
+#include "tests/engine/grammar/grammar_text.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+std::string times(std::size_t count, std::string_view text) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::string many(std::size_t count, const auto& of, const char* between = ",") {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += (i > 0 ? between : "") + of(std::to_string(i));
+  return all;
+}
+
+struct Hostile {
+  const char* name;
+  StructuredOutput wish;
+};
+
+void PrintTo(const Hostile& hostile, std::ostream* out) {
+  *out << hostile.name;
+}
+
+std::vector<Hostile> hostiles() {
+  std::vector<Hostile> all;
+  const auto add = [&](const char* name, StructuredOutput wish) { all.push_back({name, std::move(wish)}); };
+  add("nested_groups", test::regex(times(60'000, "(") + "a" + times(60'000, ")")));
+  add("nested_groups_within_limits", test::regex(times(2'000, "(") + "a" + times(2'000, ")")));
+  add("nested_plus", test::regex("(a+)+b"));
+  add("deep_plus", test::regex(times(50, "(") + "a" + times(50, "+)") + "b"));
+  add("multiplied_repetitions", test::regex("((((a{1000}){1000}){1000}){1000}){1000}"));
+  add("ambiguous_alternatives", test::regex("(" + times(500, "a|") + "a)*b"));
+  add("many_optionals", test::regex(times(1000, "a?") + times(1000, "a")));
+  add("schema_of_brackets", test::schema(times(100'000, "[")));
+  add("deep_schema", test::schema(times(20'000, R"({"items":)") + "{}" + times(20'000, "}")));
+  add("many_values", test::schema(R"({"enum":[)" + many(100'000, [](auto i) { return i; }) + "]}"));
+  add("values_within_limits",
+      test::schema(R"({"enum":[)" + many(kMaxChoices, [](auto i) { return "\"value " + i + "\""; }) + "]}"));
+  add("huge_bounds", test::schema(R"({"type":"integer","minimum":-999999999999999,"maximum":999999999999999})"));
+  add("huge_counts", test::schema(R"({"type":"string","minLength":99999999999})"));
+  add("counts_within_limits",
+      test::schema(
+          R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":1000},"maxItems":1000},"maxItems":1000})"));
+  add("reference_to_itself", test::schema(R"({"$ref":"#"})"));
+  add("references_in_a_circle",
+      test::schema(R"({"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}})"));
+  add("doubling_references", test::schema(R"({"$ref":"#/$defs/a0","$defs":{)" +
+                                          many(40,
+                                               [](const std::string& i) {
+                                                 const std::string next = std::to_string(std::stoi(i) + 1);
+                                                 return "\"a" + i + R"(":{"allOf":[{"$ref":"#/$defs/a)" + next +
+                                                        R"("},{"$ref":"#/$defs/a)" + next + "\"}]}";
+                                               }) +
+                                          R"(,"a40":{"type":"object"}}})"));
+  add("doubling_alternatives", test::schema(R"({"allOf":[)" +
+                                            many(20,
+                                                 [](auto i) {
+                                                   return R"({"anyOf":[{"properties":{"x)" + i +
+                                                          R"(":{}}},{"properties":{"y)" + i + "\":{}}}]}";
+                                                 }) +
+                                            "]}"));
+  add("many_optional_properties",
+      test::schema(
+          R"({"type":"object","additionalProperties":false,"minProperties":100,"maxProperties":400,"properties":{)" +
+          many(500, [](auto i) { return "\"p" + i + "\":{}"; }) + "}}"));
+  add("nested_objects", test::schema(times(60, R"({"type":"object","properties":{"a":)") + "{}" + times(60, "}}")));
+  add("left_recursion", test::ebnf("root ::= root \"a\" | \"b\""));
+  add("hidden_left_recursion", test::ebnf("root ::= e root \"a\" | \"b\"\ne ::= \"\" | \"c\""));
+  add("empty_loops", test::ebnf("root ::= ((\"\")*)* \"a\""));
+  add("many_rules",
+      test::ebnf("root ::= r0\n" +
+                 many(
+                     20'000,
+                     [](const std::string& i) { return "r" + i + " ::= \"a\" r" + std::to_string(std::stoi(i) + 1); },
+                     "\n") +
+                 "\nr20000 ::= \"b\"\n"));
+  add("exponential_grammar", test::ebnf("root ::= r0\n" +
+                                        many(
+                                            200,
+                                            [](const std::string& i) {
+                                              const auto next = std::to_string(std::stoi(i) + 1);
+                                              return "r" + i + " ::= r" + next + " r" + next;
+                                            },
+                                            "\n") +
+                                        "\nr200 ::= \"b\" | \"\"\n"));
+  add("ambiguous_grammar", test::ebnf("root ::= root root | \"a\" | \"\""));
+  add("many_choices", test::one_of(std::vector<std::string>(100'000, "a")));
+  add("long_choice", test::one_of({times(250'000, "a")}));
+  return all;
+}
+
+class HostileGrammars : public testing::TestWithParam<Hostile> {};
+INSTANTIATE_TEST_SUITE_P(All, HostileGrammars, testing::ValuesIn(hostiles()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(HostileGrammars, EndInBoundedTime) {
+  if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  const auto compiler = test::word_compiler();
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto compiled = compiler->compile(GetParam().wish);
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const double compile_s = seconds();
+  if (!compiled) {
+    EXPECT_FALSE(compiled.error().message.empty());
+    EXPECT_LT(compiled.error().message.size(), 1000U);
+  } else {
+    EXPECT_LT((*compiled)->num_bytes(), std::size_t{256} << 20);
+    std::mt19937 random(5);
+    for (int i = 0; i < 3; ++i) static_cast<void>(test::random_text(*compiled, random, 1000));
+  }
+  RecordProperty("compile_ms", std::to_string(static_cast<int>(compile_s * 1e3)));
+  std::printf("compile %.1f ms%s, all %.1f ms\n", compile_s * 1e3, compiled ? "" : " (refused)", seconds() * 1e3);
+  EXPECT_LT(seconds(), 20.0);
+}
+
+}  // namespace
+}  // namespace pagoda::grammar

@@ -1,0 +1,232 @@
+#include "engine/grammar/schema_rules.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/grammar/grammar_text.hpp"
+#include "tests/engine/grammar/schema_validator.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+using nlohmann::json;
+using Texts = std::vector<std::string>;
+
+struct Case {
+  const char* name;
+  std::string schema;
+  Texts accepted;
+  Texts refused;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"anything", "true", {"1", "null", R"({"a":[1,{"b":"c"}]})", R"(["x", 1.5e3])"}, {"", "nul", "{,}", "01", "'a'"}},
+      {"empty_schema", "{}", {"-0.5", "\"\xC3\xA9\"", "{}"}, {"+1", "\"\x01\"", "\"\xC3\""}},
+      {"string",
+       R"({"type":"string"})",
+       {R"("")", R"("a\n\"\\")", R"("\u00e9")", R"("\ud83d\ude00")"},
+       {"1", R"("\x")", R"("\ud83d")", "\"a"}},
+      {"length",
+       R"({"type":"string","minLength":2,"maxLength":3})",
+       {R"("ab")", "\"\xC3\xA9\xC3\xA9\""},
+       {R"("a")", R"("abcd")", R"("")"}},
+      {"pattern",
+       R"({"type":"string","pattern":"^[a-c]{2}[0-9]+$"})",
+       {R"("ab1")", R"("cc007")"},
+       {R"("ab")", R"("xab1")"}},
+      {"pattern_of_special_characters",
+       R"({"type":"string","pattern":"^[\"\\\\]$"})",
+       {R"("\"")", R"("\\")"},
+       {R"(""")", R"("a")"}},
+      {"integer", R"({"type":"integer"})", {"0", "-7", "1234567890"}, {"1.5", "00", "-", "1e"}},
+      {"integers_between",
+       R"({"type":"integer","minimum":-12,"exclusiveMaximum":105})",
+       {"-12", "-1", "0", "9", "99", "100", "104"},
+       {"-13", "105", "1000", "-20", "-0.5"}},
+      {"integers_above", R"({"type":"integer","minimum":98})", {"98", "99", "100", "1000"}, {"97", "9", "-98", "0"}},
+      {"numbers_between",
+       R"({"type":"number","exclusiveMinimum":-0.5,"maximum":2.25})",
+       {"-0.49", "0", "0.5", "2.25", "2", "1.999"},
+       {"-0.5", "2.26", "3", "-1", "10"}},
+      {"number", R"({"type":"number"})", {"1", "-2.5", "1e5", "1.5E-3"}, {"1.", ".5", "NaN"}},
+      {"multiple_of_seven",
+       R"({"type":"integer","multipleOf":7})",
+       {"0", "7", "-14", "70", "1001"},
+       {"1", "71", "-13"}},
+      {"cents", R"({"type":"number","multipleOf":0.01})", {"1", "1.2", "1.25", "-3.5"}, {"1.255", "0.001"}},
+      {"boolean", R"({"type":"boolean"})", {"true", "false"}, {"1", "True", "null"}},
+      {"two_types", R"({"type":["integer","null"]})", {"5", "null"}, {"\"a\"", "5.5"}},
+      {"enum", R"({"enum":["a",1,null,{"b":[2]}]})", {"\"a\"", "1", "null", R"({"b":[2]})"}, {"\"b\"", "2", "{}"}},
+      {"const", R"({"const":"x\ny"})", {R"("x\ny")"}, {"\"x\"", "1"}},
+      {"object",
+       R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]})",
+       {R"({"a":1})", R"({"a": 1, "b": "x"})", "{\n  \"a\": 1\n}"},
+       {"{}", R"({"b":"x"})", R"({"a":"x"})", R"({"a":1,})"}},
+      {"closed_object",
+       R"({"type":"object","properties":{"a":true},"additionalProperties":false})",
+       {"{}", R"({"a":[]})"},
+       {R"({"b":1})", R"({"a":1,"b":1})"}},
+      {"open_object",
+       R"({"type":"object","properties":{"ab":{"type":"null"}},"additionalProperties":{"type":"integer"}})",
+       {"{}", R"({"ab":null})", R"({"ab":null,"c":1})", R"({"abc":1})", R"({"a":1})"},
+       {R"({"ab":1})", R"({"c":null})"}},
+      {"names",
+       R"({"type":"object","propertyNames":{"pattern":"^[a-z]$"}})",
+       {"{}", R"({"a":1})"},
+       {R"({"A":1})", R"({"aa":1})"}},
+      {"named_by_pattern",
+       R"({"type":"object","patternProperties":{"^x_[0-9]+$":{"type":"boolean"}},"additionalProperties":false})",
+       {"{}", R"({"x_1":true})", R"({"x_1":true,"x_22":false})"},
+       {R"({"x_1":1})", R"({"y":true})"}},
+      {"counted_properties",
+       R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2},"c":{"const":3}},"additionalProperties":false,"minProperties":1,"maxProperties":2})",
+       {R"({"a":1})", R"({"c":3})", R"({"a":1,"c":3})"},
+       {"{}", R"({"a":1,"b":2,"c":3})"}},
+      {"array",
+       R"({"type":"array","items":{"type":"boolean"},"minItems":1,"maxItems":2})",
+       {"[true]", "[true, false]"},
+       {"[]", "[true,true,true]", "[1]"}},
+      {"tuple",
+       R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1})",
+       {"[1]", R"([1,"a"])"},
+       {"[]", R"(["a"])", R"([1,"a",2])"}},
+      {"any_of",
+       R"({"anyOf":[{"type":"integer","maximum":3},{"type":"string","maxLength":1}]})",
+       {"3", "-9", "\"a\""},
+       {"4", "\"ab\""}},
+      {"one_of",
+       R"({"oneOf":[{"type":"integer"},{"type":"object","properties":{"k":{"const":"x"}},"required":["k"]}]})",
+       {"1", R"({"k":"x"})"},
+       {R"({"k":"y"})", "null"}},
+      {"all_of", R"({"allOf":[{"type":"integer","minimum":2},{"maximum":4}]})", {"2", "4"}, {"1", "5", "\"a\""}},
+      {"reference", R"({"$ref":"#/$defs/a~1b","$defs":{"a/b":{"type":"null"}}})", {"null"}, {"1"}},
+      {"tree",
+       R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},"required":["v","next"],"additionalProperties":false}}})",
+       {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":null}})"},
+       {R"({"v":1})", R"({"v":1,"next":{}})"}},
+      {"date_time",
+       R"({"type":"string","format":"date-time"})",
+       {R"("2026-11-23T12:30:00Z")", R"("2024-02-28T00:00:00.5+01:00")"},
+       {R"("2026-13-01T00:00:00Z")", R"("2026-11-23")", R"("2026-02-30T00:00:00Z")"}},
+      {"uuid",
+       R"({"type":"string","format":"uuid"})",
+       {R"("123e4567-e89b-12d3-a456-426614174000")"},
+       {R"("123e4567")"}},
+      {"tool",
+       R"({"type":"object","properties":{"city":{"type":"string","description":"where"},"unit":{"enum":["C","F"]},"days":{"type":"integer","minimum":1,"maximum":16}},"required":["city","unit"],"additionalProperties":false})",
+       {R"({"city":"Ulm","unit":"C"})", R"({"city":"","unit":"F","days":16})"},
+       {R"({"city":"Ulm"})", R"({"city":"Ulm","unit":"K"})", R"({"city":"Ulm","unit":"C","days":17})"}},
+  };
+}
+
+class SchemaCases : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Schemas, SchemaCases, testing::ValuesIn(cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(SchemaCases, AcceptWhatTheTableSays) {
+  if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  const auto compiled = test::word_compiler()->compile(test::schema(GetParam().schema));
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  for (const auto& text : GetParam().accepted) EXPECT_TRUE(test::takes(*compiled, text)) << text;
+  for (const auto& text : GetParam().refused) EXPECT_FALSE(test::takes(*compiled, text)) << text;
+}
+
+TEST_P(SchemaCases, GiveOnlyValidTexts) {
+  if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  const auto compiled = test::word_compiler()->compile(test::schema(GetParam().schema));
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  const json schema = json::parse(GetParam().schema);
+  std::mt19937 random(1);
+  int num_texts = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto text = test::random_text(*compiled, random);
+    if (!text) continue;  // it had no end in sight
+    ++num_texts;
+    const json value = json::parse(*text, nullptr, false);
+    ASSERT_FALSE(value.is_discarded()) << *text;
+    ASSERT_TRUE(test::is_valid(value, schema, schema)) << *text;
+  }
+  EXPECT_GT(num_texts, 10);
+}
+
+TEST(SchemaRules, KeepTheOrderOfProperties) {
+  if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  const auto compiled = test::word_compiler()->compile(
+      test::schema(R"({"properties":{"z":{"const":1},"a":{"const":2}},"type":"object"})"));
+  EXPECT_TRUE(test::takes(*compiled, R"({"z":1,"a":2})"));
+  EXPECT_FALSE(test::takes(*compiled, R"({"a":2,"z":1})"));
+}
+
+struct Refused {
+  std::string schema;
+  const char* path;
+};
+
+TEST(SchemaRules, RefusalsNameKeywordAndPath) {
+  const std::vector<Refused> all{
+      {R"({"type":"array","uniqueItems":true})", "uniqueItems"},
+      {R"({"properties":{"a":{"if":{}}},"type":"object"})", "/properties/a"},
+      {R"({"properties":{"a":{"type":"strin"}},"type":"object"})", "/properties/a"},
+      {R"({"$ref":"#/$defs/none"})", "$ref"},
+      {R"({"$ref":"https://example.com/schema"})", "$ref"},
+      {R"({"$ref":"#"})", ""},
+      {R"({"type":"string","pattern":"(a)\\1"})", "pattern"},
+      {R"_({"type":"string","pattern":"a(?=b)"})_", "pattern"},
+      {R"({"type":"string","format":"regex"})", "format"},
+      {R"({"type":"integer","minimum":5,"maximum":4})", "bounds"},
+      {R"({"type":"integer","minimum":1e300})", "minimum"},
+      {R"({"type":"string","maxLength":1000000})", "maxLength"},
+      {R"({"enum":[]})", "enum"},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "oneOf"},
+      {R"({"type":"object","properties":{"a":false},"required":["a"]})", ""},
+      {R"([1])", "schema"},
+      {R"({"type":)", "JSON"},
+  };
+  for (const Refused& refused : all) {
+    const auto ebnf = test::refusal(test::schema(refused.schema));
+    EXPECT_NE(ebnf, "") << refused.schema;
+    EXPECT_NE(ebnf.find(refused.path), std::string::npos) << refused.schema << ": " << ebnf;
+  }
+}
+
+/// The files of the JSON Schema Test Suite for one draft, in the folder that PAGODA_JSON_SCHEMA_SUITE names: whatever
+/// is compiled takes no instance that the suite calls invalid. Counts are printed.
+TEST(SchemaRules, TakeNothingThatTheTestSuiteCallsInvalid) {
+  const char* const list = std::getenv("PAGODA_JSON_SCHEMA_SUITE");
+  if (list == nullptr || !is_supported()) GTEST_SKIP() << "PAGODA_JSON_SCHEMA_SUITE names no list of files";
+  std::ifstream files(list);
+  const auto compiler = test::word_compiler();
+  int num_schemas = 0, num_refused = 0, accepted = 0, too_strict = 0, rejected = 0, wrong = 0;
+  for (std::string path; std::getline(files, path);) {
+    std::ifstream file(path);
+    for (const auto& group : nlohmann::ordered_json::parse(file)) {
+      ++num_schemas;
+      const auto compiled = compiler->compile(test::schema(group["schema"].dump()));
+      if (!compiled) {
+        ++num_refused;
+        continue;
+      }
+      for (const auto& instance : group["tests"]) {
+        const bool takes = test::takes(*compiled, instance["data"].dump());
+        if (instance["valid"]) {
+          ++(takes ? accepted : too_strict);
+        } else {
+          ++(takes ? wrong : rejected);
+          EXPECT_FALSE(takes) << path << ": " << group["description"] << ": " << instance["description"];
+        }
+      }
+    }
+  }
+  std::printf("schemas %d, refused %d; valid instances taken %d, not %d; invalid ones not taken %d, taken %d\n",
+              num_schemas, num_refused, accepted, too_strict, rejected, wrong);
+}
+
+}  // namespace
+}  // namespace pagoda::grammar

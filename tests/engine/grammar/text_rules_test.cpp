@@ -1,0 +1,108 @@
+// Regexes, choices and grammars in EBNF.
+
+#include <regex>
+
+#include <gtest/gtest.h>
+
+#include "engine/grammar/ebnf_rules.hpp"
+#include "engine/grammar/regex_rules.hpp"
+#include "tests/engine/grammar/grammar_text.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+class TextRules : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
+  }
+  static SharedGrammar compile(const StructuredOutput& wish) {
+    const auto compiled = test::word_compiler()->compile(wish);
+    EXPECT_TRUE(compiled) << compiled.error().message;
+    return compiled.value_or(nullptr);
+  }
+};
+
+TEST_F(TextRules, RegexesAcceptWhatStdRegexMatches) {
+  const std::vector<std::string> regexes{
+      "a|b",   "(ab)*",     "a{2,4}", "[^a-c]b?", "\\d+\\.\\d{2}", "^x$",    "(a|b)*abb", "[\\w-]+", "a(b(c|d)+)?e",
+      "\\x41", "(?:ab|a)b", ".a.",    "[a\\]]+",  "\\s\\S\\w?",    "(a+)+b", "",          "a??b",    "\\u0041b"};
+  const std::vector<std::string> texts{
+      "",    "a",  "b", "ab",  "abab", "aa",  "aaaa", "aaaaa", "1.25", "12.3", "x",  "xx", "abb", "babb", "a-b", "abce",
+      "abe", "ae", "A", "abb", "bab",  "]a]", " ab",  "\tx",   "aab",  "d",    "cb", "db", "\n",  "a\na", "AB",  "Ab"};
+  for (const std::string& regex : regexes) {
+    const auto grammar = compile(test::regex(regex));
+    ASSERT_NE(grammar, nullptr) << regex;
+    const std::regex oracle(regex, std::regex::ECMAScript);
+    for (const std::string& text : texts) {
+      EXPECT_EQ(test::takes(grammar, text), std::regex_match(text, oracle)) << regex << " on " << text;
+    }
+    std::mt19937 random(2);
+    for (int i = 0; i < 40; ++i) {
+      const auto text = test::random_text(grammar, random, 200);
+      if (!text || std::any_of(text->begin(), text->end(), [](char c) { return static_cast<unsigned char>(c) > 127; }))
+        continue;  // std::regex knows bytes only
+      EXPECT_TRUE(std::regex_match(*text, oracle)) << regex << " on " << *text;
+    }
+  }
+}
+
+TEST_F(TextRules, RegexesTakeWholeCharacters) {
+  const auto grammar = compile(test::regex("."));
+  EXPECT_TRUE(test::takes(grammar, "\xC3\xA9"));
+  EXPECT_TRUE(test::takes(grammar, "\xF0\x9F\x98\x80"));
+  EXPECT_FALSE(test::takes(grammar, "\xC3"));
+  EXPECT_FALSE(test::takes(grammar, "\xA9"));
+  EXPECT_FALSE(test::takes(compile(test::regex("[^\xC3\xA9]")), "\xC3\xA9"));
+}
+
+TEST_F(TextRules, RegexesThatAreNotSupportedAreRefusedByWhatTheyHave) {
+  for (const char* regex : {"a(?=b)", "a(?!b)", "(?<=a)b", "(a)\\1", "\\bfoo", "\\p{L}", "a**", "(", ")", "[z-a]", "[a",
+                            "a{3,1}", "a{0,100000}", "(?i)a", "\\"}) {
+    EXPECT_NE(test::refusal(test::regex(regex)), "") << regex;
+  }
+  EXPECT_NE(test::refusal(test::regex("ab(?=c)")).find("at byte 3"), std::string::npos)
+      << test::refusal(test::regex("ab(?=c)"));
+}
+
+TEST_F(TextRules, ChoicesAreTakenAsTheyAreWritten) {
+  const auto grammar = compile(test::one_of({"yes", "yes.", "no \"no\"", "\xC3\xA9\\n"}));
+  for (const char* text : {"yes", "yes.", "no \"no\"", "\xC3\xA9\\n"}) EXPECT_TRUE(test::takes(grammar, text)) << text;
+  for (const char* text : {"", "ye", "yesyes", "no", "YES"}) EXPECT_FALSE(test::takes(grammar, text)) << text;
+  EXPECT_NE(test::refusal(test::one_of({})), "");
+  EXPECT_NE(test::refusal(test::one_of({"\xC3"})), "");
+}
+
+TEST_F(TextRules, GrammarsAreReadAsGbnf) {
+  const auto grammar = compile(test::ebnf(R"_(
+# a sum
+root ::= term (" + " term)*
+term ::= digit{1,3} | "(" root ")" | ident?
+digit ::= [0-9]
+ident ::= [^0-9() +\n] | "\x41\u00e9"
+)_"));
+  for (const char* text : {"1", "12 + 3", "(1 + (2))", "x + 999", "A\xC3\xA9", "", " + "}) {
+    EXPECT_TRUE(test::takes(grammar, text)) << text;
+  }
+  for (const char* text : {"1234", "1+2", "(1", "xx"}) EXPECT_FALSE(test::takes(grammar, text)) << text;
+}
+
+TEST_F(TextRules, GrammarsThatAreWrongAreRefusedWithTheirLine) {
+  EXPECT_NE(test::refusal(test::ebnf("root ::= a\n")).find("a"), std::string::npos);
+  for (const char* text : {"", "x ::= \"a\"", "root ::= \"a", "root ::= [", "root = \"a\"", "root ::= )", "root ::= a{",
+                           "root ::= root", "root ::= root \"a\" | root", "root ::= \"a\"\nroot ::= \"b\""}) {
+    EXPECT_NE(test::refusal(test::ebnf(text)), "") << text;
+  }
+  EXPECT_NE(test::refusal(test::ebnf("root ::= \"a\"\nb ::= [\n")).find("line 2"), std::string::npos)
+      << test::refusal(test::ebnf("root ::= \"a\"\nb ::= [\n"));
+}
+
+TEST_F(TextRules, JsonObjectsAreObjects) {
+  const auto grammar = compile({});
+  for (const char* text : {"{}", R"({"a":[1,2,{"b":null}]})", "{ \"a\" : -1.5e+3 }"})
+    EXPECT_TRUE(test::takes(grammar, text)) << text;
+  for (const char* text : {"[]", "1", "{", R"({"a":1,})", R"({a:1})"}) EXPECT_FALSE(test::takes(grammar, text)) << text;
+}
+
+}  // namespace
+}  // namespace pagoda::grammar

@@ -1,0 +1,131 @@
+#include "io/wire/structured_fields.hpp"
+
+#include <gtest/gtest.h>
+
+namespace pagoda::wire {
+namespace {
+
+struct Read {
+  std::optional<StructuredOutput> wish;
+  std::optional<WireError> error;
+};
+
+template <class ReadFields>
+Read read(const std::string& text, ReadFields read_fields) {
+  const Json body = read_json(text, 64).value();
+  FieldReader fields(body, FieldReader::Nulls::absent);
+  Read result;
+  read_fields(fields, result.wish);
+  if (auto status = fields.finish(); !status) result.error = status.error();
+  return result;
+}
+
+Read structured(const std::string& value) {
+  return read("{\"structured_outputs\":" + value + "}",
+              [](FieldReader& fields, auto& wish) { read_structured_outputs(fields, wish); });
+}
+Read format(const std::string& value, FormatPlace place = FormatPlace::inside) {
+  return read("{\"format\":" + value + "}",
+              [&](FieldReader& fields, auto& wish) { read_format(fields, "format", place, wish); });
+}
+Read ollama(const std::string& value) {
+  return read("{\"format\":" + value + "}",
+              [](FieldReader& fields, auto& wish) { read_json_format(fields, "format", wish); });
+}
+
+StructuredOutput wish(GrammarKind kind, std::string text = {}, std::vector<std::string> choices = {}) {
+  return {kind, std::move(text), std::move(choices)};
+}
+
+TEST(StructuredOutputs, HaveOneOfTheirKinds) {
+  EXPECT_EQ(structured(R"({"json":{"type":"object","properties":{"z":{},"a":{}}}})").wish,
+            wish(GrammarKind::json_schema, R"({"type":"object","properties":{"z":{},"a":{}}})"));
+  EXPECT_EQ(structured(R"({"json":"{\"type\": \"null\"}"})").wish,
+            wish(GrammarKind::json_schema, R"({"type": "null"})"));
+  EXPECT_EQ(structured(R"({"json":true})").wish, wish(GrammarKind::json_schema, "true"));
+  EXPECT_EQ(structured(R"({"regex":"a+"})").wish, wish(GrammarKind::regex, "a+"));
+  EXPECT_EQ(structured(R"({"grammar":"root ::= \"a\""})").wish, wish(GrammarKind::grammar, "root ::= \"a\""));
+  EXPECT_EQ(structured(R"({"choice":["a","b"]})").wish, wish(GrammarKind::choice, {}, {"a", "b"}));
+  EXPECT_EQ(structured(R"({"json_object":true,"regex":null})").wish, wish(GrammarKind::json_object));
+  EXPECT_EQ(structured("null").wish, std::nullopt);
+}
+
+TEST(StructuredOutputs, ThatAreWrongNameTheirField) {
+  const std::pair<const char*, const char*> all[] = {
+      {"1", "structured_outputs"},
+      {"{}", "structured_outputs"},
+      {R"({"regex":"a","choice":["b"]})", "structured_outputs"},
+      {R"({"json":1})", "structured_outputs.json"},
+      {R"({"regex":1})", "structured_outputs.regex"},
+      {R"({"grammar":["a"]})", "structured_outputs.grammar"},
+      {R"({"choice":"a"})", "structured_outputs.choice"},
+      {R"({"choice":[1]})", "structured_outputs.choice"},
+      {R"({"json_object":false})", "structured_outputs.json_object"},
+      {R"({"structural_tag":{}})", "structured_outputs.structural_tag"},
+      {R"({"regex":"a","whitespace_pattern":"b"})", "structured_outputs.whitespace_pattern"},
+  };
+  for (const auto& [value, param] : all) {
+    const auto error = structured(value).error;
+    ASSERT_TRUE(error) << value;
+    EXPECT_EQ(error->param, param) << value;
+    EXPECT_EQ(error->code, WireCode::invalid_request);
+  }
+}
+
+TEST(Formats, AreOpenAis) {
+  EXPECT_EQ(format(R"({"type":"text"})").wish, std::nullopt);
+  EXPECT_EQ(format("null").wish, std::nullopt);
+  EXPECT_EQ(format(R"({"type":"json_object"})").wish, wish(GrammarKind::json_object));
+  const auto schema = wish(GrammarKind::json_schema, R"({"type":"integer"})");
+  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n","strict":true,"description":"d",
+                      "schema":{"type":"integer"}}})")
+                .wish,
+            schema);
+  EXPECT_EQ(
+      format(R"({"type":"json_schema","name":"n","schema":{"type":"integer"},"strict":null})", FormatPlace::beside)
+          .wish,
+      schema);
+  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n"}})").wish, wish(GrammarKind::json_object));
+}
+
+TEST(Formats, ThatAreWrongNameTheirField) {
+  const std::pair<const char*, const char*> all[] = {
+      {"\"json\"", "format"},
+      {"{}", "format.type"},
+      {R"({"type":"xml"})", "format.type"},
+      {R"({"type":"text","schema":{}})", "format.schema"},
+      {R"({"type":"json_schema"})", "format.json_schema"},
+      {R"({"type":"json_schema","json_schema":{"schema":{}}})", "format.json_schema.name"},
+      {R"({"type":"json_schema","json_schema":{"name":"n","schema":"{}"}})", "format.json_schema.schema"},
+      {R"({"type":"json_schema","json_schema":{"name":"n","strict":1}})", "format.json_schema.strict"},
+      {R"({"type":"json_schema","json_schema":{"name":"n","x":1}})", "format.json_schema.x"},
+  };
+  for (const auto& [value, param] : all) {
+    const auto error = format(value).error;
+    ASSERT_TRUE(error) << value;
+    EXPECT_EQ(error->param, param) << value;
+  }
+}
+
+TEST(Formats, ExcludeStructuredOutputs) {
+  const auto both = read(R"({"structured_outputs":{"regex":"a"},"format":{"type":"json_object"}})",
+                         [](FieldReader& fields, auto& out) {
+                           read_structured_outputs(fields, out);
+                           read_format(fields, "format", FormatPlace::inside, out);
+                         });
+  ASSERT_TRUE(both.error);
+  EXPECT_EQ(both.error->param, "format");
+}
+
+TEST(Formats, AreOllamas) {
+  EXPECT_EQ(ollama("\"json\"").wish, wish(GrammarKind::json_object));
+  EXPECT_EQ(ollama(R"({"type":"null"})").wish, wish(GrammarKind::json_schema, R"({"type":"null"})"));
+  for (const char* nothing : {"null", "\"\""}) {
+    EXPECT_EQ(ollama(nothing).wish, std::nullopt);
+    EXPECT_FALSE(ollama(nothing).error);
+  }
+  for (const char* wrong : {"\"xml\"", "1", "[]"}) EXPECT_EQ(ollama(wrong).error.value_or(WireError{}).param, "format");
+}
+
+}  // namespace
+}  // namespace pagoda::wire
