@@ -58,8 +58,12 @@ class JournalGrammars {
  public:
   /// Null where it cannot; `status` says why.
   grammar::SharedGrammar compile(const StructuredOutput& wish, const Result<EngineConfig>& config, Status& status) {
-    if (!compiler_) status = prepare(config);
-    if (!compiler_) return nullptr;
+    if (!compiler_) {
+      if (Status prepared = prepare(config); !prepared) {
+        status = std::move(prepared);
+        return nullptr;
+      }
+    }
     auto compiled = compiler_->compile(wish);
     if (compiled) return *compiled;
     status = fail(std::move(compiled.error()));

@@ -44,13 +44,21 @@ struct Compiler::Impl {
   /// take minutes, or a tenth of a second for each token.
   std::optional<std::string> problem_of(const std::string& ebnf) const;
   std::optional<std::string> problem_of(const SharedGrammar& grammar) const;
+  SharedGrammar share(const xgrammar::CompiledGrammar& compiled, std::int64_t num_tokens) const;
 };
 
 namespace {
 
-constexpr double kMaxTrialCompileMs = 250;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
+constexpr double kMaxTrialCompileMs = 80;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
 constexpr int kTrialTokens = 48;
 constexpr double kMaxTrialMaskMs = 10;  ///< on average
+/// A text of bytes that is longer than most answers: what parsing it costs must neither be much, nor grow with it.
+constexpr int kTrialBytes = 4096;
+constexpr double kMaxTrialParseMs = 250;
+constexpr double kMaxGrowth = 8;  ///< of the last quarter over the first, where that is no noise
+constexpr double kLeastQuarterMs = 40;
+/// Of one that is compiled: requests hold theirs while they live.
+constexpr std::size_t kMaxCompiledBytes = std::size_t{64} << 20;
 
 /// What this thread has computed so far: unlike the time on the wall, it does not tell of others that run.
 double cpu_ms() {
@@ -82,14 +90,56 @@ TokenId allowed_from(std::span<const std::uint32_t> mask, std::size_t first) {
   return -1;
 }
 
+/// One of the bytes that the mask allows, by `random`; the end where there is no other.
+TokenId allowed_byte(std::span<const std::uint32_t> mask, std::uint64_t random) {
+  constexpr std::size_t kByteWords = 256 / 32;
+  std::uint64_t count = 0;
+  for (const std::uint32_t word : mask.first(kByteWords)) count += static_cast<std::uint64_t>(std::popcount(word));
+  if (count == 0) return allowed_from(mask, kByteWords);
+  std::uint64_t nth = random % count;
+  for (TokenId byte = 0; byte < 256; ++byte) {
+    if ((mask[static_cast<std::size_t>(byte) / 32] >> (byte % 32) & 1U) != 0 && nth-- == 0) return byte;
+  }
+  return -1;
+}
+
+/// Whether parsing takes ever longer, as of grammars that can read a text in ever more ways.
+bool is_too_ambiguous(const SharedGrammar& of_bytes) {
+  std::vector<std::uint32_t> mask(kernels::mask_words(of_bytes->vocab_size()));
+  Matcher matcher(of_bytes);
+  double quarters_ms[4] = {};
+  for (int i = 0; i < kTrialBytes; ++i) {
+    const double begun_ms = cpu_ms();
+    if (matcher.has_ended()) matcher = Matcher(of_bytes);
+    matcher.fill_mask(mask);
+    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15U;
+    if (!matcher.accept(allowed_byte(mask, (static_cast<std::uint64_t>(i) + 1) * kMix >> 17U))) return false;
+    double& quarter_ms = quarters_ms[i * 4 / kTrialBytes];
+    quarter_ms += cpu_ms() - begun_ms;
+    if (quarter_ms > kMaxTrialParseMs) return true;
+  }
+  return quarters_ms[3] > kLeastQuarterMs && quarters_ms[3] > kMaxGrowth * quarters_ms[0];
+}
+
 }  // namespace
 
 std::optional<std::string> Compiler::Impl::problem_of(const std::string& ebnf) const {
   const double begun_ms = cpu_ms();
   xgrammar::GrammarCompiler trial = of_bytes;
-  trial.CompileGrammar(ebnf);
-  if (cpu_ms() - begun_ms <= kMaxTrialCompileMs) return std::nullopt;
-  return "the grammar takes too long to be compiled: too much may come at too many places of it";
+  const auto compiled = trial.CompileGrammar(ebnf);
+  if (cpu_ms() - begun_ms > kMaxTrialCompileMs) {
+    return "the grammar takes too long to be compiled: too much may come at too many places of it";
+  }
+  constexpr std::int64_t kBytesAndEnd = 257;
+  if (is_too_ambiguous(share(compiled, kBytesAndEnd))) {
+    return "the grammar is too ambiguous: a text takes ever longer to be read";
+  }
+  return std::nullopt;
+}
+
+SharedGrammar Compiler::Impl::share(const xgrammar::CompiledGrammar& compiled, std::int64_t num_tokens) const {
+  return std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
+      CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), num_tokens}));
 }
 
 std::optional<std::string> Compiler::Impl::problem_of(const SharedGrammar& grammar) const {
@@ -100,10 +150,11 @@ std::optional<std::string> Compiler::Impl::problem_of(const SharedGrammar& gramm
     if (matcher.has_ended()) matcher = Matcher(grammar);
     const double begun_ms = cpu_ms();
     matcher.fill_mask(mask);
+    constexpr std::size_t kStride = 7919;
+    const bool goes_on = matcher.accept(allowed_from(mask, i * kStride));
     used_ms += cpu_ms() - begun_ms;
     if (used_ms > kTrialTokens * kMaxTrialMaskMs) return "the grammar is too ambiguous: its masks take too long";
-    constexpr std::size_t kStride = 7919;
-    if (!matcher.accept(allowed_from(mask, i * kStride))) break;
+    if (!goes_on) break;
   }
   return std::nullopt;
 }
@@ -121,9 +172,14 @@ std::int64_t CompiledGrammar::vocab_size() const {
   return impl_->vocab_size;
 }
 
+// What XGrammar throws leaves a matcher without an Impl, or nothing that may follow.
 Matcher::Matcher(SharedGrammar grammar) {
-  xgrammar::GrammarMatcher matcher(grammar->impl().grammar);
-  impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher)});
+  try {
+    xgrammar::GrammarMatcher matcher(grammar->impl().grammar);
+    impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher)});
+  } catch (const std::exception&) {
+    impl_ = nullptr;
+  }
 }
 Matcher::Matcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Matcher::~Matcher() = default;
@@ -131,16 +187,25 @@ Matcher::Matcher(Matcher&&) noexcept = default;
 Matcher& Matcher::operator=(Matcher&&) noexcept = default;
 
 Matcher Matcher::fork() const {
-  return Matcher(std::make_unique<Impl>(Impl{impl_->grammar, impl_->matcher.Fork()}));
+  if (!impl_) return Matcher(std::unique_ptr<Impl>());
+  try {
+    return Matcher(std::make_unique<Impl>(Impl{impl_->grammar, impl_->matcher.Fork()}));
+  } catch (const std::exception&) {
+    return Matcher(std::unique_ptr<Impl>());
+  }
 }
 
 bool Matcher::accept(TokenId token) {
-  const bool is_known = token >= 0 && token < impl_->grammar->vocab_size();
-  return is_known && !has_ended() && impl_->matcher.AcceptToken(token);
+  if (has_ended() || token < 0 || token >= impl_->grammar->vocab_size()) return false;
+  try {
+    return impl_->matcher.AcceptToken(token);
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 bool Matcher::has_ended() const {
-  return impl_->matcher.IsTerminated();
+  return !impl_ || impl_->matcher.IsTerminated();
 }
 
 void Matcher::fill_mask(std::span<std::uint32_t> mask) {
@@ -152,8 +217,12 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   tensor.ndim = 1;
   tensor.dtype = xgrammar::GetBitmaskDLType();
   tensor.shape = &num_words;
-  // It writes the mask also where all tokens may follow.
-  impl_->matcher.FillNextTokenBitmask(&tensor);
+  try {
+    // It writes the mask also where all tokens may follow.
+    impl_->matcher.FillNextTokenBitmask(&tensor);
+  } catch (const std::exception&) {
+    std::ranges::fill(mask, 0U);
+  }
   // It sets bits behind the vocabulary's too.
   if (const auto rest = impl_->grammar->vocab_size() % 32; rest != 0) mask.back() &= (1U << rest) - 1;
 }
@@ -189,16 +258,18 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
 }
 
 Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
-  const auto ebnf = grammar_ebnf(wish);
-  if (!ebnf) return fail(ebnf.error());
   const auto refuse = [](std::string problem) {
     return fail(ErrorCode::invalid_request, std::move(problem), "structured_outputs");
   };
   try {
+    const auto ebnf = grammar_ebnf(wish);
+    if (!ebnf) return fail(ebnf.error());
     if (auto problem = impl_->problem_of(*ebnf)) return refuse(std::move(*problem));
-    const xgrammar::CompiledGrammar compiled = impl_->compiler.CompileGrammar(*ebnf);
-    const auto grammar = std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
-        CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), impl_->vocab_size}));
+    const auto grammar = impl_->share(impl_->compiler.CompileGrammar(*ebnf), impl_->vocab_size);
+    if (grammar->num_bytes() > kMaxCompiledBytes) {
+      return refuse("the grammar takes " + std::to_string(grammar->num_bytes() >> 20) + " MiB when it is compiled; at most " +
+                    std::to_string(kMaxCompiledBytes >> 20) + " are allowed");
+    }
     if (auto problem = impl_->problem_of(grammar)) return refuse(std::move(*problem));
     return grammar;
   } catch (const std::bad_alloc&) {

@@ -47,7 +47,7 @@ class Matcher {
   Matcher fork() const;
   /// The sequence goes on with `token`. False where the grammar does not allow it, or it has ended: nothing changes.
   bool accept(TokenId token);
-  /// The end was accepted: nothing may follow.
+  /// The end was accepted, or something went wrong: nothing may follow.
   bool has_ended() const;
   /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
   /// the text so far is complete. Not when it has ended.

@@ -109,7 +109,11 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
   Effects effects;
   if (!spec) {
     refuse(found, std::move(spec.error()), effects);
-  } else if (request.grammar_job) {
+    return with_end_of_drain(std::move(effects));
+  }
+  request.num_prompt_tokens = std::ssize(*(*spec)->prompt);
+  live_prompt_tokens_ += request.num_prompt_tokens;
+  if (request.grammar_job) {
     request.encoded = std::move(*spec);
   } else {
     enter(found, std::move(*spec), effects);
@@ -149,8 +153,6 @@ void RouterCore::enter(Requests::iterator entry, SharedSpec spec, Effects& effec
     spec = std::move(complete);
   }
   request.outside = nullptr;
-  request.num_prompt_tokens = std::ssize(*spec->prompt);
-  live_prompt_tokens_ += request.num_prompt_tokens;
   placement_.place(*spec);
   effects.settled.push_back({id, std::move(spec)});
 }

@@ -45,8 +45,10 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
   if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
-  if (!request.outside) return request.num_prompt_tokens > 0 && request.num_prompt_tokens <= limits_.max_model_len;
-  return request.num_prompt_tokens == 0 && check_request(*request.outside, limits_);
+  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= limits_.max_model_len;
+  if (!request.outside) return has_prompt;
+  if (request.encoded ? !has_prompt : request.num_prompt_tokens != 0) return false;
+  return check_request(*request.outside, limits_).has_value();
 }
 
 }  // namespace pagoda::routing

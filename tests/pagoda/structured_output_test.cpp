@@ -139,18 +139,24 @@ TEST_F(StructuredOutputs, WhatCannotBeIsRefusedAndSaysWhy) {
 TEST_F(StructuredOutputs, NobodyWaitsForASlowGrammar) {
   const auto engine = StructuredOutputs::engine();
   ASSERT_TRUE(engine);
-  // Many states, each to be held against the vocabulary.
-  std::promise<void> slow_ended;
-  auto slow = request(GrammarKind::regex, "([a-z]{1,900} [0-9]{1,900}){1,3}");
-  slow.sampling.max_tokens = 1;
-  const auto ticket = engine->submit(std::move(slow), [&](const RequestOutput& output) {
-    if (output.done || output.error) slow_ended.set_value();
-  });
+  // Many states, each to be held against the vocabulary, one grammar after the other.
+  constexpr int kSlow = 20;
+  std::vector<std::promise<void>> ended(kSlow);
+  for (int i = 0; i < kSlow; ++i) {
+    auto slow = request(GrammarKind::regex, std::to_string(i) + "([a-z]{1,400} [0-9]{1,400}){1,2}");
+    slow.sampling.max_tokens = 1;
+    ASSERT_TRUE(engine->submit(std::move(slow), [&ended, i](const RequestOutput& output) {
+      if (output.done || output.error) ended[static_cast<std::size_t>(i)].set_value();
+    }));
+  }
   GenerateRequest plain;
   plain.prompt = "Once";
   plain.sampling.max_tokens = 3;
   EXPECT_TRUE(engine->generate(std::move(plain)));
-  if (ticket) slow_ended.get_future().wait();
+  auto last = ended.back().get_future();
+  EXPECT_EQ(last.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  for (std::size_t i = 0; i + 1 < ended.size(); ++i) ended[i].get_future().wait();
+  last.wait();
 }
 
 struct Outcome {

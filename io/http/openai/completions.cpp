@@ -23,6 +23,13 @@ struct CompletionOptions {
   std::int64_t n = 1;
 };
 
+/// Each prompt has a copy of the wish, the one field that may be long.
+bool is_too_much(const GenerateRequest& common, std::size_t num_prompts) {
+  constexpr std::size_t kMaxCopiedBytes = std::size_t{16} << 20;
+  const auto& wish = common.sampling.structured_outputs;
+  return wish && wish->num_bytes() * num_prompts > kMaxCopiedBytes;
+}
+
 /// A string, a list of ids, or a list of either.
 void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, const GenerateRequest& common,
                   std::int64_t max_queued_requests) {
@@ -51,6 +58,10 @@ void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, c
     return fields.refuse("prompt", "prompt has " + std::to_string(prompt->size()) + " prompts; at most " +
                                        std::to_string(most) + " are allowed" +
                                        (most < kMaxPrompts ? " (max_queued_requests)" : ""));
+  }
+  if (is_too_much(common, prompt->size())) {
+    return fields.refuse("prompt", "prompt has " + std::to_string(prompt->size()) +
+                                       " prompts, too many for structured outputs of this length");
   }
   for (std::size_t i = 0; i < prompt->size(); ++i) {
     const auto& item = (*prompt)[i];
