@@ -71,6 +71,7 @@ Result<std::string> ebnf_of(const StructuredOutput& wish) {
   }
   const auto rules = rules_of(wish);
   if (!rules) return fail(rules.error());
+  if (rules->are_too_many()) return refuse("the grammar is too large");
   auto ebnf = rules->to_ebnf(kMaxEbnfBytes);
   if (!ebnf) return refuse("no text at all satisfies it");
   if (ebnf->size() > kMaxEbnfBytes) return refuse("the grammar is too large");

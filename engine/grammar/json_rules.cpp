@@ -45,8 +45,11 @@ struct NameTree {
 Expr tail_but(Rules& rules, const NameTree& node) {
   CharacterRanges known;
   std::vector<Expr> parts;
+  if (rules.are_too_many()) return nothing();  // which is refused later
   for (const auto& [character, child] : node.children) {
     known.push_back({character, character});
+    // Names with what JSON escapes are not written with escapes here.
+    if (intersection({{character, character}}, plain_characters()).empty()) continue;
     if (child.children.empty() && child.is_name) {
       parts.push_back(sequence({characters({{character, character}}), characters(plain_characters()),
                                 repeat(characters(plain_characters()), 0, kUnbounded), literal("\"")}));

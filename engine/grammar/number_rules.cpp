@@ -93,12 +93,22 @@ std::string next_integer(std::string number, int step) {
   return std::to_string(value + step);
 }
 
+/// At most so many digits that are not all 0.
+Expr above_zero(std::int32_t max) {
+  Expr some = digit(1, 9);
+  for (std::int32_t i = 1; i < max; ++i) {
+    some = choice({sequence({digit(1, 9), digits(0, i)}), sequence({digit(0, 0), std::move(some)})});
+  }
+  return some;
+}
+
 /// What follows a point, between two fractions whose integers are equal to the number's where they are tight.
 struct Fractions {
-  std::string_view low;
+  std::string_view low = {};
   bool low_included = true;
-  std::string_view high;
+  std::string_view high = {};
   bool high_included = true;
+  std::int32_t most_digits = kMaxDigits;
 
   int low_digit(std::size_t i) const { return i < low.size() ? value_of(low[i]) : 0; }
   int high_digit(std::size_t i) const { return i < high.size() ? value_of(high[i]) : 0; }
@@ -112,7 +122,8 @@ struct Fractions {
 
   /// The digits from `i` on. `must`: at least one.
   Expr from(std::size_t i, bool low_tight, bool high_tight, bool must) const {
-    const auto left = static_cast<std::int32_t>(std::max<std::int64_t>(kMaxDigits - static_cast<std::int64_t>(i), 1));
+    const std::int32_t left = most_digits - static_cast<std::int32_t>(i);
+    if (left <= 0) return !must && may_end(i, low_tight, high_tight) ? empty() : nothing();
     if (!low_tight && !high_tight) return digits(must ? 1 : 0, left);
     const bool low_is_over = i >= low.size();
     const bool high_is_over = i >= high.size();
@@ -121,8 +132,7 @@ struct Fractions {
         const bool equal_is_in = high_included && (!low_tight || low_included);
         return equal_is_in ? repeat(digit(0, 0), must ? 1 : 0, left) : nothing();
       }
-      if (low_included) return digits(must ? 1 : 0, left);
-      return sequence({repeat(digit(0, 0), 0, left), digit(1, 9), digits(0, left)});
+      return low_included ? digits(must ? 1 : 0, left) : above_zero(left);
     }
     std::vector<Expr> parts;
     if (!must && may_end(i, low_tight, high_tight)) parts.push_back(empty());
@@ -150,26 +160,39 @@ struct Fractions {
   }
 };
 
-Expr any_fraction() {
-  return optional(sequence({literal("."), digits(1, kMaxDigits)}));
+Expr any_fraction(std::int32_t most_digits = kMaxDigits) {
+  return most_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, most_digits)}));
+}
+
+/// Digits behind the point, so that a number with such an integer has at most so many that readers of doubles do not
+/// round it to a bound that is not in.
+std::int32_t fraction_digits(std::string_view integer) {
+  return kExactDigits - (integer == "0" ? 0 : static_cast<std::int32_t>(integer.size()));
 }
 
 /// Decimals without a sign from `low` to `high`.
 Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBound>& high) {
-  const Fractions fractions{low.fraction, low.included, high ? std::string_view(high->fraction) : std::string_view(),
-                            high ? high->included : true};
+  const auto fractions = [&](std::string_view integer, bool low_tight, bool high_tight) {
+    const Fractions limits{.low = low.fraction,
+                           .low_included = low.included,
+                           .high = high ? std::string_view(high->fraction) : std::string_view(),
+                           .high_included = high ? high->included : true,
+                           .most_digits = fraction_digits(integer)};
+    return limits.all(low_tight, high_tight);
+  };
   std::vector<Expr> parts;
   if (high && high->integer == low.integer) {
-    return sequence({literal(low.integer), fractions.all(true, true)});
+    return sequence({literal(low.integer), fractions(low.integer, true, true)});
   }
-  parts.push_back(sequence({literal(low.integer), fractions.all(true, false)}));
+  parts.push_back(sequence({literal(low.integer), fractions(low.integer, true, false)}));
   const std::string above = next_integer(low.integer, 1);
   if (!high) {
     parts.push_back(sequence({magnitudes(above, std::nullopt), any_fraction()}));
     return choice(std::move(parts));
   }
-  parts.push_back(sequence({magnitudes(above, next_integer(high->integer, -1)), any_fraction()}));
-  parts.push_back(sequence({literal(high->integer), fractions.all(false, true)}));
+  const std::string below = next_integer(high->integer, -1);
+  parts.push_back(sequence({magnitudes(above, below), any_fraction(fraction_digits(below))}));
+  parts.push_back(sequence({literal(high->integer), fractions(high->integer, false, true)}));
   return choice(std::move(parts));
 }
 

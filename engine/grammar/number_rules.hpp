@@ -10,6 +10,8 @@ namespace pagoda::grammar {
 
 /// At most so many digits before the point, and as many behind it: JSON readers keep these.
 inline constexpr std::int32_t kMaxDigits = 16;
+/// So many digits in all that a number which differs from a bound is another double than it.
+inline constexpr std::int32_t kExactDigits = 15;
 
 /// Any integer of JSON with at most kMaxDigits digits, and any number.
 Expr any_integer();
@@ -30,7 +32,7 @@ struct DecimalBound {
 /// The bound at `value`; nothing where that takes more digits.
 std::optional<DecimalBound> decimal_bound(double value, bool included);
 
-/// The decimals from `min` to `max`, without exponents.
+/// The decimals from `min` to `max`, without exponents; at most kExactDigits digits in all.
 Expr decimal_range(const std::optional<DecimalBound>& min, const std::optional<DecimalBound>& max);
 
 /// The numbers with at most `num_digits` digits behind the point.

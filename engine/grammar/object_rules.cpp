@@ -38,7 +38,8 @@ class Members {
     if (i == properties_.size()) return others(is_first, counts);
     const auto [known, is_new] = known_.try_emplace({i, is_first, counts}, 0);
     if (is_new) {
-      if (std::ssize(known_) > kMaxSchemas) return converter_.refuse({}, "it is too large");
+      if (std::ssize(known_) > kMaxSchemas || converter_.rules().are_too_many())
+        return converter_.refuse({}, "it is too large");
       known->second = converter_.rules().add();
       const RuleId id = known->second;
       converter_.rules().set(id, at_property(i, is_first, counts));
@@ -143,9 +144,10 @@ class ObjectReader {
     for (const auto& [name, schema] : properties.items()) {
       add(name, converter_.value(schema, at(path, name)), at(path, name));
     }
-    for (const std::string& name : required_) {  // of those that are not declared
+    if (required_are_declared(properties)) return;
+    const auto schema = additional(properties);
+    for (const std::string& name : required_) {
       if (properties.contains(name)) continue;
-      const auto schema = additional(properties);
       add(name, schema ? *schema : nothing(), at(s_.path, "required"));
     }
   }
@@ -167,22 +169,18 @@ class ObjectReader {
   }
 
   std::optional<Expr> read_other(const Schema& properties) {
+    if (s_.schema.contains("propertyNames") && !(names_.empty() && properties.empty())) return refuse_names();
     const bool says_so = s_.schema.contains("additionalProperties") || s_.schema.contains("unevaluatedProperties");
-    if (!properties.empty() && !says_so) {
-      if (s_.schema.contains("propertyNames")) return refuse_names();
-      return std::nullopt;
-    }
+    if (!properties.empty() && !says_so) return std::nullopt;
     const auto value = additional(properties);
     if (!value) return std::nullopt;
     Expr name;
     if (!s_.schema.contains("propertyNames")) {
       name = converter_.json().string_but(names_);
-    } else if (names_.empty()) {
+    } else {
       auto names = name_schema();
       if (!names) return std::nullopt;
       name = converter_.value(*names, at(s_.path, "propertyNames"));
-    } else {
-      return refuse_names();
     }
     return converter_.json().member(std::move(name), *value);
   }

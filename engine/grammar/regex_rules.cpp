@@ -18,8 +18,15 @@ const CharacterRanges& word_characters() {
   static const CharacterRanges ranges{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   return ranges;
 }
+/// What is white space to every reader of regexes, and what is to some: ECMA-262 has the second.
 const CharacterRanges& spaces() {
   static const CharacterRanges ranges{{'\t', '\r'}, {' ', ' '}};
+  return ranges;
+}
+const CharacterRanges& all_spaces() {
+  static const CharacterRanges ranges{{'\t', '\r'},     {0x1C, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
+                                      {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
+                                      {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
   return ranges;
 }
 
@@ -29,7 +36,8 @@ const CharacterRanges& line_ends() {
   return ranges;
 }
 
-std::optional<CharacterRanges> class_of(char32_t letter) {
+/// What certainly is of the class or, `is_excluded`, what may be.
+std::optional<CharacterRanges> class_of(char32_t letter, bool is_excluded = false) {
   switch (letter) {
     case 'd':
       return digits();
@@ -40,9 +48,9 @@ std::optional<CharacterRanges> class_of(char32_t letter) {
     case 'W':
       return complement(word_characters());
     case 's':
-      return spaces();
+      return is_excluded ? all_spaces() : spaces();
     case 'S':
-      return complement(spaces());
+      return complement(is_excluded ? spaces() : all_spaces());
     default:
       return std::nullopt;
   }
@@ -267,16 +275,16 @@ class Parser {
       is_first = false;
       if (next_is('[')) return refuse("a class inside a class"), CharacterRanges();
       if (regex_.substr(position_).starts_with("&&")) return refuse("a class operator"), CharacterRanges();
-      if (!class_item(ranges)) return {};
+      if (!class_item(ranges, is_negated)) return {};
     }
     take("]");
     return is_negated ? complement(ranges) : normalized(std::move(ranges));
   }
 
-  bool class_item(CharacterRanges& ranges) {
+  bool class_item(CharacterRanges& ranges, bool is_negated) {
     if (regex_[position_] == '\\' && position_ + 1 < regex_.size()) {
       const auto letter = static_cast<unsigned char>(regex_[position_ + 1]);
-      if (const auto named = class_of(letter)) {
+      if (const auto named = class_of(letter, is_negated)) {
         position_ += 2;
         ranges.insert(ranges.end(), named->begin(), named->end());
         return true;

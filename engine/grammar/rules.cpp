@@ -17,6 +17,8 @@ constexpr std::array<CharacterRange, 2> kAllCharacters{
     {{1, kFirstSurrogate - 1}, {kLastSurrogate + 1, kLastCharacter}}};
 
 Expr make(Expression expression) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // and beyond
+  for (const Expr& part : expression.parts) expression.size = std::min(expression.size + part->size, kMost);
   return std::make_shared<const Expression>(std::move(expression));
 }
 
@@ -75,14 +77,16 @@ class TailTaker {
   Expr take(const Expr& e) {
     switch (e->kind) {
       case Kind::sequence:
-        return take_sequence(*e);
+        return take_sequence(e);
       case Kind::choice: {
         std::vector<Expr> parts;
         for (const Expr& part : e->parts) parts.push_back(take(part));
-        return choice(std::move(parts));
+        return parts == e->parts ? e : choice(std::move(parts));
       }
-      case Kind::repeat:
-        return repeat(take(e->parts.front()), e->min, e->max);
+      case Kind::repeat: {
+        Expr part = take(e->parts.front());
+        return part == e->parts.front() ? e : repeat(std::move(part), e->min, e->max);
+      }
       case Kind::literal:
       case Kind::characters:
       case Kind::rule:
@@ -105,9 +109,9 @@ class TailTaker {
            e.max <= kMostCounted && num_rules_ + e.max <= kMostRules;
   }
 
-  Expr take_sequence(const Expression& e) {
+  Expr take_sequence(const Expr& e) {
     std::vector<Expr> parts;
-    for (const Expr& part : e.parts) flatten(part, parts);
+    flatten(e, parts);
     std::vector<Expr> tail;  // from its end
     for (std::size_t i = parts.size(); i-- > 0;) {
       const Expr part = take(parts[i]);
@@ -124,7 +128,8 @@ class TailTaker {
       tail.assign(1, rest);
       if (part->min > 0) tail.push_back(repeat(character, part->min, part->min));
     }
-    return sequence({tail.rbegin(), tail.rend()});
+    std::ranges::reverse(tail);
+    return tail == e->parts ? e : sequence(std::move(tail));
   }
 
   Expr add(Expr body) {

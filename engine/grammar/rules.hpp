@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/grammar/limits.hpp"
+
 namespace pagoda::grammar {
 
 using RuleId = std::int32_t;
@@ -41,6 +43,7 @@ struct Expression {
   std::int32_t min = 0;          ///< of repeat
   std::int32_t max = 0;          ///< of repeat; kUnbounded = any number
   RuleId rule = 0;               ///< of rule
+  std::int64_t size = 1;         ///< with its parts, each as often as it is written
 };
 
 inline constexpr std::int32_t kUnbounded = -1;
@@ -63,11 +66,17 @@ Expr nothing();
 class Rules {
  public:
   RuleId add(Expr body = nullptr) {
+    if (body) size_ += body->size;
     bodies_.push_back(std::move(body));
     return static_cast<RuleId>(bodies_.size()) - 1;
   }
-  void set(RuleId id, Expr body) { bodies_[static_cast<std::size_t>(id)] = std::move(body); }
+  void set(RuleId id, Expr body) {
+    size_ += body->size;
+    bodies_[static_cast<std::size_t>(id)] = std::move(body);
+  }
   std::span<const Expr> bodies() const { return bodies_; }
+  /// More than kMaxRules, or kMaxExpressions in them: whoever adds many asks, and stops.
+  bool are_too_many() const { return bodies_.size() > kMaxRules || size_ > kMaxExpressions; }
 
   /// The grammar in XGrammar's EBNF, its start called root: what can never be finished is left out. Nothing when no
   /// text matches. Every rule has a body. More than `max_bytes` of text are not written: then it is longer than that.
@@ -77,6 +86,7 @@ class Rules {
   std::optional<std::string> write(std::size_t max_bytes) const;
 
   std::vector<Expr> bodies_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace pagoda::grammar

@@ -21,14 +21,16 @@ constexpr std::array<std::pair<std::string_view, JsonType>, 7> kTypes{{{"object"
                                                                        {"boolean", JsonType::boolean},
                                                                        {"null", JsonType::null}}};
 
+constexpr std::array<const char*, 3> kForItems{"items", "prefixItems", "unevaluatedItems"};
+
 bool is_one_of(std::string_view word, const Keywords& words) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// Depth of a text's brackets, without parsing it.
-int depth_of(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
+/// What is wrong with a text's size, without parsing it: its depth, or the members of one object, each of which is
+/// looked for among those before it.
+std::optional<std::string> problem_of_size(std::string_view text) {
+  std::vector<std::size_t> num_members;  // of the objects and arrays around
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -38,12 +40,34 @@ int depth_of(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
+      num_members.push_back(0);
+      if (std::ssize(num_members) > kMaxDepth) return "it is nested deeper than " + std::to_string(kMaxDepth);
+    } else if (num_members.empty()) {
+      continue;
     } else if (c == '}' || c == ']') {
-      --depth;
+      num_members.pop_back();
+    } else if (c == ':' && ++num_members.back() > kMaxMembers) {
+      return "one of its objects has more than " + std::to_string(kMaxMembers) + " members";
     }
   }
-  return deepest;
+  return std::nullopt;
+}
+
+/// Is there a $ref anywhere?
+bool has_reference(const Schema& part) {
+  if (part.is_object() && part.contains("$ref")) return true;
+  return part.is_structured() && std::ranges::any_of(part, has_reference);
+}
+
+/// Where a part below the root has a $id of its own. (What is no text is a property of this name.)
+std::optional<std::string> nested_id(const Schema& part, const std::string& path) {
+  if (!part.is_structured()) return std::nullopt;
+  if (!path.empty() && part.is_object() && part.contains("$id") && part["$id"].is_string()) return at(path, "$id");
+  for (const auto& [name, value] : part.items()) {
+    if (!value.is_structured()) continue;
+    if (auto found = nested_id(value, at(path, name))) return found;
+  }
+  return std::nullopt;
 }
 
 /// The type that a keyword is about.
@@ -60,17 +84,34 @@ std::optional<JsonType> subject_of(std::string_view keyword) {
   return std::nullopt;
 }
 
-/// Numbers are compared by value, so 1 is 1.0.
-bool holds(const Schema& values, const Schema& value) {
-  return std::ranges::any_of(values, [&](const Schema& other) { return other == value; });
+/// Compared by value: 1 is 1.0, and the order of properties is none.
+using Values = std::vector<nlohmann::json>;
+
+Values values_in(const Schema& list) {
+  return {list.begin(), list.end()};
+}
+
+bool holds(const Values& values, const nlohmann::json& value) {
+  return std::ranges::find(values, value) != values.end();
 }
 
 /// The values of a schema that lists them.
-std::optional<Schema> values_of(const Schema& schema) {
-  if (schema.contains("const")) return Schema::array({schema["const"]});
-  if (schema.contains("enum") && schema["enum"].is_array()) return schema["enum"];
-  if (schema.contains("type") && schema["type"] == "null") return Schema::array({nullptr});
+std::optional<Values> values_of(const Schema& schema) {
+  if (schema.contains("const")) return Values{nlohmann::json(schema["const"])};
+  if (schema.contains("enum") && schema["enum"].is_array()) return values_in(schema["enum"]);
+  if (schema.contains("type") && schema["type"] == "null") return Values{nlohmann::json(nullptr)};
   return std::nullopt;
+}
+
+/// The member, where it is an object; else an empty one.
+const Schema& object_in(const Schema& schema, const char* keyword) {
+  static const Schema none = Schema::object();
+  const auto found = schema.find(keyword);
+  return found != schema.end() && found->is_object() ? *found : none;
+}
+
+std::size_t num_in(const Schema& schema, const char* keyword) {
+  return schema.contains(keyword) ? schema[keyword].size() : 0;
 }
 
 /// The numbers of both types go together.
@@ -91,60 +132,109 @@ Schema names_of(const JsonTypes& types) {
 }
 
 bool requires_property(const Schema& schema, const std::string& name) {
-  return schema.contains("required") && schema["required"].is_array() && holds(schema["required"], name);
+  if (!schema.contains("required") || !schema["required"].is_array()) return false;
+  return std::ranges::any_of(schema["required"], [&](const Schema& required) { return required == name; });
 }
 
-/// Does what one schema says of other properties concern those that the other one names?
-bool restricts_others(const Schema& schema, const Schema& other) {
-  for (const char* keyword : {"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}) {
+bool has_other_names(const Schema& object, const Schema& than) {
+  return std::ranges::any_of(object.items(), [&](const auto& member) { return !than.contains(member.key()); });
+}
+
+/// The keyword by which one schema says something of properties that only the other one names.
+std::optional<std::string> keyword_of_others(const Schema& schema, const Schema& other) {
+  const Schema& own = object_in(schema, "properties");
+  const Schema& own_patterns = object_in(schema, "patternProperties");
+  const bool names_more = has_other_names(object_in(other, "properties"), own);
+  const bool has_more_patterns = has_other_names(object_in(other, "patternProperties"), own_patterns);
+  for (const char* keyword : {"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"}) {
     if (!schema.contains(keyword) || schema[keyword] == true) continue;
-    if (other.contains(keyword) && other[keyword] == schema[keyword] &&
-        other.value("properties", Schema::object()) == schema.value("properties", Schema::object())) {
-      continue;
-    }
-    const Schema own = schema.value("properties", Schema::object());
-    if (!other.contains("properties") || !other["properties"].is_object()) continue;
-    for (const auto& [name, value] : other["properties"].items()) {
-      if (!own.contains(name)) return true;
-    }
+    const bool is_of_the_rest = keyword[0] == 'a' || keyword[0] == 'u';
+    if (names_more || (is_of_the_rest && has_more_patterns)) return keyword;
   }
-  return false;
+  return std::nullopt;
+}
+
+/// A keyword of one schema that means something else beside a keyword of the other.
+std::optional<std::string> keyword_apart(const Schema& a, const Schema& b) {
+  // Whatever additionalProperties accepts is evaluated, so that in one schema unevaluatedProperties says nothing.
+  const bool a_has_more = a.contains("additionalProperties");
+  if (a_has_more != b.contains("additionalProperties") && (a_has_more ? b : a).contains("unevaluatedProperties")) {
+    return "unevaluatedProperties";
+  }
+  // What `items` is about depends on prefixItems beside it, and what unevaluatedItems is about on both.
+  const auto has_any = [](const Schema& schema) {
+    return std::ranges::any_of(kForItems, [&](const char* keyword) { return schema.contains(keyword); });
+  };
+  if (!has_any(a) || !has_any(b)) return std::nullopt;
+  for (const char* keyword : kForItems) {
+    if (a.contains(keyword) != b.contains(keyword)) return keyword;
+  }
+  return std::nullopt;
+}
+
+/// allOf of both. Lists of what was joined before get longer, not deeper.
+Schema all_of(Schema a, const Schema& b) {
+  const auto is_list = [](const Schema& schema) {
+    return schema.is_object() && schema.size() == 1 && schema.contains("allOf") && schema["allOf"].is_array() &&
+           !schema["allOf"].empty();
+  };
+  if (!is_list(a)) {
+    Schema list = Schema::object();
+    list["allOf"] = Schema::array();
+    list["allOf"].push_back(std::move(a));
+    a = std::move(list);
+  }
+  Schema& parts = a["allOf"];
+  if (is_list(b)) {
+    parts.insert(parts.end(), b["allOf"].begin(), b["allOf"].end());
+  } else {
+    parts.push_back(b);
+  }
+  return a;
 }
 
 /// One keyword that both schemas have.
-Result<Schema> merged_keyword(const std::string& keyword, const Schema& a, const Schema& b, const std::string& path) {
+Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema& b, const std::string& path,
+                              SchemaBudget& budget) {
   static const Keywords greatest{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
   static const Keywords least{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
+  const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
   const bool are_numbers = a.is_number() && b.is_number();
   if (is_one_of(keyword, greatest) && are_numbers) return a.get<double>() < b.get<double>() ? b : a;
   if (is_one_of(keyword, least) && are_numbers) return a.get<double>() > b.get<double>() ? b : a;
   if (keyword == "required" && a.is_array() && b.is_array()) {
-    Schema all = a;
-    for (const Schema& name : b) {
-      if (!holds(all, name)) all.push_back(name);
+    if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
+      return too_large();
     }
-    return all;
+    for (const Schema& name : b) {
+      if (std::ranges::find(a, name) == a.end()) a.push_back(name);
+    }
+    return a;
   }
   if (keyword == "enum" && a.is_array() && b.is_array()) {
+    if (a.size() > kMaxChoices || b.size() > kMaxChoices || !budget.take(a) || !budget.take(b) ||
+        !budget.take_comparisons(a.size() * b.size())) {
+      return too_large();
+    }
+    const Values others = values_in(b);
     Schema both = Schema::array();
     for (const Schema& value : a) {
-      if (holds(b, value)) both.push_back(value);
+      if (holds(others, nlohmann::json(value))) both.push_back(value);
     }
     return both;
   }
   if ((keyword == "properties" || keyword == "patternProperties") && a.is_object() && b.is_object()) {
-    Schema all = a;
     for (const auto& [name, schema] : b.items()) {
-      if (!all.contains(name)) {
-        all[name] = schema;
-      } else if (all[name] != schema) {
-        Schema both = {{"allOf", Schema::array({all[name], schema})}};
-        all[name] = std::move(both);
+      const auto own = a.find(name);
+      if (own == a.end()) {
+        a[name] = schema;
+      } else if (*own != schema) {
+        *own = all_of(std::move(*own), schema);
       }
     }
-    return all;
+    return a;
   }
-  if (keyword == "items" || keyword == "additionalProperties") return Schema{{"allOf", Schema::array({a, b})}};
+  if (keyword == "items" || keyword == "additionalProperties") return all_of(std::move(a), b);
   return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be joined"));
 }
 
@@ -178,13 +268,60 @@ bool is_annotation(std::string_view keyword) {
   return is_one_of(keyword, words);
 }
 
-Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
-  if (depth_of(text) > kMaxDepth) {
-    return fail(schema_error({}, "it is nested deeper than " + std::to_string(kMaxDepth)));
+bool is_known(std::string_view keyword) {
+  static const Keywords words{"enum", "const", "anyOf", "oneOf", "type"};
+  return is_one_of(keyword, words) || subject_of(keyword) || is_annotation(keyword);
+}
+
+Schema without_annotations(const Schema& schema) {
+  if (!schema.is_object()) return schema;
+  Schema rest = Schema::object();
+  for (const auto& [keyword, value] : schema.items()) {
+    if (!is_annotation(keyword)) rest[keyword] = value;
   }
+  return rest;
+}
+
+bool SchemaBudget::take_comparisons(std::size_t num) {
+  constexpr std::size_t kComparisonsPerNode = 16;
+  num_nodes_ -= static_cast<std::int64_t>(num / kComparisonsPerNode);
+  return !is_spent();
+}
+
+void SchemaBudget::take_nodes(const Schema& copied, int depth) {
+  constexpr std::size_t kBytesPerNode = 16;
+  const auto take_text = [&](const std::string& text) {
+    num_nodes_ -= static_cast<std::int64_t>(text.size() / kBytesPerNode);
+  };
+  --num_nodes_;
+  if (depth > 2 * kMaxDepth) num_nodes_ = -1;
+  if (num_nodes_ < 0) return;
+  if (copied.is_string()) {
+    take_text(copied.get_ref<const std::string&>());
+  } else if (copied.is_object()) {
+    for (const auto& [name, value] : copied.get_ref<const Schema::object_t&>()) {
+      take_text(name);
+      take_nodes(value, depth + 1);
+      if (num_nodes_ < 0) return;
+    }
+  } else if (copied.is_array()) {
+    for (const Schema& value : copied) {
+      take_nodes(value, depth + 1);
+      if (num_nodes_ < 0) return;
+    }
+  }
+}
+
+Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
+  if (const auto problem = problem_of_size(text)) return fail(schema_error({}, *problem));
   SchemaDocument document;
   document.root_ = Schema::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.root_.is_discarded()) return fail(schema_error({}, "it is not JSON"));
+  if (has_reference(document.root_)) {
+    if (const auto path = nested_id(document.root_, {})) {
+      return fail(schema_error(*path, "a $id below the root is not supported in a schema with $ref"));
+    }
+  }
   return document;
 }
 
@@ -215,20 +352,23 @@ Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::str
     }
     begin = end + 1;
   }
-  return SchemaAt{*part, pointer};
+  return SchemaAt{without_annotations(*part), pointer};
 }
 
-Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, std::int64_t& budget, int depth) const {
-  if (--budget < 0) return fail(schema_error(schema.path, "it is too large"));
+Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget, int depth) const {
+  const auto too_large = [&] { return fail(schema_error(schema.path, "it is too large")); };
+  if (!budget.take_schema()) return too_large();
   if (depth > kMaxDepth) return fail(schema_error(schema.path, "allOf and $ref never end, or are too deep"));
   if (!schema.schema.is_object() || (!schema.schema.contains("$ref") && !schema.schema.contains("allOf")))
     return schema;
+  if (!budget.take(schema.schema)) return too_large();
   std::vector<SchemaAt> parts;
   SchemaAt own{Schema::object(), schema.path};
   for (const auto& [keyword, value] : schema.schema.items()) {
     if (keyword == "$ref") {
       auto target = resolve(value, schema.path);
       if (!target) return target;
+      if (!budget.take(target->schema)) return too_large();
       parts.push_back(std::move(*target));
     } else if (keyword == "allOf") {
       if (!value.is_array() || value.empty())
@@ -236,6 +376,8 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, std::int64_t& budget
       for (std::size_t i = 0; i < value.size(); ++i) {
         parts.push_back({value[i], at(at(schema.path, keyword), std::to_string(i))});
       }
+    } else if (!is_known(keyword)) {
+      return fail(schema_error(at(schema.path, keyword), "the keyword is not supported"));
     } else if (!is_annotation(keyword)) {
       own.schema[keyword] = value;
     }
@@ -244,19 +386,32 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, std::int64_t& budget
     auto flat = flattened(std::move(part), budget, depth + 1);
     if (!flat) return flat;
     if (parts.size() == 1 && own.schema.empty()) return flat;
-    auto both = merged(std::move(own), *flat);
+    auto both = merged(std::move(own), *flat, budget);
     if (!both) return both;
     own = std::move(*both);
   }
   return own;
 }
 
-Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b) const {
+Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const {
   if (a.schema == false || b.schema == true) return a;
   if (a.schema == true || b.schema == false) return b;
   if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is no schema"));
-  if (restricts_others(a.schema, b.schema) || restricts_others(b.schema, a.schema)) {
-    return fail(schema_error(b.path, "it names properties that a schema beside it restricts: they cannot be joined"));
+  for (const char* keyword : {"properties", "patternProperties"}) {
+    if (!budget.take_comparisons(2 * num_in(a.schema, keyword) * num_in(b.schema, keyword))) {
+      return fail(schema_error(at(b.path, keyword), "it is too large"));
+    }
+  }
+  if (const auto keyword = keyword_apart(a.schema, b.schema)) {
+    return fail(schema_error(at(b.path, *keyword), "it cannot be joined with a schema beside it that has others"));
+  }
+  using Pair = std::pair<const SchemaAt*, const SchemaAt*>;
+  for (const auto& [one, other] : {Pair(&a, &b), Pair(&b, &a)}) {
+    if (const auto keyword = keyword_of_others(one->schema, other->schema)) {
+      return fail(schema_error(at(one->path, *keyword), "it cannot be joined with a schema beside it, at " +
+                                                            (other->path.empty() ? "the root" : other->path) +
+                                                            ", that names other properties"));
+    }
   }
   if (a.schema.contains("type") || b.schema.contains("type")) {
     const auto types_a = types_of(a);
@@ -274,17 +429,13 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b) const {
       a.schema["type"] = names_of(both);
     }
   }
-  static const Keywords for_items{"items", "prefixItems", "unevaluatedItems"};
   for (const auto& [keyword, value] : b.schema.items()) {
+    if (!is_known(keyword)) return fail(schema_error(at(b.path, keyword), "the keyword is not supported"));
     if (is_annotation(keyword) || (keyword == "type" && a.schema.contains("type"))) continue;
-    if (is_one_of(keyword, for_items) && !a.schema.contains(keyword) &&
-        std::ranges::any_of(for_items, [&](std::string_view other) { return a.schema.contains(std::string(other)); })) {
-      return fail(schema_error(at(b.path, keyword), "it cannot be joined with the items of a schema beside it"));
-    }
     if (!a.schema.contains(keyword)) {
       a.schema[keyword] = value;
     } else if (a.schema[keyword] != value) {
-      auto both = merged_keyword(keyword, a.schema[keyword], value, b.path);
+      auto both = merged_keyword(keyword, std::move(a.schema[keyword]), value, b.path, budget);
       if (!both) return fail(both.error());
       a.schema[keyword] = std::move(*both);
     }
@@ -292,29 +443,43 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b) const {
   return a;
 }
 
-bool SchemaDocument::disjoint(const SchemaAt& first, const SchemaAt& second, std::int64_t& budget, int depth) const {
-  if (depth > 4) return false;
-  const auto a = flattened(first, budget);
-  const auto b = flattened(second, budget);
-  if (!a || !b) return false;
-  if (a->schema == false || b->schema == false) return true;
-  if (!a->schema.is_object() || !b->schema.is_object()) return false;
-  const auto values_a = values_of(a->schema);
-  const auto values_b = values_of(b->schema);
-  budget -= static_cast<std::int64_t>((values_a ? values_a->size() : 0) * (values_b ? values_b->size() : 0) / 16);
-  if (budget < 0) return false;
+bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaBudget& budget, int depth) const {
+  constexpr std::size_t kComparisons = 64;  // of keywords
+  if (depth > 4 || !budget.take_comparisons(kComparisons)) return false;
+  SchemaAt flat_a;
+  SchemaAt flat_b;
+  const auto flat = [&](const Schema& schema, SchemaAt& own) -> const Schema* {
+    if (!schema.is_object() || !(schema.contains("$ref") || schema.contains("allOf"))) return &schema;
+    auto result = flattened({schema, {}}, budget);
+    if (!result) return nullptr;
+    own = std::move(*result);
+    return &own.schema;
+  };
+  const Schema* const a = flat(first, flat_a);
+  const Schema* const b = flat(second, flat_b);
+  if (a == nullptr || b == nullptr) return false;
+  if (*a == false || *b == false) return true;
+  if (!a->is_object() || !b->is_object()) return false;
+  for (const Schema* schema : {a, b}) {
+    for (const char* keyword : {"const", "enum"}) {
+      if (schema->contains(keyword) && !budget.take((*schema)[keyword])) return false;
+    }
+  }
+  const auto values_a = values_of(*a);
+  const auto values_b = values_of(*b);
   if (values_a && values_b) {
-    return std::ranges::none_of(*values_a, [&](const Schema& value) { return holds(*values_b, value); });
+    if (!budget.take_comparisons(values_a->size() * values_b->size())) return false;
+    return std::ranges::none_of(*values_a, [&](const auto& value) { return holds(*values_b, value); });
   }
   // Without a type a schema accepts values of all the types that its keywords are not about.
-  const auto named_types = [](const SchemaAt& schema) -> std::optional<JsonTypes> {
-    if (!schema.schema.contains("type")) return std::nullopt;
-    return types_of(schema).value_or(std::nullopt);
+  const auto named_types = [](const Schema& schema) -> std::optional<JsonTypes> {
+    if (!schema.contains("type")) return std::nullopt;
+    return types_of({Schema{{"type", schema["type"]}}, {}}).value_or(std::nullopt);
   };
   const auto types_a = named_types(*a);
   const auto types_b = named_types(*b);
-  const auto are_apart = [](const Schema& values, const std::optional<JsonTypes>& types) {
-    return types && std::ranges::none_of(values, [&](const Schema& value) { return has_type(value, *types); });
+  const auto are_apart = [](const Values& values, const std::optional<JsonTypes>& types) {
+    return types && std::ranges::none_of(values, [&](const auto& value) { return has_type(Schema(value), *types); });
   };
   if (values_a) return are_apart(*values_a, types_b);
   if (values_b) return are_apart(*values_b, types_a);
@@ -322,12 +487,14 @@ bool SchemaDocument::disjoint(const SchemaAt& first, const SchemaAt& second, std
   if (!overlap(*types_a, *types_b)) return true;
   const JsonTypes object{JsonType::object};
   if (*types_a != object || *types_b != object) return false;
-  const Schema of_a = a->schema.value("properties", Schema::object());
-  const Schema of_b = b->schema.value("properties", Schema::object());
-  if (!of_a.is_object() || !of_b.is_object()) return false;
+  const Schema& of_a = object_in(*a, "properties");
+  const Schema& of_b = object_in(*b, "properties");
+  const std::size_t num_looked_at = of_b.size() + num_in(*a, "required") + num_in(*b, "required");
+  if (!budget.take_comparisons(of_a.size() * num_looked_at)) return false;
   for (const auto& [name, property] : of_a.items()) {
-    if (!of_b.contains(name) || !(requires_property(a->schema, name) || requires_property(b->schema, name))) continue;
-    if (disjoint({property, at(a->path, name)}, {of_b[name], at(b->path, name)}, budget, depth + 1)) return true;
+    const auto other = of_b.find(name);
+    if (other == of_b.end() || !(requires_property(*a, name) || requires_property(*b, name))) continue;
+    if (disjoint(property, *other, budget, depth + 1)) return true;
   }
   return false;
 }

@@ -23,38 +23,6 @@ namespace {
 constexpr double kMostInteger = 1e15;
 constexpr std::int64_t kMostMultiple = 256;
 
-bool is_known(std::string_view keyword) {
-  static const std::vector<std::string_view> words{"type",
-                                                   "enum",
-                                                   "const",
-                                                   "anyOf",
-                                                   "oneOf",
-                                                   "properties",
-                                                   "required",
-                                                   "minProperties",
-                                                   "maxProperties",
-                                                   "items",
-                                                   "prefixItems",
-                                                   "additionalProperties",
-                                                   "minItems",
-                                                   "maxItems",
-                                                   "minLength",
-                                                   "maxLength",
-                                                   "pattern",
-                                                   "patternProperties",
-                                                   "propertyNames",
-                                                   "format",
-                                                   "minimum",
-                                                   "maximum",
-                                                   "multipleOf",
-                                                   "exclusiveMinimum",
-                                                   "uniqueItems",
-                                                   "exclusiveMaximum",
-                                                   "unevaluatedProperties",
-                                                   "unevaluatedItems"};
-  return std::ranges::find(words, keyword) != words.end() || is_annotation(keyword);
-}
-
 /// Turns schemas into rules: one for each that differs, and those that it needs later in turn, so that schemas may name
 /// themselves.
 class Converter final : public SchemaRules {
@@ -67,6 +35,7 @@ class Converter final : public SchemaRules {
       Pending next = std::move(pending_.back());
       pending_.pop_back();
       rules_.set(next.rule, body(std::move(next.schema)));
+      if (rules_.are_too_many()) refuse({}, "it is too large");
     }
     if (error_) return fail(std::move(*error_));
     return std::move(rules_);
@@ -75,6 +44,7 @@ class Converter final : public SchemaRules {
   // -- for the parts of a schema
 
   Expr value(const Schema& schema, const std::string& path) override {
+    if (error_ || !budget_.take(schema)) return refuse(path, "it is too large");
     auto [known, is_new] = known_.try_emplace(schema.dump());
     if (is_new) {
       known->second = rules_.add(nothing());
@@ -133,8 +103,11 @@ class Converter final : public SchemaRules {
     const Schema& schemas = s.schema[keyword];
     const std::string path = at(s.path, keyword);
     if (!schemas.is_array() || schemas.empty()) return refuse(path, "it is no list of schemas");
-    SchemaAt rest{s.schema, s.path};
-    rest.schema.erase(keyword);
+    if (!budget_.take(schemas)) return refuse(path, "it is too large");
+    SchemaAt rest{Schema::object(), s.path};
+    for (const auto& [other, value] : s.schema.items()) {
+      if (other != keyword && !is_annotation(other)) rest.schema[other] = value;
+    }
     std::vector<SchemaAt> branches;
     for (std::size_t i = 0; i < schemas.size(); ++i) {
       auto branch = document_.flattened({schemas[i], at(path, std::to_string(i))}, budget_);
@@ -142,19 +115,19 @@ class Converter final : public SchemaRules {
       branches.push_back(std::move(*branch));
     }
     if (keyword == std::string_view("oneOf") && !are_disjoint(branches)) {
+      if (budget_.is_spent()) return refuse(path, "it is too large");
       return refuse(path,
                     "the keyword is supported where the types, constants or enums of its schemas tell them apart; "
                     "anyOf takes any");
     }
-    const bool is_alone =
-        std::ranges::all_of(rest.schema.items(), [](const auto& item) { return is_annotation(item.key()); });
     std::vector<Expr> parts;
     for (SchemaAt& branch : branches) {
-      if (is_alone) {
+      if (rest.schema.empty()) {
         parts.push_back(value(branch.schema, branch.path));
         continue;
       }
-      auto both = document_.merged(rest, branch);
+      if (!budget_.take(rest.schema)) return refuse(path, "it is too large");
+      auto both = document_.merged(rest, branch, budget_);
       if (!both) return error_ = both.error(), nothing();
       parts.push_back(value(both->schema, both->path));
     }
@@ -164,7 +137,7 @@ class Converter final : public SchemaRules {
   bool are_disjoint(const std::vector<SchemaAt>& branches) {
     for (std::size_t i = 0; i < branches.size(); ++i) {
       for (std::size_t k = 0; k < i; ++k) {
-        if (!document_.disjoint(branches[i], branches[k], budget_)) return false;
+        if (!document_.disjoint(branches[i].schema, branches[k].schema, budget_)) return false;
       }
     }
     return true;
@@ -179,14 +152,16 @@ class Converter final : public SchemaRules {
     if (s.schema.contains("enum") && (!s.schema["enum"].is_array() || s.schema["enum"].empty())) {
       return refuse(at(s.path, "enum"), "it is no list of values");
     }
-    const Schema values = s.schema.contains("const") ? Schema::array({s.schema["const"]}) : s.schema["enum"];
+    const bool is_const = s.schema.contains("const");
+    const Schema values = is_const ? Schema::array({s.schema["const"]}) : s.schema["enum"];
     if (values.size() > kMaxChoices) {
       return refuse(at(s.path, "enum"), "at most " + std::to_string(kMaxChoices) + " values are supported");
     }
     std::vector<Expr> parts;
     for (const Schema& value : values) {
       if (s.schema.contains("type") && !has_type(value, *types)) continue;
-      if (s.schema.contains("enum") && std::ranges::find(s.schema["enum"], value) == s.schema["enum"].end()) continue;
+      if (is_const && s.schema.contains("enum") && std::ranges::find(s.schema["enum"], value) == s.schema["enum"].end())
+        continue;
       parts.push_back(literal(value.dump()));
     }
     if (parts.empty()) return refuse(s.path, "no value is of its type and among its values");
@@ -350,7 +325,7 @@ class Converter final : public SchemaRules {
   JsonRules json_;
   std::map<std::string, RuleId> known_;  ///< by the schema's text
   std::vector<Pending> pending_;
-  std::int64_t budget_ = kMaxSchemas;
+  SchemaBudget budget_;
   std::optional<Error> error_;
 };
 

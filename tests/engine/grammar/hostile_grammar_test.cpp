@@ -3,7 +3,9 @@
 #include <chrono>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include "engine/grammar/grammar_rules.hpp"
 #include "engine/grammar/limits.hpp"
 #include "tests/engine/grammar/grammar_text.hpp"
 
@@ -18,7 +20,7 @@ std::string times(std::size_t count, std::string_view text) {
 
 std::string many(std::size_t count, const auto& of, const char* between = ",") {
   std::string all;
-  for (std::size_t i = 0; i < count; ++i) all += (i > 0 ? between : "") + of(std::to_string(i));
+  for (std::size_t i = 0; i < count; ++i) all += (i > 0 ? between : "") + std::string(of(std::to_string(i)));
   return all;
 }
 
@@ -74,6 +76,49 @@ std::vector<Hostile> hostiles() {
           R"({"type":"object","additionalProperties":false,"minProperties":100,"maxProperties":400,"properties":{)" +
           many(500, [](auto i) { return "\"p" + i + "\":{}"; }) + "}}"));
   add("nested_objects", test::schema(times(60, R"({"type":"object","properties":{"a":)") + "{}" + times(60, "}}")));
+  add("copied_annotations",
+      test::schema(R"({"type":"string","examples":[)" + many(88'000, [](auto) { return "0"; }) + R"(],"anyOf":[)" +
+                   many(2'600, [](auto i) { return R"({"minLength":)" + i + "}"; }) + "]}"));
+  add("copied_values",
+      test::schema(R"({"properties":{"a":{"const":[)" + many(50'000, [](auto) { return "0"; }) + R"(]}},"anyOf":[)" +
+                   many(6'000, [](auto i) { return R"({"required":["a)" + i + R"("]})"; }) + "]}"));
+  add("copied_references",
+      test::schema(R"({"$defs":{"big":{"const":[)" + many(50'000, [](auto) { return "0"; }) + R"(]}},"anyOf":[)" +
+                   many(4'000, [](auto i) { return R"({"$ref":"#/$defs/big","title":")" + i + "\"}"; }) + "]}"));
+  add("nested_joined_items",
+      test::schema(R"({"type":"array","allOf":[)" +
+                   many(9'900, [](auto i) { return R"({"items":{"minimum":)" + i + "}}"; }) + "]}"));
+  add("nested_unknown_items",
+      test::schema(R"({"allOf":[)" + many(9'900, [](auto i) { return R"({"items":{"a":)" + i + "}}"; }) + "]}"));
+  add("growing_references",
+      test::schema(
+          R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"array","items":{"allOf":[{"$ref":"#/$defs/a"},{"items":{"minItems":1}}]}}}})"));
+  add("many_rules_of_schemas",
+      test::schema(R"({"type":"object","properties":{)" + many(500, [](auto i) { return "\"p" + i + "\":{}"; }) +
+                   R"(},"anyOf":[)" + many(4'000, [](auto i) { return R"({"required":["x)" + i + R"("]})"; }) + "]}"));
+  add("many_rules_of_few_nodes",
+      test::schema(R"({"$defs":{"o":{"type":"object","minProperties":100,"maxProperties":400,"properties":{)" +
+                   many(500, [](auto i) { return "\"p" + i + "\":{}"; }) + R"(}}},"anyOf":[)" +
+                   many(400, [](auto i) { return R"({"$ref":"#/$defs/o","maxProperties":)" + i + "}"; }) + "]}"));
+  add("long_names", test::schema(R"({"type":"object","additionalProperties":true,"properties":{)" +
+                                 many(500, [](auto i) { return "\"" + i + times(250, "n") + "\":true"; }) + "}}"));
+  add("many_members", test::schema("{" + many(22'000, [](auto i) { return "\"" + i + "\":0"; }) + "}"));
+  add("members_within_limits",
+      test::schema(R"({"$defs":{)" + many(kMaxMembers, [](auto i) { return "\"" + i + "\":{}"; }) + "}}"));
+  add("many_formats",
+      test::schema(R"({"type":"array","prefixItems":[)" +
+                   many(4'500, [](auto i) { return R"({"type":"string","format":"uri","title":")" + i + "\"}"; }) +
+                   "]}"));
+  add("many_patterns",
+      test::schema(R"({"type":"array","prefixItems":[)" +
+                   many(60, [](auto i) { return R"({"type":"string","pattern":")" + i + times(4'000, ".") + "\"}"; }) +
+                   "]}"));
+  add("many_tuples",
+      test::schema(R"({"type":"array","prefixItems":[)" + many(50'000, [](auto) { return "true"; }) + "]}"));
+  add("many_branches_told_apart",
+      test::schema(R"({"oneOf":[)" + many(5'000, [](auto i) { return R"({"const":)" + i + "}"; }) + "]}"));
+  add("joined_enums", test::schema(R"({"allOf":[{"enum":[)" + many(9'000, [](auto i) { return i; }) +
+                                   R"(]},{"enum":[)" + many(9'000, [](auto i) { return "1" + i; }) + "]}]}"));
   add("left_recursion", test::ebnf("root ::= root \"a\" | \"b\""));
   add("hidden_left_recursion", test::ebnf("root ::= e root \"a\" | \"b\"\ne ::= \"\" | \"c\""));
   add("empty_loops", test::ebnf("root ::= ((\"\")*)* \"a\""));
@@ -102,6 +147,24 @@ std::vector<Hostile> hostiles() {
 class HostileGrammars : public testing::TestWithParam<Hostile> {};
 INSTANTIATE_TEST_SUITE_P(All, HostileGrammars, testing::ValuesIn(hostiles()),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// Before XGrammar sees anything.
+TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
+  const auto used = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage;
+  };
+  const rusage before = used();
+  static_cast<void>(grammar_ebnf(GetParam().wish));
+  const rusage after = used();
+  const double ms = static_cast<double>(after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1e3 +
+                    static_cast<double>(after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e3;
+  const long more_mib = (after.ru_maxrss - before.ru_maxrss) >> 10;
+  std::printf("%.1f ms, %ld MiB more\n", ms, more_mib);
+  EXPECT_LT(ms, 5e3);  // with sanitizers, too
+  EXPECT_LT(more_mib, 400);
+}
 
 TEST_P(HostileGrammars, EndInBoundedTime) {
   if (!is_supported()) GTEST_SKIP() << "built without XGrammar";

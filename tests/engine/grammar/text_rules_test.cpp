@@ -56,6 +56,32 @@ TEST_F(TextRules, RegexesTakeWholeCharacters) {
   EXPECT_FALSE(test::takes(compile(test::regex("[^\xC3\xA9]")), "\xC3\xA9"));
 }
 
+TEST_F(TextRules, WhatIsNoWhiteSpaceIsNoneToAnyReader) {
+  const std::vector<std::string> spaces{" ",
+                                        "\t",
+                                        "\xC2\x85",
+                                        "\xC2\xA0",
+                                        "\xE1\x9A\x80",
+                                        "\xE2\x80\x80",
+                                        "\xE2\x80\x8A",
+                                        "\xE2\x80\xA8",
+                                        "\xE2\x80\xA9",
+                                        "\xE2\x80\xAF",
+                                        "\xE2\x81\x9F",
+                                        "\xE3\x80\x80",
+                                        "\xEF\xBB\xBF"};
+  for (const char* regex : {"\\S", "[^\\s]", "[\\Sx]", "[^\\sx]"}) {
+    const auto grammar = compile(test::regex(regex));
+    EXPECT_TRUE(test::takes(grammar, "\xC3\xA9")) << regex;
+    for (const std::string& space : spaces) EXPECT_FALSE(test::takes(grammar, space)) << regex << " on " << space;
+  }
+  for (const char* regex : {"\\s", "[^\\S]"}) {
+    EXPECT_TRUE(test::takes(compile(test::regex(regex)), "\n"));
+    EXPECT_FALSE(test::takes(compile(test::regex(regex)), "a"));
+    EXPECT_FALSE(test::takes(compile(test::regex(regex)), "\xC2\x85"));
+  }
+}
+
 TEST_F(TextRules, RegexesThatAreNotSupportedAreRefusedByWhatTheyHave) {
   for (const char* regex : {"a(?=b)", "a(?!b)", "(?<=a)b", "(a)\\1", "\\bfoo", "\\p{L}", "a**", "(", ")", "[z-a]", "[a",
                             "a{3,1}", "a{0,100000}", "(?i)a", "\\"}) {
