@@ -87,7 +87,7 @@ std::vector<Hostile> hostiles() {
                    many(4'000, [](auto i) { return R"({"$ref":"#/$defs/big","title":")" + i + "\"}"; }) + "]}"));
   add("nested_joined_items",
       test::schema(R"({"type":"array","allOf":[)" +
-                   many(9'900, [](auto i) { return R"({"items":{"minimum":)" + i + "}}"; }) + "]}"));
+                   many(8'000, [](auto i) { return R"({"items":{"minimum":)" + i + "}}"; }) + "]}"));
   add("nested_unknown_items",
       test::schema(R"({"allOf":[)" + many(9'900, [](auto i) { return R"({"items":{"a":)" + i + "}}"; }) + "]}"));
   add("growing_references",
@@ -117,6 +117,33 @@ std::vector<Hostile> hostiles() {
       test::schema(R"({"type":"array","prefixItems":[)" + many(50'000, [](auto) { return "true"; }) + "]}"));
   add("many_branches_told_apart",
       test::schema(R"({"oneOf":[)" + many(5'000, [](auto i) { return R"({"const":)" + i + "}"; }) + "]}"));
+  add("many_objects_told_apart", test::schema(R"({"oneOf":[)" +
+                                              many(2'400,
+                                                   [](auto i) {
+                                                     return R"({"type":"object","properties":{"kind":{"const":"k)" + i +
+                                                            R"("}},"required":["kind"]})";
+                                                   }) +
+                                              "]}"));
+  add("many_joined_objects",
+      test::schema(R"({"type":"object","properties":{)" + many(500, [](auto i) { return "\"p" + i + "\":{}"; }) +
+                   R"(},"allOf":[)" +
+                   many(4'000, [](auto i) { return R"({"properties":{"p)" + i + R"(":true},"minProperties":1})"; }) +
+                   "]}"));
+  add("many_references_to_many_properties",
+      test::schema(R"({"$defs":{"o":{"type":"object","properties":{)" +
+                   many(500, [](auto i) { return "\"p" + i + "\":{}"; }) + R"(}}},"allOf":[)" +
+                   many(9'000, [](auto) { return R"({"$ref":"#/$defs/o"})"; }) + "]}"));
+  add("many_joined_enums",
+      test::schema(
+          R"({"$defs":{"e":{"enum":[)" + many(2'000, [](auto i) { return i; }) + R"(]},"f":{"enum":[)" +
+          many(2'000, [](auto i) { return "1" + i; }) + R"(]}},"allOf":[)" +
+          many(4'000,
+               [](auto i) { return std::stoi(i) % 2 == 0 ? R"({"$ref":"#/$defs/e"})" : R"({"$ref":"#/$defs/f"})"; }) +
+          "]}"));
+  add("alternatives_in_alternatives",
+      test::schema(times(30, R"({"type":"object","anyOf":[{"minProperties":1},)") + "{}" + times(30, "]}")));
+  add("objects_around_many_values", test::schema(times(29, R"({"type":"object","properties":{"a":)") + R"({"const":[)" +
+                                                 many(100'000, [](auto) { return "0"; }) + "]}" + times(29, "}}")));
   add("joined_enums", test::schema(R"({"allOf":[{"enum":[)" + many(9'000, [](auto i) { return i; }) +
                                    R"(]},{"enum":[)" + many(9'000, [](auto i) { return "1" + i; }) + "]}]}"));
   add("left_recursion", test::ebnf("root ::= root \"a\" | \"b\""));
@@ -156,14 +183,17 @@ TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
     return usage;
   };
   const rusage before = used();
-  static_cast<void>(grammar_ebnf(GetParam().wish));
+  const auto ebnf = grammar_ebnf(GetParam().wish);
   const rusage after = used();
   const double ms = static_cast<double>(after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1e3 +
                     static_cast<double>(after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e3;
   const long more_mib = (after.ru_maxrss - before.ru_maxrss) >> 10;
-  std::printf("%.1f ms, %ld MiB more\n", ms, more_mib);
+  std::printf("%.1f ms, %ld MiB more, %s\n", ms, more_mib,
+              ebnf ? "taken" : ebnf.error().message.substr(0, 200).c_str());
   EXPECT_LT(ms, 5e3);  // with sanitizers, too
-  EXPECT_LT(more_mib, 400);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(more_mib, 100);
+#endif
 }
 
 TEST_P(HostileGrammars, EndInBoundedTime) {

@@ -200,6 +200,27 @@ TEST(SchemaRules, KeepTheOrderOfProperties) {
   EXPECT_FALSE(test::takes(*compiled, R"({"a":2,"z":1})"));
 }
 
+TEST(SchemaRules, LargeSchemasOfToolsAreTaken) {
+  std::string tools;
+  for (int i = 0; i < 100; ++i) {
+    const std::string id = std::to_string(i);
+    tools += (i > 0 ? "," : "") + std::string(R"({"type":"object","title":"A tool","description":")") +
+             std::string(400, 'd') + R"(","properties":{"name":{"const":"tool)" + id +
+             R"("},"arguments":{"type":"object","properties":{)";
+    for (int k = 0; k < 10; ++k) {
+      tools += (k > 0 ? "," : "") + ("\"p" + std::to_string(k)) + R"(":{"description":")" + std::string(80, 'd') +
+               R"(","anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/$defs/item"}},{"type":"null"}]})";
+    }
+    tools += R"(},"additionalProperties":false}},"required":["name","arguments"],"additionalProperties":false})";
+  }
+  const std::string schema =
+      R"({"oneOf":[)" + tools +
+      R"(],"$defs":{"item":{"type":"object","properties":{"k":{"type":"integer"},"sub":{"$ref":"#/$defs/item"}}}}})";
+  EXPECT_GT(schema.size(), 200'000U);
+  const auto rules = schema_rules(schema);
+  EXPECT_TRUE(rules) << rules.error().message;
+}
+
 struct Refused {
   std::string schema;
   const char* path;
