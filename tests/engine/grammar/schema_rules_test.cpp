@@ -227,6 +227,7 @@ struct Refused {
 };
 
 TEST(SchemaRules, RefusalsNameKeywordAndPath) {
+  if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
   const std::vector<Refused> all{
       {R"({"type":"array","uniqueItems":true})", "uniqueItems"},
       {R"({"properties":{"a":{"if":{}}},"type":"object"})", "/properties/a"},
