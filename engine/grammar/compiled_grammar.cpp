@@ -267,8 +267,8 @@ Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
     if (auto problem = impl_->problem_of(*ebnf)) return refuse(std::move(*problem));
     const auto grammar = impl_->share(impl_->compiler.CompileGrammar(*ebnf), impl_->vocab_size);
     if (grammar->num_bytes() > kMaxCompiledBytes) {
-      return refuse("the grammar takes " + std::to_string(grammar->num_bytes() >> 20) + " MiB when it is compiled; at most " +
-                    std::to_string(kMaxCompiledBytes >> 20) + " are allowed");
+      return refuse("the grammar takes " + std::to_string(grammar->num_bytes() >> 20) +
+                    " MiB when it is compiled; at most " + std::to_string(kMaxCompiledBytes >> 20) + " are allowed");
     }
     if (auto problem = impl_->problem_of(grammar)) return refuse(std::move(*problem));
     return grammar;
