@@ -16,8 +16,8 @@ constexpr std::size_t mask_words(std::int64_t vocab) {
 }
 
 /// How one row of logits becomes a token. Order of operations as vLLM's (v1/sample/sampler.py): (1) log-probabilities
-/// for the report are taken from the raw logits; (2) tokens that are not
-/// allowed and banned ones (min_tokens), then logit bias; (3) penalties:
+/// for the report are taken from the raw logits; (2) tokens that are not allowed and banned
+/// ones (min_tokens), then logit bias; (3) penalties:
 /// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
 /// in the output); (4) temperature; (5) min_p, top_k, top_p, each over what the one before left, renormalised; (6) one
 /// draw with a counter-based random number keyed by (seed, sequence index, position).

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/grammar/grammar_cache.hpp"
 #include "io/config_file.hpp"
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_plan.hpp"
@@ -64,8 +65,12 @@ class JournalGrammars {
         return nullptr;
       }
     }
+    if (auto known = cache_.find(wish)) return known;
     auto compiled = compiler_->compile(wish);
-    if (compiled) return *compiled;
+    if (compiled) {
+      cache_.keep(wish, *compiled);
+      return *compiled;
+    }
     status = fail(std::move(compiled.error()));
     return nullptr;
   }
@@ -88,6 +93,7 @@ class JournalGrammars {
   }
 
   std::unique_ptr<grammar::Compiler> compiler_;
+  grammar::GrammarCache cache_;
 };
 
 }  // namespace

@@ -44,7 +44,6 @@ struct Compiler::Impl {
   /// take minutes, or a tenth of a second for each token.
   std::optional<std::string> problem_of(const std::string& ebnf) const;
   std::optional<std::string> problem_of(const SharedGrammar& grammar) const;
-  SharedGrammar share(const xgrammar::CompiledGrammar& compiled, std::int64_t num_tokens) const;
 };
 
 namespace {
@@ -79,6 +78,11 @@ xgrammar::GrammarCompiler byte_compiler() {
   for (int byte = 0; byte < kEnd; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
   bytes.emplace_back();
   return make_compiler(bytes, {kEnd});
+}
+
+SharedGrammar shared(const xgrammar::CompiledGrammar& compiled, std::int64_t vocab_size) {
+  return std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
+      CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), vocab_size}));
 }
 
 /// A token of the mask, from `first` on and then from the beginning.
@@ -131,15 +135,10 @@ std::optional<std::string> Compiler::Impl::problem_of(const std::string& ebnf) c
     return "the grammar takes too long to be compiled: too much may come at too many places of it";
   }
   constexpr std::int64_t kBytesAndEnd = 257;
-  if (is_too_ambiguous(share(compiled, kBytesAndEnd))) {
+  if (is_too_ambiguous(shared(compiled, kBytesAndEnd))) {
     return "the grammar is too ambiguous: a text takes ever longer to be read";
   }
   return std::nullopt;
-}
-
-SharedGrammar Compiler::Impl::share(const xgrammar::CompiledGrammar& compiled, std::int64_t num_tokens) const {
-  return std::make_shared<const CompiledGrammar>(std::make_unique<const CompiledGrammar::Impl>(
-      CompiledGrammar::Impl{compiled, compiled.MemorySizeBytes(), num_tokens}));
 }
 
 std::optional<std::string> Compiler::Impl::problem_of(const SharedGrammar& grammar) const {
@@ -265,7 +264,7 @@ Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) {
     const auto ebnf = grammar_ebnf(wish);
     if (!ebnf) return fail(ebnf.error());
     if (auto problem = impl_->problem_of(*ebnf)) return refuse(std::move(*problem));
-    const auto grammar = impl_->share(impl_->compiler.CompileGrammar(*ebnf), impl_->vocab_size);
+    const auto grammar = shared(impl_->compiler.CompileGrammar(*ebnf), impl_->vocab_size);
     if (grammar->num_bytes() > kMaxCompiledBytes) {
       return refuse("the grammar takes " + std::to_string(grammar->num_bytes() >> 20) +
                     " MiB when it is compiled; at most " + std::to_string(kMaxCompiledBytes >> 20) + " are allowed");
