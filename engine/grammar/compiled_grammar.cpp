@@ -48,14 +48,20 @@ struct Compiler::Impl {
 
 namespace {
 
-constexpr double kMaxTrialCompileMs = 80;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlowness = 20;
+#else
+constexpr double kSlowness = 1;
+#endif
+constexpr double kMaxTrialCompileMs =
+    kSlowness * 80;  ///< over bytes; over a vocabulary of 150k it takes up to 200 times as long
 constexpr int kTrialTokens = 48;
-constexpr double kMaxTrialMaskMs = 10;  ///< on average
+constexpr double kMaxTrialMaskMs = kSlowness * 10;  ///< on average
 /// A text of bytes that is longer than most answers: what parsing it costs must neither be much, nor grow with it.
 constexpr int kTrialBytes = 4096;
-constexpr double kMaxTrialParseMs = 250;
+constexpr double kMaxTrialParseMs = kSlowness * 250;
 constexpr double kMaxGrowth = 8;  ///< of the last quarter over the first, where that is no noise
-constexpr double kLeastQuarterMs = 40;
+constexpr double kLeastQuarterMs = kSlowness * 40;
 /// Of one that is compiled: requests hold theirs while they live.
 constexpr std::size_t kMaxCompiledBytes = std::size_t{64} << 20;
 
@@ -237,11 +243,13 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
   if (config.eos_token_ids.empty()) {
     return refuse("structured output needs a model with an end token, which this one does not name");
   }
+  const auto is_mark = [&](TokenId id) { return std::ranges::find(config.marks, id) != config.marks.end(); };
   std::vector<std::string> bytes(static_cast<std::size_t>(config.vocab_size));
   const auto num_known = std::min<std::size_t>(bytes.size(), tokenizer.vocab_size());
   std::size_t num_texts = 0;
   for (std::size_t id = 0; id < num_known; ++id) {
-    if (auto text = tokenizer.token_bytes(static_cast<TokenId>(id))) {
+    const auto token = static_cast<TokenId>(id);
+    if (auto text = is_mark(token) ? tokenizer.special_text(token) : tokenizer.token_bytes(token)) {
       bytes[id] = std::move(*text);  // an empty one is never allowed
       ++num_texts;
     }

@@ -66,6 +66,8 @@ class Compiler {
   struct Config {
     std::int64_t vocab_size = 0;         ///< of the model: tokens beyond the tokenizer's are never allowed
     std::vector<TokenId> eos_token_ids;  ///< that end a text, and come nowhere else
+    /// Special tokens that stand for their text, as "<tool_call>" may. No other special token is ever allowed.
+    std::vector<TokenId> marks = {};
   };
 
   /// Error: unsupported, param = "structured_outputs", where the build has no XGrammar, the model no end token, or the

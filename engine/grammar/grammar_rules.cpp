@@ -9,6 +9,7 @@
 #include "engine/grammar/regex_rules.hpp"
 #include "engine/grammar/rules.hpp"
 #include "engine/grammar/schema_rules.hpp"
+#include "engine/grammar/structural_tag_rules.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::grammar {
@@ -54,6 +55,8 @@ Result<Rules> rules_of(const StructuredOutput& wish) {
       return choice_rules(wish.choices);
     case GrammarKind::grammar:
       return ebnf_rules(wish.text);
+    case GrammarKind::structural_tag:
+      return structural_tag_rules(wish.text);
     case GrammarKind::regex:
       break;
   }

@@ -92,7 +92,25 @@ Expr JsonRules::string() {
 }
 
 Expr JsonRules::boolean() const {
-  return choice({literal("true"), literal("false")});
+  return choice({literal(constant(true)), literal(constant(false))});
+}
+
+Expr JsonRules::null() const {
+  return literal(constant(nullptr));
+}
+
+std::string JsonRules::constant(const nlohmann::ordered_json& value) const {
+  if (style_ == JsonStyle::json) return value.dump();
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return value.dump();
+  std::string out(1, value.is_object() ? '{' : '[');
+  for (const auto& [name, member] : value.items()) {
+    if (out.size() > 1) out += ", ";
+    if (value.is_object()) out += nlohmann::json(name).dump() + ": ";
+    out += constant(member);
+  }
+  return out + (value.is_object() ? '}' : ']');
 }
 
 Expr JsonRules::make_space() {

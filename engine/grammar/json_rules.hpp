@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -7,15 +8,22 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/grammar/rules.hpp"
 
 namespace pagoda::grammar {
+
+enum class JsonStyle : std::uint8_t {
+  json,
+  python,  ///< True, False and None
+};
 
 /// What JSON texts are made of, as rules of one grammar that are added when they are first asked for. Between tokens of
 /// JSON stand nothing, a space, or a line end and at most 20 spaces or tabs, so that white space ends.
 class JsonRules {
  public:
-  explicit JsonRules(Rules& rules) : rules_(rules) {}
+  explicit JsonRules(Rules& rules, JsonStyle style = JsonStyle::json) : rules_(rules), style_(style) {}
 
   Expr space();
   Expr value();   ///< of any type
@@ -23,7 +31,9 @@ class JsonRules {
   Expr array();   ///< any
   Expr string();  ///< any
   Expr boolean() const;
-  Expr null() const { return literal("null"); }
+  Expr null() const;
+  /// How a value is written.
+  std::string constant(const nlohmann::ordered_json& value) const;
   /// A string of so many characters.
   Expr string(std::int32_t min_length, std::int32_t max_length);
   /// A string that is none of `names`, nor written with escapes.
@@ -47,6 +57,7 @@ class JsonRules {
   Expr make_string();
 
   Rules& rules_;
+  JsonStyle style_;
   std::optional<RuleId> space_;
   std::optional<RuleId> value_;
   std::optional<RuleId> object_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/text/unicode.hpp"
@@ -39,6 +40,8 @@ bool ends(const Expression& e, const std::vector<bool>& rule_ends) {
       return e.min == 0 || ends(*e.parts.front(), rule_ends);
     case Kind::rule:
       return rule_ends[static_cast<std::size_t>(e.rule)];
+    case Kind::free_text:
+      return true;
   }
   return false;
 }
@@ -90,6 +93,7 @@ class TailTaker {
       case Kind::literal:
       case Kind::characters:
       case Kind::rule:
+      case Kind::free_text:
         return e;
     }
     return e;
@@ -208,7 +212,36 @@ class Writer {
       case Kind::rule:
         write_name(static_cast<std::size_t>(e.rule));
         break;
+      case Kind::free_text:
+        write_free_text(e);
+        break;
     }
+  }
+
+  void write_free_text(const Expression& e) {
+    std::vector<std::string> excluded = e.excluded;
+    out += "TagDispatch(";
+    for (const auto& [text, rule] : e.triggers) {
+      if (!rule_ends_[static_cast<std::size_t>(rule)]) {
+        excluded.push_back(text);  // nothing could follow it
+        continue;
+      }
+      out += '(';
+      append_literal(out, text);
+      out += ", ";
+      write_name(static_cast<std::size_t>(rule));
+      out += "), ";
+    }
+    out += e.goes_on ? "loop_after_dispatch=true" : "loop_after_dispatch=false";
+    if (!excluded.empty()) {
+      out += ", excludes=(";
+      for (std::size_t i = 0; i < excluded.size(); ++i) {
+        if (i > 0) out += ", ";
+        append_literal(out, excluded[i]);
+      }
+      out += ')';
+    }
+    out += ')';
   }
 
   void write_parts(const Expression& e, std::string_view between) {
@@ -330,6 +363,32 @@ Expr empty() {
 
 Expr nothing() {
   return choice({});
+}
+
+Expr Rules::free_text(std::vector<std::string> excluded, std::vector<Trigger> triggers, bool goes_on) {
+  if (excluded.empty() && triggers.empty()) return repeat(characters(complement({})), 0, kUnbounded);
+  const auto size = static_cast<std::int64_t>(1 + excluded.size() + triggers.size());
+  return rule(add(make({.kind = Kind::free_text,
+                        .triggers = std::move(triggers),
+                        .excluded = std::move(excluded),
+                        .goes_on = goes_on,
+                        .size = size})));
+}
+
+Expr Rules::include(const Rules& other) {
+  const auto offset = static_cast<RuleId>(bodies_.size());
+  std::unordered_map<const Expression*, Expr> moved;
+  const auto move = [&](const auto& self, const Expr& e) -> Expr {
+    const auto [known, is_new] = moved.try_emplace(e.get());
+    if (!is_new) return known->second;
+    Expression copy = *e;
+    copy.rule += offset;
+    for (Trigger& trigger : copy.triggers) trigger.rule += offset;
+    for (Expr& part : copy.parts) part = self(self, part);
+    return moved[e.get()] = std::make_shared<const Expression>(std::move(copy));
+  };
+  for (const Expr& body : other.bodies_) add(move(move, body));
+  return rule(offset);
 }
 
 std::optional<std::string> Rules::to_ebnf(std::size_t max_bytes) const {

@@ -33,8 +33,14 @@ struct Expression;
 /// Immutable, and shared where it occurs more than once.
 using Expr = std::shared_ptr<const Expression>;
 
+/// A text in free text, behind which a rule goes on.
+struct Trigger {
+  std::string text;  ///< not empty
+  RuleId rule = 0;
+};
+
 struct Expression {
-  enum class Kind : std::uint8_t { literal, characters, sequence, choice, repeat, rule };
+  enum class Kind : std::uint8_t { literal, characters, sequence, choice, repeat, rule, free_text };
 
   Kind kind = Kind::literal;
   std::string text = {};         ///< of literal; UTF-8
@@ -43,7 +49,11 @@ struct Expression {
   std::int32_t min = 0;          ///< of repeat
   std::int32_t max = 0;          ///< of repeat; kUnbounded = any number
   RuleId rule = 0;               ///< of rule
-  std::int64_t size = 1;         ///< with its parts, each as often as it is written
+  // Of free_text, which is the whole body of its rule:
+  std::vector<Trigger> triggers = {};
+  std::vector<std::string> excluded = {};
+  bool goes_on = false;   ///< behind a trigger's rule; else the text ends there
+  std::int64_t size = 1;  ///< with its parts, each as often as it is written
 };
 
 inline constexpr std::int32_t kUnbounded = -1;
@@ -65,6 +75,11 @@ Expr nothing();
 /// A context-free grammar: rules that may name each other. The first one is the start.
 class Rules {
  public:
+  /// Any text in which none of `excluded` occurs, as far as the first trigger, and then its rule. A text may end before
+  /// any trigger. No trigger begins with one of `excluded`, or with another trigger.
+  Expr free_text(std::vector<std::string> excluded, std::vector<Trigger> triggers = {}, bool goes_on = false);
+  /// All rules of another grammar; its start.
+  Expr include(const Rules& other);
   RuleId add(Expr body = nullptr) {
     if (body) size_ += body->size;
     bodies_.push_back(std::move(body));

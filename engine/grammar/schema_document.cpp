@@ -312,11 +312,18 @@ void SchemaBudget::take_nodes(const Schema& copied, int depth) {
   }
 }
 
+tl::expected<Schema, std::string> parse_bounded(std::string_view text) {
+  if (auto problem = problem_of_size(text)) return tl::unexpected(std::move(*problem));
+  auto parsed = Schema::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) return tl::unexpected(std::string("it is not JSON"));
+  return parsed;
+}
+
 Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
-  if (const auto problem = problem_of_size(text)) return fail(schema_error({}, *problem));
+  auto parsed = parse_bounded(text);
+  if (!parsed) return fail(schema_error({}, parsed.error()));
   SchemaDocument document;
-  document.root_ = Schema::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.root_.is_discarded()) return fail(schema_error({}, "it is not JSON"));
+  document.root_ = std::move(*parsed);
   if (has_reference(document.root_)) {
     if (const auto path = nested_id(document.root_, {})) {
       return fail(schema_error(*path, "a $id below the root is not supported in a schema with $ref"));

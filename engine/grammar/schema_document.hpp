@@ -37,6 +37,9 @@ bool is_known(std::string_view keyword);
 /// An object without its annotations, or what else it is.
 Schema without_annotations(const Schema& schema);
 
+/// JSON that is neither nested too deep nor has too many members in one object. Error: what is wrong with it.
+tl::expected<Schema, std::string> parse_bounded(std::string_view text);
+
 /// How much of schemas may still be read and copied. Once it is spent it stays so: the schema is too large.
 class SchemaBudget {
  public:

@@ -27,10 +27,11 @@ constexpr std::int64_t kMostMultiple = 256;
 /// themselves.
 class Converter final : public SchemaRules {
  public:
-  explicit Converter(SchemaDocument document) : document_(std::move(document)), json_(rules_) {}
+  Converter(SchemaDocument document, Rules& rules, JsonRules& json)
+      : document_(std::move(document)), rules_(rules), json_(json) {}
 
-  Result<Rules> convert() {
-    value(document_.root(), "");
+  Result<Expr> convert() {
+    Expr root = value(document_.root(), "");
     while (!pending_.empty() && !error_) {
       Pending next = std::move(pending_.back());
       pending_.pop_back();
@@ -38,7 +39,7 @@ class Converter final : public SchemaRules {
       if (rules_.are_too_many()) refuse({}, "it is too large");
     }
     if (error_) return fail(std::move(*error_));
-    return std::move(rules_);
+    return root;
   }
 
   // -- for the parts of a schema
@@ -162,7 +163,7 @@ class Converter final : public SchemaRules {
       if (s.schema.contains("type") && !has_type(value, *types)) continue;
       if (is_const && s.schema.contains("enum") && std::ranges::find(s.schema["enum"], value) == s.schema["enum"].end())
         continue;
-      parts.push_back(literal(value.dump()));
+      parts.push_back(literal(json_.constant(value)));
     }
     if (parts.empty()) return refuse(s.path, "no value is of its type and among its values");
     return choice(std::move(parts));
@@ -321,8 +322,8 @@ class Converter final : public SchemaRules {
   }
 
   SchemaDocument document_;
-  Rules rules_;
-  JsonRules json_;
+  Rules& rules_;
+  JsonRules& json_;
   std::map<std::string, RuleId> known_;  ///< by the schema's text
   std::vector<Pending> pending_;
   SchemaBudget budget_;
@@ -332,9 +333,17 @@ class Converter final : public SchemaRules {
 }  // namespace
 
 Result<Rules> schema_rules(std::string_view schema) {
+  Rules rules;
+  JsonRules json(rules);
+  // Its first rule is the schema's own: the start.
+  if (const auto root = schema_expression(schema, rules, json); !root) return fail(root.error());
+  return rules;
+}
+
+Result<Expr> schema_expression(std::string_view schema, Rules& rules, JsonRules& json) {
   auto document = SchemaDocument::parse(schema);
   if (!document) return fail(document.error());
-  return Converter(std::move(*document)).convert();
+  return Converter(std::move(*document), rules, json).convert();
 }
 
 }  // namespace pagoda::grammar

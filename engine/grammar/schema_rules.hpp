@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "engine/grammar/json_rules.hpp"
 #include "engine/grammar/rules.hpp"
 #include "kernels/result.hpp"
 
@@ -16,5 +17,9 @@ namespace pagoda::grammar {
 /// Error: invalid_request that names the part of the schema (a JSON pointer) and the keyword that is not supported, not
 /// right or too large. docs/http.md has the table of keywords.
 Result<Rules> schema_rules(std::string_view schema);
+
+/// The same as an expression among other rules; `json` is of these. What the texts of JSON are made of, and how they
+/// are written, is `json`'s.
+Result<Expr> schema_expression(std::string_view schema, Rules& rules, JsonRules& json);
 
 }  // namespace pagoda::grammar

@@ -12,20 +12,21 @@ inline constexpr std::size_t kMaxStructuredOutputBytes = 256 << 10;
 
 /// What a request's text is held to while it is sampled.
 enum class GrammarKind : std::uint8_t {
-  json_schema,  ///< JSON that the schema accepts
-  json_object,  ///< any JSON object
-  regex,        ///< text that the whole regex matches
-  choice,       ///< one of several texts
-  grammar,      ///< a context-free grammar in EBNF as llama.cpp (GBNF) and XGrammar write it
+  json_schema,     ///< JSON that the schema accepts
+  json_object,     ///< any JSON object
+  regex,           ///< text that the whole regex matches
+  choice,          ///< one of several texts
+  grammar,         ///< a context-free grammar in EBNF as llama.cpp (GBNF) and XGrammar write it
+  structural_tag,  ///< free text with parts that are held to grammars
 };
 constexpr GrammarKind last_value(GrammarKind) {
-  return GrammarKind::grammar;
+  return GrammarKind::structural_tag;
 }
 
 /// A grammar as a client states it. Its meaning and its limits are engine/grammar's.
 struct StructuredOutput {
   GrammarKind kind = GrammarKind::json_object;
-  std::string text;                  ///< the schema as JSON, the regex, or the grammar
+  std::string text;                  ///< the schema or structural tag as JSON, the regex, or the grammar
   std::vector<std::string> choices;  ///< of choice
 
   std::size_t num_bytes() const {

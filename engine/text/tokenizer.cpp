@@ -210,6 +210,11 @@ bool Tokenizer::is_special(TokenId id) const {
   return added != added_.end() && added->second.token.special && added->second.pattern == added->second.token.content;
 }
 
+std::optional<std::string> Tokenizer::special_text(TokenId id) const {
+  if (!is_special(id)) return std::nullopt;
+  return added_.find(id)->second.token.content;
+}
+
 std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
   if (const auto added = added_ids_.find(token); added != added_ids_.end()) return added->second;
   return model_->find(token);

@@ -57,6 +57,8 @@ class Tokenizer {
   /// As max_bytes_per_token of text_bound.hpp: a longer text than n times this has more than n tokens.
   std::optional<std::int64_t> max_bytes_per_token() const { return max_bytes_per_token_; }
   bool is_special(TokenId id) const;
+  /// What a special token is written as; nothing for all others.
+  std::optional<std::string> special_text(TokenId id) const;
   std::optional<TokenId> token_id(std::string_view token) const;
 
   /// Decoding one token at a time; see TokenDecoder, whose rules apply.

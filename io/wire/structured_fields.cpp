@@ -50,8 +50,12 @@ StructuredOutput read_kinds(FieldReader& fields, int& num_kinds) {
     wish = {GrammarKind::json_object, {}, {}};
     if (value != true) fields.refuse("json_object", "json_object must be true");
   });
-  read_kind(fields, "structural_tag", num_kinds,
-            [&](const Json&) { fields.refuse("structural_tag", "structural_tag is not supported by this server"); });
+  read_kind(fields, "structural_tag", num_kinds, [&](const Json& value) {
+    if (!value.is_string() && !value.is_object()) {
+      return fields.refuse("structural_tag", "structural_tag must be an object, or its text");
+    }
+    wish = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump(), {}};
+  });
   return wish;
 }
 
@@ -81,7 +85,8 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
   out = read_kinds(inner, num_kinds);
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   if (num_kinds != 1) {
-    fields.refuse(kName, "structured_outputs must have one of json, regex, choice, grammar and json_object");
+    fields.refuse(kName,
+                  "structured_outputs must have one of json, regex, choice, grammar, json_object and structural_tag");
   }
 }
 
@@ -96,6 +101,9 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
   inner.read_required("type", type);
   if (type == "json_object") {
     wish.emplace();
+  } else if (type == "structural_tag" && place == FormatPlace::inside) {
+    wish = StructuredOutput{GrammarKind::structural_tag, format->dump(), {}};
+    for (const char* member : {"format", "structures", "triggers"}) inner.skip(member);  // the grammar's to read
   } else if (type == "json_schema" && place == FormatPlace::beside) {
     wish = read_named_schema(inner);
   } else if (type == "json_schema") {

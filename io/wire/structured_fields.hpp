@@ -9,10 +9,12 @@
 
 namespace pagoda::wire {
 
-/// structured_outputs: an object with one of json (a schema, or its text), regex, choice, grammar and json_object.
+/// structured_outputs: an object with one of json (a schema, or its text), regex, choice, grammar, json_object and
+/// structural_tag (an object, or its text).
 void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput>& out);
 
-/// OpenAI's format of an answer, the field `name`: {"type": "text"}, {"type": "json_object"}, or {"type":
+/// OpenAI's format of an answer, the field `name`: {"type": "text"}, {"type": "json_object"}, {"type":
+/// "structural_tag", ...} (`inside` only, as vLLM), or {"type":
 /// "json_schema"} with name, schema, description and strict: inside `json_schema`, as of response_format, or beside the
 /// type, as of text.format. An answer is always held to the schema, strict or not. Excludes structured_outputs.
 /// `within`: the object that `fields` are of, as "text.".

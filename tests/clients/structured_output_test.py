@@ -110,7 +110,8 @@ class OpenAi(Structured):
         self.refused_chat("response_format.type", response_format={"type": "yaml"})
         self.refused_chat("structured_outputs", structured_outputs={"regex": "("})
         self.refused_chat("structured_outputs", structured_outputs={"regex": "a", "choice": ["b"]})
-        self.refused_chat("structured_outputs.structural_tag", structured_outputs={"structural_tag": {}})
+        self.refused_chat("structured_outputs.structural_tag", structured_outputs={"structural_tag": 3})
+        self.refused_chat("structured_outputs", structured_outputs={"structural_tag": {}})
         self.refused_chat("ignore_eos", structured_outputs={"regex": "a"}, ignore_eos=True)
         self.refused_chat("min_tokens", structured_outputs={"regex": "a"}, min_tokens=2)
         self.refused("/v1/responses", "text.format", input="a",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/grammar/grammar_cache.hpp"
+#include "engine/text/unicode.hpp"
 #include "tests/engine/grammar/grammar_text.hpp"
 
 namespace pagoda::grammar {
@@ -124,6 +125,47 @@ TEST(BuildsWithoutXGrammar, RefuseByName) {
   ASSERT_FALSE(compiler);
   EXPECT_EQ(compiler.error().code, ErrorCode::unsupported);
   EXPECT_EQ(compiler.error().param, "structured_outputs");
+}
+
+TEST_F(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
+  text::TokenizerSpec spec;
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.model.vocab.emplace_back(text::byte_level_character(static_cast<std::uint8_t>(byte)), byte);
+  }
+  constexpr TokenId kEnd = 256;
+  constexpr TokenId kCall = 257;
+  constexpr TokenId kTurn = 258;
+  for (const auto& [text, id] : {std::pair("<end>", kEnd), std::pair("<call>", kCall), std::pair("<turn>", kTurn)}) {
+    text::AddedToken& added = spec.added_tokens.emplace_back();
+    added.id = id;
+    added.content = text;
+    added.special = true;
+    spec.model.vocab.emplace_back(text, id);
+  }
+  spec.decoders.emplace().emplace_back(text::ByteLevelDecoder{});
+  const auto tokenizer = text::Tokenizer::create(spec).value();
+  EXPECT_EQ(tokenizer->special_text(kCall), "<call>");
+  EXPECT_EQ(tokenizer->special_text('a'), std::nullopt);
+  const StructuredOutput wish{GrammarKind::structural_tag,
+                              R"({"format":{"type":"triggered_tags","triggers":["<call>"],
+    "tags":[{"begin":"<call>","content":{"type":"const_string","value":"f"},"end":""}],"stop_after_first":true}})",
+                              {}};
+  const auto matcher_with = [&](std::vector<TokenId> marks) {
+    auto compiler =
+        Compiler::create(*tokenizer, {.vocab_size = 259, .eos_token_ids = {kEnd}, .marks = std::move(marks)});
+    return Matcher((*compiler)->compile(wish).value());
+  };
+  Matcher with = matcher_with({kCall});
+  EXPECT_TRUE(with.accept('a'));
+  EXPECT_FALSE(with.accept(kTurn));
+  EXPECT_TRUE(with.accept(kCall));
+  EXPECT_FALSE(with.accept('g'));
+  EXPECT_TRUE(with.accept('f'));
+  EXPECT_TRUE(with.accept(kEnd));
+  Matcher without = matcher_with({});
+  EXPECT_FALSE(without.accept(kCall));
+  for (const char c : std::string("<call>f")) EXPECT_TRUE(without.accept(c));
+  EXPECT_TRUE(without.accept(kEnd));
 }
 
 }  // namespace

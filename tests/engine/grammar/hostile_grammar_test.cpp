@@ -1,6 +1,6 @@
 // What is written to take long, or much, is refused or ends in bounded time.
 
-#include <chrono>
+#include <ctime>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -167,6 +167,32 @@ std::vector<Hostile> hostiles() {
                                         "\nr200 ::= \"b\" | \"\"\n"));
   add("ambiguous_grammar", test::ebnf("root ::= root root | \"a\" | \"\""));
   add("many_choices", test::one_of(std::vector<std::string>(100'000, "a")));
+  const auto tag = [](const std::string& format) {
+    return StructuredOutput{GrammarKind::structural_tag, R"({"type":"structural_tag","format":)" + format + "}", {}};
+  };
+  const auto nested = [&](int depth, const std::string& begin, const std::string& end) {
+    return tag(times(depth, begin) + R"({"type":"const_string","value":"a"})" + times(depth, end));
+  };
+  add("deep_tag", nested(5'000, R"({"type":"star","content":)", "}"));
+  add("nested_stars", nested(40, R"({"type":"star","content":)", "}"));
+  add("nested_optionals", nested(40, R"({"type":"optional","content":)", "}"));
+  add("nested_repeats", nested(8, R"({"type":"repeat","min":0,"max":1000,"content":)", "}"));
+  const auto listed = [&](const char* type, int count, const std::string& one) {
+    return tag(std::string(R"({"type":")") + type + R"(","elements":[)" + times(count - 1, one + ",") + one + "]}");
+  };
+  add("many_any_texts", listed("sequence", 500, R"({"type":"any_text"})"));
+  add("many_excluding_texts", listed("sequence", 500, R"({"type":"any_text","excludes":["ab"]})"));
+  add("choice_of_any_texts", listed("or", 2'000, R"({"type":"any_text","excludes":["ab"]})"));
+  std::string triggers;
+  std::string tags;
+  for (int i = 0; i < 1'500; ++i) {
+    const std::string begin = "<" + std::to_string(i) + ">";
+    triggers += (i == 0 ? "\"" : ",\"") + begin + "\"";
+    tags += std::string(i == 0 ? "" : ",") + R"({"begin":")" + begin +
+            R"(","content":{"type":"json_schema","json_schema":{}},"end":"."})";
+  }
+  add("many_triggers", tag(R"({"type":"triggered_tags","triggers":[)" + triggers + R"(],"tags":[)" + tags + "]}"));
+  add("long_trigger", tag(R"({"type":"any_text","excludes":[")" + times(200'000, "a") + "\"]}"));
   add("long_choice", test::one_of({times(250'000, "a")}));
   return all;
 }
@@ -199,10 +225,14 @@ TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
 TEST_P(HostileGrammars, EndInBoundedTime) {
   if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
   const auto compiler = test::word_compiler();
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const auto cpu_seconds = [] {  // this thread's: others may run too
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  const double start = cpu_seconds();
+  const auto seconds = [&] { return cpu_seconds() - start; };
   const auto compiled = compiler->compile(GetParam().wish);
-  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const double compile_s = seconds();
   if (!compiled) {
     EXPECT_FALSE(compiled.error().message.empty());
@@ -214,7 +244,9 @@ TEST_P(HostileGrammars, EndInBoundedTime) {
   }
   RecordProperty("compile_ms", std::to_string(static_cast<int>(compile_s * 1e3)));
   std::printf("compile %.1f ms%s, all %.1f ms\n", compile_s * 1e3, compiled ? "" : " (refused)", seconds() * 1e3);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(seconds(), 20.0);
+#endif
 }
 
 }  // namespace

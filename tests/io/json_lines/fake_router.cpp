@@ -69,7 +69,8 @@ void end_with(Self self, RequestId id, FinishReason reason) {
 /// Holds up the pool of the actors, so that what is sent behind this arrives later than the router's end is known.
 void keep_pool_busy(Self self) {
   for (int thread = 0; thread < kPoolThreads; ++thread) {
-    self->home_system().spawn([](caf::event_based_actor*) { std::this_thread::sleep_for(kBusyTime); });
+    // With an argument: without any, CAF 0.17 binds a reference to null.
+    self->home_system().spawn([](caf::event_based_actor*, int) { std::this_thread::sleep_for(kBusyTime); }, 0);
   }
 }
 

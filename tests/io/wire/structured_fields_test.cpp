@@ -61,7 +61,7 @@ TEST(StructuredOutputs, ThatAreWrongNameTheirField) {
       {R"({"choice":"a"})", "structured_outputs.choice"},
       {R"({"choice":[1]})", "structured_outputs.choice"},
       {R"({"json_object":false})", "structured_outputs.json_object"},
-      {R"({"structural_tag":{}})", "structured_outputs.structural_tag"},
+      {R"({"structural_tag":3})", "structured_outputs.structural_tag"},
       {R"({"regex":"a","whitespace_pattern":"b"})", "structured_outputs.whitespace_pattern"},
   };
   for (const auto& [value, param] : all) {
