@@ -6,6 +6,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/chat/dialect_probe.hpp"
+
 namespace pagoda::chat {
 namespace {
 
@@ -84,6 +86,17 @@ const ChatPrompts::Variant& ChatPrompts::chosen(const ChatInput& chat) const {
 
 bool ChatPrompts::knows(std::string_view variable, const ChatInput& chat) const {
   return chosen(chat).source.find(variable) != std::string::npos;
+}
+
+std::shared_ptr<const AnswerDialect> ChatPrompts::dialect() const {
+  std::call_once(dialect_->once,
+                 [this] { dialect_->dialect = std::make_shared<const AnswerDialect>(derive_dialect(*this)); });
+  return dialect_->dialect;
+}
+
+void ChatPrompts::set_dialect(AnswerDialect dialect) const {
+  std::call_once(dialect_->once,
+                 [&] { dialect_->dialect = std::make_shared<const AnswerDialect>(std::move(dialect)); });
 }
 
 /// Whether a user's content shows in the prompt as text. A template that knows no parts prints the list itself.

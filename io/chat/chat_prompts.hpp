@@ -2,11 +2,14 @@
 
 #include <array>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/request/generate_request.hpp"
+#include "io/chat/answer_dialect.hpp"
 #include "io/chat/chat_template.hpp"
 #include "kernels/result.hpp"
 
@@ -46,6 +49,14 @@ class ChatPrompts {
   /// Whether the template that is for this conversation looks at a variable of this name.
   bool knows(std::string_view variable, const ChatInput& chat) const;
 
+  /// How the model writes its answers: as derive_dialect makes it out the first time that it is asked for, or as told.
+  std::shared_ptr<const AnswerDialect> dialect() const;
+  /// Before anybody asks for it.
+  void set_dialect(AnswerDialect dialect) const;
+
+  /// As given to parse.
+  const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
+
  private:
   /// One template and what it makes of contents.
   struct Variant {
@@ -64,7 +75,13 @@ class ChatPrompts {
   Result<RenderedPrompt> rendered(const Variant& variant, ChatInput chat) const;
   bool shows(const Variant& variant, const nlohmann::ordered_json& content) const;
 
+  struct LazyDialect {
+    std::once_flag once;
+    std::shared_ptr<const AnswerDialect> dialect;
+  };
+
   std::vector<Variant> variants_;
+  std::shared_ptr<LazyDialect> dialect_ = std::make_shared<LazyDialect>();
   std::map<std::string, std::string> special_tokens_;
 };
 

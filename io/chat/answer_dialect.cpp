@@ -1,0 +1,25 @@
+#include "io/chat/answer_dialect.hpp"
+
+namespace pagoda::chat {
+
+std::vector<std::string> marks_of(const AnswerDialect& dialect) {
+  std::vector<std::string> texts{dialect.glue};
+  const auto add = [&texts](const Marks& marks) {
+    texts.push_back(marks.begin);
+    texts.push_back(marks.end);
+  };
+  if (dialect.thinking) add(*dialect.thinking);
+  for (const Marks& marks : dialect.content) add(marks);
+  if (dialect.calls) {
+    const ToolCallForm& calls = *dialect.calls;
+    for (const CallPart& part : calls.call) texts.push_back(part.text);
+    for (const std::string* text : {&calls.section_begin, &calls.separator, &calls.section_end, &calls.key_begin,
+                                    &calls.key_end, &calls.value_end, &calls.argument_separator}) {
+      texts.push_back(*text);
+    }
+  }
+  std::erase(texts, "");
+  return texts;
+}
+
+}  // namespace pagoda::chat

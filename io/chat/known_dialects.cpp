@@ -1,0 +1,100 @@
+#include "io/chat/known_dialects.hpp"
+
+#include <string>
+#include <vector>
+
+namespace pagoda::chat {
+namespace {
+
+CallPart literal(const char* words) {
+  return {CallPart::Kind::text, words};
+}
+
+constexpr auto kName = CallPart::Kind::name;
+constexpr auto kIndex = CallPart::Kind::index;
+constexpr auto kArguments = CallPart::Kind::arguments;
+
+AnswerDialect harmony() {
+  AnswerDialect dialect;
+  dialect.glue = "<|start|>assistant";
+  dialect.thinking = Marks{"<|channel|>analysis<|message|>", "<|end|>"};
+  dialect.content = {{"<|channel|>final<|message|>", ""}, {"<|channel|>commentary<|message|>", "<|end|>"}};
+  dialect.calls = ToolCallForm{
+      .call = {literal("<|channel|>commentary to=functions."),
+               {kName},
+               literal(" <|constrain|>json<|message|>"),
+               {kArguments}},
+      .trigger = "<|channel|>commentary to=functions.",
+      .takes_several = false,
+  };
+  return dialect;
+}
+
+ToolCallForm kimi_k2() {
+  return {
+      .section_begin = "<|tool_calls_section_begin|>",
+      .section_end = "<|tool_calls_section_end|>",
+      .call = {literal("<|tool_call_begin|>functions."),
+               {kName},
+               literal(":"),
+               {kIndex},
+               literal("<|tool_call_argument_begin|>"),
+               {kArguments},
+               literal("<|tool_call_end|>")},
+      .trigger = "<|tool_calls_section_begin|>",
+  };
+}
+
+ToolCallForm lfm2() {
+  return {
+      .section_begin = "<|tool_call_start|>[",
+      .separator = ", ",
+      .section_end = "]<|tool_call_end|>",
+      .call = {{kName}, literal("("), {kArguments}, literal(")")},
+      .trigger = "<|tool_call_start|>",
+      .arguments = ArgumentForm::python,
+  };
+}
+
+ToolCallForm granite_3() {
+  return {
+      .section_begin = "<|tool_call|>[",
+      .separator = ", ",
+      .section_end = "]",
+      .call = {literal(R"({"name": ")"), {kName}, literal(R"(", "arguments": )"), {kArguments}, literal("}")},
+      .trigger = "<|tool_call|>",
+  };
+}
+
+ToolCallForm deepseek_r1() {
+  return {
+      .section_begin = "<｜tool▁calls▁begin｜>",
+      .separator = "\n",
+      .section_end = "<｜tool▁calls▁end｜>",
+      .call = {literal("<｜tool▁call▁begin｜>function<｜tool▁sep｜>"),
+               {kName},
+               literal("\n```json\n"),
+               {kArguments},
+               literal("\n```<｜tool▁call▁end｜>")},
+      .trigger = "<｜tool▁calls▁begin｜>",
+  };
+}
+
+}  // namespace
+
+std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer) {
+  const bool is_harmony =
+      renderer.names("<|channel|>") && renderer.names("<|message|>") && renderer.names("<|start|>assistant");
+  return is_harmony ? std::optional(harmony()) : std::nullopt;
+}
+
+std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
+  if (renderer.names("<|tool_calls_section_begin|>") && renderer.names("<|tool_call_argument_begin|>"))
+    return kimi_k2();
+  if (renderer.names("<|tool_list_start|>")) return lfm2();
+  if (renderer.names("<|tool_call|> followed by a JSON list")) return granite_3();
+  if (renderer.names("<｜tool▁calls▁begin｜>") && renderer.names("```json")) return deepseek_r1();
+  return std::nullopt;
+}
+
+}  // namespace pagoda::chat

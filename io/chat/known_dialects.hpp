@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+
+#include "io/chat/answer_dialect.hpp"
+#include "io/chat/probe_renderer.hpp"
+
+namespace pagoda::chat {
+
+/// The dialects that templates do not show but name marks of.
+
+/// gpt-oss: harmony, whose calls its template shows in another form than the model writes.
+std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer);
+
+/// Calls of models whose template leaves them out, or cannot be rendered with them.
+std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer);
+
+}  // namespace pagoda::chat

@@ -1,0 +1,120 @@
+#include "io/dialect_file.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::io {
+namespace {
+
+using chat::AnswerDialect;
+using chat::ArgumentForm;
+using chat::CallPart;
+using chat::Marks;
+using chat::ToolCallForm;
+
+CallPart literal(const char* words) {
+  return {CallPart::Kind::text, words};
+}
+
+std::string error_of(const std::string& text) {
+  const auto parsed = parse_dialect(text, "d.json");
+  if (parsed) return "none";
+  EXPECT_EQ(parsed.error().code, ErrorCode::bad_config);
+  return parsed.error().message;
+}
+
+TEST(DialectFile, ReadsWhatItWrites) {
+  AnswerDialect full;
+  full.glue = "<|start|>assistant";
+  full.thinking = Marks{"<think>", "</think>"};
+  full.content = {{"<a>", "</a>"}, {"<b>", ""}};
+  full.calls = ToolCallForm{.section_begin = "<｜calls｜>",
+                            .separator = "\n",
+                            .section_end = "</calls>",
+                            .call = {literal("f."),
+                                     {CallPart::Kind::name},
+                                     literal(":"),
+                                     {CallPart::Kind::index},
+                                     {CallPart::Kind::id},
+                                     {CallPart::Kind::arguments},
+                                     literal(";")},
+                            .trigger = "<｜calls｜>",
+                            .arguments = ArgumentForm::tagged,
+                            .key_begin = "<k>",
+                            .key_end = "</k>",
+                            .value_end = "</v>",
+                            .argument_separator = "\n",
+                            .id_length = 9,
+                            .takes_several = false};
+  AnswerDialect python;
+  python.calls = ToolCallForm{.call = {literal("["), {CallPart::Kind::name}, {CallPart::Kind::arguments}},
+                              .arguments = ArgumentForm::python};
+  for (const auto& dialect : {AnswerDialect{}, full, python}) {
+    const auto text = to_text(dialect);
+    const auto parsed = parse_dialect(text, "d.json");
+    ASSERT_TRUE(parsed) << parsed.error().message << " in " << text;
+    EXPECT_EQ(*parsed, dialect);
+  }
+}
+
+TEST(DialectFile, FieldsThatAreAbsentHaveTheirDefaults) {
+  const auto dialect =
+      parse_dialect(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"]}, "thinking": null})", "d").value();
+  const ToolCallForm expected{.call = {literal("<f>"), {CallPart::Kind::name}, {CallPart::Kind::arguments}}};
+  EXPECT_EQ(dialect.calls, expected);
+  EXPECT_FALSE(dialect.thinking);
+}
+
+TEST(DialectFile, NamesTheFieldThatIsWrong) {
+  EXPECT_EQ(error_of("[]"), "d.json: must hold one JSON object");
+  EXPECT_EQ(error_of(R"({"thinkin": 1})"), "d.json: unknown field \"thinkin\"");
+  EXPECT_EQ(error_of(R"({"thinking": {"begin": "a", "end": "b", "of": 1}})"), "d.json: unknown field \"thinking.of\"");
+  EXPECT_EQ(error_of(R"({"thinking": {"begin": "a"}})"), "d.json: thinking.end is required");
+  EXPECT_EQ(error_of(R"({"thinking": {"begin": "", "end": "b"}})"),
+            "d.json: thinking.begin must be more than white space");
+  EXPECT_EQ(error_of(R"({"content": [{"begin": "a", "end": ""}, 3]})"), "d.json: content[1] must be an object");
+  EXPECT_EQ(error_of(R"({"calls": {}})"), "d.json: calls.call is required");
+  EXPECT_EQ(error_of(R"({"calls": {"call": ["name", "argument"]}})"),
+            R"(d.json: calls.call[1] must be {"text": "..."}, "name", "id", "index" or "arguments")");
+  EXPECT_EQ(error_of(R"({"calls": {"call": ["name", "arguments"]}})"),
+            "d.json: calls.call must begin with a text, or section_begin not be empty");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "trigger": "<g>"}})"),
+            "d.json: calls.trigger must be what section_begin and the call's first text begin with");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "arguments": "xml"}})"),
+            R"(d.json: calls.arguments must be "json", "tagged" or "python")");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "arguments": "tagged"}})"),
+            "d.json: calls.key_begin is required");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "arguments": "tagged",
+                         "key_begin": "\n", "key_end": "=", "value_end": ";"}})"),
+            "d.json: calls.key_begin must be more than white space");
+  EXPECT_EQ(error_of(R"({"thinking": {"begin": "<t>", "end": "\n"}})"),
+            "d.json: thinking.end must be more than white space");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "key_begin": "<k>"}})"),
+            "d.json: unknown field \"calls.key_begin\"");
+  EXPECT_EQ(error_of(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "id_length": 65}})"),
+            "d.json: calls.id_length must be from 0 to 64");
+}
+
+TEST(DialectFile, RefusesCallsWithoutOneNameAndArgumentsBehindIt) {
+  for (const auto* call :
+       {R"([{"text": "<f>"}, "name"])", R"([{"text": "<f>"}, "arguments", "name"])",
+        R"([{"text": "<f>"}, "name", "name", "arguments"])", R"([{"text": "<"}, {"text": "f>"}, "name", "arguments"])",
+        R"([{"text": "<f>"}, "id", "name", "id", "arguments"])"}) {
+    EXPECT_TRUE(
+        error_of(std::string(R"({"calls": {"call": )") + call + "}}").starts_with("d.json: calls.call must have"))
+        << call;
+  }
+}
+
+TEST(DialectFile, AFileThatCannotBeReadIsNamed) {
+  const auto missing = load_dialect("/nowhere/d.json");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().message, "cannot read /nowhere/d.json: No such file or directory");
+  EXPECT_FALSE(load_dialect(std::filesystem::temp_directory_path()));
+}
+
+}  // namespace
+}  // namespace pagoda::io
