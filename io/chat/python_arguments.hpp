@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/chat/argument_reader.hpp"
+
+namespace pagoda::chat {
+
+/// Makes a JSON object of keyword arguments with Python's literals: city="Paris", days=3, exact=True. Tuples become
+/// arrays, keys of dictionaries strings.
+class PythonArguments {
+ public:
+  /// Appends to `json` what `text` makes known. They are over where neither a comma nor a key comes.
+  Taken take(std::string_view text, std::string& json);
+
+ private:
+  enum class State : std::uint8_t { key, value, number, string, behind_value };
+  enum class Container : std::uint8_t { list, tuple, dict_key, dict_value };
+
+  /// One step at the begin of `text`; over is meant of the step.
+  Taken step(std::string_view text, std::string& json);
+  Taken take_key(std::string_view text, std::string& json);
+  Taken take_value(std::string_view text, std::string& json);
+  Taken take_word(std::string_view text, std::string& json);
+  Taken take_number(std::string_view text, std::string& json);
+  Taken take_string(std::string_view text, std::string& json);
+  Taken take_escape(std::string_view text, std::string& json);
+  Taken take_behind_value(std::string_view text, std::string& json);
+  Taken end(std::string& json);
+
+  void begin_value(std::string& json);
+  void open(Container container, std::string& json);
+  bool closes(char byte) const;
+  void close(std::string& json);
+  bool is_dict_key() const { return !open_.empty() && open_.back() == Container::dict_key; }
+
+  State state_ = State::key;
+  std::vector<Container> open_;
+  bool has_key_ = false;
+  bool is_over_ = false;
+  bool owes_comma_ = false;  // in front of the next element, unless there is none
+  char quote_ = 0;           // of the string
+  // Of the number:
+  char last_ = 0;  // what was written of it last
+  bool has_point_ = false;
+  bool has_exponent_ = false;
+};
+
+}  // namespace pagoda::chat

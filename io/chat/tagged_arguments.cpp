@@ -1,0 +1,114 @@
+#include "io/chat/tagged_arguments.hpp"
+
+#include <utility>
+
+namespace pagoda::chat {
+
+Taken TaggedArguments::take(std::string_view text, std::string& json) {
+  std::size_t at = 0;
+  Taken taken{Taken::State::over, 0};
+  while (taken.state == Taken::State::over && !is_over_) {
+    taken = step(text.substr(at), json);
+    at += taken.bytes;
+  }
+  return {taken.state, at};
+}
+
+Taken TaggedArguments::step(std::string_view text, std::string& json) {
+  if (text.empty()) return {};
+  switch (state_) {
+    case State::key:
+      return take_key(text, json);
+    case State::text:
+      return take_text(text, json);
+    case State::json_begin:
+      return begin_json(text, json);
+    case State::json_span: {
+      const std::size_t size = span_.take(text);
+      json += text.substr(0, size);
+      if (span_.is_over()) state_ = State::json_rest;
+      return {Taken::State::over, size};
+    }
+    case State::json_rest:
+      return take_json_rest(text, json);
+    case State::behind_value:
+      return take_separator(text);
+  }
+  return {Taken::State::mismatch, 0};
+}
+
+Taken TaggedArguments::end(std::string& json) {
+  json += has_key_ ? "}" : "{}";
+  is_over_ = true;
+  return {Taken::State::over, 0};
+}
+
+Taken TaggedArguments::take_key(std::string_view text, std::string& json) {
+  if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
+  const std::string_view begin = without_leading_white(form_->key_begin);
+  const Match match = chat::begins_with(text, begin);
+  if (match == Match::maybe) return {};
+  if (match == Match::no) return end(json);
+  text.remove_prefix(begin.size());
+  const std::size_t size = find_mark(text, form_->key_end);
+  if (size > kMaxNameBytes) return {Taken::State::mismatch, 0};
+  if (chat::begins_with(text.substr(size), form_->key_end) != Match::yes) return {};
+
+  const std::string_view key = text.substr(0, size);
+  json += std::exchange(has_key_, true) ? ", \"" : "{\"";
+  append_json_escaped(json, key);
+  json += "\": ";
+  state_ = is_text_ && is_text_(key) ? State::text : State::json_begin;
+  if (state_ == State::text) json += '"';
+  return {Taken::State::over, begin.size() + size + form_->key_end.size()};
+}
+
+Taken TaggedArguments::take_text(std::string_view text, std::string& json) {
+  const std::size_t size = find_mark(text, form_->value_end);
+  append_json_escaped(json, text.substr(0, size));
+  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {Taken::State::more, size};
+  json += '"';
+  state_ = State::behind_value;
+  return {Taken::State::over, size + form_->value_end.size()};
+}
+
+// A value_end that begins with white space must not be lost in that before a value.
+Taken TaggedArguments::begin_json(std::string_view text, std::string& json) {
+  const Match match = chat::begins_with(text, form_->value_end);
+  if (match == Match::maybe) return {};
+  if (match == Match::yes) {
+    json += "null";
+    state_ = State::behind_value;
+    return {Taken::State::over, form_->value_end.size()};
+  }
+  if (is_white(text.front())) return {Taken::State::over, 1};
+  const bool is_span = JsonSpan::begins_with(text.front());
+  if (is_span) span_ = {};
+  state_ = is_span ? State::json_span : State::json_rest;
+  return {Taken::State::over, 0};
+}
+
+Taken TaggedArguments::take_json_rest(std::string_view text, std::string& json) {
+  const std::size_t size = find_mark(text, form_->value_end);
+  const std::size_t white = trailing_white(text.substr(0, size));
+  if (white < size) {
+    json += std::exchange(white_, {});
+    json += text.substr(0, size - white);
+  }
+  white_ += text.substr(size - white, white);
+  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {Taken::State::more, size};
+  white_.clear();
+  state_ = State::behind_value;
+  return {Taken::State::over, size + form_->value_end.size()};
+}
+
+Taken TaggedArguments::take_separator(std::string_view text) {
+  if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
+  const std::string_view separator = without_outer_white(form_->argument_separator);
+  const Match match = chat::begins_with(text, separator);
+  if (match == Match::maybe) return {};
+  state_ = State::key;
+  return {Taken::State::over, match == Match::yes ? separator.size() : 0};
+}
+
+}  // namespace pagoda::chat

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/chat/answer_dialect.hpp"
+#include "io/chat/argument_reader.hpp"
+
+namespace pagoda::chat {
+
+/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end.
+class TaggedArguments {
+ public:
+  /// Says whether the value of a key is written as text; else it is JSON.
+  using IsText = std::function<bool(std::string_view key)>;
+
+  TaggedArguments(std::shared_ptr<const ToolCallForm> form, IsText is_text)
+      : form_(std::move(form)), is_text_(std::move(is_text)) {}
+
+  /// Appends to `json` what `text` makes known. They are over where neither a key nor its possible begin comes.
+  Taken take(std::string_view text, std::string& json);
+
+ private:
+  enum class State : std::uint8_t { key, text, json_begin, json_span, json_rest, behind_value };
+
+  /// One step at the begin of `text`; over is meant of the step.
+  Taken step(std::string_view text, std::string& json);
+  Taken take_key(std::string_view text, std::string& json);
+  Taken take_text(std::string_view text, std::string& json);
+  Taken begin_json(std::string_view text, std::string& json);
+  Taken take_json_rest(std::string_view text, std::string& json);
+  Taken take_separator(std::string_view text);
+  Taken end(std::string& json);
+
+  std::shared_ptr<const ToolCallForm> form_;
+  IsText is_text_;
+  State state_ = State::key;
+  bool has_key_ = false;
+  bool is_over_ = false;
+  JsonSpan span_;
+  std::string white_;  // behind a JSON value so far: no part of it unless it goes on
+};
+
+}  // namespace pagoda::chat
