@@ -108,7 +108,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
     for (std::size_t i = 0; i < job_.requests.size(); ++i) {
       auto& request = job_.requests[i];
       request.stream = job_.stream;
-      tells_at_end_.push_back(request.sampling.chooses_at_end());
       session_.submit(i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
   }
@@ -143,23 +142,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void on_done(std::size_t prompt, RequestResult result) {
-    if (job_.stream) {
-      tell_untold(prompt, result);
-      early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
-    }
+    if (job_.stream) early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
     results_[prompt] = std::move(result);
     ++num_done_;
     if (!early_) finish_when_done();
-  }
-
-  /// What has no deltas, because its outputs were chosen at the end, streams as one.
-  void tell_untold(std::size_t prompt, const RequestResult& result) {
-    if (!tells_at_end_[prompt]) return;
-    for (const auto& output : result.outputs) {
-      if (output.token_ids.empty()) continue;
-      add_delta(prompt,
-                {output.index, output.text, output.token_ids, output.logprobs.value_or(std::vector<LogprobEntry>())});
-    }
   }
 
   // -- the answer
@@ -291,7 +277,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::size_t num_done_ = 0;
 
   std::string out_;                     ///< of the stream, not given to the exchange yet
-  std::vector<bool> tells_at_end_;      ///< per prompt: it has no deltas
   std::map<Key, SequenceDelta> held_;   ///< merged: nothing may go out yet, or the client reads slowly
   std::vector<std::size_t> held_done_;  ///< prompts that were done before the stream began
   bool early_ = true;                   ///< the answer has not begun

@@ -56,6 +56,18 @@ class Streams(unittest.TestCase):
         self.assertEqual("".join(e["choices"][0]["delta"].get("content", "") for e in events),
                          whole["choices"][0]["message"]["content"])
 
+    def test_what_is_chosen_at_the_end_is_told_once(self):
+        for fields in ({"use_beam_search": True, "n": 2}, {"best_of": 3, "n": 2, "temperature": 1, "seed": 4}):
+            body = {"prompt": PROMPT, "max_tokens": 12, "temperature": 0, "logprobs": 0, **fields}
+            whole = server.json("POST", "/v1/completions", body)
+            texts, num_tokens = ["", ""], [0, 0]
+            for event in self.events("/v1/completions", body):
+                choice = event["choices"][0]
+                texts[choice["index"]] += choice["text"]
+                num_tokens[choice["index"]] += len((choice["logprobs"] or {"tokens": []})["tokens"])
+            self.assertEqual(texts, [choice["text"] for choice in whole["choices"]])
+            self.assertEqual(num_tokens, [12, 12])
+
     def test_characters_of_several_bytes_are_never_cut(self):
         """A hot temperature and every token allowed: pieces of characters come, which must be held until whole."""
         ids = []
