@@ -34,7 +34,6 @@ struct ChatOptions {
   explicit ChatOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
     add_text(app, "--prompt", prompt, "Answer this and end; -: all of standard input");
     add_text(app, "--system", system, "The system message");
-    engine.flags.add("chat_template", chat_template, "Jinja file of the chat template; empty: the model's own");
     request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // the rest of the context
     add_sampling_flags(app, request);
   }
@@ -42,7 +41,6 @@ struct ChatOptions {
   EngineFlags engine;
   std::string prompt;
   std::string system;
-  std::string chat_template;
   GenerateRequest request;
 };
 
@@ -182,7 +180,7 @@ class Chat {
 
 int run_chat(ChatOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
-  const auto prompts = io::load_chat_prompts(options.engine.config.model, options.chat_template);
+  const auto prompts = io::load_chat_prompts(options.engine.config);
   if (!prompts) return exit_with(prompts.error());
   if (*prompts == nullptr) {
     return exit_with(Error{ErrorCode::bad_config,

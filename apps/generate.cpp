@@ -28,7 +28,6 @@ struct GenerateOptions {
         ->excludes(one);
     add_flag(app, "--chat", chat, "Each prompt is a user's message, put into the model's chat template");
     add_text(app, "--system", system, "With --chat: the system message");
-    engine.flags.add("chat_template", chat_template, "Jinja file of the chat template; empty: the model's own");
     add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
     add_sampling_flags(app, request);
   }
@@ -39,7 +38,6 @@ struct GenerateOptions {
   std::string output = "text";
   bool chat = false;
   std::string system;
-  std::string chat_template;
   GenerateRequest request;
 };
 
@@ -171,7 +169,7 @@ class BatchRun {
 };
 
 Result<PromptSource::Form> prompt_form(GenerateOptions& options) {
-  auto prompts = io::load_chat_prompts(options.engine.config.model, options.chat_template);
+  auto prompts = io::load_chat_prompts(options.engine.config);
   if (!prompts) return fail(prompts.error());
   if (options.chat && *prompts == nullptr) {
     return fail(ErrorCode::bad_config, "the model has no chat template: give one with --chat-template",

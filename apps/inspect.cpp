@@ -9,6 +9,8 @@
 #include "apps/command.hpp"
 #include "apps/flags.hpp"
 #include "engine/models/families.hpp"
+#include "io/dialect_file.hpp"
+#include "io/model_files/model_files.hpp"
 #include "kernels/cpu/memory_limits.hpp"
 #include "pagoda/engine_plan.hpp"
 
@@ -23,11 +25,14 @@ struct InspectOptions {
   explicit InspectOptions(CLI::App& app) : engine(app, "warn") {
     add_text(app, "MODEL", engine.config.model, "Folder of the model, or GGUF file");
     add_flag(app, "--json", json, "Print one JSON object");
+    add_flag(app, "--dialect", dialect,
+             "Print how the model writes thinking and tool calls, as a file for --answer-dialect, and nothing else");
     add_flag(app, "--architectures", architectures, "List the architectures that can be run, and nothing else");
   }
 
   EngineFlags engine;
   bool json = false;
+  bool dialect = false;
   bool architectures = false;
 };
 
@@ -101,10 +106,22 @@ int list_architectures() {
   return kExitOk;
 }
 
+int print_dialect(const EngineConfig& config) {
+  const auto prompts = io::load_chat_prompts(config);
+  if (!prompts) return exit_with(prompts.error());
+  if (*prompts == nullptr) {
+    return exit_with(
+        Error{ErrorCode::bad_config, "the model has no chat template: give one with --chat-template", "chat_template"});
+  }
+  std::printf("%s", io::to_text(*(*prompts)->dialect()).c_str());
+  return kExitOk;
+}
+
 int run_inspect(InspectOptions& options) {
   if (options.architectures) return list_architectures();
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   const auto& config = options.engine.config;
+  if (options.dialect) return print_dialect(config);
   const auto device = create_device(config);
   if (!device) return exit_with(device.error());
   const auto plan = plan_engine(config, **device);

@@ -23,7 +23,6 @@ struct ServeOptions {
   explicit ServeOptions(CLI::App& app) : engine(app, "info") {
     engine.flags.add_all(lines);
     engine.flags.add_all(http);
-    engine.flags.add("chat_template", chat_template, "Jinja file of the chat template; empty: the model's own");
     engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
     engine.flags.add("admin_key_file", admin_key_file, "File of the keys that open the admin routes of the HTTP API");
     engine.flags.add("drain_timeout", drain_timeout,
@@ -63,7 +62,6 @@ struct ServeOptions {
   EngineFlags engine;
   json_lines::ServerConfig lines;
   http::ServerConfig http;
-  std::string chat_template;
   std::string api_key_file;
   std::string admin_key_file;
   double drain_timeout = 30;
@@ -110,7 +108,7 @@ bool announce(const FrontEnds& front_ends) {
 
 int run_serve(ServeOptions& options) {
   if (const auto problems = options.finish(); !problems.empty()) return exit_with(problems);
-  auto chat = io::load_chat_prompts(options.engine.config.model, options.chat_template);
+  auto chat = io::load_chat_prompts(options.engine.config);
   if (!chat) return exit_with(chat.error());
   init_actor_types();
   caf::actor_system_config system_config;

@@ -33,6 +33,8 @@ struct EngineConfig {
   std::string quantize = "auto";            ///< linear layers: auto = as stored | none | int8 | int4
   std::string weight_memory = "auto";       ///< plain weights on a CPU: auto | mapped | copied
   std::string kv_cache_dtype = "auto";      ///< auto = dtype; or a DType; fp8 = fp8_e4m3
+  std::string chat_template;                ///< Jinja file; empty = the model's own template
+  std::string answer_dialect;               ///< JSON file; empty = as made out of the template
   std::string generation_config = "auto";   ///< auto: defaults of generation_config.json | vllm: none of them
   std::string device = "cpu";               ///< cpu | cuda | cuda:N
   std::int64_t max_model_len = 0;           ///< tokens; 0 = the model's own

@@ -53,6 +53,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "cache)");
   visit("kv_cache_dtype", config.kv_cache_dtype,
         "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
+  visit("chat_template", config.chat_template, "Jinja file of the chat template; empty: the model's own");
+  visit("answer_dialect", config.answer_dialect,
+        "JSON file that says how the model writes thinking and tool calls; empty: as made out of the chat template "
+        "(pagoda inspect prints it)");
   visit("generation_config", config.generation_config,
         "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
   visit("device", config.device, "cpu, cuda, or cuda:N for the GPU of that number");
@@ -118,8 +122,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 5> kCommandKeys{"api_key_file", "admin_key_file", "chat_template",
-                                                         "drain_timeout", "log_level"};
+inline constexpr std::array<const char*, 4> kCommandKeys{"api_key_file", "admin_key_file", "drain_timeout",
+                                                         "log_level"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/model_files/model_files.hpp"
+
 namespace pagoda {
 namespace {
 
@@ -64,6 +66,24 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .sampling = config.limits,
           .defaults = defaults,
           .seed = config.seed};
+}
+
+grammar::Compiler::Config grammar_config(const EngineConfig& config, const EnginePlan& plan,
+                                         const text::Tokenizer& tokenizer) {
+  grammar::Compiler::Config grammars{
+      .vocab_size = plan.model.vocab_size, .eos_token_ids = plan.model.eos_token_ids, .marks = {}};
+  const auto chat = io::load_chat_prompts(config, *plan.files);
+  if (!chat || *chat == nullptr) return grammars;  // who needs the template tells what is wrong with it
+  const auto texts = chat::marks_of(*(*chat)->dialect());
+  for (TokenId id = 0; id < static_cast<TokenId>(tokenizer.vocab_size()); ++id) {
+    const auto special = tokenizer.special_text(id);
+    const bool is_mark = special && !special->empty() && std::ranges::any_of(texts, [&](const std::string& text) {
+                           return text.find(*special) != std::string::npos;
+                         });
+    const bool is_end = std::ranges::find(grammars.eos_token_ids, id) != grammars.eos_token_ids.end();
+    if (is_mark && !is_end) grammars.marks.push_back(id);
+  }
+  return grammars;
 }
 
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/config.hpp"
+#include "engine/grammar/compiled_grammar.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/request/sampling_defaults.hpp"
 #include "engine/routing/admission.hpp"
@@ -24,6 +25,10 @@ memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const En
 
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
                                           const text::Tokenizer& tokenizer, const SamplingDefaults& defaults);
+
+/// The special tokens with which the model marks thinking and calls may stand in what grammars allow.
+grammar::Compiler::Config grammar_config(const EngineConfig& config, const EnginePlan& plan,
+                                         const text::Tokenizer& tokenizer);
 
 /// `device`: its description.
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device);

@@ -159,6 +159,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .scheduler = scheduler_config(config, *plan),
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults),
+                    .grammars = grammar_config(config, *plan, **tokenizer),
                     .info = model_info(config, *plan, (*device)->description()),
                     .instruments = {std::move(*trace), std::move(*journal)}};
   warn_of_small_pool(parts.limits, parts.info);

@@ -4,6 +4,7 @@
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
+#include "engine/grammar/compiled_grammar.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
@@ -16,6 +17,7 @@ struct EngineParts {
   scheduling::SchedulerConfig scheduler;
   memory::BlockSpaceConfig blocks;
   routing::AdmissionLimits limits;
+  grammar::Compiler::Config grammars;
   ModelInfo info;
   actors::Instruments instruments;
 };

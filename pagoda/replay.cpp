@@ -84,9 +84,7 @@ class JournalGrammars {
     if (!plan) return fail(plan.error());
     const auto tokenizer = plan->files->tokenizer();
     if (!tokenizer) return fail(tokenizer.error());
-    const auto eos_token_ids = scheduler_config(*config, *plan).eos_token_ids;
-    auto compiler =
-        grammar::Compiler::create(**tokenizer, {.vocab_size = plan->model.vocab_size, .eos_token_ids = eos_token_ids});
+    auto compiler = grammar::Compiler::create(**tokenizer, grammar_config(*config, *plan, **tokenizer));
     if (!compiler) return fail(std::move(compiler.error()));
     compiler_ = std::move(*compiler);
     return {};

@@ -30,8 +30,7 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   actors::SharedActors& shared = running.actors;
   actors::Replica& replica = running.replica;
   shared.tokenizer = actors::spawn_tokenizer(system, parts.tokenizer);
-  const actors::Grammars grammars = actors::spawn_grammar_compiler(
-      system, parts.tokenizer, {.vocab_size = parts.limits.vocab_size, .eos_token_ids = parts.limits.eos_token_ids});
+  const actors::Grammars grammars = actors::spawn_grammar_compiler(system, parts.tokenizer, std::move(parts.grammars));
   shared.grammar_compiler = grammars.compiler;
   shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments);
   replica.devices = std::move(devices->actors);

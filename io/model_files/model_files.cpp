@@ -5,6 +5,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "io/dialect_file.hpp"
 #include "io/model_files/dummy_model.hpp"
 #include "io/model_files/gguf/gguf_model.hpp"
 #include "io/model_files/huggingface_folder.hpp"
@@ -61,6 +62,23 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const std::fi
   const auto files = open_model_files(model);
   if (!files) return fail(files.error());
   return (*files)->chat_prompts(override_file);
+}
+
+Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config) {
+  const auto format = config.load_format == "dummy" ? LoadFormat::dummy : LoadFormat::automatic;
+  const auto files = open_model_files(config.model, format);
+  if (!files) return fail(files.error());
+  return load_chat_prompts(config, **files);
+}
+
+Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config,
+                                                                   const ModelFiles& files) {
+  auto prompts = files.chat_prompts(config.chat_template);
+  if (!prompts || *prompts == nullptr || config.answer_dialect.empty()) return prompts;
+  auto dialect = load_dialect(config.answer_dialect);
+  if (!dialect) return fail(std::move(dialect.error()));
+  (*prompts)->set_dialect(std::move(*dialect));
+  return prompts;
 }
 
 }  // namespace pagoda::io

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/config.hpp"
 #include "engine/models/model_spec.hpp"
 #include "engine/request/sampling_defaults.hpp"
 #include "engine/text/tokenizer.hpp"
@@ -48,5 +49,10 @@ Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model);
 Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const std::filesystem::path& model,
                                                                    const std::filesystem::path& override_file = {});
+
+/// The chat template that an engine of this configuration is served with, and how its answers are read.
+Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config);
+/// The same of files that are open.
+Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config, const ModelFiles& files);
 
 }  // namespace pagoda::io

@@ -1,23 +1,26 @@
 #include "io/http/anthropic/messages.hpp"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "io/http/anthropic/conversation.hpp"
 #include "io/http/anthropic/message_writer.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/request_fields.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::anthropic {
 namespace {
 
 using wire::FieldReader;
 
-/// The switch is the template's. How long the model thinks is its own choice, within max_tokens: budget_tokens is a
-/// target that Anthropic too lets a model miss.
-void read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+/// Whether thinking is asked for. The switch is the template's. How long the model thinks is its own choice, within
+/// max_tokens: budget_tokens is a target that Anthropic too lets a model miss.
+bool read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   const auto* thinking = fields.read_object("thinking");
-  if (thinking == nullptr) return;
+  if (thinking == nullptr) return false;
   FieldReader inner(*thinking, FieldReader::Nulls::absent, "thinking.");
   std::string type;
   std::int64_t budget = 1024;
@@ -28,22 +31,66 @@ void read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::
     inner.refuse("type", "type must be \"enabled\" or \"disabled\"");
   } else if (prompts.knows("enable_thinking", chat)) {
     chat.chat_template_kwargs["enable_thinking"] = type == "enabled";
-  } else if (type == "enabled") {
+  } else if (type == "enabled" && !prompts.dialect()->thinking) {
     inner.refuse("type", "type \"enabled\" is not supported by this model");
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+  return type == "enabled";
 }
 
-void refuse_tools(FieldReader& fields) {
-  if (const auto* tools = fields.find("tools"); tools != nullptr && !(tools->is_array() && tools->empty())) {
-    fields.refuse("tools", "tools is not supported by this server");
+std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
+  const auto* given = fields.find("tools");
+  if (given == nullptr) return {};
+  if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<wire::GivenTool>();
+  std::vector<wire::GivenTool> tools;
+  for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
+    wire::GivenTool& tool = tools.emplace_back();
+    tool.where = "tools[" + std::to_string(i) + "]";
+    if (!(*given)[i].is_object()) return fields.refuse(wire::invalid_field(tool.where, "must be an object")), tools;
+    FieldReader one((*given)[i], FieldReader::Nulls::absent, tool.where + ".");
+    std::string type = "custom";
+    std::string description;
+    one.read("type", type);
+    if (type != "custom") {
+      one.refuse("type", "type is \"" + type + "\": only tools of the client's own (\"custom\") are supported");
+    }
+    one.read_required("name", tool.name);
+    one.read("description", description);
+    if (one.has("description")) tool.description = std::move(description);
+    for (const char* name : {"cache_control", "strict", "eager_input_streaming"})
+      one.skip(name);  // as it is in any case
+    const auto* schema = one.read_object("input_schema");
+    if (schema != nullptr) tool.parameters = *schema;
+    if (schema == nullptr && one.is_fine()) one.refuse("input_schema", "input_schema is required");
+    if (auto status = one.finish(); !status) fields.refuse(std::move(status.error()));
   }
-  const auto* choice = fields.read_object("tool_choice");
-  if (choice == nullptr) return;
-  const auto type = choice->find("type");
-  if (type == choice->end() || (*type != "none" && *type != "auto")) {
-    fields.refuse("tool_choice", "tool_choice is supported as {\"type\": \"none\"} or {\"type\": \"auto\"} only");
+  return tools;
+}
+
+void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use) {
+  const auto tools = read_tool_list(fields);
+  auto choice = chat::ToolChoice::automatic;
+  std::string named;
+  if (const auto* given = fields.read_object("tool_choice")) {
+    FieldReader inner(*given, FieldReader::Nulls::absent, "tool_choice.");
+    std::string type;
+    bool without_parallel = false;
+    inner.read_required("type", type);
+    inner.read("disable_parallel_tool_use", without_parallel);
+    use.parallel = !without_parallel;
+    if (type == "none") {
+      choice = chat::ToolChoice::none;
+    } else if (type == "any") {
+      choice = chat::ToolChoice::required;
+    } else if (type == "tool") {
+      choice = chat::ToolChoice::required;
+      inner.read_required("name", named);
+    } else if (type != "auto") {
+      inner.refuse("type", "type must be \"auto\", \"any\", \"tool\" or \"none\"");
+    }
+    if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   }
+  wire::set_tools(fields, tools, choice, named, chat, use);
 }
 
 /// Who asks and for what price: nothing that changes the answer.
@@ -57,14 +104,22 @@ void read_noise(FieldReader& fields) {
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
+struct Prompt {
+  chat::ChatInput chat;
+  chat::ToolUse tools;
+  bool shows_thinking = false;
+};
+
 /// What a prompt is made of: all that count_tokens takes.
-void read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
+  Prompt prompt;
   fields.skip("model");
-  read_conversation(fields, chat);
-  wire::read_chat_options(fields, chat);
-  read_thinking(fields, prompts, chat);
-  refuse_tools(fields);
+  read_conversation(fields, prompt.chat);
+  wire::read_chat_options(fields, prompt.chat);
+  read_tools(fields, prompt.chat, prompt.tools);
+  prompt.shows_thinking = read_thinking(fields, prompts, prompt.chat);
   read_noise(fields);
+  return prompt;
 }
 
 void read_sampling(FieldReader& fields, GenerateRequest& request) {
@@ -86,19 +141,24 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   FieldReader fields(body, FieldReader::Nulls::absent);
   GenerateRequest request;
   request.add_special_tokens = false;  // the template writes them
-  chat::ChatInput chat;
   GenerationJob job;
-  bool timing = false;
-  read_prompt(fields, prompts, chat);
+  MessageOptions options;
+  Prompt prompt = read_prompt(fields, prompts);
   read_sampling(fields, request);
   fields.read("stream", job.stream);
-  fields.read("timing", timing);
+  fields.read("timing", options.timing);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = prompts.apply(chat, request); !status) return tl::unexpected(error_answer(status.error()));
-
   job.names = field_names("messages", {{"stop", "stop_sequences"}});
+  if (!prompt.tools.tools.empty() && !request.sampling.structured_outputs) {
+    job.names.emplace_back("structured_outputs", "tools");
+  }
+  auto reading = chat::prepare(prompts, std::move(prompt.chat), prompt.tools, request);
+  if (!reading) return tl::unexpected(error_answer(reading.error()));
+  options.reading = std::move(*reading);
+  options.shows_thinking = prompt.shows_thinking;
+
   job.requests.push_back(std::move(request));
-  job.writer = std::make_unique<MessageWriter>(std::move(head), timing);
+  job.writer = std::make_unique<MessageWriter>(std::move(head), std::move(options));
   return job;
 }
 
@@ -106,10 +166,10 @@ tl::expected<actors::TokenizeRequest, ErrorAnswer> parse_count_tokens(const wire
                                                                       const chat::ChatPrompts& prompts) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   GenerateRequest request;
-  chat::ChatInput chat;
-  read_prompt(fields, prompts, chat);
+  Prompt prompt = read_prompt(fields, prompts);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = prompts.apply(chat, request); !status) return tl::unexpected(error_answer(status.error()));
+  if (auto status = prompts.apply(std::move(prompt.chat), request); !status)
+    return tl::unexpected(error_answer(status.error()));
   return actors::TokenizeRequest{std::move(*request.prompt), false, std::move(request.prompt_literals)};
 }
 

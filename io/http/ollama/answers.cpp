@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/chrono.h>
+#include <nlohmann/json.hpp>
 
 #include "io/wire/output_fields.hpp"
 
@@ -19,23 +20,28 @@ std::int64_t nanoseconds(double ms) {
   return std::llround(std::max(ms, 0.0) * 1e6);
 }
 
+/// JSON without its line ends, which stand between its tokens only.
+std::string in_one_line(std::string json) {
+  std::ranges::replace(json, '\n', ' ');
+  return json;
+}
+
 class Writer final : public GenerationWriter {
  public:
-  explicit Writer(AnswerOptions options) : options_(std::move(options)) {}
+  explicit Writer(AnswerOptions options) : options_(std::move(options)), parser_(options_.reading.parser()) {}
 
   std::string_view stream_content_type() const override { return "application/x-ndjson"; }
 
   void delta(std::string& out, std::size_t, const SequenceDelta& delta) override {
-    line(out, [&](JsonWriter& json) {
-      write_text(json, delta.text);
-      json.field("done", false);
-      write_logprobs(json, delta.logprobs);
-    });
+    parser_.feed(delta.text, events_);
+    write_piece(out, &delta.logprobs);
   }
 
   void done(std::string& out, std::size_t, const RequestResult& result) override {
+    parser_.finish(events_);
+    if (!events_.empty()) write_piece(out, nullptr);
     line(out, [&](JsonWriter& json) {
-      write_text(json, "");
+      write_text(json, {});
       write_end(json, result);
     });
   }
@@ -52,7 +58,7 @@ class Writer final : public GenerationWriter {
     const auto& output = result.outputs.front();
     JsonWriter json(out);
     open(json);
-    write_text(json, output.text);
+    write_text(json, chat::read_answer(options_.reading, output.text));
     write_end(json, result);
     if (output.logprobs) write_logprobs(json, *output.logprobs);
     json.close_object();
@@ -61,7 +67,7 @@ class Writer final : public GenerationWriter {
   void write_load(std::string& out) const {
     JsonWriter json(out);
     open(json);
-    write_text(json, "");
+    write_text(json, {});
     json.field("done", true).field("done_reason", "load").close_object();
   }
 
@@ -80,12 +86,53 @@ class Writer final : public GenerationWriter {
     out += '\n';
   }
 
-  void write_text(JsonWriter& json, std::string_view text) const {
-    if (options_.kind == AnswerKind::generate) {
-      json.field("response", text);
-    } else {
-      json.key("message").open_object().field("role", "assistant").field("content", text).close_object();
+  /// What has come since the last piece. A call is kept until it is complete.
+  void write_piece(std::string& out, const std::vector<LogprobEntry>* logprobs) {
+    chat::Answer piece;
+    for (const auto& event : events_) {
+      using Kind = chat::AnswerEvent::Kind;
+      const bool is_of_call = event.kind != Kind::thinking && event.kind != Kind::content;
+      if (is_of_call) {
+        call_.push_back(event);
+      } else {
+        piece.add(event);
+      }
+      if (event.kind != Kind::call_end) continue;
+      for (const auto& part : std::exchange(call_, {})) piece.add(part);
     }
+    events_.clear();
+    line(out, [&](JsonWriter& json) {
+      write_text(json, piece);
+      json.field("done", false);
+      if (logprobs != nullptr) write_logprobs(json, *logprobs);
+    });
+  }
+
+  void write_text(JsonWriter& json, const chat::Answer& answer) const {
+    if (options_.kind == AnswerKind::generate) {
+      json.field("response", answer.content());
+      write_thinking(json, answer);
+      return;
+    }
+    json.key("message").open_object().field("role", "assistant").field("content", answer.content());
+    write_thinking(json, answer);
+    write_calls(json, answer.calls());
+    json.close_object();
+  }
+
+  static void write_thinking(JsonWriter& json, const chat::Answer& answer) {
+    if (const auto thinking = answer.thinking(); !thinking.empty()) json.field("thinking", thinking);
+  }
+
+  static void write_calls(JsonWriter& json, const std::vector<chat::Answer::Part>& calls) {
+    bool is_first = true;
+    for (const auto& call : calls) {
+      if (!nlohmann::json::accept(call.text)) continue;  // a limit cut it off
+      if (std::exchange(is_first, false)) json.key("tool_calls").open_array();
+      json.open_object().key("function").open_object().field("name", call.name);
+      json.key("arguments").raw(in_one_line(call.text)).close_object().close_object();
+    }
+    if (!is_first) json.close_array();
   }
 
   static void write_end(JsonWriter& json, const RequestResult& result) {
@@ -118,6 +165,9 @@ class Writer final : public GenerationWriter {
   }
 
   AnswerOptions options_;
+  chat::AnswerParser parser_;
+  std::vector<chat::AnswerEvent> events_;
+  std::vector<chat::AnswerEvent> call_;  ///< of one that is not complete
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #pragma once
 
-/// What /api/generate and /api/chat answer: one JSON object, or a stream of them, one a line.
+/// What /api/generate and /api/chat answer: one JSON object, or a stream of them, one a line. Thinking stands in
+/// `thinking` beside the text; calls in the message's `tool_calls`, each when it is complete. One that a limit cut off
+/// is left out.
 
 #include <chrono>
 #include <cstddef>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "io/chat/answer_reading.hpp"
 #include "io/http/generation.hpp"
 #include "io/wire/json_writer.hpp"
 
@@ -21,6 +24,7 @@ struct AnswerOptions {
   std::string model;  ///< as the client wrote it
   bool logprobs = false;
   std::size_t num_top = 0;
+  chat::AnswerReading reading = {};
 };
 
 /// Durations, in ns: load_duration is the time in the queue, prompt_eval_duration goes from there to the first token,

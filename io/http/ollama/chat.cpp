@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "io/wire/chat_fields.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::ollama {
 namespace {
@@ -44,15 +45,20 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   fields.skip("model");
   fields.skip("name");
   read_common(fields, turn);
+  wire::set_tools(fields, wire::read_tool_list(fields, /*is_flat=*/false), chat::ToolChoice::automatic, {}, turn.chat,
+                  turn.tools);
   read_think(fields, &prompts, turn.chat);
   read_messages(fields, turn.chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (turn.chat.messages.empty()) return Loaded{loaded_answer(turn.answer)};
   turn.request.add_special_tokens = false;  // the template writes them
-  if (auto status = prompts.apply(std::move(turn.chat), turn.request); !status) {
-    return tl::unexpected(error_answer(status.error()));
-  }
-  return make_job(std::move(turn), "messages");
+  const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
+  auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);
+  if (!reading) return tl::unexpected(error_answer(reading.error()));
+  turn.answer.reading = std::move(*reading);
+  GenerationJob job = make_job(std::move(turn), "messages");
+  if (names_tools) job.names.insert(job.names.begin(), {"structured_outputs", "tools"});
+  return job;
 }
 
 }  // namespace pagoda::http::ollama

@@ -19,6 +19,7 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   fields.read("raw", raw);
   refuse_unless_empty(fields, "template", "the server's is used; give raw: true and a prompt that is formatted");
   refuse_unless_empty(fields, "context", "send the whole prompt, or use /api/chat: what is known of it is cached");
+  refuse_unless_empty(fields, "tools", "they are for /api/chat");
   refuse_unless_empty(fields, "suffix", "this model does not fill in");
   if (!system.empty() && raw) fields.refuse("system", "system and raw exclude each other");
   if (!system.empty() && !raw && prompts == nullptr) {
@@ -34,9 +35,9 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   if (!system.empty()) turn.chat.messages.push_back({{"role", "system"}, {"content", system}});
   turn.chat.messages.push_back({{"role", "user"}, {"content", prompt}});
   turn.request.add_special_tokens = false;  // the template writes them
-  if (auto status = prompts->apply(std::move(turn.chat), turn.request); !status) {
-    return tl::unexpected(error_answer(status.error()));
-  }
+  auto reading = chat::prepare(*prompts, std::move(turn.chat), {}, turn.request);
+  if (!reading) return tl::unexpected(error_answer(reading.error()));
+  turn.answer.reading = std::move(*reading);
   return make_job(std::move(turn), "prompt");
 }
 

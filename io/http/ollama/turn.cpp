@@ -41,7 +41,6 @@ void read_common(FieldReader& fields, Turn& turn) {
   read_logprobs(fields, turn);
   fields.skip("keep_alive");
   wire::read_json_format(fields, "format", turn.request.sampling.structured_outputs);
-  refuse_unless_empty(fields, "tools", "this server does not support tools");
   refuse_unless_empty(fields, "images", "this model takes text only");
   refuse_if_true(fields, "truncate", "what does not fit the context is refused");
   refuse_if_true(fields, "shift", "an answer ends where the context does");
@@ -60,7 +59,7 @@ void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, chat::Cha
     chat.chat_template_kwargs["reasoning_effort"] = *think;
   } else if (knows("enable_thinking")) {
     chat.chat_template_kwargs["enable_thinking"] = wanted;
-  } else if (wanted) {
+  } else if (wanted && !(prompts != nullptr && prompts->dialect()->thinking)) {
     fields.refuse("think", "think: this model does not support thinking");
   }
 }

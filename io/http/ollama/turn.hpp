@@ -10,6 +10,7 @@
 
 #include "engine/request/generate_request.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/chat/tools.hpp"
 #include "io/http/error_answer.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/ollama/answers.hpp"
@@ -31,12 +32,13 @@ struct Turn {
 
   GenerateRequest request;
   chat::ChatInput chat;
+  chat::ToolUse tools;
   AnswerOptions answer;
   bool stream = true;
 };
 
 /// Reads options, stream, format, logprobs and top_logprobs, passes over keep_alive (the model stays), and refuses, by
-/// name, what there is none of here: tools, images, truncate and shift, unless they ask for nothing.
+/// name, what there is none of here: images, truncate and shift, unless they ask for nothing.
 void read_common(wire::FieldReader& fields, Turn& turn);
 
 /// Reads `think`: a switch, or how much. A model whose template knows neither can be told only not to. `prompts` is

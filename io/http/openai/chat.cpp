@@ -4,128 +4,17 @@
 #include <optional>
 #include <utility>
 
+#include "io/chat/answer_reading.hpp"
 #include "io/http/openai/chat_parts.hpp"
+#include "io/http/openai/chat_writer.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/request_fields.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
 
 using wire::FieldReader;
-using wire::JsonWriter;
-
-struct ChatOptions {
-  StreamOptions stream;
-  bool logprobs = false;
-  std::size_t num_top = 0;
-  bool return_token_ids = false;
-  bool timing = false;
-};
-
-void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
-  json.open_object();
-  write_token_logprobs(json.key("content"), entries, num_top);
-  json.key("refusal").null().close_object();
-}
-
-class ChatWriter final : public GenerationWriter {
- public:
-  ChatWriter(Head head, const ChatOptions& options) : head_(std::move(head)), options_(options) {}
-
-  void delta(std::string& out, std::size_t, const SequenceDelta& delta) override {
-    introduce(out, delta.index);
-    chunk(out, [&](JsonWriter& json) {
-      json.field("index", delta.index).key("delta").open_object().field("content", delta.text).close_object();
-      json.key("logprobs");
-      if (options_.logprobs) {
-        write_logprobs(json, delta.logprobs, options_.num_top);
-      } else {
-        json.null();
-      }
-      if (options_.return_token_ids) write_token_ids(json, delta.token_ids);
-      json.key("finish_reason").null();
-    });
-  }
-
-  void done(std::string& out, std::size_t, const RequestResult& result) override {
-    usage_ = result.usage;
-    for (const auto& output : result.outputs) {
-      introduce(out, output.index);
-      append_event(out, [&](JsonWriter& json) {
-        write_head(json, head_, "chat.completion.chunk");
-        json.key("choices").open_array().open_object();
-        json.field("index", output.index).key("delta").open_object().close_object().key("logprobs").null();
-        write_finish(json, output);
-        json.close_object().close_array();
-        if (options_.timing) write_timing(json.key("timing"), result);
-        if (options_.stream.include_usage) json.key("usage").null();
-      });
-    }
-  }
-
-  void end(std::string& out) override {
-    append_last_events(out, head_, "chat.completion.chunk", options_.stream.include_usage ? &usage_ : nullptr);
-  }
-
-  void error(std::string& out, const ErrorAnswer& error) override { append_error_event(out, error); }
-
-  void whole(std::string& out, std::span<const RequestResult> results) override {
-    const auto& result = results.front();
-    JsonWriter json(out);
-    json.open_object();
-    write_head(json, head_, "chat.completion");
-    json.key("choices").open_array();
-    for (const auto& output : result.outputs) {
-      json.open_object().field("index", output.index);
-      json.key("message").open_object();
-      json.field("role", "assistant").field("content", output.text).key("refusal").null();
-      json.close_object();
-      json.key("logprobs");
-      if (options_.logprobs && output.logprobs) {
-        write_logprobs(json, *output.logprobs, options_.num_top);
-      } else {
-        json.null();
-      }
-      if (options_.return_token_ids) write_token_ids(json, output.token_ids);
-      write_finish(json, output);
-      json.close_object();
-    }
-    json.close_array();
-    write_usage(json.key("usage"), result.usage);
-    if (result.prompt_logprobs) write_prompt_logprobs(json, *result.prompt_logprobs);
-    if (options_.timing) write_timing(json.key("timing"), result);
-    json.close_object();
-  }
-
- private:
-  template <class Write>
-  void chunk(std::string& out, Write write) {
-    append_event(out, [&](JsonWriter& json) {
-      write_head(json, head_, "chat.completion.chunk");
-      json.key("choices").open_array().open_object();
-      write(json);
-      json.close_object().close_array();
-      if (options_.stream.include_usage) json.key("usage").null();
-    });
-  }
-
-  /// The first chunk of each choice says who speaks.
-  void introduce(std::string& out, std::int32_t index) {
-    if (static_cast<std::size_t>(index) >= introduced_.size()) introduced_.resize(static_cast<std::size_t>(index) + 1);
-    if (introduced_[static_cast<std::size_t>(index)]) return;
-    introduced_[static_cast<std::size_t>(index)] = true;
-    chunk(out, [&](JsonWriter& json) {
-      json.field("index", index).key("delta").open_object();
-      json.field("role", "assistant").field("content", "").close_object();
-      json.key("logprobs").null().key("finish_reason").null();
-    });
-  }
-
-  Head head_;
-  ChatOptions options_;
-  std::vector<bool> introduced_;
-  Usage usage_;
-};
 
 void read_max_tokens(FieldReader& fields, GenerateRequest& request) {
   // Absent: the rest of the context, to which the engine lowers what is more.
@@ -167,22 +56,29 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_request_fields(fields, request);
-  refuse_tools(fields);
+  chat::ToolUse tools;
+  wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
+  refuse_functions(fields);
+  fields.read("include_reasoning", options.include_reasoning);
   FieldNames names = field_names("messages", {{"logprobs", "top_logprobs"}});
   read_response_format(fields, request.sampling, names);
   if (request.sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
   }
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = prompts.apply(std::move(chat), request); !status)
-    return tl::unexpected(error_answer(status.error()));
+  if (!tools.tools.empty() && !request.sampling.structured_outputs) {
+    names.insert(names.begin(), {"structured_outputs", "tools"});
+  }
+  auto reading = chat::prepare(prompts, std::move(chat), tools, request);
+  if (!reading) return tl::unexpected(error_answer(reading.error()));
+  options.reading = std::move(*reading);
 
   GenerationJob job;
   job.stream = options.stream.stream;
   job.names = std::move(names);
   if (body.contains("max_completion_tokens")) job.names.emplace_back("max_tokens", "max_completion_tokens");
   job.requests.push_back(std::move(request));
-  job.writer = std::make_unique<ChatWriter>(std::move(head), options);
+  job.writer = std::make_unique<ChatWriter>(std::move(head), std::move(options));
   return job;
 }
 

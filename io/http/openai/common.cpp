@@ -36,19 +36,14 @@ void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, F
   wire::read_format(fields, kName, wire::FormatPlace::inside, sampling.structured_outputs);
 }
 
-void refuse_tools(wire::FieldReader& fields) {
-  const auto refuse_unless = [&](const char* name, auto asks_for_nothing) {
-    const auto* value = fields.find(name);
-    if (value != nullptr && !asks_for_nothing(*value)) {
-      fields.refuse(name, std::string(name) + " is not supported by this server");
-    }
-  };
-  const auto is_empty_list = [](const wire::Json& value) { return value.is_array() && value.empty(); };
-  refuse_unless("tools", is_empty_list);
-  refuse_unless("functions", is_empty_list);
-  refuse_unless("tool_choice", [](const wire::Json& value) { return value == "none" || value == "auto"; });
-  refuse_unless("function_call", [](const wire::Json& value) { return value == "none" || value == "auto"; });
-  refuse_unless("parallel_tool_calls", [](const wire::Json& value) { return value.is_boolean(); });
+void refuse_functions(wire::FieldReader& fields) {
+  if (const auto* functions = fields.find("functions"); functions != nullptr && !functions->empty()) {
+    fields.refuse("functions", "functions is not supported: tools has taken its place");
+  }
+  const auto* call = fields.find("function_call");
+  if (call != nullptr && *call != "none" && *call != "auto") {
+    fields.refuse("function_call", "function_call is not supported: tool_choice has taken its place");
+  }
 }
 
 StreamOptions read_stream(wire::FieldReader& fields) {

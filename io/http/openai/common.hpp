@@ -40,8 +40,8 @@ void skip_noise(wire::FieldReader& fields);
 /// The same for APIs that keep no answers: metadata too, and store, which must be false.
 void read_noise(wire::FieldReader& fields);
 
-/// Refuses, by name, tools and their kin. One that asks for nothing (an empty list, "none") is fine.
-void refuse_tools(wire::FieldReader& fields);
+/// Refuses functions and function_call, which tools have replaced. One that asks for nothing is fine.
+void refuse_functions(wire::FieldReader& fields);
 /// response_format, behind structured_outputs. Errors about what it asks for name it from then on.
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names);
 

@@ -331,7 +331,6 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   wire::read_request_fields(fields, request);
   if (fields.has("suffix")) fields.refuse("suffix", "suffix is not supported");
   if (options.logprobs && *options.logprobs < 0) fields.refuse("logprobs", "logprobs must be at least 0");
-  refuse_tools(fields);
   FieldNames names = field_names("prompt");
   read_response_format(fields, sampling, names);
 

@@ -1,8 +1,10 @@
 #include "io/http/openai/response_writer.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
+#include "io/chat/tool_call_id.hpp"
 #include "io/http/named_event.hpp"
 #include "io/http/openai/chat_parts.hpp"
 
@@ -55,8 +57,9 @@ void write_optional(JsonWriter& json, std::string_view name, const auto& value) 
 /// How far a response is.
 struct ResponseWriter::Outcome {
   std::string_view status = kInProgress;
-  const RequestResult* result = nullptr;  ///< null: none yet
-  const ErrorAnswer* error = nullptr;     ///< null: none
+  const RequestResult* result = nullptr;     ///< null: none yet
+  const std::vector<Item>* items = nullptr;  ///< of the result
+  const ErrorAnswer* error = nullptr;        ///< null: none
 };
 
 // -- the response object
@@ -74,7 +77,7 @@ void ResponseWriter::write_request(JsonWriter& json) const {
   json.close_object();
   json.field("service_tier", "default").field("store", options_.store).field("temperature", options_.temperature);
   json.key("text").open_object().key("format").raw(options_.format.dump()).close_object();
-  json.field("tool_choice", options_.tool_choice).key("tools").open_array().close_array();
+  json.key("tool_choice").raw(options_.tool_choice.dump()).key("tools").raw(options_.tools.dump());
   json.field("top_logprobs", options_.top_logprobs).field("top_p", options_.top_p).field("truncation", "disabled");
   json.key("user").value_or_null(options_.user);
 }
@@ -105,7 +108,10 @@ std::string ResponseWriter::response(const Outcome& outcome) const {
   write_request(json);
   json.key("output").open_array();
   if (result != nullptr) {
-    write_item(json, outcome.status == "completed" ? "completed" : "incomplete", &result->outputs.front());
+    for (const Item& item : *outcome.items) {
+      const bool is_cut = outcome.status != "completed" && &item == &outcome.items->back();
+      write_item(json, is_cut ? "incomplete" : "completed", item, /*is_begun=*/true);
+    }
   }
   json.close_array().key("usage");
   if (result != nullptr) {
@@ -118,34 +124,60 @@ std::string ResponseWriter::response(const Outcome& outcome) const {
   return out;
 }
 
+std::vector<ResponseWriter::Item> ResponseWriter::items_of(const chat::Answer& answer, const SequenceResult& output) {
+  std::vector<Item> items;
+  for (const auto& part : answer.parts()) items.push_back({part, items.size()});
+  if (items.empty()) items.emplace_back();
+  const auto message = std::ranges::find(items, Kind::content, [](const Item& item) { return item.part.kind; });
+  if (output.logprobs && message != items.end()) message->logprobs = *output.logprobs;
+  return items;
+}
+
 std::string ResponseWriter::finished(const RequestResult& result) const {
   const auto& output = result.outputs.front();
+  const chat::Answer answer = chat::read_answer(options_.reading, output.text);
+  const auto items = items_of(answer, output);
   if (output.finish_reason == FinishReason::abort) {
     const ErrorAnswer aborted{500, "the response was cancelled"};
-    return response({status_of(output), &result, &aborted});
+    return response({status_of(output), &result, &items, &aborted});
   }
-  auto body = response({status_of(output), &result, nullptr});
-  if (keep_) keep_(body, output.text);
+  auto body = response({status_of(output), &result, &items, nullptr});
+  if (keep_) keep_(body, answer);
   return body;
 }
 
-/// Without an output: as it begins.
-void ResponseWriter::write_item(JsonWriter& json, std::string_view status, const SequenceResult* output) const {
-  json.open_object().field("id", "msg_" + head_.id).field("type", "message").field("status", status);
-  json.field("role", "assistant").key("content").open_array();
-  if (output != nullptr) write_part(json, output);
-  json.close_array().close_object();
+std::string ResponseWriter::id_of(const Item& item) const {
+  const char* prefix = item.part.kind == Kind::thinking ? "rs_" : item.part.kind == Kind::content ? "msg_" : "fc_";
+  return prefix + head_.id + (item.index == 0 ? "" : "_" + std::to_string(item.index));
 }
 
-void ResponseWriter::write_part(JsonWriter& json, const SequenceResult* output) const {
+void ResponseWriter::write_item(JsonWriter& json, std::string_view status, const Item& item, bool is_begun) const {
+  json.open_object().field("id", id_of(item));
+  if (item.part.kind == Kind::thinking) {
+    json.field("type", "reasoning").field("status", status).key("summary").open_array().close_array();
+    json.key("content").open_array();
+    if (is_begun) json.open_object().field("type", "reasoning_text").field("text", item.part.text).close_object();
+    json.close_array();
+  } else if (item.part.kind == Kind::content) {
+    json.field("type", "message").field("status", status).field("role", "assistant").key("content").open_array();
+    if (is_begun) write_part(json, item, is_begun);
+    json.close_array();
+  } else {
+    json.field("type", "function_call").field("status", status);
+    json.field("call_id", chat::tool_call_id(head_.id, 0, item.part.call)).field("name", item.part.name);
+    json.field("arguments", item.part.text);
+  }
+  json.close_object();
+}
+
+void ResponseWriter::write_part(JsonWriter& json, const Item& item, bool is_begun) const {
   json.open_object().field("type", "output_text").key("annotations").open_array().close_array();
-  write_logprobs(json, output != nullptr && output->logprobs ? &*output->logprobs : nullptr);
-  json.field("text", output != nullptr ? std::string_view(output->text) : std::string_view()).close_object();
+  write_logprobs(json, is_begun ? item.logprobs : std::vector<LogprobEntry>());
+  json.field("text", is_begun ? std::string_view(item.part.text) : std::string_view()).close_object();
 }
 
-void ResponseWriter::write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>* entries) const {
-  const bool has_any = options_.logprobs && entries != nullptr;
-  write_token_logprobs(json.key("logprobs"), has_any ? *entries : std::vector<LogprobEntry>(),
+void ResponseWriter::write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries) const {
+  write_token_logprobs(json.key("logprobs"), options_.logprobs ? entries : std::vector<LogprobEntry>(),
                        static_cast<std::size_t>(options_.top_logprobs));
 }
 
@@ -160,9 +192,10 @@ void ResponseWriter::event(std::string& out, std::string_view name, Write write)
 }
 
 template <class Write>
-void ResponseWriter::text_event(std::string& out, std::string_view name, Write write) {
+void ResponseWriter::item_event(std::string& out, std::string_view name, Write write) {
   event(out, name, [&](JsonWriter& json) {
-    json.field("item_id", "msg_" + head_.id).field("output_index", 0).field("content_index", 0);
+    json.field("item_id", id_of(*item_)).field("output_index", item_->index);
+    if (item_->part.kind != Kind::call_begin) json.field("content_index", 0);
     write(json);
   });
 }
@@ -177,44 +210,104 @@ void ResponseWriter::begin(std::string& out, std::int64_t) {
   response_event(out, "response.in_progress", begun);
 }
 
-void ResponseWriter::introduce(std::string& out) {
-  if (std::exchange(introduced_, true)) return;
+void ResponseWriter::open_item(std::string& out, const chat::AnswerEvent& of) {
+  if (item_ && item_->part.kind == of.kind && of.kind != Kind::call_begin) return;
+  close_item(out, "completed");
+  item_ = Item{{.kind = of.kind}, num_items_++};
+  if (of.kind == Kind::call_begin) {
+    item_->part.name = of.text;
+    item_->part.call = of.call;
+  }
   event(out, "response.output_item.added", [&](JsonWriter& json) {
-    json.field("output_index", 0);
-    write_item(json.key("item"), kInProgress, nullptr);
+    json.field("output_index", item_->index);
+    write_item(json.key("item"), kInProgress, *item_, /*is_begun=*/false);
   });
-  text_event(out, "response.content_part.added", [&](JsonWriter& json) { write_part(json.key("part"), nullptr); });
+  if (of.kind == Kind::content) {
+    item_event(out, "response.content_part.added",
+               [&](JsonWriter& json) { write_part(json.key("part"), *item_, /*is_begun=*/false); });
+  }
+}
+
+void ResponseWriter::close_item(std::string& out, std::string_view status) {
+  if (!item_) return;
+  if (item_->part.kind == Kind::content) {
+    item_event(out, "response.output_text.done", [&](JsonWriter& json) {
+      json.field("text", item_->part.text);
+      write_logprobs(json, item_->logprobs);
+    });
+    item_event(out, "response.content_part.done",
+               [&](JsonWriter& json) { write_part(json.key("part"), *item_, /*is_begun=*/true); });
+  } else if (item_->part.kind == Kind::thinking) {
+    item_event(out, "response.reasoning_text.done", [&](JsonWriter& json) { json.field("text", item_->part.text); });
+  } else {
+    item_event(out, "response.function_call_arguments.done",
+               [&](JsonWriter& json) { json.field("name", item_->part.name).field("arguments", item_->part.text); });
+  }
+  event(out, "response.output_item.done", [&](JsonWriter& json) {
+    json.field("output_index", item_->index);
+    write_item(json.key("item"), status, *item_, /*is_begun=*/true);
+  });
+  item_.reset();
+}
+
+/// The logprobs of a delta go with its first text; without any, with an empty one.
+void ResponseWriter::write_events(std::string& out, const SequenceDelta* delta) {
+  const auto write_text = [&](const std::string& text) {
+    item_->part.text += text;
+    item_event(out, "response.output_text.delta", [&](JsonWriter& json) {
+      json.field("delta", text);
+      static const std::vector<LogprobEntry> none;
+      const auto* of = std::exchange(delta, nullptr);
+      if (of != nullptr) item_->logprobs.insert(item_->logprobs.end(), of->logprobs.begin(), of->logprobs.end());
+      write_logprobs(json, of != nullptr ? of->logprobs : none);
+    });
+  };
+  for (const chat::AnswerEvent& of : events_) {
+    switch (of.kind) {
+      case Kind::thinking:
+        open_item(out, of);
+        item_->part.text += of.text;
+        item_event(out, "response.reasoning_text.delta", [&](JsonWriter& json) { json.field("delta", of.text); });
+        break;
+      case Kind::content:
+        open_item(out, of);
+        write_text(of.text);
+        break;
+      case Kind::call_begin:
+        open_item(out, of);
+        break;
+      case Kind::arguments:
+        item_->part.text += of.text;
+        item_event(out, "response.function_call_arguments.delta",
+                   [&](JsonWriter& json) { json.field("delta", of.text); });
+        break;
+      case Kind::call_end:
+        break;  // the next item closes it, or the end of all, which knows how it ended
+    }
+  }
+  events_.clear();
+  const bool has_logprobs = delta != nullptr && options_.logprobs && !delta->logprobs.empty();
+  if (has_logprobs && item_ && item_->part.kind == Kind::content) write_text({});
 }
 
 void ResponseWriter::delta(std::string& out, std::size_t, const SequenceDelta& delta) {
-  introduce(out);
-  if (delta.text.empty() && !(options_.logprobs && !delta.logprobs.empty())) return;
-  text_event(out, "response.output_text.delta", [&](JsonWriter& json) {
-    json.field("delta", delta.text);
-    write_logprobs(json, &delta.logprobs);
-  });
+  parser_.feed(delta.text, events_);
+  write_events(out, &delta);
 }
 
 void ResponseWriter::done(std::string& out, std::size_t, const RequestResult& result) {
-  introduce(out);
-  const auto& output = result.outputs.front();
-  const auto status = status_of(output);
-  text_event(out, "response.output_text.done", [&](JsonWriter& json) {
-    json.field("text", output.text);
-    write_logprobs(json, output.logprobs ? &*output.logprobs : nullptr);
-  });
-  text_event(out, "response.content_part.done", [&](JsonWriter& json) { write_part(json.key("part"), &output); });
-  event(out, "response.output_item.done", [&](JsonWriter& json) {
-    json.field("output_index", 0);
-    write_item(json.key("item"), status == "completed" ? "completed" : "incomplete", &output);
-  });
+  parser_.finish(events_);
+  write_events(out, nullptr);
+  if (num_items_ == 0) open_item(out, {});  // an empty message
+  const auto status = status_of(result.outputs.front());
+  close_item(out, status == "completed" ? "completed" : "incomplete");
   response_event(out, "response." + std::string(status), finished(result));
 }
 
 void ResponseWriter::end(std::string&) {}
 
 void ResponseWriter::error(std::string& out, const ErrorAnswer& error) {
-  response_event(out, "response.failed", response({"failed", nullptr, &error}));
+  response_event(out, "response.failed", response({"failed", nullptr, nullptr, &error}));
 }
 
 void ResponseWriter::whole(std::string& out, std::span<const RequestResult> results) {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "io/chat/answer_reading.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/openai/common.hpp"
 
@@ -21,28 +24,34 @@ struct ResponseOptions {
   std::optional<std::string> summary;
   bool store = false;
   double temperature = 1;
-  std::string tool_choice = "auto";
+  wire::Json tool_choice = "auto";
+  wire::Json tools = wire::Json::array();
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
   double top_p = 1;
   wire::Json format = wire::Json{{"type", "text"}};
   std::string user;
   bool timing = false;
+  chat::AnswerReading reading = {};
 };
 
-/// The answer of /v1/responses: a response with one message of one text. The stream is response.created,
-/// response.in_progress, response.output_item.added, response.content_part.added, response.output_text.delta as text
-/// comes, response.output_text.done, response.content_part.done, response.output_item.done, and last
-/// response.completed, or response.incomplete where a limit ended it, or, anywhere after the second, response.failed.
-/// What was aborted has failed.
+/// The answer of /v1/responses: a response with items of reasoning, message and function_call, at least one. The stream
+/// is response.created, response.in_progress, for each item response.output_item.added, what it is made of as it comes
+/// (content_part.added, output_text.delta, output_text.done and content_part.done of a message, reasoning_text.delta
+/// and .done, function_call_arguments.delta and .done) and response.output_item.done, and last response.completed, or
+/// response.incomplete where a limit ended it, or, anywhere after the second, response.failed. What was aborted has
+/// failed.
 class ResponseWriter final : public GenerationWriter {
  public:
-  /// Called with a response that has not failed, before it is answered: its JSON and its text.
-  using Keep = std::function<void(const std::string& body, const std::string& text)>;
+  /// Called with a response that has not failed, before it is answered: its JSON and what it says.
+  using Keep = std::function<void(const std::string& body, const chat::Answer& answer)>;
 
   /// `head.id` is the request's own id, to which each object puts its prefix; `keep` may be empty.
   ResponseWriter(Head head, ResponseOptions options, Keep keep)
-      : head_(std::move(head)), options_(std::move(options)), keep_(std::move(keep)) {}
+      : head_(std::move(head)),
+        options_(std::move(options)),
+        keep_(std::move(keep)),
+        parser_(options_.reading.parser()) {}
 
   static std::string id_of(const Head& head) { return "resp_" + head.id; }
 
@@ -55,27 +64,43 @@ class ResponseWriter final : public GenerationWriter {
 
  private:
   struct Outcome;
+  using Kind = chat::AnswerEvent::Kind;
+  /// One item of the output.
+  struct Item {
+    chat::Answer::Part part = {};
+    std::size_t index = 0;
+    std::vector<LogprobEntry> logprobs = {};  ///< of a message
+  };
 
   template <class Write>
   void event(std::string& out, std::string_view name, Write write);
-  /// An event of the one text of the one message.
+  /// An event of the last item.
   template <class Write>
-  void text_event(std::string& out, std::string_view name, Write write);
+  void item_event(std::string& out, std::string_view name, Write write);
   void response_event(std::string& out, std::string_view name, std::string_view response);
-  void introduce(std::string& out);
+  void write_events(std::string& out, const SequenceDelta* delta);
+  /// Makes the item of an event the open one, unless it is.
+  void open_item(std::string& out, const chat::AnswerEvent& event);
+  void close_item(std::string& out, std::string_view status);
 
+  static std::vector<Item> items_of(const chat::Answer& answer, const SequenceResult& output);
   std::string response(const Outcome& outcome) const;
   std::string finished(const RequestResult& result) const;
   void write_request(wire::JsonWriter& json) const;
-  void write_item(wire::JsonWriter& json, std::string_view status, const SequenceResult* output) const;
-  void write_part(wire::JsonWriter& json, const SequenceResult* output) const;
-  void write_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>* entries) const;
+  std::string id_of(const Item& item) const;
+  /// Not `is_begun`: as it is added.
+  void write_item(wire::JsonWriter& json, std::string_view status, const Item& item, bool is_begun) const;
+  void write_part(wire::JsonWriter& json, const Item& item, bool is_begun) const;
+  void write_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries) const;
 
   Head head_;
   ResponseOptions options_;
   Keep keep_;
+  chat::AnswerParser parser_;
+  std::vector<chat::AnswerEvent> events_;
   std::int64_t sequence_number_ = 0;
-  bool introduced_ = false;
+  std::optional<Item> item_;   ///< that is open
+  std::size_t num_items_ = 0;  ///< so far, that one included
 };
 
 }  // namespace pagoda::http::openai

@@ -5,12 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "io/chat/answer_reading.hpp"
+#include "io/chat/tool_call_id.hpp"
 #include "io/http/openai/chat_parts.hpp"
 #include "io/http/openai/response_items.hpp"
 #include "io/http/openai/response_writer.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -93,13 +96,17 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
   request.sampling.max_tokens = options.max_output_tokens.value_or(std::numeric_limits<std::int32_t>::max());
 }
 
-/// Tools, of which there are none, and ways of answering that this server does not have.
-void read_ways(FieldReader& fields, ResponseOptions& options) {
-  refuse_tools(fields);
-  if (const auto* choice = fields.find("tool_choice"); choice != nullptr && choice->is_string()) {
-    options.tool_choice = choice->get<std::string>();
+void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, ResponseOptions& options) {
+  wire::read_tool_use(fields, /*is_flat=*/true, chat, use);
+  if (const auto* tools = fields.find("tools"); tools != nullptr && tools->is_array()) options.tools = *tools;
+  if (const auto* choice = fields.find("tool_choice"); choice != nullptr && !choice->is_null()) {
+    options.tool_choice = *choice;
   }
-  fields.read("parallel_tool_calls", options.parallel_tool_calls);
+  options.parallel_tool_calls = use.parallel;
+}
+
+/// Ways of answering that this server does not have.
+void read_ways(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);
   if (background) fields.refuse("background", "background is not supported: answers are told to the client that waits");
@@ -127,16 +134,28 @@ tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const Res
   return messages;
 }
 
-ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, std::string id,
+/// The answer as a message of the assistant.
+Json answered(const chat::Answer& answer, const std::string& id) {
+  Json message{{"role", "assistant"}, {"content", answer.content()}};
+  if (auto thinking = answer.thinking(); !thinking.empty()) message["reasoning_content"] = std::move(thinking);
+  for (const auto& call : answer.calls()) {
+    auto arguments = wire::read_arguments(Json(call.text), "arguments");
+    if (!arguments) continue;  // a limit cut it off
+    const Json function{{"name", call.name}, {"arguments", std::move(*arguments)}};
+    message["tool_calls"].push_back(
+        Json{{"id", chat::tool_call_id(id, 0, call.call)}, {"type", "function"}, {"function", function}});
+  }
+  return message;
+}
+
+ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, const Head& head,
                             const Json& conversation) {
-  return [&store, owner, id = std::move(id), messages = conversation.dump()](const std::string& body,
-                                                                             const std::string& text) {
+  return [&store, owner, head, messages = conversation.dump()](const std::string& body, const chat::Answer& answer) {
     auto all = messages;
     all.back() = ',';  // in the place of the list's end
-    wire::JsonWriter json(all);
-    json.open_object().field("role", "assistant").field("content", text).close_object();
+    all += answered(answer, head.id).dump();
     all += ']';
-    store.put(owner, id, {body, std::move(all)});
+    store.put(owner, ResponseWriter::id_of(head), {body, std::move(all)});
   };
 }
 
@@ -163,7 +182,10 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   read_logprobs(fields, options, request.sampling);
   read_reasoning(fields, prompts, chat, options);
   read_metadata(fields, options.metadata);
-  read_ways(fields, options);
+  chat::ToolUse tools;
+  read_tools(fields, chat, tools, options);
+  refuse_functions(fields);
+  read_ways(fields);
   wire::read_single_answer_fields(fields, request);
   FieldNames names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
   if (!request.sampling.structured_outputs) names.emplace_back("structured_outputs", "text.format");
@@ -172,11 +194,16 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
 
   if (options.instructions) chat.messages.push_back(Json{{"role", "system"}, {"content", *options.instructions}});
   for (const auto& message : *conversation) chat.messages.push_back(message);
-  if (auto status = prompts.apply(chat, request); !status) {
-    auto answer = error_answer(status.error());
+  if (!tools.tools.empty() && !request.sampling.structured_outputs) {
+    names.insert(names.begin(), {"structured_outputs", "tools"});
+  }
+  auto reading = chat::prepare(prompts, std::move(chat), tools, request);
+  if (!reading) {
+    auto answer = error_answer(reading.error());
     if (answer.param == "messages") answer.param = "input";
     return tl::unexpected(std::move(answer));
   }
+  options.reading = std::move(*reading);
   options.temperature = request.sampling.temperature;
   options.top_p = request.sampling.top_p;
   options.user = request.user;
@@ -185,7 +212,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   job.stream = stream;
   job.names = std::move(names);
   ResponseWriter::Keep keep;
-  if (options.store) keep = keeper(store, owner, ResponseWriter::id_of(head), *conversation);
+  if (options.store) keep = keeper(store, owner, head, *conversation);
   job.requests.push_back(std::move(request));
   job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(keep));
   return job;

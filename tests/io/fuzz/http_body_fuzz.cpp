@@ -6,10 +6,14 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/grammar/grammar_rules.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/http/anthropic/messages.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/http/ollama/chat.hpp"
 #include "io/http/openai/chat.hpp"
 #include "io/http/openai/completions.hpp"
+#include "io/http/openai/responses.hpp"
 #include "io/wire/json_reader.hpp"
 
 namespace {
@@ -19,7 +23,10 @@ using namespace pagoda::http;
 
 constexpr std::size_t kMaxDepth = 64;
 constexpr const char* kTemplate =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls "
+    "%}\n<tool_call>{\"name\": "
+    "\"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}<|im_end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 void check_refusal(const ErrorAnswer& error) {
@@ -37,6 +44,8 @@ void check(const ParsedJob& job) {
     for (const auto& range : request.prompt_literals) {
       if (range.end < range.begin || range.end > request.prompt->size()) std::abort();
     }
+    if (request.sampling.structured_outputs)
+      static_cast<void>(grammar::grammar_ebnf(*request.sampling.structured_outputs));
   }
 }
 
@@ -52,5 +61,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!body->is_object()) return 0;
   check(openai::parse_completion(*body, {}));
   check(openai::parse_chat(*body, *prompts, {}));
+  check(anthropic::parse_messages(*body, *prompts, {}));
+  openai::ResponseStore store;
+  check(openai::parse_response(*body, *prompts, store, {}, {}));
+  const auto turn = ollama::parse_chat(*body, *prompts, "m");
+  if (!turn) check_refusal(turn.error());
   return 0;
 }

@@ -191,7 +191,7 @@ TEST(AnthropicConversation, an_assistants_message_at_the_end_is_continued) {
 }
 
 TEST(AnthropicWriter, a_message_counts_cached_tokens_apart) {
-  MessageWriter writer({"msg_1", "m"}, true);
+  MessageWriter writer({"msg_1", "m"}, {.timing = true});
   const auto message = whole(writer, result_of("Hello"));
   EXPECT_EQ(message["id"], "msg_1");
   EXPECT_EQ(message["type"], "message");
@@ -207,7 +207,7 @@ TEST(AnthropicWriter, a_message_counts_cached_tokens_apart) {
 }
 
 TEST(AnthropicWriter, says_why_it_stopped) {
-  MessageWriter writer({"msg_1", "m"}, false);
+  MessageWriter writer({"msg_1", "m"}, {.timing = false});
   EXPECT_EQ(whole(writer, result_of("", FinishReason::length))["stop_reason"], "max_tokens");
   EXPECT_TRUE(whole(writer, result_of("", FinishReason::abort))["stop_reason"].is_null());
   auto result = result_of("x");
@@ -221,16 +221,16 @@ TEST(AnthropicWriter, says_why_it_stopped) {
 }
 
 TEST(AnthropicWriter, a_stream_has_the_events_in_order) {
-  MessageWriter writer({"msg_1", "m"}, true);
+  MessageWriter writer({"msg_1", "m"}, {.timing = true});
   const auto events =
       events_of(streamed(writer, {text_delta("Hel"), text_delta(""), text_delta("lo")}, result_of("Hello")));
   ASSERT_THAT(names_of(events),
-              ElementsAre("message_start", "content_block_start", "ping", "content_block_delta", "content_block_delta",
+              ElementsAre("message_start", "ping", "content_block_start", "content_block_delta", "content_block_delta",
                           "content_block_stop", "message_delta", "message_stop"));
   EXPECT_EQ(events[0]["message"]["usage"]["input_tokens"], 20);
   EXPECT_EQ(events[0]["message"]["content"], json::array());
   EXPECT_TRUE(events[0]["message"]["stop_reason"].is_null());
-  EXPECT_EQ(events[1]["content_block"], json::parse(R"({"type":"text","text":""})"));
+  EXPECT_EQ(events[2]["content_block"], json::parse(R"({"type":"text","text":""})"));
   EXPECT_EQ(events[4]["delta"], json::parse(R"({"type":"text_delta","text":"lo"})"));
   EXPECT_EQ(events[6]["delta"]["stop_reason"], "end_turn");
   EXPECT_EQ(events[6]["usage"]["input_tokens"], 4);
@@ -240,7 +240,7 @@ TEST(AnthropicWriter, a_stream_has_the_events_in_order) {
 }
 
 TEST(AnthropicWriter, an_error_is_the_last_event) {
-  MessageWriter writer({"msg_1", "m"}, false);
+  MessageWriter writer({"msg_1", "m"}, {.timing = false});
   std::string out;
   writer.error(out, {503, "busy"});
   EXPECT_EQ(

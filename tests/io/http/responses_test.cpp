@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"image_of_a_call",
                      R"("input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image"}]}])",
                      "input[0].output[0].type"},
-        RefusedField{"tools", R"("tools":[{"type":"web_search"}])", "tools"},
+        RefusedField{"tools", R"("tools":[{"type":"web_search"}])", "tools[0].type"},
         RefusedField{"tool_choice", R"("tool_choice":"required")", "tool_choice"},
         RefusedField{"format", R"("text":{"format":{"type":"xml"}})", "text.format.type"},
         RefusedField{"json_schema_without_a_name", R"("text":{"format":{"type":"json_schema","schema":{}}})",

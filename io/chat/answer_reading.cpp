@@ -1,0 +1,119 @@
+#include "io/chat/answer_reading.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "io/chat/answer_grammar.hpp"
+#include "io/chat/dialect_probe.hpp"
+
+namespace pagoda::chat {
+namespace {
+
+/// How the prompt leaves the thinking. One that ends with the end of a thinking has had it.
+Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt, const ChatInput& chat) {
+  if (!dialect.thinking || chat.continue_final_message) return Thinking::none;
+  if (ends_in_thinking(dialect, prompt)) return Thinking::open;
+  const auto end = prompt.find_last_not_of(" \t\r\n");
+  const bool is_closed = end != std::string_view::npos && prompt.substr(0, end + 1).ends_with(dialect.thinking->end);
+  return is_closed ? Thinking::none : Thinking::chosen;
+}
+
+/// Of an answer that goes on with a message: what stands around its parts has been written.
+AnswerDialect inside_message(AnswerDialect dialect) {
+  dialect.thinking.reset();
+  dialect.glue.clear();
+  if (!std::exchange(dialect.content, {}).empty()) dialect.calls.reset();
+  return dialect;
+}
+
+}  // namespace
+
+void Answer::add(const AnswerEvent& event) {
+  switch (event.kind) {
+    case Kind::thinking:
+    case Kind::content:
+      if (parts_.empty() || parts_.back().kind != event.kind) parts_.push_back({.kind = event.kind});
+      parts_.back().text += event.text;
+      break;
+    case Kind::call_begin:
+      parts_.push_back({.kind = event.kind, .name = event.text, .call = event.call});
+      break;
+    case Kind::arguments:
+      parts_.back().text += event.text;
+      break;
+    case Kind::call_end:
+      break;
+  }
+}
+
+void Answer::add(Part part) {
+  const bool goes_on = !parts_.empty() && parts_.back().kind == part.kind && part.kind != Kind::call_begin;
+  if (goes_on) {
+    parts_.back().text += part.text;
+  } else {
+    parts_.push_back(std::move(part));
+  }
+}
+
+std::string Answer::joined(Kind kind) const {
+  std::string text;
+  for (const Part& part : parts_) {
+    if (part.kind == kind) text += part.text;
+  }
+  return text;
+}
+
+std::vector<Answer::Part> Answer::calls() const {
+  std::vector<Part> calls;
+  for (const Part& part : parts_) {
+    if (part.kind == Kind::call_begin) calls.push_back(part);
+  }
+  return calls;
+}
+
+Answer read_answer(const AnswerReading& reading, std::string_view text) {
+  std::vector<AnswerEvent> events;
+  auto parser = reading.parser();
+  parser.feed(text, events);
+  parser.finish(events);
+  Answer answer;
+  for (const AnswerEvent& event : events) answer.add(event);
+  return answer;
+}
+
+Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const ToolUse& use,
+                              GenerateRequest& request) {
+  AnswerReading reading;
+  reading.dialect = prompts.dialect();
+  if (chat.continue_final_message) {
+    reading.dialect = std::make_shared<const AnswerDialect>(inside_message(*reading.dialect));
+  }
+  const AnswerDialect& dialect = *reading.dialect;
+  const bool may_call = use.choice != ToolChoice::none && !use.tools.empty();
+  if (may_call && !dialect.calls) {
+    return fail(ErrorCode::unsupported,
+                "tools are not supported by this model: its chat template shows no form of calls that is known "
+                "(--answer-dialect can tell one)",
+                "tools");
+  }
+  if (auto status = prompts.apply(chat, request); !status) return fail(std::move(status.error()));
+  const Thinking thinking = thinking_after(dialect, *request.prompt, chat);
+  auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
+  if (!grammar) return fail(std::move(grammar.error()));
+  request.sampling.structured_outputs = std::move(*grammar);
+  // The marks may be special tokens.
+  if (may_call || dialect.thinking || !dialect.content.empty()) request.sampling.skip_special_tokens = false;
+  reading.options.in_thinking = thinking == Thinking::open;
+  reading.options.takes_calls = may_call;
+  if (!may_call || dialect.calls->arguments != ArgumentForm::tagged) return reading;
+  reading.options.is_text = [tools = std::make_shared<const std::vector<Tool>>(use.tools)](std::string_view tool,
+                                                                                           std::string_view key) {
+    for (const Tool& each : *tools) {
+      if (each.name == tool) return is_text_argument(each.parameters, key);
+    }
+    return false;
+  };
+  return reading;
+}
+
+}  // namespace pagoda::chat

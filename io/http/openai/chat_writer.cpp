@@ -1,0 +1,194 @@
+#include "io/http/openai/chat_writer.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "io/chat/tool_call_id.hpp"
+#include "io/http/openai/chat_parts.hpp"
+
+namespace pagoda::http::openai {
+namespace {
+
+using chat::AnswerEvent;
+using wire::JsonWriter;
+
+constexpr std::string_view kChunk = "chat.completion.chunk";
+
+void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
+  json.open_object();
+  write_token_logprobs(json.key("content"), entries, num_top);
+  json.key("refusal").null().close_object();
+}
+
+/// finish_reason and stop_reason. An answer that called tools has ended for that, unless a stop string cut it off.
+void write_end(JsonWriter& json, const SequenceResult& output, bool has_calls) {
+  const bool is_cut = !std::holds_alternative<std::monostate>(output.stop_reason);
+  if (has_calls && output.finish_reason == FinishReason::stop && !is_cut) {
+    json.field("finish_reason", "tool_calls").key("stop_reason").null();
+  } else {
+    write_finish(json, output);
+  }
+}
+
+}  // namespace
+
+template <class Write>
+void ChatWriter::chunk(std::string& out, std::int32_t index, Write write) {
+  append_event(out, [&](JsonWriter& json) {
+    write_head(json, head_, kChunk);
+    json.key("choices").open_array().open_object().field("index", index).key("delta").open_object();
+    write(json);
+    json.close_object().close_array();
+    if (options_.stream.include_usage) json.key("usage").null();
+  });
+}
+
+/// The first chunk of each choice says who speaks.
+ChatWriter::Choice& ChatWriter::choice(std::string& out, std::int32_t index) {
+  const auto known = choices_.find(index);
+  if (known != choices_.end()) return known->second;
+  chunk(out, index, [](JsonWriter& json) {
+    json.field("role", "assistant").field("content", "").close_object();
+    json.key("logprobs").null().key("finish_reason").null();
+  });
+  return choices_.emplace(index, Choice{options_.reading.parser()}).first->second;
+}
+
+void ChatWriter::write_event(JsonWriter& json, std::int32_t index, const AnswerEvent& event) const {
+  const auto open_call = [&]() -> JsonWriter& {
+    return json.key("tool_calls").open_array().open_object().field("index", event.call);
+  };
+  switch (event.kind) {
+    case AnswerEvent::Kind::thinking:
+      json.field("reasoning", event.text);
+      break;
+    case AnswerEvent::Kind::content:
+      json.field("content", event.text);
+      break;
+    case AnswerEvent::Kind::call_begin:
+      open_call().field("id", chat::tool_call_id(head_.id, index, event.call)).field("type", "function");
+      json.key("function").open_object().field("name", event.text).field("arguments", "");
+      json.close_object().close_object().close_array();
+      break;
+    case AnswerEvent::Kind::arguments:
+      open_call().key("function").open_object().field("arguments", event.text);
+      json.close_object().close_object().close_array();
+      break;
+    case AnswerEvent::Kind::call_end:
+      break;
+  }
+}
+
+void ChatWriter::write_tokens(JsonWriter& json, const SequenceDelta* delta) const {
+  json.key("logprobs");
+  if (options_.logprobs && delta != nullptr) {
+    write_logprobs(json, delta->logprobs, options_.num_top);
+  } else {
+    json.null();
+  }
+  if (options_.return_token_ids && delta != nullptr) write_token_ids(json, delta->token_ids);
+  json.key("finish_reason").null();
+}
+
+void ChatWriter::write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta) {
+  for (const AnswerEvent& event : events_) {
+    if (event.kind == AnswerEvent::Kind::call_begin) choice.has_calls = true;
+    const bool is_shown = event.kind != AnswerEvent::Kind::call_end &&
+                          (event.kind != AnswerEvent::Kind::thinking || options_.include_reasoning);
+    if (!is_shown) continue;
+    chunk(out, index, [&](JsonWriter& json) {
+      write_event(json, index, event);
+      json.close_object();
+      write_tokens(json, std::exchange(delta, nullptr));
+    });
+  }
+  events_.clear();
+  if (delta == nullptr || !(options_.logprobs || options_.return_token_ids)) return;
+  chunk(out, index, [&](JsonWriter& json) {  // the text of these tokens comes later, or is no content
+    json.field("content", "").close_object();
+    write_tokens(json, delta);
+  });
+}
+
+void ChatWriter::delta(std::string& out, std::size_t, const SequenceDelta& delta) {
+  Choice& one = choice(out, delta.index);
+  one.parser.feed(delta.text, events_);
+  write_events(out, delta.index, one, &delta);
+}
+
+void ChatWriter::done(std::string& out, std::size_t, const RequestResult& result) {
+  usage_ = result.usage;
+  for (const auto& output : result.outputs) {
+    Choice& one = choice(out, output.index);
+    one.parser.finish(events_);
+    write_events(out, output.index, one, nullptr);
+    append_event(out, [&](JsonWriter& json) {
+      write_head(json, head_, kChunk);
+      json.key("choices").open_array().open_object();
+      json.field("index", output.index).key("delta").open_object().close_object().key("logprobs").null();
+      write_end(json, output, one.has_calls);
+      json.close_object().close_array();
+      if (options_.timing) write_timing(json.key("timing"), result);
+      if (options_.stream.include_usage) json.key("usage").null();
+    });
+  }
+}
+
+void ChatWriter::end(std::string& out) {
+  append_last_events(out, head_, kChunk, options_.stream.include_usage ? &usage_ : nullptr);
+}
+
+void ChatWriter::error(std::string& out, const ErrorAnswer& error) {
+  append_error_event(out, error);
+}
+
+void ChatWriter::write_message(JsonWriter& json, std::int32_t index, const chat::Answer& answer) const {
+  const auto content = answer.content();
+  const auto thinking = answer.thinking();
+  const auto calls = answer.calls();
+  json.open_object().field("role", "assistant").key("content");
+  if (content.empty() && !calls.empty()) {
+    json.null();
+  } else {
+    json.value(content);
+  }
+  json.key("refusal").null();
+  if (options_.include_reasoning && !thinking.empty()) json.field("reasoning", thinking);
+  if (!calls.empty()) {
+    json.key("tool_calls").array(calls, [&](JsonWriter& list, const chat::Answer::Part& call) {
+      list.open_object().field("id", chat::tool_call_id(head_.id, index, call.call)).field("type", "function");
+      list.key("function").open_object().field("name", call.name).field("arguments", call.text);
+      list.close_object().close_object();
+    });
+  }
+  json.close_object();
+}
+
+void ChatWriter::whole(std::string& out, std::span<const RequestResult> results) {
+  const auto& result = results.front();
+  JsonWriter json(out);
+  json.open_object();
+  write_head(json, head_, "chat.completion");
+  json.key("choices").open_array();
+  for (const auto& output : result.outputs) {
+    const chat::Answer answer = chat::read_answer(options_.reading, output.text);
+    json.open_object().field("index", output.index);
+    write_message(json.key("message"), output.index, answer);
+    json.key("logprobs");
+    if (options_.logprobs && output.logprobs) {
+      write_logprobs(json, *output.logprobs, options_.num_top);
+    } else {
+      json.null();
+    }
+    if (options_.return_token_ids) write_token_ids(json, output.token_ids);
+    write_end(json, output, !answer.calls().empty());
+    json.close_object();
+  }
+  json.close_array();
+  write_usage(json.key("usage"), result.usage);
+  if (result.prompt_logprobs) write_prompt_logprobs(json, *result.prompt_logprobs);
+  if (options_.timing) write_timing(json.key("timing"), result);
+  json.close_object();
+}
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/chat/answer_reading.hpp"
+#include "io/http/openai/common.hpp"
+
+namespace pagoda::http::openai {
+
+struct ChatOptions {
+  StreamOptions stream;
+  bool logprobs = false;
+  std::size_t num_top = 0;
+  bool return_token_ids = false;
+  bool timing = false;
+  bool include_reasoning = true;  ///< else the thinking is left out
+  chat::AnswerReading reading;
+};
+
+/// The answer of /v1/chat/completions: choices with content, reasoning and tool calls. A stream has one chunk for each
+/// piece of one of these; the first piece of a call has its id and name, the further ones pieces of its arguments.
+class ChatWriter final : public GenerationWriter {
+ public:
+  ChatWriter(Head head, ChatOptions options) : head_(std::move(head)), options_(std::move(options)) {}
+
+  void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) override;
+  void done(std::string& out, std::size_t prompt, const RequestResult& result) override;
+  void end(std::string& out) override;
+  void error(std::string& out, const ErrorAnswer& error) override;
+  void whole(std::string& out, std::span<const RequestResult> results) override;
+
+ private:
+  /// One of the answers while it is streamed.
+  struct Choice {
+    chat::AnswerParser parser;
+    bool has_calls = false;
+  };
+
+  Choice& choice(std::string& out, std::int32_t index);
+  /// One chunk for each event, with what else the delta has in the first.
+  void write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta);
+  void write_event(wire::JsonWriter& json, std::int32_t index, const chat::AnswerEvent& event) const;
+  void write_message(wire::JsonWriter& json, std::int32_t index, const chat::Answer& answer) const;
+  void write_tokens(wire::JsonWriter& json, const SequenceDelta* delta) const;
+  template <class Write>
+  void chunk(std::string& out, std::int32_t index, Write write);
+
+  Head head_;
+  ChatOptions options_;
+  std::map<std::int32_t, Choice> choices_;
+  std::vector<chat::AnswerEvent> events_;
+  Usage usage_;
+};
+
+}  // namespace pagoda::http::openai

@@ -1,0 +1,140 @@
+#include "io/wire/tool_fields.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace pagoda::wire {
+namespace {
+
+using chat::ToolChoice;
+
+constexpr std::size_t kMaxTools = 1024;
+constexpr std::size_t kMaxNameBytes = 128;
+
+bool is_name(const std::string& name) {
+  constexpr std::string_view kMarks = "_.-";
+  return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+/// The members of a function: `name` and what may stand beside it.
+void read_function(FieldReader& function, GivenTool& tool) {
+  function.read_required("name", tool.name);
+  std::string description;
+  function.read("description", description);
+  if (function.has("description")) tool.description = description;
+  if (const auto* parameters = function.read_object("parameters")) tool.parameters = *parameters;
+  if (const auto* strict = function.find("strict"); strict != nullptr && !strict->is_null() && !strict->is_boolean()) {
+    function.refuse("strict", "strict must be true or false");  // calls are held to their schema in any case
+  }
+}
+
+void read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fields) {
+  if (!given.is_object()) return fields.refuse(invalid_field(tool.where, "must be an object"));
+  FieldReader outer(given, FieldReader::Nulls::absent, tool.where + ".");
+  std::string type;
+  outer.read_required("type", type);
+  if (outer.is_fine() && type != "function") {
+    outer.refuse("type", "type is \"" + type + "\": only \"function\" is supported");
+  } else if (is_flat) {
+    read_function(outer, tool);
+  } else if (const auto* object = outer.read_object("function")) {
+    FieldReader function(*object, FieldReader::Nulls::absent, tool.where + ".function.");
+    read_function(function, tool);
+    if (auto status = function.finish(); !status) outer.refuse(std::move(status.error()));
+  } else {
+    outer.refuse("function", "function is required");
+  }
+  if (auto status = outer.finish(); !status) fields.refuse(std::move(status.error()));
+}
+
+struct Choice {
+  ToolChoice choice = ToolChoice::automatic;
+  std::string named;
+};
+
+Choice read_choice(FieldReader& fields, bool is_flat) {
+  constexpr const char* kName = "tool_choice";
+  const auto* given = fields.find(kName);
+  if (given == nullptr || given->is_null() || *given == "auto") return {};
+  if (*given == "none") return {ToolChoice::none, {}};
+  if (*given == "required") return {ToolChoice::required, {}};
+  const auto refuse = [&] {
+    fields.refuse(kName, std::string(kName) + " must be \"auto\", \"none\", \"required\" or a function");
+    return Choice{};
+  };
+  if (!given->is_object()) return refuse();
+  FieldReader outer(*given, FieldReader::Nulls::absent, "tool_choice.");
+  Choice choice{ToolChoice::required, {}};
+  std::string type;
+  outer.read_required("type", type);
+  if (outer.is_fine() && type != "function") outer.refuse("type", "type must be \"function\"");
+  if (is_flat) {
+    outer.read_required("name", choice.named);
+  } else if (const auto* object = outer.read_object("function")) {
+    FieldReader function(*object, FieldReader::Nulls::absent, "tool_choice.function.");
+    function.read_required("name", choice.named);
+    if (auto status = function.finish(); !status) outer.refuse(std::move(status.error()));
+  } else {
+    outer.refuse("function", "function is required");
+  }
+  if (auto status = outer.finish(); !status) fields.refuse(std::move(status.error()));
+  return choice;
+}
+
+}  // namespace
+
+std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat) {
+  const auto* given = fields.find("tools");
+  if (given == nullptr || given->is_null()) return {};
+  if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<GivenTool>();
+  std::vector<GivenTool> tools;
+  for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
+    tools.push_back({.where = "tools[" + std::to_string(i) + "]", .name = {}});
+    read_tool((*given)[i], tools.back(), is_flat, fields);
+  }
+  return tools;
+}
+
+void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolChoice choice, const std::string& named,
+               chat::ChatInput& chat, chat::ToolUse& use) {
+  if (!fields.is_fine()) return;
+  if (tools.size() > kMaxTools) {
+    return fields.refuse("tools", "tools has more than " + std::to_string(kMaxTools) + " tools");
+  }
+  std::set<std::string_view> names;
+  for (const GivenTool& tool : tools) {
+    if (!is_name(tool.name)) {
+      return fields.refuse(invalid_field(tool.where + ".name", "must have 1 to 128 letters, digits, _, . or -"));
+    }
+    if (!names.insert(tool.name).second) {
+      return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" comes twice"));
+    }
+    Json function{{"name", tool.name}};
+    if (!tool.description.is_null()) function["description"] = tool.description;
+    // Templates look into it, also where a function takes nothing.
+    function["parameters"] =
+        tool.parameters.is_null() ? Json{{"type", "object"}, {"properties", Json::object()}} : tool.parameters;
+    if (chat.tools.is_null()) chat.tools = Json::array();
+    chat.tools.push_back(Json{{"type", "function"}, {"function", function}});
+    if (named.empty() || named == tool.name) use.tools.push_back({tool.name, function["parameters"]});
+  }
+  use.choice = tools.empty() ? ToolChoice::none : choice;
+  if (tools.empty() && choice == ToolChoice::required) {
+    fields.refuse("tool_choice", "tool_choice asks for a call, and there are no tools");
+  } else if (!named.empty() && use.tools.empty()) {
+    fields.refuse("tool_choice", "tool_choice names \"" + named + "\", which is none of the tools");
+  }
+}
+
+void read_tool_use(FieldReader& fields, bool is_flat, chat::ChatInput& chat, chat::ToolUse& use) {
+  const auto tools = read_tool_list(fields, is_flat);
+  const Choice choice = read_choice(fields, is_flat);
+  fields.read("parallel_tool_calls", use.parallel);
+  set_tools(fields, tools, choice.choice, choice.named, chat, use);
+}
+
+}  // namespace pagoda::wire
