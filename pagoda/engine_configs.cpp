@@ -68,12 +68,14 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .seed = config.seed};
 }
 
-grammar::Compiler::Config grammar_config(const EngineConfig& config, const EnginePlan& plan,
-                                         const text::Tokenizer& tokenizer) {
+Result<grammar::Compiler::Config> grammar_config(const EngineConfig& config, const EnginePlan& plan,
+                                                 const text::Tokenizer& tokenizer) {
   grammar::Compiler::Config grammars{
       .vocab_size = plan.model.vocab_size, .eos_token_ids = plan.model.eos_token_ids, .marks = {}};
   const auto chat = io::load_chat_prompts(config, *plan.files);
-  if (!chat || *chat == nullptr) return grammars;  // who needs the template tells what is wrong with it
+  const bool is_named = !config.chat_template.empty() || !config.answer_dialect.empty();
+  if (!chat && is_named) return fail(chat.error());
+  if (!chat || *chat == nullptr) return grammars;  // who needs the model's own tells what is wrong with it
   const auto texts = chat::marks_of(*(*chat)->dialect());
   for (TokenId id = 0; id < static_cast<TokenId>(tokenizer.vocab_size()); ++id) {
     const auto special = tokenizer.special_text(id);

@@ -26,9 +26,10 @@ memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const En
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
                                           const text::Tokenizer& tokenizer, const SamplingDefaults& defaults);
 
-/// The special tokens with which the model marks thinking and calls may stand in what grammars allow.
-grammar::Compiler::Config grammar_config(const EngineConfig& config, const EnginePlan& plan,
-                                         const text::Tokenizer& tokenizer);
+/// The special tokens with which the model marks thinking and calls may stand in what grammars allow. Error: of the
+/// chat template or the dialect that the configuration names.
+Result<grammar::Compiler::Config> grammar_config(const EngineConfig& config, const EnginePlan& plan,
+                                                 const text::Tokenizer& tokenizer);
 
 /// `device`: its description.
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device);

@@ -142,6 +142,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!defaults) return fail(defaults.error());
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
+  auto grammars = grammar_config(config, *plan, **tokenizer);
+  if (!grammars) return fail(std::move(grammars.error()));
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
   auto loaded = config.worker_processes ? worker_process_device(config, *plan, setup, *trace)
@@ -159,7 +161,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .scheduler = scheduler_config(config, *plan),
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults),
-                    .grammars = grammar_config(config, *plan, **tokenizer),
+                    .grammars = std::move(*grammars),
                     .info = model_info(config, *plan, (*device)->description()),
                     .instruments = {std::move(*trace), std::move(*journal)}};
   warn_of_small_pool(parts.limits, parts.info);

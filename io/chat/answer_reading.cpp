@@ -10,8 +10,8 @@ namespace pagoda::chat {
 namespace {
 
 /// How the prompt leaves the thinking. One that ends with the end of a thinking has had it.
-Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt, const ChatInput& chat) {
-  if (!dialect.thinking || chat.continue_final_message) return Thinking::none;
+Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt) {
+  if (!dialect.thinking) return Thinking::none;
   if (ends_in_thinking(dialect, prompt)) return Thinking::open;
   const auto end = prompt.find_last_not_of(" \t\r\n");
   const bool is_closed = end != std::string_view::npos && prompt.substr(0, end + 1).ends_with(dialect.thinking->end);
@@ -32,11 +32,10 @@ void Answer::add(const AnswerEvent& event) {
   switch (event.kind) {
     case Kind::thinking:
     case Kind::content:
-      if (parts_.empty() || parts_.back().kind != event.kind) parts_.push_back({.kind = event.kind});
-      parts_.back().text += event.text;
+      add(Part{.kind = event.kind, .text = event.text});
       break;
     case Kind::call_begin:
-      parts_.push_back({.kind = event.kind, .name = event.text, .call = event.call});
+      add(Part{.kind = event.kind, .name = event.text, .call = event.call});
       break;
     case Kind::arguments:
       parts_.back().text += event.text;
@@ -96,8 +95,8 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
                 "(--answer-dialect can tell one)",
                 "tools");
   }
-  if (auto status = prompts.apply(chat, request); !status) return fail(std::move(status.error()));
-  const Thinking thinking = thinking_after(dialect, *request.prompt, chat);
+  if (auto status = prompts.apply(std::move(chat), request); !status) return fail(std::move(status.error()));
+  const Thinking thinking = thinking_after(dialect, *request.prompt);
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));
   request.sampling.structured_outputs = std::move(*grammar);

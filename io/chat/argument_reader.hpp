@@ -22,6 +22,18 @@ struct Taken {
   std::size_t bytes = 0;  ///< of the text, from its begin, that were taken
 };
 
+/// Takes steps of a reader, each at the begin of the text that is left and `over` where another may follow, until the
+/// reader `is_over`, or a step is not.
+template <class Step>
+Taken take_steps(std::string_view text, const bool& is_over, Step step) {
+  Taken all{Taken::State::over, 0};
+  while (all.state == Taken::State::over && !is_over) {
+    const Taken one = step(text.substr(all.bytes));
+    all = {one.state, all.bytes + one.bytes};
+  }
+  return all;
+}
+
 /// A key or a name is no longer than this.
 inline constexpr std::size_t kMaxNameBytes = 256;
 

@@ -5,13 +5,7 @@
 namespace pagoda::chat {
 
 Taken TaggedArguments::take(std::string_view text, std::string& json) {
-  std::size_t at = 0;
-  Taken taken{Taken::State::over, 0};
-  while (taken.state == Taken::State::over && !is_over_) {
-    taken = step(text.substr(at), json);
-    at += taken.bytes;
-  }
-  return {taken.state, at};
+  return take_steps(text, is_over_, [&](std::string_view rest) { return step(rest, json); });
 }
 
 Taken TaggedArguments::step(std::string_view text, std::string& json) {

@@ -3,6 +3,7 @@
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_reader.hpp"
 #include "io/wire/request_fields.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::json_lines {
 namespace {

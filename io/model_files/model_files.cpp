@@ -74,7 +74,11 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineC
 Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config,
                                                                    const ModelFiles& files) {
   auto prompts = files.chat_prompts(config.chat_template);
-  if (!prompts || *prompts == nullptr || config.answer_dialect.empty()) return prompts;
+  if (!prompts || config.answer_dialect.empty()) return prompts;
+  if (*prompts == nullptr) {
+    return fail(ErrorCode::bad_config, "an answer dialect needs a chat template, which the model has not: give one",
+                "answer_dialect");
+  }
   auto dialect = load_dialect(config.answer_dialect);
   if (!dialect) return fail(std::move(dialect.error()));
   (*prompts)->set_dialect(std::move(*dialect));

@@ -195,18 +195,4 @@ void read_chat_options(FieldReader& fields, chat::ChatInput& chat) {
   }
 }
 
-void read_tools(FieldReader& fields, chat::ChatInput& chat) {
-  const auto* tools = fields.find("tools");
-  if (tools == nullptr || tools->is_null()) return;
-  if (!tools->is_array()) return fields.refuse("tools", "tools must be a list");
-  for (std::size_t i = 0; i < tools->size(); ++i) {
-    const auto& tool = (*tools)[i];
-    const auto function = tool.is_object() ? tool.find("function") : tool.end();
-    if (!tool.is_object() || function == tool.end() || !function->is_object() || !function->contains("name")) {
-      return fields.refuse("tools", "tools[" + std::to_string(i) + "] must be an object with a function and its name");
-    }
-  }
-  if (!tools->empty()) chat.tools = *tools;
-}
-
 }  // namespace pagoda::wire

@@ -29,7 +29,4 @@ Json text_content(std::vector<std::string> texts);
 /// invalid_request with param `where`.
 tl::expected<Json, WireError> read_arguments(const Json& arguments, const std::string& where);
 
-/// A list of tools as OpenAI writes them, each {"type": "function", "function": {"name", ...}}.
-void read_tools(FieldReader& fields, chat::ChatInput& chat);
-
 }  // namespace pagoda::wire

@@ -20,13 +20,16 @@ bool is_name(const std::string& name) {
   });
 }
 
-/// The members of a function: `name` and what may stand beside it.
-void read_function(FieldReader& function, GivenTool& tool) {
+/// The members of a function, `given`: `name` and what may stand beside it.
+void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   function.read_required("name", tool.name);
   std::string description;
   function.read("description", description);
-  if (function.has("description")) tool.description = description;
-  if (const auto* parameters = function.read_object("parameters")) tool.parameters = *parameters;
+  function.read_object("parameters");
+  for (const char* name : {"name", "description", "parameters", "strict"}) {
+    if (const auto member = given.find(name); member != given.end() && !member->is_null())
+      tool.function[name] = *member;
+  }
   if (const auto* strict = function.find("strict"); strict != nullptr && !strict->is_null() && !strict->is_boolean()) {
     function.refuse("strict", "strict must be true or false");  // calls are held to their schema in any case
   }
@@ -40,10 +43,10 @@ void read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fi
   if (outer.is_fine() && type != "function") {
     outer.refuse("type", "type is \"" + type + "\": only \"function\" is supported");
   } else if (is_flat) {
-    read_function(outer, tool);
+    read_function(outer, given, tool);
   } else if (const auto* object = outer.read_object("function")) {
     FieldReader function(*object, FieldReader::Nulls::absent, tool.where + ".function.");
-    read_function(function, tool);
+    read_function(function, *object, tool);
     if (auto status = function.finish(); !status) outer.refuse(std::move(status.error()));
   } else {
     outer.refuse("function", "function is required");
@@ -85,19 +88,20 @@ Choice read_choice(FieldReader& fields, bool is_flat) {
   return choice;
 }
 
-}  // namespace
-
 std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat) {
   const auto* given = fields.find("tools");
   if (given == nullptr || given->is_null()) return {};
   if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<GivenTool>();
   std::vector<GivenTool> tools;
   for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
-    tools.push_back({.where = "tools[" + std::to_string(i) + "]", .name = {}});
-    read_tool((*given)[i], tools.back(), is_flat, fields);
+    GivenTool& tool = tools.emplace_back();
+    tool.where = "tools[" + std::to_string(i) + "]";
+    read_tool((*given)[i], tool, is_flat, fields);
   }
   return tools;
 }
+
+}  // namespace
 
 void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolChoice choice, const std::string& named,
                chat::ChatInput& chat, chat::ToolUse& use) {
@@ -113,21 +117,29 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
     if (!names.insert(tool.name).second) {
       return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" comes twice"));
     }
-    Json function{{"name", tool.name}};
-    if (!tool.description.is_null()) function["description"] = tool.description;
+    Json function = tool.function;
     // Templates look into it, also where a function takes nothing.
-    function["parameters"] =
-        tool.parameters.is_null() ? Json{{"type", "object"}, {"properties", Json::object()}} : tool.parameters;
+    if (!function.contains("parameters")) function["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
     if (chat.tools.is_null()) chat.tools = Json::array();
-    chat.tools.push_back(Json{{"type", "function"}, {"function", function}});
     if (named.empty() || named == tool.name) use.tools.push_back({tool.name, function["parameters"]});
+    chat.tools.push_back(Json{{"type", "function"}, {"function", std::move(function)}});
   }
+  if (!named.empty()) use.parallel = false;
   use.choice = tools.empty() ? ToolChoice::none : choice;
   if (tools.empty() && choice == ToolChoice::required) {
     fields.refuse("tool_choice", "tool_choice asks for a call, and there are no tools");
   } else if (!named.empty() && use.tools.empty()) {
     fields.refuse("tool_choice", "tool_choice names \"" + named + "\", which is none of the tools");
   }
+}
+
+void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use) {
+  set_tools(fields, read_tool_list(fields, /*is_flat=*/false), ToolChoice::automatic, {}, chat, use);
+}
+
+void read_tools(FieldReader& fields, chat::ChatInput& chat) {
+  chat::ToolUse unused;
+  read_tools(fields, chat, unused);
 }
 
 void read_tool_use(FieldReader& fields, bool is_flat, chat::ChatInput& chat, chat::ToolUse& use) {

@@ -13,13 +13,12 @@ namespace pagoda::wire {
 struct GivenTool {
   std::string where;
   std::string name;
-  Json description = nullptr;  ///< a text, or null
-  Json parameters = nullptr;   ///< a schema, or null for none
+  Json function = Json::object();  ///< as templates expect it: name, description and parameters, where they are given
 };
 
-/// Hands the tools to the template, in the form that these expect, and says in `use` which may be called. `named` is
-/// the one that must be, or "". Refused, by place: names that are not 1 to 128 of A-Z a-z 0-9 _ . -, or come twice;
-/// parameters that are no object; a named tool that there is not.
+/// Hands the tools to the template, and says in `use` which may be called. `named` is
+/// the one that must be, and once, or "". Refused, by place: names that are not 1 to 128 of A-Z a-z 0-9 _ . -, or come
+/// twice; parameters that are no object; a named tool that there is not.
 void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, chat::ToolChoice choice,
                const std::string& named, chat::ChatInput& chat, chat::ToolUse& use);
 
@@ -27,7 +26,9 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, chat::T
 /// /v1/responses, and not in a `function`.
 void read_tool_use(FieldReader& fields, bool is_flat, chat::ChatInput& chat, chat::ToolUse& use);
 
-/// A list of tools in OpenAI's form, for APIs without a choice.
-std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat);
+/// OpenAI's tools alone, for APIs without a choice. `use` is automatic.
+void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use);
+/// For a prompt alone.
+void read_tools(FieldReader& fields, chat::ChatInput& chat);
 
 }  // namespace pagoda::wire

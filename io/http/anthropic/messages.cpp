@@ -56,18 +56,19 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     }
     one.read_required("name", tool.name);
     one.read("description", description);
-    if (one.has("description")) tool.description = std::move(description);
+    tool.function["name"] = tool.name;
+    if (one.has("description")) tool.function["description"] = std::move(description);
     for (const char* name : {"cache_control", "strict", "eager_input_streaming"})
       one.skip(name);  // as it is in any case
     const auto* schema = one.read_object("input_schema");
-    if (schema != nullptr) tool.parameters = *schema;
+    if (schema != nullptr) tool.function["parameters"] = *schema;
     if (schema == nullptr && one.is_fine()) one.refuse("input_schema", "input_schema is required");
     if (auto status = one.finish(); !status) fields.refuse(std::move(status.error()));
   }
   return tools;
 }
 
-void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use) {
+void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use) {
   const auto tools = read_tool_list(fields);
   auto choice = chat::ToolChoice::automatic;
   std::string named;
@@ -116,7 +117,7 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   fields.skip("model");
   read_conversation(fields, prompt.chat);
   wire::read_chat_options(fields, prompt.chat);
-  read_tools(fields, prompt.chat, prompt.tools);
+  read_tool_use(fields, prompt.chat, prompt.tools);
   prompt.shows_thinking = read_thinking(fields, prompts, prompt.chat);
   read_noise(fields);
   return prompt;

@@ -45,8 +45,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   fields.skip("model");
   fields.skip("name");
   read_common(fields, turn);
-  wire::set_tools(fields, wire::read_tool_list(fields, /*is_flat=*/false), chat::ToolChoice::automatic, {}, turn.chat,
-                  turn.tools);
+  wire::read_tools(fields, turn.chat, turn.tools);
   read_think(fields, &prompts, turn.chat);
   read_messages(fields, turn.chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));

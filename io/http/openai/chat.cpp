@@ -52,12 +52,12 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   options.stream = read_stream(fields);
   read_max_tokens(fields, request);
   read_logprobs(fields, options, request.sampling);
-  read_effort(fields, "reasoning_effort", prompts, chat);
+  chat::ToolUse tools;
+  wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
+  read_effort(fields, "reasoning_effort", prompts, chat);  // of the template that is for these tools
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_request_fields(fields, request);
-  chat::ToolUse tools;
-  wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
   refuse_functions(fields);
   fields.read("include_reasoning", options.include_reasoning);
   FieldNames names = field_names("messages", {{"logprobs", "top_logprobs"}});

@@ -180,10 +180,10 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   fields.read("timing", options.timing);
   read_max_tokens(fields, options, request);
   read_logprobs(fields, options, request.sampling);
-  read_reasoning(fields, prompts, chat, options);
-  read_metadata(fields, options.metadata);
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
+  read_reasoning(fields, prompts, chat, options);  // of the template that is for these tools
+  read_metadata(fields, options.metadata);
   refuse_functions(fields);
   read_ways(fields);
   wire::read_single_answer_fields(fields, request);

@@ -7,6 +7,7 @@
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
+#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@ struct KnownDialect {
   std::string name;
   AnswerDialect dialect;
 };
+inline void PrintTo(const KnownDialect& known, std::ostream* out) {
+  *out << known.name;
+}
 
 inline CallPart text_part(std::string text) {
   return {CallPart::Kind::text, std::move(text)};

@@ -1,19 +1,16 @@
 // Thinking and tool calls in the four HTTP APIs: what a request makes of the prompt and of the grammar, and what an
 // answer looks like, whole and as a stream that is cut anywhere.
 
-#include <random>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/grammar/grammar_rules.hpp"
 #include "io/http/anthropic/messages.hpp"
 #include "io/http/ollama/chat.hpp"
-#include "io/http/openai/chat.hpp"
 #include "io/http/openai/response_store.hpp"
 #include "io/http/openai/responses.hpp"
-#include "tests/io/http/writer_driver.hpp"
+#include "tests/io/http/tool_requests.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -23,46 +20,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using wire::Json;
 
-/// As Qwen3 writes.
-const chat::ChatPrompts& prompts() {
-  static const auto parsed = chat::ChatPrompts::parse(
-      R"({%- if tools %}# Tools{% for t in tools %} {{ t | tojson }}{% endfor %}
-{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
-{% if m.role == 'assistant' and m.reasoning_content %}<think>
-{{ m.reasoning_content }}
-</think>
-
-{% endif %}{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}
-<tool_call>
-{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
-</tool_call>{% endfor %}{% endif %}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and not enable_thinking %}<think>
-
-</think>
-
-{% endif %}{% endif %})",
-      {{"eos_token", "<|im_end|>"}});
-  return *parsed;
-}
-
-constexpr const char* kParameters = R"({"type":"object","properties":{"city":{"type":"string"}},"required":["city"]})";
-
-std::string openai_tools(const std::string& more = "") {
-  return R"("tools":[{"type":"function","function":{"name":"weather","description":"Looks out.","parameters":)" +
-         std::string(kParameters) + R"(}},{"type":"function","function":{"name":"now"}}])" + more;
-}
-
 constexpr const char* kAnswer =
     "<think>\nWhere?\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
     "\"R\xC3\xB6m\"}}\n"
     "</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-
-Json body_of(const std::string& fields) {
-  return Json::parse("{" + fields + "}");
-}
-
-const std::string kMessages = R"("model":"m","messages":[{"role":"user","content":"Hi"}])";
 
 /// The deltas of a text that is cut behind each `size` bytes, or the character that they end in.
 std::vector<SequenceDelta> cut(const std::string& text, std::size_t size) {
@@ -87,10 +48,6 @@ std::vector<json> data_of(const std::string& stream) {
 }
 
 // -- /v1/chat/completions
-
-ParsedJob chat_job(const std::string& fields) {
-  return openai::parse_chat(body_of(kMessages + "," + fields), prompts(), {"chatcmpl-1", "m", 7});
-}
 
 /// The message that a stream says, put together as clients do.
 json message_of(const std::vector<json>& chunks) {
@@ -221,64 +178,12 @@ TEST(ToolCalls, EveryTokenHasItsLogprob) {
   EXPECT_EQ(text, kAnswer);
 }
 
-class ToolRefusal : public testing::TestWithParam<RefusedField> {};
-
-TEST_P(ToolRefusal, is_by_name) {
-  const auto job = chat_job(GetParam().fields);
-  ASSERT_FALSE(job);
-  EXPECT_EQ(job.error().status, 400U);
-  EXPECT_EQ(job.error().param, GetParam().param) << job.error().message;
-}
-
-std::string one_tool(const std::string& tool) {
-  return R"("tools":[)" + tool + "]";
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Fields, ToolRefusal,
-    testing::Values(
-        RefusedField{"no_list", R"("tools":{})", "tools"}, RefusedField{"no_object", one_tool("1"), "tools[0]"},
-        RefusedField{"no_type", one_tool(R"({"function":{"name":"f"}})"), "tools[0].type"},
-        RefusedField{"other_type", one_tool(R"({"type":"web_search"})"), "tools[0].type"},
-        RefusedField{"no_function", one_tool(R"({"type":"function"})"), "tools[0].function"},
-        RefusedField{"no_name", one_tool(R"({"type":"function","function":{}})"), "tools[0].function.name"},
-        RefusedField{"bad_name", one_tool(R"({"type":"function","function":{"name":"a b"}})"), "tools[0].name"},
-        RefusedField{"long_name",
-                     one_tool(R"({"type":"function","function":{"name":")" + std::string(129, 'a') + "\"}}"),
-                     "tools[0].name"},
-        RefusedField{"twice", one_tool(R"({"type":"function","function":{"name":"f"}},
-                                          {"type":"function","function":{"name":"f"}})"),
-                     "tools[1].name"},
-        RefusedField{"unknown", one_tool(R"({"type":"function","function":{"name":"f","x":1}})"),
-                     "tools[0].function.x"},
-        RefusedField{"strict", one_tool(R"({"type":"function","function":{"name":"f","strict":1}})"),
-                     "tools[0].function.strict"},
-        RefusedField{"parameters", one_tool(R"({"type":"function","function":{"name":"f","parameters":[]}})"),
-                     "tools[0].function.parameters"},
-        RefusedField{"choice", openai_tools(R"(,"tool_choice":"any")"), "tool_choice"},
-        RefusedField{"choice_without_tools", R"("tool_choice":"required")", "tool_choice"},
-        RefusedField{"unknown_choice", openai_tools(R"(,"tool_choice":{"type":"function","function":{"name":"g"}})"),
-                     "tool_choice"},
-        RefusedField{"parallel", openai_tools(R"(,"parallel_tool_calls":1)"), "parallel_tool_calls"},
-        RefusedField{"functions", R"("functions":[{"name":"f"}])", "functions"},
-        RefusedField{"function_call", R"("function_call":{"name":"f"})", "function_call"}),
-    name_of);
-
-TEST(ToolCalls, AModelWhoseTemplateShowsNoneRefusesThem) {
-  const auto job = openai::parse_chat(body_of(kMessages + "," + openai_tools()), chat_prompts(), {"1", "m", 7});
-  ASSERT_FALSE(job);
-  EXPECT_EQ(job.error().param, "tools");
-  EXPECT_THAT(job.error().message, HasSubstr("no form of calls"));
-  EXPECT_TRUE(openai::parse_chat(body_of(kMessages + "," + openai_tools(R"(,"tool_choice":"none")")), chat_prompts(),
-                                 {"1", "m", 7}));
-}
-
 // -- /v1/messages
 
 ParsedJob messages_job(const std::string& fields) {
   const std::string tools = R"("max_tokens":9,"tools":[{"name":"weather","description":"Looks out.","input_schema":)" +
                             std::string(kParameters) + R"(},{"name":"now","type":"custom","input_schema":{}}])";
-  return anthropic::parse_messages(body_of(kMessages + "," + tools + fields), prompts(), {"msg_1", "m"});
+  return anthropic::parse_messages(body_of(kMessages + "," + tools + fields), tool_prompts(), {"msg_1", "m"});
 }
 
 /// The content that a stream says.
@@ -366,7 +271,7 @@ TEST(ToolCalls, OfMessagesThatALimitCutOffHaveNoInput) {
 ParsedJob response_job(const std::string& fields, openai::ResponseStore& store) {
   const std::string tools = R"("model":"m","input":"Hi","tools":[{"type":"function","name":"weather","parameters":)" +
                             std::string(kParameters) + R"(,"strict":true},{"type":"function","name":"now"}])";
-  return openai::parse_response(body_of(tools + fields), prompts(), store, {}, {"1", "m", 7});
+  return openai::parse_response(body_of(tools + fields), tool_prompts(), store, {}, {"1", "m", 7});
 }
 
 TEST(ToolCalls, OfResponsesAreItems) {
@@ -424,90 +329,19 @@ TEST(ToolCalls, OfResponsesAreRememberedWithTheConversation) {
   const std::string next = R"("model":"m","previous_response_id":")" + response["id"].get<std::string>() +
                            R"(","input":[{"type":"function_call_output","call_id":")" + call_id +
                            R"(","output":"sun"}])";
-  const auto second = openai::parse_response(body_of(next), prompts(), store, {}, {"2", "m", 7});
+  const auto second = openai::parse_response(body_of(next), tool_prompts(), store, {}, {"2", "m", 7});
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_THAT(*second->requests[0].prompt,
               HasSubstr("I look.<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\""));
   EXPECT_THAT(*second->requests[0].prompt, HasSubstr("<|im_start|>tool\nsun"));
 }
 
-// -- any of them
-
-/// Puts something else in the place of a part of `value`.
-void mutate(Json& value, std::mt19937& random) {
-  static const std::vector<Json> others{nullptr,
-                                        true,
-                                        -1,
-                                        1e300,
-                                        "",
-                                        "auto",
-                                        "function",
-                                        Json::array(),
-                                        Json::object(),
-                                        Json::array({Json::object()}),
-                                        Json{{"type", "string"}},
-                                        Json{{"$ref", "#"}},
-                                        Json{{"properties", 3}},
-                                        Json{{"name", "now"}},
-                                        "none",
-                                        std::string(300, 'x')};
-  if (!value.is_structured() || value.empty() || random() % 4 == 0) {
-    value = others[random() % others.size()];
-    return;
-  }
-  auto member = value.begin();
-  std::advance(member, static_cast<std::ptrdiff_t>(random() % value.size()));
-  if (random() % 12 == 0) {
-    value.erase(member);
-  } else {
-    mutate(*member, random);
-  }
-}
-
-TEST(ToolCalls, BodiesThatAreChangedAnywhereAreJobsOrRefused) {
-  std::mt19937 random(23);
-  const auto openai =
-      body_of(kMessages + "," + openai_tools(R"(,"tool_choice":{"type":"function","function":{"name":"now"}},
-    "parallel_tool_calls":false,"response_format":{"type":"json_object"})"));
-  const auto anthropic =
-      body_of(kMessages + R"(,"max_tokens":9,"thinking":{"type":"enabled"},"tools":[{"name":"weather",
-    "input_schema":)" +
-              kParameters + R"(}],"tool_choice":{"type":"tool","name":"weather"})");
-  const auto response = body_of(R"("input":"Hi","tools":[{"type":"function","name":"weather","parameters":)" +
-                                std::string(kParameters) + R"(}],"tool_choice":{"type":"function","name":"weather"})");
-  const auto changed = [&](Json body) {
-    for (auto edits = random() % 3 + 1; edits > 0; --edits) mutate(body, random);
-    return body.is_object() ? body : Json::object();
-  };
-  int num_jobs = 0;
-  const auto check = [&](const ParsedJob& job) {
-    if (!job) {
-      EXPECT_EQ(job.error().status / 100, 4U) << job.error().message;
-      return;
-    }
-    ++num_jobs;
-    for (const auto& request : job->requests) {
-      if (request.sampling.structured_outputs) {
-        static_cast<void>(grammar::grammar_ebnf(*request.sampling.structured_outputs));
-      }
-    }
-  };
-  openai::ResponseStore store;
-  for (int i = 0; i < 1500; ++i) {
-    check(openai::parse_chat(changed(openai), prompts(), {"1", "m", 7}));
-    check(anthropic::parse_messages(changed(anthropic), prompts(), {"1", "m"}));
-    check(openai::parse_response(changed(response), prompts(), store, {}, {"1", "m", 7}));
-    const auto turn = ollama::parse_chat(changed(openai), prompts(), "m");
-    EXPECT_TRUE(turn || turn.error().status / 100 == 4);
-  }
-  EXPECT_GT(num_jobs, 200);
-}
-
 // -- /api/chat
 
 TEST(ToolCalls, OfOllamaAreObjects) {
   const auto parse = [](const std::string& stream) {
-    auto turn = ollama::parse_chat(body_of(kMessages + "," + openai_tools(R"(,"stream":)" + stream)), prompts(), "m");
+    auto turn =
+        ollama::parse_chat(body_of(kMessages + "," + openai_tools(R"(,"stream":)" + stream)), tool_prompts(), "m");
     EXPECT_TRUE(turn) << turn.error().message;
     return std::move(std::get<GenerationJob>(*turn));
   };
