@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace pagoda::wire {
@@ -27,8 +28,11 @@ void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   function.read("description", description);
   function.read_object("parameters");
   for (const char* name : {"name", "description", "parameters", "strict"}) {
-    if (const auto member = given.find(name); member != given.end() && !member->is_null())
+    if (const auto member = given.find(name); member != given.end() && !member->is_null()) {
       tool.function[name] = *member;
+    } else if (std::string_view(name) == "parameters") {  // templates look into it, also where a function takes nothing
+      tool.function[name] = {{"type", "object"}, {"properties", Json::object()}};
+    }
   }
   if (const auto* strict = function.find("strict"); strict != nullptr && !strict->is_null() && !strict->is_boolean()) {
     function.refuse("strict", "strict must be true or false");  // calls are held to their schema in any case
@@ -117,12 +121,9 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
     if (!names.insert(tool.name).second) {
       return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" comes twice"));
     }
-    Json function = tool.function;
-    // Templates look into it, also where a function takes nothing.
-    if (!function.contains("parameters")) function["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
     if (chat.tools.is_null()) chat.tools = Json::array();
-    if (named.empty() || named == tool.name) use.tools.push_back({tool.name, function["parameters"]});
-    chat.tools.push_back(Json{{"type", "function"}, {"function", std::move(function)}});
+    if (named.empty() || named == tool.name) use.tools.push_back({tool.name, tool.function.at("parameters")});
+    chat.tools.push_back(Json{{"type", "function"}, {"function", tool.function}});
   }
   if (!named.empty()) use.parallel = false;
   use.choice = tools.empty() ? ToolChoice::none : choice;

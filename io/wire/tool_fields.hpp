@@ -13,7 +13,7 @@ namespace pagoda::wire {
 struct GivenTool {
   std::string where;
   std::string name;
-  Json function = Json::object();  ///< as templates expect it: name, description and parameters, where they are given
+  Json function = Json::object();  ///< as templates expect it: name, parameters, and what else is given
 };
 
 /// Hands the tools to the template, and says in `use` which may be called. `named` is
