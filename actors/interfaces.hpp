@@ -134,6 +134,8 @@ using CacheEngineActor = Interface<
 using WorkerActor = Interface<
     // Message 6: enqueues the step; the answer (message 8) comes from a completion callback.
     caf::result<void>(ExecuteStep),
+    // Behind message 6 of a step that waits for it: the step samples.
+    caf::result<void>(StepMasks),
     // Message 7: the plan of a step is enqueued; the compute stream waits for its event.
     caf::result<void>(CacheReady),
     // (private) cache engine: the answer to ConnectCache.
@@ -147,8 +149,8 @@ using WorkerActor = Interface<
 /// one actor, so that a cache plan that was sent before a step arrives before it.
 using DeviceProcessActor = Interface<
     // Of WorkerActor. Steps and cache plans go to the process; only there do the others come.
-    caf::result<void>(ExecuteStep), caf::result<void>(CacheReady), caf::result<void>(CacheConnected),
-    caf::result<void>(ConnectScheduler),
+    caf::result<void>(ExecuteStep), caf::result<void>(StepMasks), caf::result<void>(CacheReady),
+    caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler),
     // Of CacheEngineActor.
     caf::result<void>(CachePlan), caf::result<void>(StepEnqueued), caf::result<void>(ConnectCache),
     caf::result<void>(ConnectWorker),
@@ -228,6 +230,7 @@ PAGODA_VALUE(pagoda::PlanStep)
 PAGODA_VALUE(pagoda::StepPlan)
 PAGODA_VALUE(pagoda::CachePlan)
 PAGODA_VALUE(pagoda::ExecuteStep)
+PAGODA_VALUE(pagoda::StepMasks)
 PAGODA_VALUE(pagoda::StepResult)
 PAGODA_VALUE(pagoda::SwapMeasured)
 PAGODA_VALUE(pagoda::StepOutputs)

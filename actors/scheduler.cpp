@@ -40,13 +40,19 @@ void on_step_plan(Self self, const StepPlan& plan) {
   advance(self);
 }
 
-/// After each event: plan the next step if the pipeline has room, and pass outputs on.
+/// After each event: tell masks that are due, plan the next step if the pipeline has room, and pass outputs on.
 void advance(Self self) {
   auto& state = state_of(self);
 #ifdef PAGODA_CHECK_INVARIANTS
   const auto broken = state.core->core().check_invariants();
   PAGODA_ASSERT(!broken, *broken);
 #endif
+  if (state.core->core().has_masks_to_tell()) {  // first: the worker may wait for them
+    const TraceSpan span(state.trace, trace::Row::scheduler, "masks");
+    StepMasks masks = *state.core->take_masks();
+    span.end({arg("step", masks.step), arg("rows", masks.work.size())});
+    send_to_all(self, state.workers, std::move(masks));
+  }
   StepOutputs outputs = state.core->take_outputs();
   const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
   if (auto plan = state.core->next_plan(now_us())) {

@@ -10,6 +10,13 @@
 namespace pagoda::actors {
 namespace {
 
+/// A step that is told and not enqueued, or not whole.
+struct ToldStep {
+  std::shared_ptr<const ExecuteStep> step;
+  std::shared_ptr<const StepMasks> masks;  ///< if they have come
+  std::shared_ptr<execution::IssuedStep> issued = std::make_shared<execution::IssuedStep>();
+};
+
 /// Enqueues steps on the compute stream when StepOrder says so.
 ///
 /// When the stream itself has failed, no step behind the failure has a result, and the worker ends: the supervisor
@@ -26,7 +33,7 @@ struct WorkerState {
   caf::actor_addr supervisor;
   trace::SharedTrace trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
-  std::map<StepId, std::shared_ptr<const ExecuteStep>> steps;       ///< not enqueued yet
+  std::map<StepId, ToldStep> steps;
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
   std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
@@ -42,15 +49,19 @@ void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResu
               arg("failed", result.error.has_value())});
 }
 
-void enqueue(Self self, const std::shared_ptr<const ExecuteStep>& step) {
+void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
+  using Part = execution::StepOrder::Part;
   auto& state = state_of(self);
-  const auto issued = std::make_shared<execution::IssuedStep>();
   kernels::Stream* stream = state.parts.stream.get();
-  stream->submit([runner = state.parts.runner, stream, step, issued] { *issued = runner->issue(*stream, *step); });
+  stream->submit([runner = state.parts.runner, stream, told, part] {
+    if (part != Part::sampling) *told.issued = runner->issue(*stream, *told.step);
+    if (told.masks) runner->sample(*stream, *told.masks, *told.issued);
+  });
+  if (part == Part::model) return;
   // The state waits for the stream before it lets go of the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, step, issued] {
+                       has_ended_a_step = state.has_ended_a_step, step = told.step, issued = told.issued] {
     const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
     const Status status = stream->status() ? moved : stream->status();
     if (!status) {
@@ -64,7 +75,7 @@ void enqueue(Self self, const std::shared_ptr<const ExecuteStep>& step) {
     if (trace) trace_step(*trace, *step, result);
     send_anonymously(scheduler, std::move(result));
   });
-  send(self, state.cache_engine, StepEnqueued{step->step, stream->record()});
+  send(self, state.cache_engine, StepEnqueued{told.step->step, stream->record()});
 }
 
 void enqueue_ready_steps(Self self) {
@@ -72,7 +83,9 @@ void enqueue_ready_steps(Self self) {
   while (const auto ready = state.order->next()) {
     if (ready->waits_for_plan) state.parts.stream->wait(state.ends_of_plans.at(ready->step));
     state.ends_of_plans.erase(state.ends_of_plans.begin(), state.ends_of_plans.upper_bound(ready->step));
-    enqueue(self, state.steps.extract(ready->step).mapped());
+    const auto told = state.steps.find(ready->step);
+    enqueue(self, told->second, ready->part);
+    if (ready->part != execution::StepOrder::Part::model) state.steps.erase(told);
   }
 }
 
@@ -86,9 +99,17 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](ExecuteStep& step) {
         auto& state = state_of(self);
         const StepId id = step.step;
-        const bool is_first = state.order->step_arrived(id, step.wait_for_cache);
-        state.steps.emplace(id, std::make_shared<const ExecuteStep>(std::move(step)));
+        const bool is_first = state.order->step_arrived(id, step.wait_for_cache, step.wait_for_masks);
+        state.steps.emplace(id, ToldStep{std::make_shared<const ExecuteStep>(std::move(step)), nullptr});
         if (is_first) send(self, state.cache_engine, ConnectCache{id});
+        enqueue_ready_steps(self);
+      },
+      [self](StepMasks& masks) {
+        auto& state = state_of(self);
+        const auto told = state.steps.find(masks.step);
+        PAGODA_ASSERT(told != state.steps.end(), "masks come behind their step");
+        state.order->masks_arrived(masks.step);
+        told->second.masks = std::make_shared<const StepMasks>(std::move(masks));
         enqueue_ready_steps(self);
       },
       [self](const CacheReady& ready) {

@@ -118,6 +118,9 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
   watcher.step = [&](const ExecuteStep& step) {
     if (execution) execution->step(step);
   };
+  watcher.masks = [&](const StepMasks& masks) {
+    if (execution) execution->masks(masks);
+  };
   watcher.result = [&](const StepResult& result) {
     if (execution) execution->result(result);
   };

@@ -78,13 +78,25 @@ void StepExecution::enter(std::variant<CachePlan, ExecuteStep> event) {
 
 void StepExecution::run_what_waits() {
   if (!std::exchange(has_begun_, true)) restore();
-  for (auto& event : std::exchange(waiting_, {})) {
+  while (!waiting_.empty() && may_run(waiting_.front())) {
+    const auto event = std::move(waiting_.front());
+    waiting_.pop_front();
     if (const auto* plan = std::get_if<CachePlan>(&event)) {
       run(*plan);
     } else {
-      run(std::get<ExecuteStep>(std::move(event)));
+      run(std::get<ExecuteStep>(event));
     }
   }
+}
+
+bool StepExecution::may_run(const std::variant<CachePlan, ExecuteStep>& event) const {
+  const auto* step = std::get_if<ExecuteStep>(&event);
+  return step == nullptr || !step->wait_for_masks || masks_.contains(step->step);
+}
+
+void StepExecution::masks(const StepMasks& masks) {
+  masks_.emplace(masks.step, masks);
+  if (has_begun_) run_what_waits();
 }
 
 void StepExecution::run(const CachePlan& plan) {
@@ -98,7 +110,11 @@ void StepExecution::run(const CachePlan& plan) {
 
 StepResult StepExecution::execute(const ExecuteStep& step) {
   execution::IssuedStep issued;
-  worker_.stream->submit([&] { issued = worker_.runner->issue(*worker_.stream, step); });
+  const auto masks = masks_.extract(step.step);
+  worker_.stream->submit([&] {
+    issued = worker_.runner->issue(*worker_.stream, step);
+    if (masks) worker_.runner->sample(*worker_.stream, masks.mapped(), issued);
+  });
   worker_.stream->synchronize();
   return worker_.runner->collect(std::move(issued));
 }
@@ -204,11 +220,16 @@ void StepExecution::result(const StepResult& recorded) {
 
 Status StepExecution::device_replaced() {
   // What was in flight has no result, and nobody needs what it computed.
+  bool has_ended_before = has_begun_;
   if (!has_begun_ && last_before_ > 0) {
     std::erase_if(sequences_, [](const auto& entry) { return entry.second.row >= 0; });
-    run_what_waits();
+    has_ended_before = true;
   }
+  // Nor will a step be sampled whose masks were not told; moves of blocks behind it may be needed.
+  std::erase_if(waiting_, [this](const auto& event) { return !may_run(event); });
+  if (has_ended_before) run_what_waits();
   results_.clear();
+  masks_.clear();
   return make_worker();
 }
 

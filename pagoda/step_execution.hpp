@@ -49,6 +49,7 @@ class StepExecution {
 
   void cache_plan(const CachePlan& plan) { enter(plan); }
   void step(const ExecuteStep& step) { enter(step); }
+  void masks(const StepMasks& masks);
   void result(const StepResult& recorded);
   /// Errors: as create.
   Status device_replaced();
@@ -61,6 +62,7 @@ class StepExecution {
   void enter(std::variant<CachePlan, ExecuteStep> event);
   void run_what_waits();
   void restore();
+  bool may_run(const std::variant<CachePlan, ExecuteStep>& event) const;
   void run(const CachePlan& plan);
   void run(ExecuteStep step);
   StepResult execute(const ExecuteStep& step);
@@ -84,6 +86,7 @@ class StepExecution {
   memory::KvContent content_;
   std::map<SequenceId, NewRow> sequences_;
   std::deque<std::variant<CachePlan, ExecuteStep>> waiting_;
+  std::map<StepId, StepMasks> masks_;  ///< of steps that wait
 
   std::map<StepId, StepResult> results_;  ///< to be compared
   ExecutionReport report_;

@@ -77,13 +77,6 @@ bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<Blo
   return row->num_blocks <= limits_.layout.only().blocks_for(limits_.max_model_len);
 }
 
-/// Of a row that samples, and as long as the vocabulary.
-bool DeviceMessageChecks::has_sound_mask(const RowWork& work, std::size_t num_words) const {
-  if (work.mask.count == 0) return true;
-  return work.num_samples > 0 && lies_in(work.mask, num_words) &&
-         static_cast<std::size_t>(work.mask.count) == kernels::mask_words(limits_.vocab_size);
-}
-
 bool DeviceMessageChecks::is_sound(const RowWork& work) {
   const Row* const row = row_at(work.row);
   return row != nullptr && row->prompt_len > 0 && row->sequence == work.sequence && work.first_position >= 0 &&
@@ -116,8 +109,10 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
   }
   std::int64_t num_tokens = 0;
   std::vector<bool> runs(rows_.size());
+  std::vector<bool> has_mask;
   for (const RowWork& work : step.work) {
-    if (!has_sound_mask(work, step.masks.size())) return refuse(step.step, "a mask that cannot be");
+    has_mask.push_back(work.has_mask);
+    if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a mask that cannot be");
     if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
     runs[static_cast<std::size_t>(work.row)] = true;
     num_tokens += work.num_tokens;
@@ -125,6 +120,25 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
     if (work.num_samples > 0 && row.appends_samples && row.num_tokens == work.end_position()) ++row.num_tokens;
   }
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
+  const bool has_masks = std::ranges::find(has_mask, true) != has_mask.end();
+  if (step.wait_for_masks != has_masks) return refuse(step.step, "masks that cannot be");
+  if (has_masks) waiting_for_masks_.emplace(step.step, std::move(has_mask));
+  return {};
+}
+
+Status DeviceMessageChecks::check(const StepMasks& masks) {
+  const auto found = waiting_for_masks_.extract(masks.step);
+  if (!found) return refuse(masks.step, "masks that no step waits for");
+  if (masks.words.size() != masks.work.size() * kernels::mask_words(limits_.vocab_size)) {
+    return refuse(masks.step, "masks of another vocabulary");
+  }
+  std::int32_t before = -1;
+  for (const std::int32_t i : masks.work) {
+    const std::vector<bool>& has_mask = found.mapped();
+    const bool is_sound = i > before && lies_in(i, std::ssize(has_mask)) && has_mask[static_cast<std::size_t>(i)];
+    if (!is_sound) return refuse(masks.step, "a mask of work that has none");
+    before = i;
+  }
   return {};
 }
 

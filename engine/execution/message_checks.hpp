@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "engine/step/execute.hpp"
@@ -31,6 +32,7 @@ class DeviceMessageChecks {
 
   /// Steps come in their order. After an error the device cannot go on: its rows are not those of the scheduler.
   Status check(const ExecuteStep& step);
+  Status check(const StepMasks& masks);
   Status check(const CachePlan& plan) const;
 
  private:
@@ -48,12 +50,12 @@ class DeviceMessageChecks {
   bool take(const NewRow& fresh);
   bool take(const ChosenToken& chosen);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
-  bool has_sound_mask(const RowWork& work, std::size_t num_words) const;
   bool is_sound(const RowWork& work);
 
   DeviceLimits limits_;
   std::vector<Row> rows_;
   StepId last_step_ = 0;
+  std::map<StepId, std::vector<bool>> waiting_for_masks_;  ///< steps, and which of their work has a mask
 };
 
 /// Holds the results that another process sends against the steps that it was sent.

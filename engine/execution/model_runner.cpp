@@ -134,6 +134,18 @@ IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) 
   return issued;
 }
 
+void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) {
+  if (issued.error) return;
+  Status status;
+  try {
+    apply(masks, issued);
+    status = draw(stream, issued);
+  } catch (const std::exception& problem) {
+    status = fail(ErrorCode::internal, "step " + std::to_string(issued.step) + " failed: " + problem.what());
+  }
+  if (!status) issued.error = std::move(status.error());
+}
+
 Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {
   rows_.apply(step);
   issued.memory = memory_pool_.take();
@@ -154,8 +166,10 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
   }
   batch.shape.num_samples = issued.shape.num_samples;
   batch.shape.num_reports = issued.shape.num_reports;
+  issued.inputs = batch.shape;
   fill_inputs(step, batch, StepInputs(memory.inputs(), StepLayout(batch.shape)));
-  return run(stream, batch, memory, issued.shape);
+  status = run_model(stream, batch, memory);
+  return status && !step.wait_for_masks ? draw(stream, issued) : status;
 }
 
 Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {
@@ -245,16 +259,13 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     const BatchRow& row = rows_[work.row];
     const bool has_logits = batch.decode || work.num_samples > 0;
     IssuedStep::Row& issued_row = issued.rows.emplace_back(IssuedStep::Row{
-        work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, false, work.mask.count > 0});
+        work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask, false});
     if (work.num_samples > 0) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(row.num_tokens));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
       kernels::SampleRow sample_row =
           row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
-      sample_row.allowed_tokens =
-          std::span(step.masks)
-              .subspan(static_cast<std::size_t>(work.mask.first), static_cast<std::size_t>(work.mask.count));
       issued_row.bans_tokens = !sample_row.banned_tokens.empty();
       // The first tokens of n sequences differ by the sequence index alone.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
@@ -348,18 +359,6 @@ void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& in
   }
 }
 
-Status ModelRunner::run(kernels::Stream& stream, const Batch& batch, const StepMemory& memory,
-                        const ResultShape& results) {
-  const StepInputs inputs(inputs_on_device(memory), StepLayout(batch.shape));
-  const StepResults targets(memory.results_on_device(), results);
-  Status status = bring_inputs(stream, batch.shape, memory);
-  if (status) status = run_model(stream, batch, inputs);
-  if (status) status = sample(stream, batch, inputs, targets, results);
-  if (status) status = report_prompts(stream, inputs, targets, results);
-  if (status) status = memory.download_results(stream, results.bytes());
-  return status;
-}
-
 Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory) {
   const StepLayout layout(shape);
   const StepInputs inputs(inputs_on_device(memory), layout);
@@ -383,7 +382,9 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
   return status;
 }
 
-Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
+Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory) {
+  if (Status status = bring_inputs(stream, batch.shape, memory); !status) return status;
+  const StepInputs inputs(inputs_on_device(memory), StepLayout(batch.shape));
   const layers::ForwardBatch forward{
       .num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
       .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
@@ -416,11 +417,36 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
 }
 
-Status ModelRunner::sample(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs,
-                           const StepResults& results, const ResultShape& shape) {
+void ModelRunner::apply(const StepMasks& masks, const IssuedStep& issued) {
+  std::size_t first_sample = 0;
+  std::size_t next = 0;  // of the masks
+  for (std::size_t i = 0; i < issued.rows.size() && next < masks.work.size(); ++i) {
+    const auto num_samples = static_cast<std::size_t>(issued.rows[i].num_samples);
+    if (masks.work[next] == static_cast<std::int32_t>(i)) {
+      const auto mask = masks.mask(next++);
+      for (kernels::SampleRow& row : std::span(sample_rows_).subspan(first_sample, num_samples)) {
+        row.allowed_tokens = mask;
+      }
+    }
+    first_sample += num_samples;
+  }
+}
+
+Status ModelRunner::draw(kernels::Stream& stream, const IssuedStep& issued) {
+  const StepInputs inputs(inputs_on_device(*issued.memory), StepLayout(issued.inputs));
+  const StepResults results(issued.memory->results_on_device(), issued.shape);
+  Status status = draw_samples(stream, inputs, results, issued);
+  if (status) status = report_prompts(stream, inputs, results, issued.shape);
+  if (status) status = issued.memory->download_results(stream, issued.shape.bytes());
+  return status;
+}
+
+Status ModelRunner::draw_samples(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
+                                 const IssuedStep& issued) {
+  const ResultShape& shape = issued.shape;
   if (shape.num_samples == 0) return {};
   Status status = device_->ops().sample(stream, {.logits = logits_.as<float>(),
-                                                 .num_logit_rows = batch.shape.num_logit_rows,
+                                                 .num_logit_rows = issued.inputs.num_logit_rows,
                                                  .vocab = config_.vocab_size,
                                                  .rows = sample_rows_,
                                                  .outputs = results.samples,

@@ -49,6 +49,7 @@ class ModelRunner final : public StepRunner {
                                                      const layers::KvCache& cache, Clock clock);
 
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
+  void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) override;
   StepResult collect(IssuedStep issued) override;
 
   /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
@@ -88,11 +89,14 @@ class ModelRunner final : public StepRunner {
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
-  /// Everything after the inputs have been filled in.
-  Status run(kernels::Stream& stream, const Batch& batch, const StepMemory& memory, const ResultShape& results);
-  Status run_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);
-  Status sample(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs, const StepResults& results,
-                const ResultShape& shape);
+  /// The inputs, which have been filled in, and the model.
+  Status run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory);
+  /// Has the rows of sample_rows_ sample nothing but what `masks` allow.
+  void apply(const StepMasks& masks, const IssuedStep& issued);
+  /// All that follows the model: draws the samples of sample_rows_ and report_rows_.
+  Status draw(kernels::Stream& stream, const IssuedStep& issued);
+  Status draw_samples(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
+                      const IssuedStep& issued);
   Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                         const ResultShape& shape);
   /// Runs a batch of sequences that have no KV blocks, each of `tokens_each` new tokens (the last of fewer) at the end
@@ -133,8 +137,8 @@ class ModelRunner final : public StepRunner {
     std::int32_t first_block = 0;
   };
   std::vector<TableChange> table_changes_;
-  std::int64_t num_changed_entries_ = 0;  // of table_changes_
-  std::vector<kernels::SampleRow> sample_rows_;
+  std::int64_t num_changed_entries_ = 0;         // of table_changes_
+  std::vector<kernels::SampleRow> sample_rows_;  // until it is sampled, likewise report_rows_
   std::vector<kernels::SampleRow> report_rows_;
 
   TimeUs last_finished_us_ = 0;  // of collect

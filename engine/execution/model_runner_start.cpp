@@ -80,12 +80,14 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
   }
   shape.num_samples = num_samples;
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(SamplingLimits{}.max_logprobs, config_.vocab_size);
-  const ResultShape results{num_samples, max_top, 0, 0};
-  auto memory = memory_pool_.take();
-  PAGODA_ASSERT(memory != nullptr, "no step is in flight before the first");
-  Status status = memory->reserve_results(results.bytes());
+  IssuedStep issued;
+  issued.inputs = shape;
+  issued.shape = {num_samples, max_top, 0, 0};
+  issued.memory = memory_pool_.take();
+  PAGODA_ASSERT(issued.memory != nullptr, "no step is in flight before the first");
+  Status status = issued.memory->reserve_results(issued.shape.bytes());
   if (status) {
-    const StepInputs inputs(memory->inputs(), StepLayout(shape));
+    const StepInputs inputs(issued.memory->inputs(), StepLayout(shape));
     for (std::int64_t i = 0; i < shape.num_tokens; ++i) {
       inputs.token_slots[i] = 0;
       inputs.positions[i] = 0;
@@ -103,13 +105,16 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     sample_rows_.clear();
     for (std::int64_t i = 0; i < num_samples; ++i) {
       const auto logits_row = static_cast<std::int32_t>(i % shape.num_logit_rows);
-      sample_rows_.push_back(demanding_row(logits_row, tokens, results.max_sample_top));
+      sample_rows_.push_back(demanding_row(logits_row, tokens, max_top));
     }
-    stream.submit([&] { status = run(stream, batch, *memory, results); });
+    stream.submit([&] {
+      status = run_model(stream, batch, *issued.memory);
+      if (status) status = draw(stream, issued);
+    });
     stream.synchronize();
     if (status) status = stream.status();
   }
-  memory_pool_.put(std::move(memory));
+  memory_pool_.put(std::move(issued.memory));
   return status;
 }
 

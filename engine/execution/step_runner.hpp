@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/execution/step_inputs.hpp"
 #include "engine/execution/step_memory.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/result.hpp"
@@ -12,21 +13,22 @@
 
 namespace pagoda::execution {
 
-/// A step between StepRunner::issue and collect.
+/// A step between StepRunner::issue, sample and collect.
 struct IssuedStep {
   struct Row {
     SequenceId sequence = 0;
     std::int32_t end_position = 0;
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
-    bool bans_tokens = false;  ///< the request's parameters leave out some tokens
-    bool has_mask = false;     ///< so does its grammar
+    bool has_mask = false;     ///< its grammar leaves out some tokens
+    bool bans_tokens = false;  ///< so do the request's parameters
   };
 
   StepId step = 0;
   TimeUs issued_us = 0;
   std::optional<Error> error;
   std::vector<Row> rows;  ///< of ExecuteStep::work
+  StepShape inputs;
   ResultShape shape;
   std::unique_ptr<StepMemory> memory;
 };
@@ -36,8 +38,13 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
-  /// Enqueues a step. Call inside Stream::submit, steps in their order. An op's error comes back with the result.
+  /// Enqueues a step; but for its sampling where it waits for masks. Call inside Stream::submit, steps in their order.
+  /// An op's error comes back with the result.
   virtual IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) = 0;
+
+  /// Enqueues what issue has left of a step that waits for masks. Call likewise, before the next step. The masks may
+  /// go when it returns.
+  virtual void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) = 0;
 
   /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete, while the stream's
   /// status is well: uses no device. May run while another thread issues a later step.

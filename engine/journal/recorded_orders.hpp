@@ -10,7 +10,7 @@
 namespace pagoda::journal {
 
 /// What enters a StepOrder.
-enum class StepOrderInput : std::uint8_t { step_arrived, plan_enqueued, connected, next };
+enum class StepOrderInput : std::uint8_t { step_arrived, masks_arrived, plan_enqueued, connected, next };
 constexpr StepOrderInput last_value(StepOrderInput) {
   return StepOrderInput::next;
 }
@@ -29,11 +29,15 @@ class RecordedStepOrder {
   RecordedStepOrder(const RecordedStepOrder&) = delete;
   RecordedStepOrder& operator=(const RecordedStepOrder&) = delete;
 
-  bool step_arrived(StepId step, bool wait_for_cache) {
-    recorder_.input(StepOrderInput::step_arrived, step, wait_for_cache);
-    const bool is_first = core_.step_arrived(step, wait_for_cache);
+  bool step_arrived(StepId step, bool wait_for_cache, bool wait_for_masks) {
+    recorder_.input(StepOrderInput::step_arrived, step, wait_for_cache, wait_for_masks);
+    const bool is_first = core_.step_arrived(step, wait_for_cache, wait_for_masks);
     recorder_.effect(is_first);
     return is_first;
+  }
+  void masks_arrived(StepId step) {
+    recorder_.input(StepOrderInput::masks_arrived, step);
+    core_.masks_arrived(step);
   }
   void plan_enqueued(StepId step) {
     recorder_.input(StepOrderInput::plan_enqueued, step);

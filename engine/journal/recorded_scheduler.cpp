@@ -10,13 +10,6 @@ PlanStep without_tokens(const PlanStep& plan) {
   return without;
 }
 
-ExecuteStep without_masks(const ExecuteStep& step) {
-  ExecuteStep without = step;
-  without.masks.clear();
-  for (RowWork& work : without.work) work.mask = {};
-  return without;
-}
-
 RecordedScheduler::RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal)
     : config_(config),
       core_(config),

@@ -21,6 +21,7 @@ enum class SchedulerInput : std::uint8_t {
   swap_measured,
   device_replaced,
   next_plan,
+  take_masks,
   take_outputs,
 };
 constexpr SchedulerInput last_value(SchedulerInput) {
@@ -30,8 +31,6 @@ constexpr SchedulerInput last_value(SchedulerInput) {
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
 /// records have them.
 PlanStep without_tokens(const PlanStep& plan);
-/// A step as its effect is compared: masks follow from the tokens, and replays may lack the grammars.
-ExecuteStep without_masks(const ExecuteStep& step);
 
 /// A SchedulerCore that is recorded where there is a journal. For one that hides tokens it is a twin that is recorded:
 /// it is told the same, but for the tokens.
@@ -88,6 +87,11 @@ class RecordedScheduler {
     return run(
         SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
   }
+  /// As its effect is compared, it lacks the masks themselves: they follow from the tokens, and replays may lack the
+  /// grammars.
+  std::optional<StepMasks> take_masks() {
+    return run(SchedulerInput::take_masks, [](auto& core) { return core.take_masks(); });
+  }
   StepOutputs take_outputs() {
     return run(SchedulerInput::take_outputs, [](auto& core) { return core.take_outputs(); });
   }
@@ -116,12 +120,10 @@ class RecordedScheduler {
     if (plan && recorder_.is_on()) recorder_.effect(without_tokens(*plan));
   }
   void note(const std::optional<ExecuteStep>& step) {
-    if (!step || !recorder_.is_on()) return;
-    if (step->masks.empty()) {
-      recorder_.effect(*step);
-    } else {
-      recorder_.effect(without_masks(*step));
-    }
+    if (step) recorder_.effect(*step);
+  }
+  void note(const std::optional<StepMasks>& masks) {
+    if (masks) recorder_.effect(masks->work);
   }
   void note(const StepOutputs& outputs) {
     if (!outputs.empty()) recorder_.effect(outputs);
@@ -134,6 +136,9 @@ class RecordedScheduler {
   static bool is_alike(const std::optional<ExecuteStep>& a, const std::optional<ExecuteStep>& b) {
     if (!a || !b) return a.has_value() == b.has_value();
     return a->step == b->step && a->work.size() == b->work.size();
+  }
+  static bool is_alike(const std::optional<StepMasks>& a, const std::optional<StepMasks>& b) {
+    return a.has_value() == b.has_value();
   }
   static bool is_alike(const StepOutputs& a, const StepOutputs& b) { return a.outputs.size() == b.outputs.size(); }
   /// A twin that has gone another way would be told what it did not ask: better no journal than no engine.

@@ -234,7 +234,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       if (!read(in, plan, now) || !is_sound(plan)) return false;
       const auto step = scheduler_->on_step_plan(plan, now);
       if (!step) return true;
-      effect(Source::scheduler, without_masks(*step), of_step("rows", step->step));
+      effect(Source::scheduler, *step, of_step("rows", step->step));
       ++report_.num_steps;
       report_.last_step = step->step;
       if (report_.first_step == 0) report_.first_step = step->step;
@@ -265,6 +265,14 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       if (!read(in, now)) return false;
       if (const auto plan = scheduler_->next_plan(now)) {
         effect(Source::scheduler, without_tokens(*plan), of_step("plan", plan->step));
+      }
+      return true;
+    }
+    case SchedulerInput::take_masks: {
+      if (!read(in)) return false;
+      if (const auto masks = scheduler_->take_masks()) {
+        effect(Source::scheduler, masks->work, of_step("masks", masks->step));
+        if (watcher_.masks) watcher_.masks(*masks);
       }
       return true;
     }
@@ -301,11 +309,16 @@ bool Replay::enter_step_order(std::uint8_t input, Decoder& in) {
   switch (static_cast<StepOrderInput>(input)) {
     case StepOrderInput::step_arrived: {
       bool wait_for_cache = false;
-      if (!read(in, step, wait_for_cache)) return false;
-      const bool is_first = step_order_.step_arrived(step, wait_for_cache);
+      bool wait_for_masks = false;
+      if (!read(in, step, wait_for_cache, wait_for_masks)) return false;
+      const bool is_first = step_order_.step_arrived(step, wait_for_cache, wait_for_masks);
       effect(Source::step_order, is_first, is_first ? "asked to connect" : "did not ask to connect");
       return true;
     }
+    case StepOrderInput::masks_arrived:
+      if (!read(in, step)) return false;
+      step_order_.masks_arrived(step);
+      return true;
     case StepOrderInput::plan_enqueued:
       if (!read(in, step)) return false;
       step_order_.plan_enqueued(step);

@@ -49,6 +49,7 @@ struct ReplayWatcher {
   std::function<void(const std::string& setup)> setup;
   std::function<void(const CachePlan&)> cache_plan;  ///< before the step it belongs to
   std::function<void(const ExecuteStep&)> step;
+  std::function<void(const StepMasks&)> masks;
   std::function<void(const StepResult&)> result;  ///< as it was recorded
   std::function<void(bool memory_lost)> device_replaced;
   /// Compiles grammars, so that steps have the masks that they had; without it they have none.

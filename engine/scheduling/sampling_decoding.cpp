@@ -14,10 +14,8 @@ class Sampling final : public Decoding {
  public:
   Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) : ends_(spec.sampling, eos_token_ids) {}
 
-  /// Only the fork waits for its result, and what a grammar allows depends on the last token.
-  bool looks_ahead(const SequenceGroup& group) const override {
-    return group.forked && !group.spec->sampling.structured_outputs;
-  }
+  /// Only the fork waits for its result.
+  bool looks_ahead(const SequenceGroup& group) const override { return group.forked; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked ? 1 : group.num_samples();
   }

@@ -284,6 +284,26 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   return planning_.next(now, last_completed_step_, !in_flight_.empty());
 }
 
+std::optional<StepMasks> SchedulerCore::take_masks() {
+  if (!has_masks_to_tell()) return std::nullopt;
+  InFlightStep& step = in_flight_.front();
+  step.waits_for_masks = false;
+  StepMasks masks;
+  masks.step = step.step;
+  for (std::size_t i = 0; i < step.work.size(); ++i) {
+    const WorkRef& work = step.work[i];
+    SequenceGroup* group = work.has_mask && !work.dropped ? table_.find(work.group) : nullptr;
+    const Sequence* s = table_.find(group, work.sequence);
+    if (s == nullptr || s->state == SequenceState::finished) continue;
+    masks.work.push_back(static_cast<std::int32_t>(i));
+    if (!group->matchers) continue;  // of a journal that is replayed without grammars
+    const std::size_t first = masks.words.size();
+    masks.words.resize(first + group->matchers->mask_words());
+    group->matchers->fill_mask(s->id, s->output, std::span(masks.words).subspan(first));
+  }
+  return masks;
+}
+
 StepOutputs SchedulerCore::take_outputs() {
   return std::exchange(outputs_, StepOutputs{});
 }

@@ -37,6 +37,7 @@ inline constexpr std::int32_t kMaxTimesCleared = 16;
 ///
 ///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
 ///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
+///   take_masks()     -> StepMasks    to the workers, of a step that waits for them, when those before it have ended
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
@@ -64,6 +65,9 @@ class SchedulerCore final : private GroupEffects {
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
   std::optional<PlanStep> next_plan(TimeUs now);
+  /// The masks of the first step in flight, if it waits for them: all tokens that they depend on are known.
+  bool has_masks_to_tell() const { return !in_flight_.empty() && in_flight_.front().waits_for_masks; }
+  std::optional<StepMasks> take_masks();
   /// What the output processor must be told since the last call.
   StepOutputs take_outputs();
 

@@ -29,7 +29,8 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   sequence.num_scheduled_tokens += num_tokens;
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);
-    if (work.num_samples > 0) work.mask = mask_of(group, sequence);
+    work.has_mask = work.num_samples > 0 && group.spec->sampling.structured_outputs;
+    step.wait_for_masks |= work.has_mask;
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
   }
   // The token at position p tells the log-probability of the one at p + 1.
@@ -41,20 +42,11 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   }
   ++group.num_in_flight;
   table_.waiting->charge(group.entry, num_tokens);
-  in_flight.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples});
+  in_flight.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.has_mask});
+  in_flight.waits_for_masks |= work.has_mask;
   in_flight.num_tokens += num_tokens;
   if (num_tokens > 1) in_flight.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
-}
-
-Range StepBuilder::mask_of(SequenceGroup& group, const Sequence& sequence) {
-  if (!group.matchers) return {};
-  PAGODA_ASSERT(sequence.num_placeholders == 0, "what a grammar allows depends on all tokens so far");
-  const std::size_t first = step.masks.size();
-  const std::size_t count = group.matchers->mask_words();
-  step.masks.resize(first + count);
-  group.matchers->fill_mask(sequence.id, sequence.output, std::span(step.masks).subspan(first));
-  return {static_cast<std::int32_t>(first), static_cast<std::int32_t>(count)};
 }
 
 void StepBuilder::add_table_deltas(const StepPlan& plan) {

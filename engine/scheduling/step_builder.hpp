@@ -17,10 +17,11 @@ struct WorkRef {
   SequenceId sequence = 0;
   std::int32_t epoch = 0;
   std::int32_t num_samples = 0;
+  bool has_mask = false;
   bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.dropped);
+    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.has_mask, self.dropped);
   }
 };
 
@@ -30,9 +31,10 @@ struct InFlightStep {
   std::vector<WorkRef> work;
   std::int64_t num_tokens = 0;
   std::int64_t num_prompt_tokens = 0;  ///< of them, in chunks of prompts
+  bool waits_for_masks = false;        ///< they were not told yet
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens);
+    return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens, self.waits_for_masks);
   }
 };
 
@@ -54,9 +56,6 @@ class StepBuilder {
   InFlightStep in_flight;
 
  private:
-  /// Which tokens the sequence may go on with; nothing where it is free to.
-  Range mask_of(SequenceGroup& group, const Sequence& sequence);
-
   std::span<const TokenId> eos_token_ids_;
   GroupTable& table_;
 };

@@ -23,6 +23,21 @@ bool runs_prompt(const SequenceGroup& group) {
   });
 }
 
+/// Whether all that could decode now are groups that wait for each result, while others of the kind are in flight:
+/// taking turns they would each have half a step's rows in every other step; together they have whole ones.
+bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
+  bool joins = false;
+  for (const SequenceGroup* group : running) {
+    if (!group->depends_on_results()) return false;
+    if (group->num_in_flight > 0) {
+      joins = true;
+    } else if (runs_prompt(*group)) {
+      return false;
+    }
+  }
+  return joins;
+}
+
 }  // namespace
 
 std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
@@ -55,7 +70,10 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
     used = add_running_candidates(plan, decoding, may_admit);
   }
 
-  if (used == 0 && plan.swapped.empty() && plan.waiting.empty() && table_.news.releases.empty()) {
+  const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
+  const bool waits = decodes_alone && (used == 0 ? table_.news.releases.empty()
+                                                 : steps_in_flight && should_join_those_in_flight(table_.running));
+  if (waits) {
     changed_ = false;
     return std::nullopt;
   }

@@ -2,7 +2,9 @@
 
 /// What the workers run in a step (docs/architecture.md, message 6).
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -86,14 +88,13 @@ struct RowWork {
   /// Prompt tokens to report on, from `first_prompt_logprob` on: each follows a token that this work runs.
   std::int32_t first_prompt_logprob = 0;
   std::int32_t num_prompt_logprobs = 0;
-  /// Of ExecuteStep::masks: which tokens its samples may be (kernels::mask_words); empty = any.
-  Range mask{};
+  bool has_mask = false;  ///< StepMasks says which tokens its samples may be; else any
 
   std::int32_t end_position() const { return first_position + num_tokens; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.row, self.sequence, self.first_position, self.num_tokens, self.num_samples,
-                 self.first_prompt_logprob, self.num_prompt_logprobs, self.mask);
+                 self.first_prompt_logprob, self.num_prompt_logprobs, self.has_mask);
   }
 };
 
@@ -109,18 +110,36 @@ struct ChosenToken {
 struct ExecuteStep {
   StepId step = 0;
   bool wait_for_cache = false;  ///< a CachePlan exists: CacheReady of this step must come first
+  bool wait_for_masks = false;  ///< some work has a mask: StepMasks of this step must come before its samples are drawn
   std::vector<RowId> rows_gone;
   std::vector<NewRow> new_rows;
   std::vector<ChosenToken> chosen_tokens;
   std::vector<RowTableDelta> table_deltas;
   std::vector<BlockId> blocks;
   std::vector<RowWork> work;
-  std::vector<std::uint32_t> masks;  ///< of tokens, one behind the other
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.wait_for_cache, self.rows_gone, self.new_rows, self.chosen_tokens, self.table_deltas,
-                 self.blocks, self.work, self.masks);
+    return visit(self.step, self.wait_for_cache, self.wait_for_masks, self.rows_gone, self.new_rows, self.chosen_tokens,
+                 self.table_deltas, self.blocks, self.work);
   }
+};
+
+/// Scheduler -> workers, behind an ExecuteStep that waits for it: which tokens may be sampled. That depends on the
+/// tokens of the step before, while all but the sampling does not: the worker computes meanwhile.
+struct StepMasks {
+  StepId step = 0;
+  /// Those of ExecuteStep::work with a mask, by their place there. What is not among them may sample any token: its
+  /// sequence has ended meanwhile.
+  std::vector<std::int32_t> work;
+  std::vector<std::uint32_t> words;  ///< kernels::mask_words(vocabulary) for each of `work`
+
+  /// Of the work at place `i` of `work`.
+  std::span<const std::uint32_t> mask(std::size_t i) const {
+    const std::size_t count = words.size() / work.size();
+    return std::span(words).subspan(i * count, count);
+  }
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.step, self.work, self.words); }
 };
 
 }  // namespace pagoda

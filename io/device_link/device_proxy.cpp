@@ -31,6 +31,7 @@ actors::DeviceProcessActor::behavior_type behavior(Self self, const std::shared_
   actors::state_of(self).process = process;
   return {
       [self](ExecuteStep& step) { actors::state_of(self).process->send(std::move(step)); },
+      [self](StepMasks& masks) { actors::state_of(self).process->send(std::move(masks)); },
       [](const actors::CacheReady&) { PAGODA_ASSERT(false, "streams and events stay in their process"); },
       [](const actors::CacheConnected&) { PAGODA_ASSERT(false, "streams and events stay in their process"); },
       [self](const actors::ConnectScheduler& connect) {

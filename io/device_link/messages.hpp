@@ -46,7 +46,7 @@ struct WorkerReady {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.pid); }
 };
 
-using ToWorker = std::variant<StartWorker, ExecuteStep, CachePlan>;
+using ToWorker = std::variant<StartWorker, ExecuteStep, StepMasks, CachePlan>;
 using FromWorker = std::variant<LoadProgress, StartFailed, WorkerReady, StepResult, SwapMeasured, actors::DeviceFailed>;
 
 }  // namespace pagoda::device_link

@@ -64,6 +64,7 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
     ToWorker message;
     if (!decode(frame, message)) return false;
     if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);
+    if (auto* masks = std::get_if<StepMasks>(&message)) return take(*masks, worker);
     if (auto* plan = std::get_if<CachePlan>(&message)) return take(*plan, cache_engine);
     return false;
   });

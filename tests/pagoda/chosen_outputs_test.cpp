@@ -221,6 +221,29 @@ TEST(BeamSearchInTheEngine, TellsItsTextAtTheEndWithOneLogprobPerToken) {
   }
 }
 
+TEST(BeamSearchInTheEngine, SeveralShareStepsWhereverTheyBegin) {
+  const auto engine = engine_with(test::demo_model());
+  ASSERT_TRUE(engine);
+  GenerateRequest request;
+  request.prompt = "Once upon a time";
+  request.sampling.temperature = 0;
+  request.sampling.use_beam_search = true;
+  request.sampling.n = 2;
+  request.sampling.ignore_eos = true;
+  request.sampling.max_tokens = 150;
+  std::vector<std::promise<void>> ends(4);
+  std::int64_t steps = 0;
+  for (std::promise<void>& end : ends) {  // one after the other: while a step of those before is in flight
+    steps = engine->stats().steps_total;
+    ASSERT_TRUE(engine->submit(request, [&end](const RequestOutput& output) {
+      if (output.done) end.set_value();
+    }));
+    while (engine->stats().steps_total < steps + 3) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  for (std::promise<void>& end : ends) end.get_future().get();
+  EXPECT_LT(engine->stats().steps_total - steps, 200) << "turns would take nearly 300";
+}
+
 TEST(BeamSearchInTheEngine, IsCancelledLikeAnyRequest) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);

@@ -241,6 +241,20 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
              std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()})});
 }
 
+TEST_F(StructuredOutputs, RunInEveryStepAsOthersDo) {
+  const auto engine = StructuredOutputs::engine();
+  ASSERT_TRUE(engine);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 12; ++i) {
+    requests.push_back(request(GrammarKind::regex, "[a-z ,.]{400,900}"));
+    requests.back().prompt = "Number " + std::to_string(i) + " of the children said that";
+    requests.back().sampling.max_tokens = 150;
+  }
+  for (const auto& result : engine->generate(requests)) ASSERT_TRUE(result) << result.error().message;
+  // Half of them in turn would take twice as many steps.
+  EXPECT_LT(engine->stats().steps_total, 200);
+}
+
 /// The log-probabilities of `token` behind the prompt, as the model has it.
 double logprob_of(Engine& engine, const TokenIds& prompt, TokenId token) {
   GenerateRequest request;

@@ -35,6 +35,9 @@ class FakeRunner final : public execution::StepRunner {
       : memory_(std::move(memory)), shared_(std::move(shared)) {}
 
   execution::IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
+  void sample(kernels::Stream&, const StepMasks&, execution::IssuedStep&) override {
+    check(false, "masks come for a step that waits for none");
+  }
   StepResult collect(execution::IssuedStep issued) override;
 
  private:

@@ -64,12 +64,48 @@ TEST(DeviceMessageChecks, StepsOfASchedulerPass) {
   EXPECT_TRUE(checks.check(last));
 }
 
-TEST(DeviceMessageChecks, AMaskIsAsLongAsTheVocabulary) {
-  DeviceMessageChecks checks(limits());
+/// The second row of the first step, whose masks have 4 words.
+ExecuteStep masked_step() {
   ExecuteStep step = first_step();
-  step.masks.resize(4);
-  step.work[1].mask = {0, 4};
-  EXPECT_TRUE(checks.check(step));
+  step.wait_for_masks = true;
+  step.work[1].has_mask = true;
+  return step;
+}
+
+TEST(DeviceMessageChecks, MasksAreForThoseWhoWaitForThem) {
+  const StepMasks right{.step = 1, .work = {1}, .words = std::vector<std::uint32_t>(4)};
+  const auto passes = [](const StepMasks& masks) {
+    DeviceMessageChecks checks(limits());
+    EXPECT_TRUE(checks.check(masked_step()));
+    return checks.check(masks).has_value();
+  };
+  EXPECT_TRUE(passes(right));
+  EXPECT_TRUE(passes({.step = 1, .work = {}, .words = {}}));
+  const std::vector<std::pair<std::string, std::function<void(StepMasks&)>>> changes{
+      {"another step", [](StepMasks& m) { m.step = 2; }},
+      {"another vocabulary", [](StepMasks& m) { m.words.resize(3); }},
+      {"words for nobody", [](StepMasks& m) { m.work.clear(); }},
+      {"work that has none", [](StepMasks& m) { m.work = {0}; }},
+      {"work before the first", [](StepMasks& m) { m.work = {-1}; }},
+      {"work behind the last", [](StepMasks& m) { m.work = {2}; }},
+      {"the same work twice",
+       [](StepMasks& m) {
+         m.work = {1, 1};
+         m.words.resize(8);
+       }},
+  };
+  for (const auto& [what, change] : changes) {
+    StepMasks masks = right;
+    change(masks);
+    EXPECT_FALSE(passes(masks)) << what;
+  }
+}
+
+TEST(DeviceMessageChecks, MasksComeOnce) {
+  DeviceMessageChecks checks(limits());
+  EXPECT_TRUE(checks.check(masked_step()));
+  EXPECT_TRUE(checks.check(StepMasks{.step = 1, .work = {}, .words = {}}));
+  EXPECT_FALSE(checks.check(StepMasks{.step = 1, .work = {}, .words = {}}));
 }
 
 TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
@@ -97,30 +133,9 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"a temperature that is no number",
        [](ExecuteStep& s) { s.new_rows[0].spec.sampling.temperature = std::numeric_limits<double>::quiet_NaN(); }},
       {"more logprobs than tokens", [](ExecuteStep& s) { s.new_rows[0].spec.sampling.num_logprobs = 101; }},
-      {"a mask that is not there",
-       [](ExecuteStep& s) {
-         s.work[1].mask = {0, 4};
-       }},
-      {"a mask of another vocabulary",
-       [](ExecuteStep& s) {
-         s.masks.resize(8);
-         s.work[1].mask = {0, 3};
-       }},
-      {"a mask behind the last",
-       [](ExecuteStep& s) {
-         s.masks.resize(4);
-         s.work[1].mask = {1, 4};
-       }},
-      {"a mask before the first",
-       [](ExecuteStep& s) {
-         s.masks.resize(4);
-         s.work[1].mask = {-1, 4};
-       }},
-      {"a mask of a row that samples nothing",
-       [](ExecuteStep& s) {
-         s.masks.resize(4);
-         s.work[0].mask = {0, 4};
-       }},
+      {"a mask that is not waited for", [](ExecuteStep& s) { s.work[1].has_mask = true; }},
+      {"masks that nobody has", [](ExecuteStep& s) { s.wait_for_masks = true; }},
+      {"a mask of a row that samples nothing", [](ExecuteStep& s) { s.wait_for_masks = s.work[0].has_mask = true; }},
       {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter = 1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {

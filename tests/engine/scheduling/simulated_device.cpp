@@ -23,7 +23,13 @@ void SimulatedDevice::run_worker() {
   worker_mail_.pop_front();
   if (const auto* step = std::get_if<ExecuteStep>(&message)) {
     steps_.emplace(step->step, *step);
-    if (step_order_->step_arrived(step->step, step->wait_for_cache)) tell_cache_engine(ConnectCache{step->step});
+    if (step_order_->step_arrived(step->step, step->wait_for_cache, step->wait_for_masks)) {
+      tell_cache_engine(ConnectCache{step->step});
+    }
+  } else if (const auto* masks = std::get_if<StepMasks>(&message)) {
+    if (!steps_.contains(masks->step)) fail("masks come for a step that the worker was not told");
+    masks_.emplace(masks->step, *masks);
+    step_order_->masks_arrived(masks->step);
   } else if (const auto* ready = std::get_if<CacheReady>(&message)) {
     step_order_->plan_enqueued(ready->step);
   } else {
@@ -35,8 +41,12 @@ void SimulatedDevice::run_worker() {
 
 void SimulatedDevice::enqueue_steps() {
   while (const auto ready = step_order_->next()) {
-    const auto step = steps_.extract(ready->step);
-    enqueue(step.mapped(), ready->waits_for_plan ? ready->step : connected_to_);
+    using Part = execution::StepOrder::Part;
+    const ExecuteStep& step = steps_.at(ready->step);
+    if (ready->part != Part::sampling) enqueue(step, ready->waits_for_plan ? ready->step : connected_to_);
+    if (ready->part == Part::model) continue;
+    if (step.wait_for_masks) sample(step, masks_.extract(ready->step).mapped());
+    steps_.erase(ready->step);
     tell_cache_engine(StepEnqueued{ready->step});
   }
 }
@@ -125,27 +135,52 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
   }
   std::vector<FakeRow> fake_rows;
+  tokens_of_rows_.clear();
+  bool waits_for_masks = false;
   for (const RowWork& work : step.work) {
-    check_mask(step, work);
+    const Row& row = rows_.at(work.row);
+    tokens_of_rows_.push_back(row.tokens.size());
+    const bool wants_mask = row.spec->grammar && work.num_samples > 0;
+    if (work.has_mask != wants_mask) fail("a row has a mask that asks for none, or none");
+    waits_for_masks |= wants_mask;
     run_row(work, result, fake_rows);
   }
+  if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
-  running_.push_back(std::move(result));
+  if (step.wait_for_masks) {
+    unsampled_ = std::move(result);
+  } else {
+    running_.push_back(std::move(result));
+  }
+}
+
+/// What was sampled without a mask is wrong, should somebody read it.
+void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < step.work.size(); ++i) {
+    const RowWork& work = step.work[i];
+    Row& row = rows_.at(work.row);
+    if (next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i)) {
+      if (!work.has_mask) fail("a mask comes for a row that has none");
+      check_mask(row, tokens_of_rows_[i], masks.mask(next++));
+    } else if (work.has_mask && !unsampled_->error) {
+      const Range samples = unsampled_->rows[i].samples;
+      for (std::int32_t k = 0; k < samples.count; ++k) {
+        unsampled_->samples[static_cast<std::size_t>(samples.first + k)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
+      }
+    }
+  }
+  if (next != masks.work.size()) fail("masks come that are for no row");
+  running_.push_back(std::move(*unsampled_));
+  unsampled_.reset();
 }
 
 /// What may be sampled is what the grammar allows behind all tokens of the row, none of which is a placeholder.
-void SimulatedDevice::check_mask(const ExecuteStep& step, const RowWork& work) {
-  const Row& row = rows_.at(work.row);
-  const auto first = step.masks.begin() + work.mask.first;
-  const std::vector<std::uint32_t> mask(first, first + work.mask.count);
-  if (!row.spec->grammar || work.num_samples == 0) {
-    if (!mask.empty()) fail("a row has a mask that asks for none");
-    return;
-  }
-  if (row.failed || row.sequence != work.sequence) return;
-  const auto prompt_len = std::ssize(*row.spec->prompt);
-  const TokenIds output(row.tokens.begin() + prompt_len, row.tokens.end());
-  if (mask != simulated_mask(output)) fail("a row has another mask than its tokens ask for");
+void SimulatedDevice::check_mask(const Row& row, std::size_t num_tokens, std::span<const std::uint32_t> mask) {
+  if (row.failed) return;
+  const auto first = row.tokens.begin();
+  const TokenIds output(first + std::ssize(*row.spec->prompt), first + static_cast<std::ptrdiff_t>(num_tokens));
+  if (!std::ranges::equal(mask, simulated_mask(output))) fail("a row has another mask than its tokens ask for");
 }
 
 void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows) {
@@ -228,6 +263,9 @@ void SimulatedDevice::spoil(StepResult& result) const {
 
 void SimulatedDevice::kill_worker() {
   if (!running_.empty()) device_.complete(running_.back().step);
+  if (unsampled_) device_.complete(unsampled_->step);
+  unsampled_.reset();
+  masks_.clear();
   device_.forget_failures();
   for (const auto& [id, row] : rows_) device_.drop(row.sequence);
   rows_.clear();

@@ -8,10 +8,12 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "engine/journal/recorded_orders.hpp"
 #include "engine/step/execute.hpp"
@@ -34,6 +36,9 @@ class SimulatedDevice {
   // -- messages to the two
   void execute(ExecuteStep step) {
     if (worker_lives_) worker_mail_.emplace_back(std::move(step));
+  }
+  void execute(StepMasks masks) {
+    if (worker_lives_) worker_mail_.emplace_back(std::move(masks));
   }
   void move(CachePlan plan) { tell_cache_engine(std::move(plan)); }
 
@@ -101,8 +106,9 @@ class SimulatedDevice {
   void enqueue_steps();
   void enqueue_plans();
   void enqueue(const ExecuteStep& step, StepId last_plan);
+  void sample(const ExecuteStep& step, const StepMasks& masks);
   bool apply_rows(const ExecuteStep& step);
-  void check_mask(const ExecuteStep& step, const RowWork& work);
+  void check_mask(const Row& row, std::size_t num_tokens, std::span<const std::uint32_t> mask);
   void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
   void spoil(StepResult& result) const;
   bool draws_failure();
@@ -119,12 +125,15 @@ class SimulatedDevice {
 
   // the worker
   bool worker_lives_ = true;
-  std::deque<std::variant<ExecuteStep, CacheReady, CacheConnected>> worker_mail_;
+  std::deque<std::variant<ExecuteStep, StepMasks, CacheReady, CacheConnected>> worker_mail_;
   std::unique_ptr<journal::RecordedStepOrder> step_order_;
   std::map<StepId, ExecuteStep> steps_;
+  std::map<StepId, StepMasks> masks_;
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
   std::deque<StepResult> running_;
+  std::optional<StepResult> unsampled_;      ///< of the step that has run and waits for its masks
+  std::vector<std::size_t> tokens_of_rows_;  ///< of each work of that step, before its sample
 
   // the cache engine
   bool cache_engine_lives_ = true;

@@ -90,6 +90,10 @@ void Simulation::add_request() {
 
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
+  if (scheduler_.core().has_masks_to_tell()) {
+    auto masks = scheduler_.take_masks();
+    if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
+  }
   listen(scheduler_.take_outputs());
   if (auto plan = scheduler_.next_plan(now_)) {
     check_head_is_offered(*plan);

@@ -27,7 +27,7 @@ using Messages =
     ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
                      SampledToken, SequenceProgress, PlanStep, AdmissionOutcome, TableDelta, MemoryStats, StepPlan,
                      BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ChosenToken,
-                     ExecuteStep, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
+                     ExecuteStep, StepMasks, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
                      PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs, StopHit,
                      KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
