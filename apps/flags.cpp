@@ -175,6 +175,8 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
           [&params](const std::string& text) { read_wish("--structured-outputs", text, params.structured_outputs); },
           R"(What the text must be, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
       ->type_name("JSON");
+  add_number(group, "--thinking-token-budget", params.thinking_token_budget,
+             "Tokens of thinking, behind which its end is written for the model");
   add_number(group, "--priority", request.priority, "For the priority policy; lower goes first");
 }
 

@@ -1,6 +1,7 @@
 #include "pagoda/engine_configs.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "io/model_files/model_files.hpp"
@@ -25,7 +26,8 @@ std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) 
 
 }  // namespace
 
-scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan) {
+scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
+                                             const ThinkingMarks& thinking) {
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
           .pipeline_depth = config.pipeline_depth,
@@ -39,7 +41,9 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .max_chunk_us = TimeUs{1000} * config.chunk_ms(),
           .delay_factor = config.scheduler_delay_factor,
           .preemption = config.preemption_mode,
-          .eos_token_ids = plan.model.eos_token_ids};
+          .eos_token_ids = plan.model.eos_token_ids,
+          .vocab_size = plan.model.vocab_size,
+          .thinking = thinking};
 }
 
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,
@@ -53,7 +57,8 @@ memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const En
 }
 
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
-                                          const text::Tokenizer& tokenizer, const SamplingDefaults& defaults) {
+                                          const text::Tokenizer& tokenizer, const SamplingDefaults& defaults,
+                                          const ThinkingMarks& thinking) {
   return {.vocab_size = plan.model.vocab_size,
           .eos_token_ids = plan.model.eos_token_ids,
           .max_model_len = plan.limits.max_model_len,
@@ -65,18 +70,23 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .max_bytes_per_token = tokenizer.max_bytes_per_token(),
           .sampling = config.limits,
           .defaults = defaults,
-          .seed = config.seed};
+          .seed = config.seed,
+          .knows_thinking = thinking.are_known()};
 }
 
-Result<grammar::Compiler::Config> grammar_config(const EngineConfig& config, const EnginePlan& plan,
-                                                 const text::Tokenizer& tokenizer) {
-  grammar::Compiler::Config grammars{
-      .vocab_size = plan.model.vocab_size, .eos_token_ids = plan.model.eos_token_ids, .marks = {}};
+Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan) {
   const auto chat = io::load_chat_prompts(config, *plan.files);
   const bool is_named = !config.chat_template.empty() || !config.answer_dialect.empty();
   if (!chat && is_named) return fail(chat.error());
-  if (!chat || *chat == nullptr) return grammars;  // who needs the model's own tells what is wrong with it
-  const auto texts = chat::marks_of(*(*chat)->dialect());
+  if (!chat || *chat == nullptr) return chat::AnswerDialect{};  // who needs the model's own tells what is wrong with it
+  return *(*chat)->dialect();
+}
+
+grammar::Compiler::Config grammar_config(const EnginePlan& plan, const text::Tokenizer& tokenizer,
+                                         const chat::AnswerDialect& dialect) {
+  grammar::Compiler::Config grammars{
+      .vocab_size = plan.model.vocab_size, .eos_token_ids = plan.model.eos_token_ids, .marks = {}};
+  const auto texts = chat::marks_of(dialect);
   for (TokenId id = 0; id < static_cast<TokenId>(tokenizer.vocab_size()); ++id) {
     const auto special = tokenizer.special_text(id);
     const bool is_mark = special && !special->empty() && std::ranges::any_of(texts, [&](const std::string& text) {
@@ -86,6 +96,28 @@ Result<grammar::Compiler::Config> grammar_config(const EngineConfig& config, con
     if (is_mark && !is_end) grammars.marks.push_back(id);
   }
   return grammars;
+}
+
+ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::AnswerDialect& dialect) {
+  if (!dialect.thinking) return {};
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const auto trimmed = [&](std::string_view text) {
+    text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+    return text.substr(0, text.find_last_not_of(kSpaces) + 1);
+  };
+  const auto tokens_of = [&](std::string_view text) {
+    return text.empty() ? TokenIds() : tokenizer.encode(text, /*add_special_tokens=*/false).value_or(TokenIds());
+  };
+  const auto stands_alone = [&](const TokenIds& tokens) {
+    return tokens.size() == 1 ||
+           (!tokens.empty() && tokenizer.is_special(tokens.front()) && tokenizer.is_special(tokens.back()));
+  };
+  const std::string_view end = dialect.thinking->end;
+  ThinkingMarks marks{tokens_of(trimmed(dialect.thinking->begin)), tokens_of(trimmed(end)), {}};
+  if (!stands_alone(marks.begin) || !stands_alone(marks.end)) return {};
+  marks.close = tokens_of(end.substr(0, end.find_first_not_of(kSpaces)));
+  marks.close.insert(marks.close.end(), marks.end.begin(), marks.end.end());
+  return marks;
 }
 
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {

@@ -142,8 +142,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!defaults) return fail(defaults.error());
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
-  auto grammars = grammar_config(config, *plan, **tokenizer);
-  if (!grammars) return fail(std::move(grammars.error()));
+  const auto dialect = answer_dialect(config, *plan);
+  if (!dialect) return fail(dialect.error());
+  const ThinkingMarks thinking = thinking_marks(**tokenizer, *dialect);
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
   auto loaded = config.worker_processes ? worker_process_device(config, *plan, setup, *trace)
@@ -158,10 +159,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
 
   EngineParts parts{.tokenizer = *tokenizer,
                     .device = std::move(loaded->factory),
-                    .scheduler = scheduler_config(config, *plan),
+                    .scheduler = scheduler_config(config, *plan, thinking),
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
-                    .limits = admission_limits(config, *plan, **tokenizer, *defaults),
-                    .grammars = std::move(*grammars),
+                    .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
+                    .grammars = grammar_config(*plan, **tokenizer, *dialect),
                     .info = model_info(config, *plan, (*device)->description()),
                     .instruments = {std::move(*trace), std::move(*journal)}};
   warn_of_small_pool(parts.limits, parts.info);

@@ -84,9 +84,9 @@ class JournalGrammars {
     if (!plan) return fail(plan.error());
     const auto tokenizer = plan->files->tokenizer();
     if (!tokenizer) return fail(tokenizer.error());
-    auto grammars = grammar_config(*config, *plan, **tokenizer);
-    if (!grammars) return fail(std::move(grammars.error()));
-    auto compiler = grammar::Compiler::create(**tokenizer, std::move(*grammars));
+    const auto dialect = answer_dialect(*config, *plan);
+    if (!dialect) return fail(dialect.error());
+    auto compiler = grammar::Compiler::create(**tokenizer, grammar_config(*plan, **tokenizer, *dialect));
     if (!compiler) return fail(std::move(compiler.error()));
     compiler_ = std::move(*compiler);
     return {};

@@ -17,6 +17,7 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->sampling.stop.clear();
   blank->sampling.logit_bias.clear();
   if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
+  blank->sampling.thinking_token_budget.reset();
   blank->grammar = nullptr;
   return blank;
 }

@@ -37,10 +37,12 @@ bool is_sound(const PlanStep& plan) {
 }
 
 constexpr std::int32_t kMostRows = 1 << 20;
+constexpr std::int64_t kLargestVocab = 1 << 24;
 
 bool is_sound(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
-         config.max_num_seqs <= kMostRows && (config.pipeline_depth == 1 || config.pipeline_depth == 2);
+         config.max_num_seqs <= kMostRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
+         (config.pipeline_depth == 1 || config.pipeline_depth == 2);
 }
 
 /// The state behind the config has a number for each block.

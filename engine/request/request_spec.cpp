@@ -7,7 +7,7 @@ bool is_sound(const SharedSpec& spec) {
   const SamplingParams& sampling = spec->sampling;
   return sampling.n >= 1 && sampling.n <= sampling.num_sequences() &&
          sampling.num_sequences() <= SamplingLimits{}.max_sequences && sampling.max_tokens >= 1 &&
-         is_sound_time(spec->arrival_us);
+         sampling.thinking_token_budget.value_or(0) >= 0 && is_sound_time(spec->arrival_us);
 }
 
 }  // namespace pagoda

@@ -70,7 +70,8 @@ Status check_lengths(const SamplingParams& params) {
   if (params.min_tokens > params.max_tokens) {
     return refuse("min_tokens", "at most max_tokens (" + text_of(params.max_tokens) + ")", params.min_tokens);
   }
-  return {};
+  if (!params.thinking_token_budget) return {};
+  return check_range("thinking_token_budget", *params.thinking_token_budget, 0, kMaxTokens);
 }
 
 Status check_warpers(const SamplingParams& params) {

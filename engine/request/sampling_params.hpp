@@ -45,6 +45,8 @@ struct SamplingParams {
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::no;
   std::optional<StructuredOutput> structured_outputs;  ///< what the text must be
+  /// Tokens of thinking, behind which its end is written for the model; absent = as many as it likes.
+  std::optional<std::int64_t> thinking_token_budget;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
@@ -52,7 +54,7 @@ struct SamplingParams {
                  self.include_stop_str_in_output, self.presence_penalty, self.frequency_penalty,
                  self.repetition_penalty, self.logit_bias, self.logprobs, self.prompt_logprobs,
                  self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping,
-                 self.structured_outputs);
+                 self.structured_outputs, self.thinking_token_budget);
   }
 
   bool greedy() const { return temperature == 0.0; }

@@ -33,7 +33,9 @@ Status check_length(const char* field, const std::string& value, std::size_t max
 }
 
 SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits& limits) {
-  return with_defaults(request.sampling, request.open, limits.defaults);
+  SamplingParams sampling = with_defaults(request.sampling, request.open, limits.defaults);
+  if (request.may_drop_thinking_budget && !limits.knows_thinking) sampling.thinking_token_budget.reset();
+  return sampling;
 }
 
 /// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
@@ -95,6 +97,12 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   const SamplingParams sampling = sampling_of(request, limits);
   Status valid = validate(sampling, limits.sampling, limits.vocab_size, limits.eos_token_ids);
   if (!valid) return valid;
+  if (sampling.thinking_token_budget && !limits.knows_thinking) {
+    return fail(ErrorCode::unsupported,
+                "thinking_token_budget is not supported with this model: its chat template shows no thinking, or none "
+                "between tokens of its own",
+                "thinking_token_budget");
+  }
   if (sampling.num_sequences() > limits.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,

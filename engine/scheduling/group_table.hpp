@@ -95,7 +95,7 @@ struct GroupTable {
 
   void save(Encoder& out) const;
   /// Of a new table. False when the bytes are no table, or one that nothing can go on with.
-  bool load(Decoder& in, std::span<const TokenId> eos_token_ids);
+  bool load(Decoder& in, const SchedulerConfig& config);
 
  private:
   /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
@@ -104,7 +104,7 @@ struct GroupTable {
   }
 
   void give_row_back(Sequence& sequence);
-  bool load_group(Decoder& in, std::span<const TokenId> eos_token_ids);
+  bool load_group(Decoder& in, const SchedulerConfig& config);
   bool is_sound(const SequenceGroup& group) const;
   /// Lists those that were loaded in the queues of their states.
   bool load_queues(Decoder& in);

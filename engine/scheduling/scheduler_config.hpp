@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/config.hpp"
+#include "engine/request/thinking_budget.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::scheduling {
@@ -23,11 +24,14 @@ struct SchedulerConfig {
   double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
+  std::int64_t vocab_size = 0;  ///< of masks
+  ThinkingMarks thinking;       ///< known where requests have a thinking_token_budget
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_num_seqs, self.max_num_batched_tokens, self.pipeline_depth, self.enable_chunked_prefill,
                  self.can_swap, self.block_bytes, self.num_device_blocks, self.num_host_blocks, self.policy,
-                 self.priority_aging_s, self.max_chunk_us, self.delay_factor, self.preemption, self.eos_token_ids);
+                 self.priority_aging_s, self.max_chunk_us, self.delay_factor, self.preemption, self.eos_token_ids,
+                 self.vocab_size, self.thinking);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/result.hpp"
+#include "kernels/sample.hpp"
 
 namespace pagoda::scheduling {
 namespace {
@@ -35,7 +36,7 @@ SchedulerCore::SchedulerCore(SchedulerConfig config)
 void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
   group->spec = std::move(spec);
-  group->follow_spec(config_.eos_token_ids);
+  group->follow_spec(config_);
   group->forked = group->num_samples() == 1 && !group->decoding->chooses_tokens();
   group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
@@ -295,13 +296,29 @@ std::optional<StepMasks> SchedulerCore::take_masks() {
     SequenceGroup* group = work.has_mask && !work.dropped ? table_.find(work.group) : nullptr;
     const Sequence* s = table_.find(group, work.sequence);
     if (s == nullptr || s->state == SequenceState::finished) continue;
+    const bool is_forced = group->thinking && group->thinking->next(s->output);
+    if (!group->spec->sampling.structured_outputs && !is_forced) continue;
     masks.work.push_back(static_cast<std::int32_t>(i));
-    if (!group->matchers) continue;  // of a journal that is replayed without grammars
-    const std::size_t first = masks.words.size();
-    masks.words.resize(first + group->matchers->mask_words());
-    group->matchers->fill_mask(s->id, s->output, std::span(masks.words).subspan(first));
+    add_mask(*group, *s, masks);
   }
   return masks;
+}
+
+/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
+void SchedulerCore::add_mask(SequenceGroup& group, const Sequence& sequence, StepMasks& masks) const {
+  const std::size_t first = masks.words.size();
+  masks.words.resize(first + kernels::mask_words(config_.vocab_size), ~std::uint32_t{0});
+  const auto mask = std::span(masks.words).subspan(first);
+  // A replay may lack the grammar, or be told of another vocabulary.
+  const bool has_grammar = group.matchers && group.spec->grammar->vocab_size() == config_.vocab_size;
+  if (has_grammar) group.matchers->fill_mask(sequence.id, sequence.output, mask);
+  const auto forced = group.thinking ? group.thinking->next(sequence.output) : std::nullopt;
+  if (!forced) return;
+  const auto word = static_cast<std::size_t>(*forced) / 32;
+  const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced) % 32;
+  if (word >= mask.size() || (mask[word] & bit) == 0) return;
+  std::ranges::fill(mask, 0U);
+  mask[word] = bit;
 }
 
 StepOutputs SchedulerCore::take_outputs() {

@@ -125,6 +125,9 @@ class SchedulerCore final : private GroupEffects {
   void accept(const WorkRef& work, const RowResult& row, const StepResult& result);
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
 
+  // masks
+  void add_mask(SequenceGroup& group, const Sequence& sequence, StepMasks& masks) const;
+
   // how groups stop
   void preempt(SequenceGroup& group, SequenceState to);
   void recompute(SequenceGroup& group);

@@ -38,11 +38,11 @@ void GroupTable::save(Encoder& out) const {
   visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
 }
 
-bool GroupTable::load(Decoder& in, std::span<const TokenId> eos_token_ids) {
+bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
   std::size_t num_groups = 0;
   if (!in.get(num_groups)) return false;
   for (; num_groups > 0; --num_groups) {
-    if (!load_group(in, eos_token_ids)) return false;
+    if (!load_group(in, config)) return false;
   }
   if (!load_queues(in)) return false;
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
@@ -54,11 +54,11 @@ bool GroupTable::load(Decoder& in, std::span<const TokenId> eos_token_ids) {
          std::ranges::all_of(suspects, is_group);
 }
 
-bool GroupTable::load_group(Decoder& in, std::span<const TokenId> eos_token_ids) {
+bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
   auto read = std::make_unique<SequenceGroup>();
   SequenceGroup& group = *read;
   if (!in.get(group) || !pagoda::is_sound(group.spec) || !is_sound(group)) return false;
-  group.follow_spec(eos_token_ids);
+  group.follow_spec(config);
   for (const Sequence& s : group.sequences) {
     if (!group_of.emplace(s.id, group.entry.id).second) return false;
   }
@@ -111,7 +111,7 @@ void SchedulerCore::save(Encoder& out) const {
 }
 
 bool SchedulerCore::load(Decoder& in) {
-  if (!table_.load(in, config_.eos_token_ids) || !planning_.load(in)) return false;
+  if (!table_.load(in, config_) || !planning_.load(in)) return false;
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   StepId before = 0;
   for (const InFlightStep& step : in_flight_) {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
+#include "engine/request/thinking_budget.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_matchers.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/step/result.hpp"
@@ -65,6 +67,7 @@ struct SequenceGroup {
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
   std::unique_ptr<SequenceMatchers> matchers;  ///< of the spec's grammar, if it has one
+  std::optional<ThinkingBudget> thinking;      ///< of the spec's thinking_token_budget, likewise
   bool forked = false;                         ///< the prompt's one sequence has become as many as the request wants
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
@@ -76,7 +79,7 @@ struct SequenceGroup {
   bool grew_too_large = false;      ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
 
-  /// But for what follows from the spec and the sequences, as `matchers` do, and `decoding`, which saves itself.
+  /// But for what follows from the spec, as `matchers` and `thinking` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
                  self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.times_cleared,
@@ -84,10 +87,12 @@ struct SequenceGroup {
   }
 
   /// Its entry and its strategy are those of the spec.
-  void follow_spec(std::span<const TokenId> eos_token_ids) {
+  void follow_spec(const SchedulerConfig& config) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
-    decoding = make_decoding(*spec, eos_token_ids);
+    decoding = make_decoding(*spec, config.eos_token_ids);
     if (spec->grammar) matchers = std::make_unique<SequenceMatchers>(spec->grammar);
+    const auto& budget = spec->sampling.thinking_token_budget;
+    if (budget && config.thinking.are_known()) thinking.emplace(config.thinking, *budget, *spec->prompt);
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
@@ -101,6 +106,10 @@ struct SequenceGroup {
   }
   /// What runs next is known only when the last result is: the group is not looked ahead.
   bool depends_on_results() const { return !decoding->looks_ahead(*this); }
+  /// Whether which tokens may be sampled behind all of `s` is to be said when they are known.
+  bool wants_mask(const Sequence& s) const {
+    return spec->sampling.structured_outputs || (thinking && thinking->may_be_spent(s.output, num_generated(s)));
+  }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;

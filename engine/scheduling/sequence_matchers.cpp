@@ -3,13 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/sample.hpp"
-
 namespace pagoda::scheduling {
-
-std::size_t SequenceMatchers::mask_words() const {
-  return kernels::mask_words(grammar_->vocab_size());
-}
 
 SequenceMatchers::Place& SequenceMatchers::place_of(SequenceId sequence, std::span<const TokenId> output) {
   const auto found = places_.find(sequence);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -17,9 +16,8 @@ class SequenceMatchers {
  public:
   explicit SequenceMatchers(grammar::SharedGrammar grammar) : grammar_(std::move(grammar)) {}
 
-  std::size_t mask_words() const;
-  /// Sets `mask`, mask_words() words, to the tokens that may follow `output`, all that the sequence has generated.
-  /// Nothing may follow what the grammar does not allow.
+  /// Sets `mask`, kernels::mask_words of the vocabulary, to the tokens that may follow `output`, all that the sequence
+  /// has generated. Nothing may follow what the grammar does not allow.
   void fill_mask(SequenceId sequence, std::span<const TokenId> output, std::span<std::uint32_t> mask);
   /// The child will go on with the parent's tokens: saves it to follow them anew.
   void fork(SequenceId parent, SequenceId child);

@@ -29,7 +29,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   sequence.num_scheduled_tokens += num_tokens;
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);
-    work.has_mask = work.num_samples > 0 && group.spec->sampling.structured_outputs;
+    work.has_mask = work.num_samples > 0 && group.wants_mask(sequence);
     step.wait_for_masks |= work.has_mask;
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
   }

@@ -33,6 +33,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("length_penalty", sampling.length_penalty);
   fields.read("early_stopping", sampling.early_stopping);
   read_structured_outputs(fields, sampling.structured_outputs);
+  fields.read("thinking_token_budget", sampling.thinking_token_budget);
 }
 
 void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {

@@ -1,6 +1,7 @@
 #include "io/http/anthropic/messages.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,17 +17,21 @@ namespace {
 
 using wire::FieldReader;
 
-/// Whether thinking is asked for. The switch is the template's. How long the model thinks is its own choice, within
-/// max_tokens: budget_tokens is a target that Anthropic too lets a model miss.
-bool read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+struct ThinkingWish {
+  bool is_asked_for = false;
+  std::optional<std::int64_t> budget = std::nullopt;
+};
+
+/// The switch is the template's.
+ThinkingWish read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   const auto* thinking = fields.read_object("thinking");
-  if (thinking == nullptr) return false;
+  if (thinking == nullptr) return {};
   FieldReader inner(*thinking, FieldReader::Nulls::absent, "thinking.");
   std::string type;
-  std::int64_t budget = 1024;
+  std::optional<std::int64_t> budget;
   inner.read("type", type);
   inner.read("budget_tokens", budget);
-  if (budget < 1) inner.refuse("budget_tokens", "budget_tokens must be at least 1");
+  if (budget && *budget < 1) inner.refuse("budget_tokens", "budget_tokens must be at least 1");
   if (type != "enabled" && type != "disabled") {
     inner.refuse("type", "type must be \"enabled\" or \"disabled\"");
   } else if (prompts.knows("enable_thinking", chat)) {
@@ -35,7 +40,8 @@ bool read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::
     inner.refuse("type", "type \"enabled\" is not supported by this model");
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
-  return type == "enabled";
+  if (type != "enabled") return {};
+  return {true, budget};
 }
 
 std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
@@ -108,7 +114,7 @@ void read_noise(FieldReader& fields) {
 struct Prompt {
   chat::ChatInput chat;
   chat::ToolUse tools;
-  bool shows_thinking = false;
+  ThinkingWish thinking;
 };
 
 /// What a prompt is made of: all that count_tokens takes.
@@ -118,7 +124,7 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   read_conversation(fields, prompt.chat);
   wire::read_chat_options(fields, prompt.chat);
   read_tool_use(fields, prompt.chat, prompt.tools);
-  prompt.shows_thinking = read_thinking(fields, prompts, prompt.chat);
+  prompt.thinking = read_thinking(fields, prompts, prompt.chat);
   read_noise(fields);
   return prompt;
 }
@@ -146,6 +152,10 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   MessageOptions options;
   Prompt prompt = read_prompt(fields, prompts);
   read_sampling(fields, request);
+  if (prompt.thinking.budget && !request.sampling.thinking_token_budget) {
+    request.sampling.thinking_token_budget = prompt.thinking.budget;
+    request.may_drop_thinking_budget = true;  // it is required there, and a target
+  }
   fields.read("stream", job.stream);
   fields.read("timing", options.timing);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
@@ -156,7 +166,7 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   auto reading = chat::prepare(prompts, std::move(prompt.chat), prompt.tools, request);
   if (!reading) return tl::unexpected(error_answer(reading.error()));
   options.reading = std::move(*reading);
-  options.shows_thinking = prompt.shows_thinking;
+  options.shows_thinking = prompt.thinking.is_asked_for;
 
   job.requests.push_back(std::move(request));
   job.writer = std::make_unique<MessageWriter>(std::move(head), std::move(options));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/sample.hpp"
 #include "tests/engine/scheduling/simulated_grammar.hpp"
 
 namespace pagoda::test {
@@ -140,9 +141,11 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   for (const RowWork& work : step.work) {
     const Row& row = rows_.at(work.row);
     tokens_of_rows_.push_back(row.tokens.size());
-    const bool wants_mask = row.spec->grammar && work.num_samples > 0;
-    if (work.has_mask != wants_mask) fail("a row has a mask that asks for none, or none");
-    waits_for_masks |= wants_mask;
+    const bool samples = work.num_samples > 0 && !row.failed && row.sequence == work.sequence;
+    if (samples && !work.has_mask && right_mask(row, row.tokens.size())) fail("a row has no mask and needs one");
+    const bool may_have_mask = row.spec->grammar || row.spec->sampling.thinking_token_budget;
+    if (work.has_mask && (work.num_samples == 0 || !may_have_mask)) fail("a row has a mask that asks for none");
+    waits_for_masks |= work.has_mask;
     run_row(work, result, fake_rows);
   }
   if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
@@ -162,8 +165,10 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
     Row& row = rows_.at(work.row);
     if (next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i)) {
       if (!work.has_mask) fail("a mask comes for a row that has none");
-      check_mask(row, tokens_of_rows_[i], masks.mask(next++));
-    } else if (work.has_mask && !unsampled_->error) {
+      const auto right = right_mask(row, tokens_of_rows_[i]);
+      const bool is_right = right && std::ranges::equal(masks.mask(next++), *right);
+      if (!row.failed && !is_right) fail("a row has another mask than its tokens ask for");
+    } else if (work.has_mask && !unsampled_->error && right_mask(row, tokens_of_rows_[i])) {
       const Range samples = unsampled_->rows[i].samples;
       for (std::int32_t k = 0; k < samples.count; ++k) {
         unsampled_->samples[static_cast<std::size_t>(samples.first + k)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
@@ -175,12 +180,21 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
   unsampled_.reset();
 }
 
-/// What may be sampled is what the grammar allows behind all tokens of the row, none of which is a placeholder.
-void SimulatedDevice::check_mask(const Row& row, std::size_t num_tokens, std::span<const std::uint32_t> mask) {
-  if (row.failed) return;
+/// None of the tokens is a placeholder here.
+std::optional<std::vector<std::uint32_t>> SimulatedDevice::right_mask(const Row& row, std::size_t num_tokens) {
   const auto first = row.tokens.begin();
-  const TokenIds output(first + std::ssize(*row.spec->prompt), first + static_cast<std::ptrdiff_t>(num_tokens));
-  if (!std::ranges::equal(mask, simulated_mask(output))) fail("a row has another mask than its tokens ask for");
+  const TokenIds tokens(first, first + static_cast<std::ptrdiff_t>(num_tokens));
+  const auto forced = forced_token(*row.spec, tokens);
+  if (!row.spec->grammar && !forced) return std::nullopt;
+  std::vector<std::uint32_t> mask(kernels::mask_words(kVocab), ~std::uint32_t{0});
+  if (row.spec->grammar) mask = simulated_mask({tokens.begin() + std::ssize(*row.spec->prompt), tokens.end()});
+  if (!forced) return mask;
+  const auto word = static_cast<std::size_t>(*forced / 32);
+  const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced % 32);
+  if ((mask[word] & bit) == 0) return mask;
+  std::ranges::fill(mask, 0U);
+  mask[word] = bit;
+  return mask;
 }
 
 void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows) {

@@ -108,7 +108,8 @@ class SimulatedDevice {
   void enqueue(const ExecuteStep& step, StepId last_plan);
   void sample(const ExecuteStep& step, const StepMasks& masks);
   bool apply_rows(const ExecuteStep& step);
-  void check_mask(const Row& row, std::size_t num_tokens, std::span<const std::uint32_t> mask);
+  /// What a row may sample behind its first tokens, as StepMasks should say; nothing = any token.
+  static std::optional<std::vector<std::uint32_t>> right_mask(const Row& row, std::size_t num_tokens);
   void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
   void spoil(StepResult& result) const;
   bool draws_failure();

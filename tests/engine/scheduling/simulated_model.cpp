@@ -22,7 +22,43 @@ TokenIds output_of(const RequestSpec& spec, const TokenIds& tokens) {
   return {tokens.begin() + std::ssize(*spec.prompt), tokens.end()};
 }
 
+/// The tokens that a request's grammar and budget leave; empty = any.
+TokenIds allowed_tokens(const RequestSpec& spec, const TokenIds& tokens) {
+  const auto forced = forced_token(spec, tokens);
+  if (!spec.grammar) return forced ? TokenIds{*forced} : TokenIds{};
+  TokenIds choices = simulated_choices(output_of(spec, tokens));
+  if (forced && std::ranges::binary_search(choices, *forced)) return {*forced};
+  return choices;
+}
+
 }  // namespace
+
+std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tokens) {
+  if (!spec.sampling.thinking_token_budget) return std::nullopt;
+  const auto prompt_len = std::ssize(*spec.prompt);
+  std::int64_t thought = -1;  // tokens; -1 = it does not think
+  bool has_ended = false;
+  for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+    const TokenId token = tokens[static_cast<std::size_t>(i)];
+    const bool ends = token == 11 && i > 0 && tokens[static_cast<std::size_t>(i - 1)] == 9;
+    const std::int64_t place = i - prompt_len;  // in the output
+    if (place < 0) {
+      if (token == 7) thought = 0;
+      if (ends) thought = -1;
+      continue;
+    }
+    if (thought >= 0) {
+      ++thought;
+      // A mark lies within the output, not half in the prompt.
+      if (ends && thought > 1) has_ended = true;
+    } else if (token == 7 && place < 9) {
+      thought = 0;
+    }
+  }
+  const std::int64_t over = thought - *spec.sampling.thinking_token_budget;
+  if (has_ended || thought < 0 || over < 0 || over >= 3) return std::nullopt;
+  return kThinking.close[static_cast<std::size_t>(over)];
+}
 
 bool SimulatedModel::has_stop(const RequestSpec& spec) const {
   return static_cast<double>(mix(spec.seed, 99) % 1000) < config_.stop_chance * 1000;
@@ -36,8 +72,7 @@ TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, 
   std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
   for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
   const bool wants_end = static_cast<double>(h % 10000) < config_.eos_chance * 10000;
-  if (spec.grammar) {
-    const TokenIds choices = simulated_choices(output_of(spec, tokens));
+  if (const TokenIds choices = allowed_tokens(spec, tokens); spec.grammar || !choices.empty()) {
     const bool may_end = !choices.empty() && choices.front() == kEos;
     if (choices.empty() || (may_end && (wants_end || choices.size() == 1))) return kEos;
     const std::size_t first = may_end ? 1 : 0;
@@ -56,8 +91,7 @@ std::vector<std::pair<TokenId, float>> SimulatedModel::beam_candidates_after(con
     const float chance = static_cast<float>(1 + mix(h, static_cast<std::uint64_t>(token)) % 1000) / 1001.0F;
     candidates.emplace_back(token, std::log(chance) * 4.0F);
   }
-  if (spec.grammar) {
-    const TokenIds choices = simulated_choices(output_of(spec, tokens));
+  if (const TokenIds choices = allowed_tokens(spec, tokens); spec.grammar || !choices.empty()) {
     for (auto& [token, logprob] : candidates) {
       if (!std::ranges::binary_search(choices, token)) logprob = -std::numeric_limits<float>::infinity();
     }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
+#include "engine/request/thinking_budget.hpp"
 #include "engine/types.hpp"
 #include "tests/engine/scheduling/simulation_config.hpp"
 
@@ -13,6 +15,12 @@ namespace pagoda::test {
 inline constexpr TokenId kVocab = 50;
 inline constexpr TokenId kEos = 0;
 inline constexpr TokenId kWrong = kVocab;  ///< never the right one
+
+/// With what it thinks: marks of one and of two tokens, and a cut thinking ends with one more.
+inline const ThinkingMarks kThinking{.begin = {7}, .end = {9, 11}, .close = {3, 9, 11}};
+/// The token that a request's thinking_token_budget has behind `tokens`, prompt and output; by another way than
+/// ThinkingBudget's.
+std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tokens);
 
 /// What the model of a simulation says: a token is a hash of all tokens before it, so every sequence has one right
 /// continuation whatever the schedule was.

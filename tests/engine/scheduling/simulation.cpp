@@ -10,6 +10,8 @@ namespace {
 
 scheduling::SchedulerConfig with_eos(scheduling::SchedulerConfig config) {
   config.eos_token_ids = {kEos};
+  config.vocab_size = kVocab;
+  config.thinking = kThinking;
   return config;
 }
 
@@ -84,6 +86,9 @@ void Simulation::add_request() {
   if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
     spec->sampling.structured_outputs.emplace();
     spec->grammar = simulated_grammar();
+  }
+  if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
+    spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
   scheduler_.add_group(spec);
 }

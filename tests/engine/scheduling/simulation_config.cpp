@@ -47,6 +47,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_chunk_us = pick(0, 1, 10'000);
   config.poison_chance = pick(0, 0, 0, 20) / 100.0;
   config.grammar_chance = pick(0, 30, 100) / 100.0;
+  config.budget_chance = pick(0, 30, 100) / 100.0;
   return config;
 }
 
@@ -71,6 +72,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"aborts", config.abort_chance},
                                                   {"stops", config.stop_chance},
                                                   {"grammars", config.grammar_chance},
+                                                  {"budgets", config.budget_chance},
                                                   {"failures", config.failure_chance},
                                                   {"crashes", config.crash_chance},
                                                   {"losses", config.memory_loss_chance},

@@ -140,6 +140,14 @@ TEST(AnthropicMessages, thinking_is_the_templates_switch) {
   const auto job = parse_messages(body, prompts, {"msg_1", "m"});
   ASSERT_TRUE(job.has_value()) << job.error().message;
   EXPECT_THAT(*job->requests[0].prompt, testing::StrCaseEq("true"));
+  EXPECT_EQ(job->requests[0].sampling.thinking_token_budget, 2048);
+  EXPECT_TRUE(job->requests[0].may_drop_thinking_budget);
+  const auto exact = parse_messages(body_with(R"("thinking_token_budget":7)"), prompts, {"msg_1", "m"});
+  EXPECT_EQ(exact->requests[0].sampling.thinking_token_budget, 7);
+  EXPECT_FALSE(exact->requests[0].may_drop_thinking_budget);
+  const auto off =
+      parse_messages(body_with(R"("thinking":{"type":"disabled","budget_tokens":5})"), prompts, {"m", "m"});
+  EXPECT_EQ(off->requests[0].sampling.thinking_token_budget, std::nullopt);
 }
 
 TEST(AnthropicMessages, the_switch_is_that_of_the_template_which_renders) {

@@ -100,6 +100,7 @@ std::vector<RefusedCase> refused_cases() {
       {"max_tokens", R"("3")"},
       {"max_tokens", "null"},
       {"min_tokens", "{}"},
+      {"thinking_token_budget", "1.5"},
       {"n", "1e3"},
       {"top_k", "0.5"},
       {"stop", "[1]"},
@@ -181,7 +182,8 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
       R"("presence_penalty":-1,"frequency_penalty":0.5,"repetition_penalty":1.25,"logit_bias":{"4":-1.5,"-3":2},)"
       R"("logprobs":4,"prompt_logprobs":0,"skip_special_tokens":false,"add_special_tokens":false,)"
       R"("use_beam_search":true,"length_penalty":0.75,"early_stopping":"never","priority":-2,"user":"u",)"
-      R"("cache_salt":"s","timing":true,"structured_outputs":{"choice":["a","b"]}})");
+      R"("cache_salt":"s","timing":true,"structured_outputs":{"choice":["a","b"]},)"
+      R"("thinking_token_budget":6})");
   EXPECT_TRUE(op.timing);
   const auto& request = *op.request;
   EXPECT_FALSE(request.prompt.has_value());
@@ -194,6 +196,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   const auto& params = request.sampling;
   EXPECT_EQ(params.max_tokens, 9);
   EXPECT_EQ(params.min_tokens, 2);
+  EXPECT_EQ(params.thinking_token_budget, 6);
   EXPECT_EQ(params.temperature, 0.0);
   EXPECT_EQ(params.top_p, 0.5);
   EXPECT_EQ(params.top_k, 7);

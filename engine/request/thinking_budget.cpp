@@ -1,0 +1,53 @@
+#include "engine/request/thinking_budget.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+namespace pagoda {
+namespace {
+
+/// A thinking that does not begin within so many tokens, of line ends perhaps, does not begin at all.
+constexpr std::size_t kMostBefore = 8;
+
+bool contains(std::span<const TokenId> tokens, const TokenIds& part) {
+  return !std::ranges::search(tokens, part).empty();
+}
+
+/// Whether the last of the marks in the prompt is a begin.
+bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& marks) {
+  const auto begin = std::ranges::find_end(prompt, marks.begin);
+  return !begin.empty() && !contains({begin.end(), prompt.end()}, marks.end);
+}
+
+}  // namespace
+
+ThinkingBudget::ThinkingBudget(ThinkingMarks marks, std::int64_t budget, std::span<const TokenId> prompt)
+    : marks_(std::move(marks)), budget_(budget), prompt_thinks_(ends_in_thinking(prompt, marks_)) {}
+
+std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<const TokenId> output) const {
+  auto thoughts = output;
+  if (!prompt_thinks_) {
+    const auto head = output.first(std::min(output.size(), kMostBefore + marks_.begin.size()));
+    const auto begin = std::ranges::search(head, marks_.begin);
+    if (begin.empty()) return std::nullopt;
+    thoughts = output.subspan(static_cast<std::size_t>(std::distance(head.begin(), begin.end())));
+  }
+  if (contains(thoughts, marks_.end)) return std::nullopt;
+  return thoughts;
+}
+
+bool ThinkingBudget::may_be_spent(std::span<const TokenId> output, std::int64_t num_generated) const {
+  const bool may_begin = !prompt_thinks_ && output.size() < kMostBefore + marks_.begin.size();
+  return num_generated >= budget_ && (may_begin || thoughts_of(output));
+}
+
+std::optional<TokenId> ThinkingBudget::next(std::span<const TokenId> output) const {
+  const auto thoughts = thoughts_of(output);
+  if (!thoughts || std::ssize(*thoughts) < budget_) return std::nullopt;
+  const auto written = thoughts->size() - static_cast<std::size_t>(budget_);
+  return written < marks_.close.size() ? std::optional(marks_.close[written]) : std::nullopt;
+}
+
+}  // namespace pagoda
