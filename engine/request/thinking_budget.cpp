@@ -10,15 +10,18 @@ namespace {
 
 /// A thinking that does not begin within so many tokens, of line ends perhaps, does not begin at all.
 constexpr std::size_t kMostBefore = 8;
+/// A prompt whose last begin is farther from its end does not think: somebody wrote of it.
+constexpr std::size_t kMostBehind = 2;
 
 bool contains(std::span<const TokenId> tokens, const TokenIds& part) {
   return !std::ranges::search(tokens, part).empty();
 }
 
-/// Whether the last of the marks in the prompt is a begin.
+/// Whether a begin is the last thing in the prompt but for white space.
 bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& marks) {
-  const auto begin = std::ranges::find_end(prompt, marks.begin);
-  return !begin.empty() && !contains({begin.end(), prompt.end()}, marks.end);
+  const auto tail = prompt.last(std::min(prompt.size(), marks.begin.size() + kMostBehind));
+  const auto begin = std::ranges::find_end(tail, marks.begin);
+  return !begin.empty() && !contains({begin.end(), tail.end()}, marks.end);
 }
 
 }  // namespace

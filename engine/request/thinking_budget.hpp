@@ -24,7 +24,7 @@ struct ThinkingMarks {
 /// follows from the tokens of a sequence, so that forks and preemptions need no more of it.
 class ThinkingBudget {
  public:
-  /// The marks must be known. A prompt may end within the thinking, and else that may begin the output.
+  /// The marks must be known. A prompt may end with the begin of the thinking; else the output may begin with it.
   ThinkingBudget(ThinkingMarks marks, std::int64_t budget, std::span<const TokenId> prompt);
 
   /// Whether next() may say something of the token behind `num_generated` ones, of which `output` are known.

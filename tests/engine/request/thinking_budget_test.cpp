@@ -29,6 +29,7 @@ TEST(ThinkingBudget, CountsFromThePromptsEndWhereThatThinks) {
   EXPECT_EQ(output_of({kMarks, 2, TokenIds{3, 2, 1, 4}}, {}, 6), (TokenIds{5, 5, 10, 2, 5, 5}));
   EXPECT_EQ(output_of({kMarks, 0, TokenIds{1}}, {}, 3), (TokenIds{10, 2, 5}));
   EXPECT_EQ(output_of({kMarks, 1, TokenIds{1, 4, 2}}, {}, 4), (TokenIds{5, 5, 5, 5})) << "it has thought";
+  EXPECT_EQ(output_of({kMarks, 1, TokenIds{1, 4, 4, 4}}, {}, 4), (TokenIds{5, 5, 5, 5})) << "it speaks of the mark";
 }
 
 TEST(ThinkingBudget, LeavesAloneWhoEndsOrDoesNotBegin) {

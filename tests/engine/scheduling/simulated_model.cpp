@@ -43,7 +43,7 @@ std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tok
     const bool ends = token == 11 && i > 0 && tokens[static_cast<std::size_t>(i - 1)] == 9;
     const std::int64_t place = i - prompt_len;  // in the output
     if (place < 0) {
-      if (token == 7) thought = 0;
+      if (token == 7 && place >= -3) thought = 0;
       if (ends) thought = -1;
       continue;
     }
