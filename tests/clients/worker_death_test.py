@@ -12,6 +12,8 @@ import unittest
 
 from worker_load import PROMPTS, Connection, WorkerServer, lives, request, run
 
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
+
 pagoda = model = None
 expected = {}  # by request number and tokens
 
@@ -146,12 +148,12 @@ class Workers(unittest.TestCase):
 
     def test_a_step_that_misses_its_deadline_is_a_hang(self):
         # A step of so many tokens takes longer than the deadline, however often it is tried: its request fails alone.
-        server = self.start("--step-deadline", "0.015", "--max-num-batched-tokens", "8192", "--max-num-seqs", "64",
+        server = self.start("--step-deadline", str(0.015 * SLOWNESS), "--max-num-batched-tokens", "8192", "--max-num-seqs", "64",
                             "--threads", "1")
         slow = [self.connection.submit({"op": "generate", "prompt_token_ids": [10 + i] * 1000, "prompt_logprobs": 20,
                                         "max_tokens": 50}) for i in range(2)]
         for outcome in slow:
-            self.assertTrue(outcome.ended.wait(60))
+            self.assertTrue(outcome.ended.wait(60 * SLOWNESS))
             self.assertEqual(outcome.error["code"], "internal")
             self.assertIn("3 devices died", outcome.error["message"])
         stats = server.wait_for(lambda s: s["health"] == "ok")
