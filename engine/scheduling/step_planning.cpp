@@ -9,12 +9,17 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Running sequences that are through with their prompts.
+/// Running sequences that may run their one next token: not those that wait for a result.
 std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
   for (const Sequence& s : group.sequences)
-    count += s.state == SequenceState::running && group.runnable_tokens(s) <= 1 ? 1 : 0;
+    count += s.state == SequenceState::running && group.runnable_tokens(s) == 1 ? 1 : 0;
   return count;
+}
+
+/// Rows that must be free for some of its sequences to begin.
+std::int32_t rows_wanted_by(const SequenceGroup& group) {
+  return group.rows_reserved > 0 ? 0 : group.decoding->num_rows(group);
 }
 
 bool runs_prompt(const SequenceGroup& group) {
@@ -85,7 +90,10 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
 }
 
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
-  return table_.waiting->size() > 0 && table_.num_free_rows() > 0 && delay_has_passed(now, steps_in_flight);
+  const auto head = table_.head_of_queue();
+  if (!head || !delay_has_passed(now, steps_in_flight)) return false;
+  // A suspect goes first, wherever it stands.
+  return table_.suspect() != nullptr || rows_wanted_by(*table_.groups.at(*head)) <= table_.num_free_rows();
 }
 
 bool StepPlanning::delay_has_passed(TimeUs now, bool steps_in_flight) const {
@@ -139,7 +147,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
       if (tokens > 1) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
-      } else if (pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
+      } else if (tokens == 1 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
         tokens = 0;
         pauses = true;
       }
@@ -168,7 +176,7 @@ void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32
 std::int32_t StepPlanning::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
   std::int32_t rows_taken = 0;
   for (const SequenceGroup* group : table_.swapped) {
-    const std::int32_t rows_wanted = group->rows_reserved > 0 ? 0 : group->decoding->num_rows(*group);
+    const std::int32_t rows_wanted = rows_wanted_by(*group);
     if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted)
       break;  // results to come, or no rows: in order only
     rows_taken += rows_wanted;
@@ -197,7 +205,7 @@ void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_bud
     // Some of its sequences wait, others are on the host: these come first.
     if (group.in_swapped && std::ranges::find(plan.swapped, id, &SwapInCandidate::group) == plan.swapped.end())
       return false;
-    std::int32_t rows_wanted = group.rows_reserved > 0 ? 0 : group.decoding->num_rows(group);
+    std::int32_t rows_wanted = rows_wanted_by(group);
     for (Sequence& s : group.sequences) {
       if (s.state != SequenceState::waiting) continue;
       if (s.num_placeholders > 0) return false;

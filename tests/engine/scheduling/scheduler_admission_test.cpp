@@ -169,6 +169,19 @@ TEST(SchedulerAdmission, DecodesPauseOnlyWhereTheyFillTheStep) {
   }
 }
 
+TEST(SchedulerAdmission, NobodyPausesForAHeadThatLacksRows) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 32);
+  config.max_num_batched_tokens = 32;
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 1000});
+  service.add(1, count_from(0, 8), 20, 0, {}, 30);
+  for (int i = 0; i < 3; ++i) service.step();
+  service.add(2, count_from(5000, 8), 4, 0, {}, 12);
+  for (int i = 0; i < 5; ++i) service.step();
+  EXPECT_EQ(service.tokens_of_steps.back(), 30);
+  service.run();
+  EXPECT_EQ(service.num_tokens[2], 12 * 4);
+}
+
 TEST_P(AtDepth, AHeadThatDoesNotFitStopsNobody) {
   SchedulerConfig config = this->config(256);
   config.max_num_batched_tokens = 384;

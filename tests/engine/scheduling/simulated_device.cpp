@@ -134,6 +134,7 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   result.finished_us = now + static_cast<TimeUs>(random_() % 300);
   if (!step.work.empty() && draws_failure()) {
     result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
+    ++num_failed_steps_;
   }
   std::vector<FakeRow> fake_rows;
   tokens_of_rows_.clear();

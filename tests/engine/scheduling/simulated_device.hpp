@@ -69,6 +69,7 @@ class SimulatedDevice {
   /// From then on the request may read what failed steps have left: it was admitted with what was to be computed.
   void note_awaiting(RequestId request) { awaiting_.insert(request); }
 
+  std::int64_t num_failed_steps() const { return num_failed_steps_; }
   std::int64_t num_misled() const { return device_.num_misled(); }
   std::optional<std::string> error() const { return error_ ? error_ : device_.error(); }
 
@@ -143,6 +144,7 @@ class SimulatedDevice {
   std::map<StepId, CachePlan> plans_;
   std::set<StepId> step_events_;
   std::int64_t num_swapped_ = 0;
+  std::int64_t num_failed_steps_ = 0;
 
   std::set<RequestId> awaiting_;
   std::map<RequestId, std::int32_t> poisoned_;  ///< where

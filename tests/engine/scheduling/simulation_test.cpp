@@ -50,5 +50,13 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(half_swapped_groups, 2 * kSometimes) << "groups must be partly swapped out and partly recomputed";
 }
 
+/// Beyond those that every run goes through.
+TEST(Simulation, SeedsThatHaveFoundSomethingFindNothingMore) {
+  for (const std::uint64_t seed : {1026583U, 1039215U}) {
+    const auto error = Simulation(random_simulation(seed), seed).run();
+    EXPECT_FALSE(error) << "seed " << seed << ": " << *error;
+  }
+}
+
 }  // namespace
 }  // namespace pagoda::test
