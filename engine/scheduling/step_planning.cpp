@@ -147,6 +147,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
       if (tokens > 1) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
+        pauses |= tokens == 0;
       } else if (tokens == 1 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
         tokens = 0;
         pauses = true;
@@ -157,7 +158,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
     if (granted == 0) {
       plan.needs.resize(static_cast<std::size_t>(first));
       shares_.resize(static_cast<std::size_t>(first));
-      // It pauses or waits for its result, but those served before it may take its memory: else two such groups could
+      // It pauses, or waits for its result: those served before it may take its memory. Else two such groups could
       // preempt themselves for each other's sake forever.
       if (!pauses && (group->num_in_flight == 0 || !group->depends_on_results())) continue;
     }
