@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include <benchmark/benchmark.h>
 
+#include "kernels/cpu/isa.hpp"
 #include "kernels/thread_pool.hpp"
 
 #if defined(__x86_64__)
@@ -20,6 +23,15 @@ namespace {
 
 int num_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// The instruction set under test, and of the peaks: PAGODA_BENCH_ISA, or the machine's fastest.
+CpuIsa isa() {
+  static const CpuIsa the_isa = [] {
+    const char* const name = std::getenv("PAGODA_BENCH_ISA");
+    return choose_isa(name == nullptr ? "" : name).value();
+  }();
+  return the_isa;
 }
 
 double seconds_of(const auto& work) {
@@ -106,6 +118,21 @@ __attribute__((target("avx2,fma"))) void multiply_add_256() {
   }
 }
 
+/// Bytes without VNNI: pairs of products into 16 bits, pairs of these into 32, and a sum.
+__attribute__((target("avx2"))) void multiply_add_bytes_256() {
+  for (std::int64_t i = 0; i < kLoops; ++i) {
+    for (int third = 0; third < 3; ++third) {
+      asm volatile(
+          ".irp r,0,1,2,3,4,5,6,7\n"
+          "vpmaddubsw %%ymm14, %%ymm15, %%ymm12\n"
+          "vpmaddwd %%ymm13, %%ymm12, %%ymm12\n"
+          "vpaddd %%ymm12, %%ymm\\r, %%ymm\\r\n"
+          ".endr" ::
+              : "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm12");
+    }
+  }
+}
+
 double flops_of(void (*loop)(), double flops_per_instruction) {
   const double seconds = best_seconds_of([&] { threads().parallel_for(num_threads(), [&](std::int64_t) { loop(); }); });
   return static_cast<double>(kLoops) * kChains * flops_per_instruction * num_threads() / seconds;
@@ -114,23 +141,24 @@ double flops_of(void (*loop)(), double flops_per_instruction) {
 
 double measure_f32_flops() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") != 0) return flops_of(multiply_add_512, 32);
-  if (__builtin_cpu_supports("fma") != 0) return flops_of(multiply_add_256, 16);
+  if (isa() >= CpuIsa::avx512) return flops_of(multiply_add_512, 32);
+  if (isa() >= CpuIsa::avx2) return flops_of(multiply_add_256, 16);
 #endif
   return 0;
 }
 
 double measure_bf16_flops() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16") != 0) return flops_of(dot_bf16_512, 64);
+  if (isa() == CpuIsa::avx512_bf16) return flops_of(dot_bf16_512, 64);
 #endif
   return 0;
 }
 
 double measure_int8_ops() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512vnni") != 0) return flops_of(dot_int8_512, 128);
-  if (__builtin_cpu_supports("avxvnni") != 0) return flops_of(dot_int8_256, 64);
+  if (isa() >= CpuIsa::avx512_vnni) return flops_of(dot_int8_512, 128);
+  if (isa() == CpuIsa::avx_vnni) return flops_of(dot_int8_256, 64);
+  if (isa() == CpuIsa::avx2) return flops_of(multiply_add_bytes_256, 64);
 #endif
   return 0;
 }
@@ -258,7 +286,7 @@ double peak_int8_ops() {
 }
 
 Device& device() {
-  static const std::shared_ptr<Device> the_device = create_cpu_device({}).value();
+  static const std::shared_ptr<Device> the_device = create_cpu_device({.isa = std::string(to_string(isa()))}).value();
   return *the_device;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-/// What the machine can do at most, measured once per run: the yardsticks of the per-op benchmarks.
+/// What the machine can do at most, measured once per run: the yardsticks of the per-op benchmarks. With
+/// PAGODA_BENCH_ISA (a name of --cpu-isa) ops and peaks are those of that instruction set.
 
 #include <chrono>
 #include <utility>
@@ -26,8 +27,8 @@ double peak_f32_flops();
 /// The same for bfloat16 dot products (AVX512_BF16); 0 where the machine has none.
 double peak_bf16_flops();
 
-/// Integer operations per second of all threads: dot products of bytes (AVX-512 VNNI or AVX-VNNI) on registers alone; 0
-/// where the machine has none.
+/// Integer operations per second of all threads: dot products of bytes (AVX-512 VNNI or AVX-VNNI; in AVX2 a chain of
+/// three instructions) on registers alone; 0 where the machine has none.
 double peak_int8_ops();
 
 /// The device under test, and one of its streams.

@@ -26,7 +26,8 @@ struct QuantizeRowArgs {
   std::int64_t group_size = 0;
   bool rotated = false;             ///< x is rotated first (kernels/rotation.hpp)
   std::int32_t zero_point = 0;      ///< of the weights that x will meet
-  std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size]
+  int bits = 8;                     ///< likewise
+  std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size], as tile wants it
   float* scales = nullptr;          ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, where the sums of integers start
   float* sums = nullptr;            ///< [groups]: scale * sum of q; may be null
@@ -34,8 +35,8 @@ struct QuantizeRowArgs {
 
 /// Rows of x against some panels of weights, for some groups.
 struct QuantizedTileArgs {
-  const std::int8_t* x = nullptr;   ///< from the first group on
-  std::int64_t x_stride = 0;        ///< from one row to the next
+  const std::int8_t* x = nullptr;   ///< of quantize_row, from the first group on
+  std::int64_t x_stride = 0;        ///< bytes from one row to the next
   const float* x_scales = nullptr;  ///< likewise
   const std::int32_t* x_offsets = nullptr;
   const float* x_sums = nullptr;    ///< when there are w_mins
@@ -50,6 +51,7 @@ struct QuantizedTileArgs {
   std::int64_t num_groups = 0;
   std::int64_t group_size = 0;
   int bits = 8;
+  bool unpacked = false;  ///< w is what unpack has made
   float* sums = nullptr;  ///< [rows, panels * kQuantizedPanel], continued from call to call
   bool first = false;     ///< they start at 0
   /// Weights of later calls, in as many panels: lines [first_line, end_line) of each group are prefetched. Null = none.
@@ -63,10 +65,13 @@ struct QuantizedTileArgs {
 struct QuantizedKernels {
   int rows = 0;    ///< most rows of x in a tile
   int panels = 0;  ///< most panels of weights in a tile
+  /// Bytes that a column of x takes where the weights have 8 bits, and such a weight where it is unpacked: 2 where
+  /// bytes are multiplied as 16-bit integers. With 4 bits both take one.
+  int bytes_at_8_bits = 1;
   void (*quantize_row)(const QuantizeRowArgs& args);
   void (*tile)(const QuantizedTileArgs& args);
-  /// dst (2 * bytes) = the integers of src as 8-bit panels have them. bytes is a multiple of 64.
-  void (*unpack)(const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst);
+  /// Weights of `bits` from `bytes` bytes of a panel, a multiple of 64, to scratch, from where several tiles read them.
+  void (*unpack)(int bits, const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst);
 };
 
 }  // namespace pagoda::kernels

@@ -32,6 +32,8 @@ class QuantizedLinear {
         format_(p.weights.front().format),
         groups_(p.weights.front().groups()),
         padded_in_(p.weights.front().padded_columns()),
+        column_bytes_(format_.bits == 8 ? kernels.quantized.bytes_at_8_bits : 1),
+        x_stride_(padded_in_ * column_bytes_),
         groups_per_block_(std::max<std::int64_t>(1, kBlockColumns / format_.group_size)),
         num_blocks_(ceil_div(groups_, groups_per_block_)),
         row_blocks_(p.num_tokens, kMostRows) {
@@ -49,14 +51,14 @@ class QuantizedLinear {
     const int num_threads = threads_.num_threads();
     const std::int64_t band_columns = kernels_.quantized.panels * kQuantizedPanel;
     const std::int64_t sums_floats = row_blocks_.rows(0) * band_columns;
-    const std::int64_t unpacked_floats = band_columns * groups_per_block_ * format_.group_size / 4;
+    const std::int64_t unpacked_floats = band_columns * groups_per_block_ * format_.group_size * column_bytes_ / 4;
     const std::int64_t floats_per_group = format_.asymmetric ? 3 : 2;
-    auto scratch = pool.borrow(rows * (padded_in_ / 4 + floats_per_group * groups_) + out_features_ +
+    auto scratch = pool.borrow(rows * (x_stride_ / 4 + floats_per_group * groups_) + out_features_ +
                                    num_threads * (sums_floats + unpacked_floats),
                                5 + 2 * num_threads);
     if (!scratch) return fail(std::move(scratch.error()));
 
-    x_ = reinterpret_cast<std::int8_t*>(scratch->floats(rows * padded_in_ / 4));
+    x_ = reinterpret_cast<std::int8_t*>(scratch->floats(rows * x_stride_ / 4));
     x_scales_ = scratch->floats(rows * groups_);
     x_offsets_ = reinterpret_cast<std::int32_t*>(scratch->floats(rows * groups_));
     if (format_.asymmetric) x_sums_ = scratch->floats(rows * groups_);
@@ -104,7 +106,8 @@ class QuantizedLinear {
                                        .group_size = format_.group_size,
                                        .rotated = format_.rotated,
                                        .zero_point = format_.zero_point(),
-                                       .q = x_ + row * padded_in_,
+                                       .bits = format_.bits,
+                                       .q = x_ + row * x_stride_,
                                        .scales = x_scales_ + row * groups_,
                                        .offsets = x_offsets_ + row * groups_,
                                        .sums = x_sums_ == nullptr ? nullptr : x_sums_ + row * groups_});
@@ -147,12 +150,12 @@ class QuantizedLinear {
     const std::int64_t first_row = row_blocks_.first_row(row_block);
     const RowTiles tiles(row_blocks_.rows(row_block), kernels_.quantized.rows);
     const std::int64_t columns = band.panels * kQuantizedPanel;
-    const bool unpacks = format_.bits == 4 && tiles.count() > 1;
+    const bool unpacks = (format_.bits == 4 || column_bytes_ > 1) && tiles.count() > 1;
     const std::int64_t lines = kQuantizedPanel * format_.group_size * format_.bits / 8 / kLine;
     for (std::int64_t block = 0; block < num_blocks_; ++block) {
       const std::int64_t first_group = block * groups_per_block_;
       const std::int64_t first_scale = band.first_panel * band.weight->panel_scales() + first_group * kQuantizedPanel;
-      QuantizedTileArgs args{.x_stride = padded_in_,
+      QuantizedTileArgs args{.x_stride = x_stride_,
                              .group_stride = groups_,
                              .w = data_of(band, block),
                              .w_stride = band.weight->panel_bytes(),
@@ -170,7 +173,7 @@ class QuantizedLinear {
       if (unpacks) unpack(args, work.unpacked);
       for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
         const std::int64_t row = first_row + tiles.first_row(tile);
-        args.x = x_ + row * padded_in_ + first_group * format_.group_size;
+        args.x = x_ + row * x_stride_ + first_group * format_.group_size * column_bytes_;
         args.x_scales = x_scales_ + row * groups_ + first_group;
         args.x_offsets = x_offsets_ + row * groups_ + first_group;
         if (format_.asymmetric) args.x_sums = x_sums_ + row * groups_ + first_group;
@@ -186,15 +189,16 @@ class QuantizedLinear {
     }
   }
 
-  /// Lets `args` read 8-bit integers from scratch.
+  /// Lets `args` read weights from scratch.
   void unpack(QuantizedTileArgs& args, std::uint8_t* unpacked) const {
-    const std::int64_t panel_bytes = kQuantizedPanel * args.num_groups * args.group_size;
+    const std::int64_t columns = kQuantizedPanel * args.num_groups * args.group_size;
     for (std::int64_t panel = 0; panel < args.panels; ++panel) {
-      kernels_.quantized.unpack(args.w + panel * args.w_stride, panel_bytes / 2, unpacked + panel * panel_bytes);
+      kernels_.quantized.unpack(args.bits, args.w + panel * args.w_stride, columns * args.bits / 8,
+                                unpacked + panel * columns * column_bytes_);
     }
     args.w = unpacked;
-    args.w_stride = panel_bytes;
-    args.bits = 8;
+    args.w_stride = columns * column_bytes_;
+    args.unpacked = true;
   }
 
   void write_row(const float* sums, const Band& band, std::int64_t row) const {
@@ -214,12 +218,14 @@ class QuantizedLinear {
   QuantizedFormat format_;
   std::int64_t groups_;
   std::int64_t padded_in_;
+  std::int64_t column_bytes_;  ///< of x, and of a weight that is unpacked
+  std::int64_t x_stride_;
   std::int64_t groups_per_block_;
   std::int64_t num_blocks_;
   RowTiles row_blocks_;
   std::vector<Band> bands_;
   std::int64_t out_features_ = 0;
-  std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in]
+  std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in, column_bytes]
   float* x_scales_ = nullptr;          ///< [num_tokens, groups]
   std::int32_t* x_offsets_ = nullptr;  ///< likewise
   float* x_sums_ = nullptr;            ///< likewise, when the weights have minimums

@@ -62,37 +62,93 @@ inline __m256i broadcast_four(const std::int8_t* p) {
 constexpr int kQuantizedRows = 3;  // 6 dots, 6 sums, 2 vectors of w, 1 broadcast: 15 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
-using Weights = Bytes;
-using Quad = Bytes;
-inline Weights weights_of(Bytes w) {
-  return w;
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  return {broadcast_four(p)};
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  return {_mm256_dpbusd_avx_epi32(sums.v, w.v, x.v)};
-}
+template <int bits>
+struct Dots {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Quad = Bytes;
+  using Weights = Bytes;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static Weights unpacked_at(const void* p) { return load_bytes(p); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static void add(Sums& sums, Weights w, Quad x) { sums.v = _mm256_dpbusd_avx_epi32(sums.v, w.v, x.v); }
+};
 #else
-constexpr int kQuantizedRows = 2;  // 4 dots, 4 sums, 4 vectors of w, 2 broadcasts: 14 of 16 registers
+constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
-struct Weights {
-  __m256i even;
-  __m256i odd;
+template <int bits>
+struct Dots;
+
+template <>
+struct Dots<4> {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = false;
+  static constexpr int kSixteensOfSums = 2;  // 8 times two products of at most 15 * 127
+  using Quad = Bytes;
+  using Weights = Bytes;
+  struct Sums {
+    __m256i v = _mm256_setzero_si256();
+  };
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static Weights unpacked_at(const void* p) { return load_bytes(p); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static void add(Sums& sums, Weights w, Quad x) {
+    __m256i product;  // in this order: GCC makes all products first, and spills them
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sums.v), "=&x"(product) : "x"(w.v), "x"(x.v));
+  }
+  static Ints total(Ints dots, Sums sums) {
+    return {_mm256_add_epi32(dots.v, _mm256_madd_epi16(sums.v, _mm256_set1_epi16(1)))};
+  }
 };
-using Quad = Weights;
-inline Weights weights_of(Bytes w) {
-  return {_mm256_and_si256(w.v, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(w.v, 8)};
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  const __m256i four = broadcast_four(p);
-  return {_mm256_srai_epi16(_mm256_slli_epi16(four, 8), 8), _mm256_srai_epi16(four, 8)};
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  return {
-      _mm256_add_epi32(sums.v, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)))};
-}
+
+template <>
+struct Dots<8> {
+  static constexpr int kXBytes = 2;
+  static constexpr int kUnpackedBytes = 2;
+  static constexpr bool kSumsAreDots = true;
+  struct Weights {
+    __m256i even;
+    __m256i odd;
+  };
+  using Quad = Weights;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x.v), _mm256_extracti128_si256(x.v, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_shufflehi_epi16(_mm_shufflelo_epi16(words, 0xD8), 0xD8));
+  }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p), broadcast_four(p + 4)}; }
+  static Weights weights_of(Bytes w) {
+    return {_mm256_and_si256(w.v, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(w.v, 8)};
+  }
+  static Weights unpacked_at(const void* p) {
+    const auto* const halves = static_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+  }
+  static void unpack(void* p, Bytes w) {
+    const Weights words = weights_of(w);
+    _mm256_storeu_si256(static_cast<__m256i*>(p), words.even);
+    _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, words.odd);
+  }
+  static void add_pairs(Sums& sums, __m256i w, __m256i x) {
+    __m256i product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums.v), "=&x"(product) : "x"(w), "x"(x));
+  }
+  static void add(Sums& sums, Weights w, Quad x) {
+    add_pairs(sums, w.even, x.even);
+    add_pairs(sums, w.odd, x.odd);
+  }
+};
 #endif
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -60,46 +60,112 @@ inline __m512i broadcast_four(const std::int8_t* p) {
   return _mm512_set1_epi32(four);
 }
 
-// Weights are unsigned bytes, x signed ones. add_dots(sums, w, x): lane i += dot of the four bytes of w's lane i and of
-// x, exact.
+// How weights of some bits, which are unsigned, meet x, which is signed, from -127 to 127: Dots<bits>::
+//
+//   kXBytes, store_x(p, x)    bytes per column that x takes, and its lanes stored so, from integers within its bounds
+//   Quad, quad_at(p)          four columns of it, for all lanes
+//   Weights                   four columns of a row in each lane
+//   weights_of(bytes)         from those of a panel (of 4 bits: one half of each byte)
+//   unpacked_at(p), unpack(p, bytes)   from scratch, where each takes kUnpackedBytes bytes, and into it
+//   Sums, add(sums, w, x)     each lane += the dot of its four columns; exact, and without overflow, for 16 columns
+//   total(dots, sums)         lanes of the dots + those of the sums. Where kSumsAreDots sums are Ints and never
+//   overflow.
 #if defined(__AVX512VNNI__)
 constexpr int kQuantizedRows = 8;  // 24 dots, 3 vectors of w, 1 broadcast: 28 of 32 registers
 constexpr int kQuantizedPanels = 3;
 
-using Weights = Bytes;
-using Quad = Bytes;
-inline Weights weights_of(Bytes w) {
-  return w;
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  return {broadcast_four(p)};
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  // Not the intrinsic: around it GCC 12 copies every sum twice.
-  asm("vpdpbusd %2, %1, %0" : "+v"(sums.v) : "v"(w.v), "v"(x.v));
-  return sums;
-}
-#else
-constexpr int kQuantizedRows = 4;  // 8 dots, 8 sums, 4 vectors of w, 2 broadcasts: 22 of 32 registers
-constexpr int kQuantizedPanels = 2;
+template <int bits>
+struct Dots {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Quad = Bytes;
+  using Weights = Bytes;
+  using Sums = Ints;
 
-/// Bytes as 16-bit integers: the first and third of each four, the second and fourth.
-struct Weights {
-  __m512i even;
-  __m512i odd;
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static Weights unpacked_at(const void* p) { return load_bytes(p); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static void add(Sums& sums, Weights w, Quad x) {
+    // Not the intrinsic: around it GCC 12 copies every sum twice.
+    asm("vpdpbusd %2, %1, %0" : "+v"(sums.v) : "v"(w.v), "v"(x.v));
+  }
 };
-using Quad = Weights;
-inline Weights weights_of(Bytes w) {
-  return {_mm512_and_si512(w.v, _mm512_set1_epi16(0xFF)), _mm512_srli_epi16(w.v, 8)};
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  const __m512i four = broadcast_four(p);
-  return {_mm512_srai_epi16(_mm512_slli_epi16(four, 8), 8), _mm512_srai_epi16(four, 8)};
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  return {
-      _mm512_add_epi32(sums.v, _mm512_add_epi32(_mm512_madd_epi16(w.even, x.even), _mm512_madd_epi16(w.odd, x.odd)))};
-}
+#else
+constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
+constexpr int kQuantizedPanels = 4;
+
+template <int bits>
+struct Dots;
+
+/// Sums in 16 bits.
+template <>
+struct Dots<4> {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = false;
+  static constexpr int kSixteensOfSums = 2;  // 8 times two products of at most 15 * 127
+  using Quad = Bytes;
+  using Weights = Bytes;
+  struct Sums {
+    __m512i v = _mm512_setzero_si512();
+  };
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static Weights unpacked_at(const void* p) { return load_bytes(p); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static void add(Sums& sums, Weights w, Quad x) {
+    __m512i product;  // in this order: GCC makes all products first, and spills them
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(sums.v), "=&v"(product) : "v"(w.v), "v"(x.v));
+  }
+  static Ints total(Ints dots, Sums sums) {
+    return {_mm512_add_epi32(dots.v, _mm512_madd_epi16(sums.v, _mm512_set1_epi16(1)))};
+  }
+};
+
+/// As 16-bit integers, in two halves: the first and third of each four, the second and fourth.
+template <>
+struct Dots<8> {
+  static constexpr int kXBytes = 2;
+  static constexpr int kUnpackedBytes = 2;
+  static constexpr bool kSumsAreDots = true;
+  struct Weights {
+    __m512i even;
+    __m512i odd;
+  };
+  using Quad = Weights;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) {
+    const __m256i words = _mm512_cvtsepi32_epi16(x.v);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xD8), 0xD8));
+  }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p), broadcast_four(p + 4)}; }
+  static Weights weights_of(Bytes w) {
+    return {_mm512_and_si512(w.v, _mm512_set1_epi16(0xFF)), _mm512_srli_epi16(w.v, 8)};
+  }
+  static Weights unpacked_at(const void* p) {
+    return {_mm512_loadu_si512(p), _mm512_loadu_si512(static_cast<const char*>(p) + sizeof(__m512i))};
+  }
+  static void unpack(void* p, Bytes w) {
+    const Weights words = weights_of(w);
+    _mm512_storeu_si512(p, words.even);
+    _mm512_storeu_si512(static_cast<char*>(p) + sizeof(__m512i), words.odd);
+  }
+  static void add_pairs(Sums& sums, __m512i w, __m512i x) {
+    __m512i product;
+    asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sums.v), "=&v"(product) : "v"(w), "v"(x));
+  }
+  static void add(Sums& sums, Weights w, Quad x) {
+    add_pairs(sums, w.even, x.even);
+    add_pairs(sums, w.odd, x.odd);
+  }
+};
 #endif
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

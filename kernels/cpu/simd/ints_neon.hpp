@@ -61,38 +61,50 @@ inline int8x16_t broadcast_four(const std::int8_t* p) {
   return vreinterpretq_s8_u32(vdupq_n_u32(four));
 }
 
+template <int bits>
+struct Dots {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static auto unpacked_at(const void* p) { return weights_of(load_bytes(p)); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+
 #if defined(__ARM_FEATURE_DOTPROD)
-// The instruction multiplies signed bytes: weights minus 128, and 128 times x is added.
-using Weights = int8x16_t;
-struct Quad {
-  int8x16_t x;
-  int32x4_t minus_128_x;
-};
-inline Weights weights_of(Bytes w) {
-  return vreinterpretq_s8_u8(veorq_u8(w.v, vdupq_n_u8(0x80)));
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  const int8x16_t x = broadcast_four(p);
-  return {x, vdotq_s32(vdupq_n_s32(0), x, vdupq_n_s8(-128))};
-}
-inline Ints add_dots(Ints sums, Weights w, Quad quad) {
-  return {vdotq_s32(vsubq_s32(sums.v, quad.minus_128_x), w, quad.x)};
-}
+  // The instruction multiplies signed bytes: weights minus 128, and 128 times x is added.
+  using Weights = int8x16_t;
+  struct Quad {
+    int8x16_t x;
+    int32x4_t minus_128_x;
+  };
+  static Weights weights_of(Bytes w) {
+    return vreinterpretq_s8_u8(veorq_u8(w.v, vdupq_n_u8(0x80)));
+  }
+  static Quad quad_at(const std::int8_t* p) {
+    const int8x16_t x = broadcast_four(p);
+    return {x, vdotq_s32(vdupq_n_s32(0), x, vdupq_n_s8(-128))};
+  }
+  static void add(Sums& sums, Weights w, Quad quad) {
+    sums.v = vdotq_s32(vsubq_s32(sums.v, quad.minus_128_x), w, quad.x);
+  }
 #else
-// 255 * 127 fits 16 bits.
-using Weights = Bytes;
-using Quad = int16x8_t;
-inline Weights weights_of(Bytes w) {
-  return w;
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  return vmovl_s8(vget_low_s8(broadcast_four(p)));
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  const int16x8_t low = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(w.v))), x);
-  const int16x8_t high = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(w.v))), x);
-  return {vaddq_s32(sums.v, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)))};
-}
+  // 255 * 127 fits 16 bits.
+  using Weights = Bytes;
+  using Quad = int16x8_t;
+  static Weights weights_of(Bytes w) {
+    return w;
+  }
+  static Quad quad_at(const std::int8_t* p) {
+    return vmovl_s8(vget_low_s8(broadcast_four(p)));
+  }
+  static void add(Sums& sums, Weights w, Quad x) {
+    const int16x8_t low = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(w.v))), x);
+    const int16x8_t high = vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(w.v))), x);
+    sums.v = vaddq_s32(sums.v, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+  }
 #endif
+};
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -62,23 +62,31 @@ inline Bytes high_halves(Bytes x) {
   return {x.v >> 4};
 }
 
-using Weights = Bytes;
-struct Quad {
-  std::int8_t v[4];
+template <int bits>
+struct Dots {
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Weights = Bytes;
+  struct Quad {
+    std::int8_t v[4];
+  };
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) {
+    Quad x;
+    std::memcpy(x.v, p, sizeof(x.v));
+    return x;
+  }
+  static Weights weights_of(Bytes w) { return w; }
+  static Weights unpacked_at(const void* p) { return load_bytes(p); }
+  static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static void add(Sums& sums, Weights w, Quad x) {
+    Bits lanes;
+    std::memcpy(&lanes, &w.v, sizeof(lanes));
+    for (int i = 0; i < 4; ++i) sums.v += ((lanes >> (8 * i)) & 0xFF) * std::int32_t{x.v[i]};
+  }
 };
-inline Weights weights_of(Bytes w) {
-  return w;
-}
-inline Quad broadcast_quad_of_bytes(const std::int8_t* p) {
-  Quad x;
-  std::memcpy(x.v, p, sizeof(x.v));
-  return x;
-}
-inline Ints add_dots(Ints sums, Weights w, Quad x) {
-  Bits lanes;
-  std::memcpy(&lanes, &w.v, sizeof(lanes));
-  for (int i = 0; i < 4; ++i) sums.v += ((lanes >> (8 * i)) & 0xFF) * std::int32_t{x.v[i]};
-  return sums;
-}
 
 }  // namespace pagoda::kernels::PAGODA_SIMD
