@@ -56,7 +56,8 @@ std::string ConfigFlags::with_dashes(std::string key) {
 
 void ConfigFlags::bind_list(const std::string& key, std::string& field, const std::string& help) {
   auto* option = add_list(app_, "--" + with_dashes(key), field, help);
-  bindings_.push_back({key, option, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
+  bindings_.push_back(
+      {key, option, nullptr, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
 }
 
 template <class T>
@@ -72,7 +73,8 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
   } else {
     option = app_.add_option(flag, field, help)->capture_default_str();
   }
-  bindings_.push_back({key, option, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
+  bindings_.push_back(
+      {key, option, nullptr, [key, &field](const io::ConfigFile& file) { return file.read(key, field); }});
 }
 
 template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
@@ -96,7 +98,20 @@ void ConfigFlags::add_all(http::ServerConfig& config) {
   io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
 }
 
+void ConfigFlags::also_positional(const std::string& key, const std::string& name, std::string& field,
+                                  const std::string& help) {
+  const auto binding = std::ranges::find(bindings_, key, &Binding::key);
+  binding->positional = app_.add_option(name, field, help);
+}
+
 Status ConfigFlags::read_file() {
+  for (const auto& binding : bindings_) {
+    if (binding.positional == nullptr || binding.positional->count() == 0 || binding.flag->count() == 0) continue;
+    return fail(ErrorCode::bad_config,
+                binding.key + " is given twice: by its flag, and as " + binding.positional->results().front() +
+                    "; several values of another flag are joined with commas",
+                binding.key);
+  }
   if (path_.empty()) return {};
   const auto file = io::ConfigFile::load(path_);
   if (!file) return fail(file.error());
@@ -104,7 +119,8 @@ Status ConfigFlags::read_file() {
     if (!is_known_key(key)) return fail(file->unknown_key(key));
   }
   for (const auto& binding : bindings_) {
-    if (binding.flag->count() > 0) continue;
+    const bool is_positional = binding.positional != nullptr && binding.positional->count() > 0;
+    if (binding.flag->count() > 0 || is_positional) continue;
     if (auto status = binding.read(*file); !status) return status;
   }
   return {};

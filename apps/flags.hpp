@@ -41,19 +41,24 @@ class ConfigFlags {
   void add_all(json_lines::ServerConfig& config);
   void add_all(http::ServerConfig& config);
 
+  /// Lets `key`, which has been added and whose field is a text, be given as an argument without a flag too.
+  void also_positional(const std::string& key, const std::string& name, std::string& field, const std::string& help);
+
+  /// A flag with texts that may be given several times: `field` is all of them, with commas between.
+  void bind_list(const std::string& key, std::string& field, const std::string& help);
+
   /// Call once the command line is parsed: fills the fields that no flag has set from the config file, if there is one.
-  /// Errors: as ConfigFile; bad_config for a key that nobody knows.
+  /// Errors: as ConfigFile; bad_config for a key that nobody knows, and for one that is given twice.
   Status read_file();
 
  private:
   struct Binding {
     std::string key;
     CLI::Option* flag;
+    CLI::Option* positional = nullptr;  ///< the same without a flag
     std::function<Status(const io::ConfigFile&)> read;
   };
   static std::string with_dashes(std::string key);
-  /// As add, of a field that is a list with commas: the flag may be given several times.
-  void bind_list(const std::string& key, std::string& field, const std::string& help);
 
   CLI::App& app_;
   std::string path_;

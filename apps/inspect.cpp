@@ -23,7 +23,7 @@ constexpr double kBytesPerGib = 1 << 30;
 
 struct InspectOptions {
   explicit InspectOptions(CLI::App& app) : engine(app, "warn") {
-    add_text(app, "MODEL", engine.config.model, "Folder of the model, or GGUF file");
+    engine.flags.also_positional("model", "MODEL", engine.config.model, "Folder of the model, or GGUF file");
     add_flag(app, "--json", json, "Print one JSON object");
     add_flag(app, "--dialect", dialect,
              "Print how the model writes thinking and tool calls, as a file for --answer-dialect, and nothing else");

@@ -27,6 +27,14 @@ bool is_input_before_interrupt(Interrupts& interrupts) {
 
 }  // namespace
 
+bool LineInput::can_edit() {
+#if PAGODA_HAS_LIBEDIT
+  return true;
+#else
+  return false;
+#endif
+}
+
 #if PAGODA_HAS_LIBEDIT
 
 struct LineInput::Editor {

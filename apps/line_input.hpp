@@ -17,6 +17,9 @@ class LineInput {
     bool interrupted = false;  ///< Ctrl-C instead of a line
   };
 
+  /// Whether this build has libedit.
+  static bool can_edit();
+
   /// An interrupt ends the wait for a line.
   explicit LineInput(Interrupts& interrupts);
   ~LineInput();

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
@@ -10,6 +13,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
+#include "apps/foreign_flags.hpp"
 #include "io/version.hpp"
 
 using namespace pagoda;
@@ -30,17 +34,34 @@ std::string missing_subcommand(const CLI::App& pagoda) {
   return "unknown " + (kind + (" " + words.front())) + "; the subcommands of " + app->get_name() + " are " + known;
 }
 
+/// The command line, in which flags of other servers have become Pagoda's own where it serves.
+Result<std::vector<std::string>> arguments_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || (words.front() != "serve" && words.front() != "doctor")) return words;
+  auto translated = apps::translate_flags(std::span(words).subspan(1));
+  if (!translated.problems.empty()) {
+    for (std::size_t i = 0; i + 1 < translated.problems.size(); ++i) apps::complain(translated.problems[i].message);
+    return fail(std::move(translated.problems.back()));
+  }
+  words.resize(1);
+  words.insert(words.end(), translated.arguments.begin(), translated.arguments.end());
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App pagoda("Pagoda: runs and serves large language models", "pagoda");
   pagoda.formatter(apps::help_format());
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{
-      apps::add_serve(pagoda),    apps::add_chat(pagoda),    apps::add_generate(pagoda),
-      apps::add_bench(pagoda),    apps::add_inspect(pagoda), apps::add_tokenize(pagoda),
-      apps::add_quantize(pagoda), apps::add_replay(pagoda),  apps::add_worker(pagoda)};
+      apps::add_serve(pagoda),   apps::add_chat(pagoda),     apps::add_generate(pagoda),   apps::add_bench(pagoda),
+      apps::add_inspect(pagoda), apps::add_tokenize(pagoda), apps::add_quantize(pagoda),   apps::add_replay(pagoda),
+      apps::add_doctor(pagoda),  apps::add_manual(pagoda),   apps::add_completion(pagoda), apps::add_worker(pagoda)};
+  auto arguments = arguments_of(argc, argv);
+  if (!arguments) return apps::exit_with(arguments.error());
+  std::ranges::reverse(*arguments);  // as CLI11 takes them
   try {
-    pagoda.parse(argc, argv);
+    pagoda.parse(std::move(*arguments));
   } catch (const CLI::RequiredError&) {  // no flag is required, only a subcommand
     apps::complain(missing_subcommand(pagoda));
     return apps::kExitBadUsage;

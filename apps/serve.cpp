@@ -3,69 +3,17 @@
 #include <utility>
 
 #include "apps/command.hpp"
-#include "apps/flags.hpp"
-#include "apps/progress.hpp"
+#include "apps/serve_options.hpp"
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/model_files/model_files.hpp"
-#include "io/serving/api_keys.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 constexpr std::size_t kPoolThreads = 2;
-
-constexpr const char* kNoListen = "none";
-
-struct ServeOptions {
-  explicit ServeOptions(CLI::App& app) : engine(app, "info") {
-    engine.flags.add_all(lines);
-    engine.flags.add_all(http);
-    engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
-    engine.flags.add("admin_key_file", admin_key_file, "File of the keys that open the admin routes of the HTTP API");
-    engine.flags.add("drain_timeout", drain_timeout,
-                     "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
-  }
-
-  std::vector<Error> finish() {
-    auto problems = engine.finish();
-    const auto read_keys = [&](const std::string& path, const char* key, std::vector<std::string>& keys) {
-      if (path.empty()) return;
-      auto read = serving::read_api_keys(path);
-      if (read) {
-        keys = std::move(*read);
-      } else {
-        problems.push_back({ErrorCode::bad_config, std::string(key) + ": " + read.error().message, key});
-      }
-    };
-    read_keys(api_key_file, "api_key_file", lines.api_keys);
-    read_keys(admin_key_file, "admin_key_file", http.admin_keys);
-    http.api_keys = lines.api_keys;
-    lines.allow_unauthenticated = http.allow_unauthenticated;
-    if (has_lines()) {
-      for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
-    } else if (http.http.empty()) {
-      problems.push_back({ErrorCode::bad_config, "nothing to serve: listen is none and http is empty", "listen"});
-    }
-    for (auto& problem : http.validate()) problems.push_back(std::move(problem));
-    if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
-      problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
-    }
-    return problems;
-  }
-
-  bool has_lines() const { return lines.listen != kNoListen; }
-
-  static constexpr double kMaxDrainTimeout = 86400;
-  EngineFlags engine;
-  json_lines::ServerConfig lines;
-  http::ServerConfig http;
-  std::string api_key_file;
-  std::string admin_key_file;
-  double drain_timeout = 30;
-};
 
 /// The servers that were asked for; they end before the engine does.
 struct FrontEnds {
@@ -107,7 +55,11 @@ bool announce(const FrontEnds& front_ends) {
 }
 
 int run_serve(ServeOptions& options) {
-  if (const auto problems = options.finish(); !problems.empty()) return exit_with(problems);
+  auto problems = options.finish();
+  if (!options.has_lines() && options.http.http.empty()) {
+    problems.push_back({ErrorCode::bad_config, "nothing to serve: listen is none and http is empty", "listen"});
+  }
+  if (!problems.empty()) return exit_with(problems);
   auto chat = io::load_chat_prompts(options.engine.config);
   if (!chat) return exit_with(chat.error());
   init_actor_types();
@@ -120,8 +72,12 @@ int run_serve(ServeOptions& options) {
   if (const auto front_ends = start_front_ends(system, *engine, options, *chat); !front_ends) {
     code = exit_with(front_ends.error());
   } else {
-    ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout);  // takes signals from here on
-    if (announce(*front_ends)) code = service.run();  // else nobody would learn the address; main tells
+    const auto manager = ServiceManager::of_environment();
+    ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
+    if (announce(*front_ends)) {  // else nobody would learn the address; main tells
+      manager.ready("serving " + engine->model.name);
+      code = service.run();
+    }
   }
   end_engine(*engine);
   return code;

@@ -21,11 +21,12 @@ bool is_ignored(int signal) {
 }  // namespace
 
 ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine,
-                         std::vector<serving::FrontEnd*> front_ends, double drain_timeout)
+                         std::vector<serving::FrontEnd*> front_ends, double drain_timeout, ServiceManager manager)
     : system_(system),
       engine_(engine),
       front_ends_(std::move(front_ends)),
-      drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)) {
+      drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)),
+      manager_(std::move(manager)) {
   if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
 }
 
@@ -35,12 +36,29 @@ int ServiceLoop::run() {
   });
   actors::when_ended(engine_.supervisor,
                      [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  keep_alive();
   loop_->run();
   return exit_code_;
 }
 
+void ServiceLoop::keep_alive() {
+  if (manager_.alive_interval().count() == 0) return;
+  const auto ask = [this, loop = loop_](caf::event_based_actor* self, const actors::RequestRouterActor& router) {
+    const auto answered = [this, loop] { boost::asio::post(*loop, [this] { manager_.alive(); }); };
+    actors::request(
+        self, router, actors::GetStats{}, [answered](const EngineStats&) { answered(); },
+        [](caf::error&) {});  // on_engine_down tells
+  };
+  system_.spawn(ask, engine_.router);
+  next_sign_.expires_after(manager_.alive_interval());
+  next_sign_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) keep_alive();
+  });
+}
+
 void ServiceLoop::begin_drain(int signal) {
   spdlog::info("signal {}: refusing new requests, waiting up to {} ms for live ones", signal, drain_timeout_.count());
+  manager_.stopping(drain_timeout_ + kDrainAnswerGrace + kFlushGrace);
   asked_ = signal != SIGHUP;
   await_impatience();
   for (auto* front_end : front_ends_) front_end->begin_drain();

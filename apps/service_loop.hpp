@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "apps/command.hpp"
+#include "apps/service_manager.hpp"
 #include "io/serving/front_end.hpp"
 #include "pagoda/spawn_engine.hpp"
 
@@ -20,9 +21,10 @@ namespace pagoda::apps {
 /// that one that reports late does no harm.
 class ServiceLoop {
  public:
-  /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds.
+  /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds. `manager` hears of the end, and again
+  /// and again that the engine answers.
   ServiceLoop(caf::actor_system& system, const EngineHandle& engine, std::vector<serving::FrontEnd*> front_ends,
-              double drain_timeout);
+              double drain_timeout, ServiceManager manager = {});
 
   /// The exit code: kExitOk after a signal; kExitFailure when the engine has ended by itself, in which case every live
   /// request has been told, or does not answer.
@@ -30,6 +32,8 @@ class ServiceLoop {
 
  private:
   void begin_drain(int signal);
+  /// Asks the engine for a sign of life; the manager hears of it when it comes.
+  void keep_alive();
   /// Asked twice: at once. A terminal or a service manager that goes away sends SIGHUP along, before or after SIGTERM,
   /// which is no second wish.
   void await_impatience();
@@ -40,10 +44,12 @@ class ServiceLoop {
   const EngineHandle& engine_;
   std::vector<serving::FrontEnd*> front_ends_;
   std::chrono::milliseconds drain_timeout_;
+  ServiceManager manager_;
   std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
   boost::asio::steady_timer deadline_{*loop_};
-  bool asked_ = false;  ///< by SIGTERM or SIGINT
+  boost::asio::steady_timer next_sign_{*loop_};  ///< of life
+  bool asked_ = false;                           ///< by SIGTERM or SIGINT
   bool finished_ = false;
   int exit_code_ = kExitOk;
 };

@@ -5,30 +5,32 @@ set(pagoda_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pagoda)
 install(
   TARGETS pagoda_kernels pagoda_engine pagoda_actors pagoda_io pagoda_pagoda
   EXPORT pagodaTargets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 if(PAGODA_HAS_GRAMMAR)
-  install(TARGETS pagoda_xgrammar EXPORT pagodaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES ${PAGODA_XGRAMMAR_DIR}/LICENSE ${PAGODA_XGRAMMAR_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR}/xgrammar)
+  install(TARGETS pagoda_xgrammar EXPORT pagodaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 endif()
 foreach(folder kernels engine actors io pagoda)
   install(
     DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pagoda
+    COMPONENT development
     FILES_MATCHING
     PATTERN "*.hpp")
 endforeach()
 install(
   EXPORT pagodaTargets
   NAMESPACE pagoda::
-  DESTINATION ${pagoda_package_dir})
+  DESTINATION ${pagoda_package_dir}
+  COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pagodaConfig.cmake.in ${PROJECT_BINARY_DIR}/pagodaConfig.cmake
                               INSTALL_DESTINATION ${pagoda_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/pagodaConfig.cmake ${PROJECT_BINARY_DIR}/pagodaConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake DESTINATION ${pagoda_package_dir})
+              ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake
+        DESTINATION ${pagoda_package_dir} COMPONENT development)
 if(TARGET pagoda_command)
-  install(TARGETS pagoda_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS pagoda_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 endif()
 # A package is for machines that are not this one.
 if(PAGODA_HAS_CUDA AND PAGODA_CUDA_ARCHITECTURES MATCHES "^(AUTO|native)$")

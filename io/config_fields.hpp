@@ -122,7 +122,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 4> kCommandKeys{"api_key_file", "admin_key_file", "drain_timeout",
+inline constexpr std::array<const char*, 5> kCommandKeys{"api_key", "api_key_file", "admin_key_file", "drain_timeout",
                                                          "log_level"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.

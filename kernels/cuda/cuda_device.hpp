@@ -7,6 +7,9 @@
 
 namespace pagoda::kernels {
 
+/// Whether this build has the CUDA backend.
+bool cuda_in_build();
+
 /// How many CUDA devices this process may use; 0 without a driver, and in a build without the CUDA backend.
 int cuda_device_count();
 

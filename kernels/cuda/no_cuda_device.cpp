@@ -2,6 +2,10 @@
 
 namespace pagoda::kernels {
 
+bool cuda_in_build() {
+  return false;
+}
+
 int cuda_device_count() {
   return 0;
 }

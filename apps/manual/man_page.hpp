@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "apps/manual/command_tree.hpp"
+
+namespace pagoda::apps {
+
+/// "pagoda-bench-latency.1" of "pagoda bench latency".
+std::string man_page_name(const CommandEntry& command);
+
+/// The page of one command, in the language of man(7). `root` is the tree it stands in.
+std::string man_page(const CommandEntry& command, const CommandEntry& root, const std::string& version);
+
+}  // namespace pagoda::apps

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/flags.hpp"
+
+namespace pagoda::apps {
+
+/// What `pagoda serve` is told: the flags of every engine, those of its servers, and the files of keys.
+struct ServeOptions {
+  /// The word for --listen that leaves JSON lines out.
+  static constexpr const char* kNoListen = "none";
+
+  /// `default_listen`: where JSON lines are served unless told.
+  explicit ServeOptions(CLI::App& app, const std::string& default_listen = json_lines::ServerConfig().listen);
+
+  /// After parsing: reads the files that are named and validates. Returns every problem at once.
+  std::vector<Error> finish();
+
+  bool has_lines() const { return lines.listen != kNoListen; }
+
+  EngineFlags engine;
+  json_lines::ServerConfig lines;
+  http::ServerConfig http;
+  std::string api_key;  ///< with commas
+  std::string api_key_file;
+  std::string admin_key_file;
+  double drain_timeout = 30;
+
+ private:
+  void read_keys(const std::string& path, const char* key, std::vector<std::string>& keys, std::vector<Error>& problems);
+  /// Those of --api-key, beside those of the file.
+  void add_keys(std::vector<Error>& problems);
+};
+
+}  // namespace pagoda::apps
