@@ -1,6 +1,6 @@
 # `cpack -G DEB` in a build folder gives pagoda (the command, its service, manual pages, completions) and libpagoda-dev
 # (headers, libraries, the CMake package). What the command says of itself is made by the command that was built.
-set(PAGODA_PACKAGE_CONTACT "The Pagoda authors <pagoda@packages.debian.org>" CACHE STRING "Maintainer of packages")
+set(PAGODA_PACKAGE_CONTACT "The Pagoda authors <pagoda@example.org>" CACHE STRING "Maintainer of packages: NAME <ADDRESS>")
 find_program(GZIP_PROGRAM gzip)
 
 set(PAGODA_HAS_PACKAGE OFF)
@@ -8,10 +8,13 @@ if(NOT TARGET pagoda_command OR CMAKE_CROSSCOMPILING OR NOT GZIP_PROGRAM)
   return()
 endif()
 set(PAGODA_HAS_PACKAGE ON)
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME command)
+set(generated ${PROJECT_BINARY_DIR}/packaging)
+
+# Debian's own changelog says of each version that there is one; CHANGELOG.md says what is new.
+string(TIMESTAMP PAGODA_PACKAGE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
+configure_file(${PROJECT_SOURCE_DIR}/packaging/debian/changelog.in ${generated}/changelog @ONLY)
 
 # Manual pages and completions, from the command's own tree of flags.
-set(generated ${PROJECT_BINARY_DIR}/packaging)
 add_custom_command(
   OUTPUT ${generated}/made
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${generated}/man ${generated}/bash ${generated}/zsh
@@ -20,7 +23,8 @@ add_custom_command(
   COMMAND sh -c "${GZIP_PROGRAM} -9n ${generated}/man/*.1"
   COMMAND pagoda_command completion bash > ${generated}/bash/pagoda
   COMMAND pagoda_command completion zsh > ${generated}/zsh/_pagoda
-  COMMAND sh -c "${GZIP_PROGRAM} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > ${generated}/changelog.gz"
+  COMMAND sh -c "${GZIP_PROGRAM} -9nc ${generated}/changelog > ${generated}/changelog.gz"
+  COMMAND sh -c "${GZIP_PROGRAM} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > ${generated}/CHANGELOG.md.gz"
   COMMAND ${CMAKE_COMMAND} -E touch ${generated}/made
   DEPENDS pagoda_command ${PROJECT_SOURCE_DIR}/CHANGELOG.md
   COMMENT "Manual pages and completions"
@@ -34,6 +38,9 @@ endif()
 install(DIRECTORY ${generated}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 install(FILES ${generated}/bash/pagoda DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
 install(FILES ${generated}/zsh/_pagoda DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_folder} COMPONENT command)
+
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/debian/libpagoda-dev.lintian-overrides
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides RENAME libpagoda-dev COMPONENT development)
 
 # The service and its config: paths are those of the installation, which cpack chooses anew. What lies in /usr is
 # configured in /etc; a package there has the license from its system.
@@ -58,8 +65,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/gpu.conf DESTINATION ${CMA
 # What Debian wants of each package.
 set(PAGODA_THIRD_PARTY_COPYRIGHT "")
 if(PAGODA_HAS_GRAMMAR)
-  string(CONCAT PAGODA_THIRD_PARTY_COPYRIGHT "Comment: The command contains XGrammar, under the same license; its notice is"
-                " in the folder xgrammar\n beside this file.\n")
+  set(PAGODA_THIRD_PARTY_COPYRIGHT "Comment: XGrammar is linked in; its notice is in the folder xgrammar beside this file.\n")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/packaging/debian/copyright.in ${generated}/copyright @ONLY)
 foreach(package pagoda libpagoda-dev)
@@ -67,7 +73,7 @@ foreach(package pagoda libpagoda-dev)
   if(package STREQUAL libpagoda-dev)
     set(component development)
   endif()
-  install(FILES ${generated}/copyright ${generated}/changelog.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
+  install(FILES ${generated}/copyright ${generated}/changelog.gz ${generated}/CHANGELOG.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
           COMPONENT ${component})
 endforeach()
 if(PAGODA_HAS_GRAMMAR)
@@ -95,14 +101,13 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME pagoda)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS adduser)
 set(CPACK_DEBIAN_COMMAND_DESCRIPTION
-    "server of large language models
- Runs language models in Hugging Face's format and GGUF files on a processor or
- an NVIDIA GPU, with paged attention, continuous batching and prefix caching.
- Serves them through the HTTP APIs of OpenAI, Anthropic and Ollama, and JSON
- lines over TCP.
- .
- The service pagoda.service is installed and not started: it wants a model,
- which /etc/pagoda/serve.json names.")
+    "Runs language models in Hugging Face's format and GGUF files on a processor or
+an NVIDIA GPU, with paged attention, continuous batching and prefix caching.
+Serves them through the HTTP APIs of OpenAI, Anthropic and Ollama, and JSON
+lines over TCP.
+
+The service pagoda.service is installed and not started: it wants a model,
+which /etc/pagoda/serve.json names.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA
     "${PROJECT_SOURCE_DIR}/packaging/debian/postinst;${PROJECT_SOURCE_DIR}/packaging/debian/prerm;\
 ${PROJECT_SOURCE_DIR}/packaging/debian/postrm;${PROJECT_SOURCE_DIR}/packaging/debian/conffiles")
@@ -116,8 +121,7 @@ if(PAGODA_HAS_HWLOC)
   string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libhwloc-dev")
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
-    "engine of large language models, for embedding
- Headers, static libraries and the CMake package of Pagoda, with which a C++
- program runs and serves language models itself, alone or inside its own actor
- system.")
+    "Headers, static libraries and the CMake package of Pagoda, with which a C++
+program runs and serves language models itself, alone or inside its own actor
+system.")
 include(CPack)

@@ -51,7 +51,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(findings(MODEL, "--kv-cache-memory", "0.01")[0], 0)
 
     def test_refuses_a_model_that_cannot_be_served(self):
-        for args in (["/no/such/folder"], [MODEL, "--kv-cache-memory", "0.0000001"], [MODEL, "--kv-cache-memory", "900000"]):
+        for args in (["/no/such/folder"], [MODEL, "--kv-cache-memory", "0.0000001"]):
             code, told = findings(*args)
             self.assertEqual(code, 1, args)
             self.assertEqual(told["model"]["severity"], "fail")

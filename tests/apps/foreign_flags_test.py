@@ -49,9 +49,12 @@ class Serve:
 
     def get(self, path, headers=None):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
-        connection.request("GET", path, headers=headers or {})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        try:
+            connection.request("GET", path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
 
 
 class ForeignFlags(unittest.TestCase):

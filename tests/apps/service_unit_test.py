@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PAGODA, MODEL, SOURCE = sys.argv[1:4]
+PAGODA, MODEL, SOURCE = map(os.path.abspath, sys.argv[1:4])
 UNIT = os.path.join(SOURCE, "packaging", "systemd", "pagoda.service.in")
 GPU = os.path.join(SOURCE, "packaging", "systemd", "gpu.conf")
 SECONDS = 120
