@@ -57,7 +57,8 @@ constexpr const char* kOwnTokenizer = "has no counterpart: the tokenizer is that
 constexpr const char* kConfigFile = "has no counterpart: change the model's config.json instead";
 constexpr const char* kGrammar =
     "is not needed: structured output is held to by one grammar engine, whatever the request's form";
-constexpr const char* kGraphs = "has no counterpart: nothing is compiled at start; --enforce-eager turns replayed steps off";
+constexpr const char* kGraphs =
+    "has no counterpart: nothing is compiled at start; --enforce-eager turns replayed steps off";
 constexpr const char* kOneProcess = "is not needed: the HTTP APIs run on threads of the server's process";
 constexpr const char* kCorsFixed = "has no counterpart: --cors-origin allows what the APIs need";
 constexpr const char* kLogs = "has no counterpart: --log-level says what is logged";
@@ -87,7 +88,8 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--override-generation-config", "has no counterpart: change the model's generation_config.json"},
     {"--logprobs-mode", "has no counterpart: logprobs are of the distribution before temperature and truncation"},
     {"--disable-sliding-window", "has no counterpart: lower --max-model-len to the window"},
-    {"--enable-auto-tool-choice", "is not needed: requests with tools may call them, tool_choice auto being the default"},
+    {"--enable-auto-tool-choice",
+     "is not needed: requests with tools may call them, tool_choice auto being the default"},
     {"--tool-call-parser", kDialect},
     {"--tool-parser-plugin", kDialect},
     {"--reasoning-parser", kDialect},
@@ -110,7 +112,8 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--api-server-count,-asc", kOneProcess},
     {"--headless", kOneProcess},
     {"--enable-expert-parallel", "has no counterpart: a model runs on one device"},
-    {"--distributed-executor-backend", "has no counterpart: a model runs on one device; --worker-processes runs it in a process of its own"},
+    {"--distributed-executor-backend",
+     "has no counterpart: a model runs on one device; --worker-processes runs it in a process of its own"},
     {"--disable-custom-all-reduce", "is not needed: a model runs on one device"},
     {"--max-parallel-loading-workers", "is not needed: a model runs on one device"},
     {"--cpu-offload-gb", "has no counterpart: weights lie on one device; --quantize int8 or int4 makes them smaller"},
@@ -134,13 +137,16 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--allow-credentials", kCorsFixed},
     {"--allowed-methods", kCorsFixed},
     {"--allowed-headers", kCorsFixed},
-    {"--ssl-ca-certs", "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
-    {"--ssl-cert-reqs", "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
+    {"--ssl-ca-certs",
+     "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
+    {"--ssl-cert-reqs",
+     "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
     {"--enable-ssl-refresh", "has no counterpart: start the server anew when its certificate changes"},
     {"--root-path", "has no counterpart: let the proxy take the prefix off (docs/deploying.md)"},
     {"--middleware", "has no counterpart: a proxy in front can change requests (docs/deploying.md)"},
     {"--uds", "has no counterpart: --http HOST:PORT, on 127.0.0.1 for this machine alone"},
-    {"--enable-request-id-headers", "is not needed: answers carry x-request-id, that of the request where it brings one"},
+    {"--enable-request-id-headers",
+     "is not needed: answers carry x-request-id, that of the request where it brings one"},
     {"--enable-prompt-tokens-details", "is not needed: usage tells cached_tokens"},
     {"--enable-force-include-usage", "has no counterpart: streams tell usage with stream_options.include_usage"},
     {"--return-tokens-as-token-ids", "has no counterpart: logprobs carry the bytes of each token"},

@@ -101,7 +101,8 @@ class Translator {
 
   /// Also of a flag like --compilation-config.level. The values of a refused flag go with it.
   bool is_refused(const Argument& argument) {
-    const std::string name = argument.name.substr(0, argument.name.starts_with("--") ? argument.name.find('.') : std::string::npos);
+    const std::string name =
+        argument.name.substr(0, argument.name.starts_with("--") ? argument.name.find('.') : std::string::npos);
     auto advice = advice_for(name, refused_of_vllm());
     if (advice.empty()) advice = advice_for(name, refused_of_llama_server());
     if (advice.empty()) return false;
@@ -117,9 +118,8 @@ class Translator {
     if (name == "--no-async-scheduling") return give("--pipeline-depth", "1"), true;
     if (name == "--http") is_http_given_ = true;
     const bool is_number = name == "--max-model-len" || name == "--max-num-batched-tokens";
-    const bool is_own =
-        is_number || name == "--host" || name == "--port" || name == "--dtype" || name == "--allowed-origins" ||
-        name == "--kv-cache-memory-bytes";
+    const bool is_own = is_number || name == "--host" || name == "--port" || name == "--dtype" ||
+                        name == "--allowed-origins" || name == "--kv-cache-memory-bytes";
     if (!is_own) return false;
     const auto value = value_of(argument);
     if (!value) return true;

@@ -18,9 +18,10 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   engine.flags.add_all(lines);
   engine.flags.add_all(http);
   engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
-  engine.flags.bind_list("api_key", api_key,
-                         "An API key, or several with commas; whoever sees this machine's processes sees it, so rather a "
-                         "file");
+  engine.flags.bind_list(
+      "api_key", api_key,
+      "An API key, or several with commas; whoever sees this machine's processes sees it, so rather a "
+      "file");
   engine.flags.add("admin_key_file", admin_key_file, "File of the keys that open the admin routes of the HTTP API");
   engine.flags.add("drain_timeout", drain_timeout,
                    "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
@@ -42,8 +43,8 @@ void ServeOptions::add_keys(std::vector<Error>& problems) {
     const auto end = std::min(api_key.find(',', begin), api_key.size());
     const auto key = api_key.substr(begin, end - begin);
     if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos) {
-      problems.push_back({ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces",
-                          "api_key"});
+      problems.push_back(
+          {ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces", "api_key"});
       return;
     }
     lines.api_keys.push_back(key);

@@ -29,7 +29,8 @@ struct ServeOptions {
   double drain_timeout = 30;
 
  private:
-  void read_keys(const std::string& path, const char* key, std::vector<std::string>& keys, std::vector<Error>& problems);
+  void read_keys(const std::string& path, const char* key, std::vector<std::string>& keys,
+                 std::vector<Error>& problems);
   /// Those of --api-key, beside those of the file.
   void add_keys(std::vector<Error>& problems);
 };

@@ -16,29 +16,29 @@ struct ProcessorFacts {
   int family = 0;
   int model = 0;
   bool is_x86 = false;
-  std::string hypervisor_flag = {};              ///< "hypervisor" on a virtual machine
-  std::vector<std::string> kernel_sets = {};     ///< that this build has and this machine runs, scalar first
-  std::string chosen_set = {};                   ///< that of --cpu-isa, or the fastest
-  std::string wanted_set = {};                   ///< --cpu-isa; empty: by itself
-  std::vector<std::string> governors = {};       ///< of cpufreq, each once; empty where nothing tells
-  std::string frequency_driver = {};             ///< scaling_driver; empty where nothing tells
+  std::string hypervisor_flag = {};           ///< "hypervisor" on a virtual machine
+  std::vector<std::string> kernel_sets = {};  ///< that this build has and this machine runs, scalar first
+  std::string chosen_set = {};                ///< that of --cpu-isa, or the fastest
+  std::string wanted_set = {};                ///< --cpu-isa; empty: by itself
+  std::vector<std::string> governors = {};    ///< of cpufreq, each once; empty where nothing tells
+  std::string frequency_driver = {};          ///< scaling_driver; empty where nothing tells
 };
 
 struct CoreFacts {
-  int allowed_cpus = 0;      ///< hardware threads that this process may run on
-  int online_cpus = 0;       ///< of the machine
-  int cores = 0;             ///< that they belong to; 0: not known (a build without hwloc)
-  int nodes = 1;             ///< NUMA nodes of these
+  int allowed_cpus = 0;                   ///< hardware threads that this process may run on
+  int online_cpus = 0;                    ///< of the machine
+  int cores = 0;                          ///< that they belong to; 0: not known (a build without hwloc)
+  int nodes = 1;                          ///< NUMA nodes of these
   std::optional<double> quota_cpus = {};  ///< CPU time a second that cgroups allow
-  std::string quota_limit = {};   ///< which cgroup says so
-  int wanted_threads = 0;    ///< --threads; 0: one per core
+  std::string quota_limit = {};           ///< which cgroup says so
+  int wanted_threads = 0;                 ///< --threads; 0: one per core
 };
 
 struct MemoryFacts {
   std::size_t total_bytes = 0;      ///< of the machine
   std::size_t available_bytes = 0;  ///< that this process may still take
-  std::string limit = {};                ///< which limit leaves so little
-  std::string huge_pages = {};           ///< "always", "madvise", "never"; empty where the kernel has none
+  std::string limit = {};           ///< which limit leaves so little
+  std::string huge_pages = {};      ///< "always", "madvise", "never"; empty where the kernel has none
   int overcommit = 0;               ///< vm.overcommit_memory
 };
 
@@ -49,12 +49,12 @@ struct FileLimitFacts {
 };
 
 struct GpuFacts {
-  bool in_build = false;             ///< the CUDA backend
+  bool in_build = false;                  ///< the CUDA backend
   std::string driver = {};                ///< version of the kernel's driver; empty: none is loaded
   std::vector<std::string> present = {};  ///< names that the driver knows, without CUDA
   std::vector<std::string> usable = {};   ///< what Pagoda can run on, described
   std::string problem = {};               ///< why there is none usable
-  bool is_wanted = false;            ///< --device cuda
+  bool is_wanted = false;                 ///< --device cuda
 };
 
 struct PortFacts {
@@ -65,10 +65,10 @@ struct PortFacts {
 
 struct ModelFacts {
   std::string path = {};
-  std::string problem = {};             ///< why it cannot be served; empty: it can
+  std::string problem = {};        ///< why it cannot be served; empty: it can
   std::uint64_t file_bytes = 0;    ///< of the weights' files
   std::uint64_t cached_bytes = 0;  ///< of these, in the page cache
-  std::string filesystem = {};          ///< "nfs", "fuse" and such, where reads go elsewhere; empty: a local one
+  std::string filesystem = {};     ///< "nfs", "fuse" and such, where reads go elsewhere; empty: a local one
   bool is_rotational = false;      ///< on a disk that turns
   std::uint64_t needed_bytes = 0;  ///< memory that serving takes; 0: not known
 };
@@ -77,12 +77,12 @@ struct BuildFacts {
   std::string version = {};
   std::string compiler = {};
   bool cuda = false;
-  std::string tls = {};             ///< the library and its version
-  bool grammars = false;       ///< structured output
-  bool core_binding = false;   ///< hwloc
-  bool line_editing = false;   ///< libedit
+  std::string tls = {};       ///< the library and its version
+  bool grammars = false;      ///< structured output
+  bool core_binding = false;  ///< hwloc
+  bool line_editing = false;  ///< libedit
   bool is_optimised = true;
-  std::string sanitizer = {};       ///< empty: none
+  std::string sanitizer = {};  ///< empty: none
 };
 
 struct MachineFacts {

@@ -111,13 +111,13 @@ void Examination::of_processor() {
   }
   const bool passes_over = cpu.chosen_set != cpu.kernel_sets.back();
   add("processor", Severity::good, what,
-      passes_over ? cpu.kernel_sets.back() + " is slower on this make of processor" : "the fastest that this machine has");
+      passes_over ? cpu.kernel_sets.back() + " is slower on this make of processor"
+                  : "the fastest that this machine has");
   constexpr int kFamily = 6;
   constexpr int kSkylakeServer = 85;  // and Cascade Lake, Cooper Lake
   if (cpu.is_intel && cpu.family == kFamily && cpu.model == kSkylakeServer && cpu.chosen_set.starts_with("avx512")) {
     add("processor", Severity::note, "this generation of Intel's processors lowers its frequency for AVX-512",
-        "with few threads AVX2 may be as fast",
-        "compare: pagoda bench throughput with --cpu-isa avx2 and without");
+        "with few threads AVX2 may be as fast", "compare: pagoda bench throughput with --cpu-isa avx2 and without");
   }
 }
 
@@ -126,12 +126,14 @@ void Examination::of_frequency() {
   if (cpu.governors.empty()) return;
   const auto has = [&](const char* name) { return std::ranges::find(cpu.governors, name) != cpu.governors.end(); };
   // These two choose frequencies themselves; what they call powersave goes up under load.
-  const bool chooses_itself = cpu.frequency_driver == "intel_pstate" || cpu.frequency_driver.starts_with("amd-pstate-epp");
+  const bool chooses_itself =
+      cpu.frequency_driver == "intel_pstate" || cpu.frequency_driver.starts_with("amd-pstate-epp");
   const bool is_low = (has("powersave") && !chooses_itself) || has("conservative");
-  const std::string what = "governor " + joined(cpu.governors) +
-                           (cpu.frequency_driver.empty() ? "" : " of " + cpu.frequency_driver);
+  const std::string what =
+      "governor " + joined(cpu.governors) + (cpu.frequency_driver.empty() ? "" : " of " + cpu.frequency_driver);
   add("frequency", is_low ? Severity::slow : Severity::good, what,
-      is_low ? "the processor stays at a low frequency, or reaches a high one late" : "the processor runs fast under load",
+      is_low ? "the processor stays at a low frequency, or reaches a high one late"
+             : "the processor runs fast under load",
       is_low ? "cpupower frequency-set --governor performance" : "");
 }
 
@@ -179,8 +181,8 @@ void Examination::of_quota() {
 void Examination::of_memory() {
   const auto& memory = facts_.memory;
   constexpr std::size_t kLeast = std::size_t{256} << 20;
-  const std::string what = gib(memory.available_bytes) + " may be taken of " + gib(memory.total_bytes) + " (" +
-                           memory.limit + ")";
+  const std::string what =
+      gib(memory.available_bytes) + " may be taken of " + gib(memory.total_bytes) + " (" + memory.limit + ")";
   if (memory.available_bytes < kLeast) {
     return add("memory", Severity::fatal, what, "no model fits beside what the server itself takes",
                "free some, or raise that limit");
@@ -199,7 +201,8 @@ void Examination::of_huge_pages() {
     return add("huge pages", Severity::good, "transparent huge pages: " + setting,
                "weights and KV cache lie on huge pages, which are read faster");
   }
-  const std::string what = setting.empty() ? "this kernel has no transparent huge pages" : "transparent huge pages: never";
+  const std::string what =
+      setting.empty() ? "this kernel has no transparent huge pages" : "transparent huge pages: never";
   add("huge pages", Severity::slow, what, "on small pages a mapping of weights is read up to a quarter slower",
       setting.empty() ? "" : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
 }
@@ -208,8 +211,8 @@ void Examination::of_file_limit() {
   const auto& files = facts_.files;
   constexpr std::uint64_t kOwn = 64;  // of the model, the log, the actor system
   const std::uint64_t needed = files.wanted_connections + kOwn;
-  const std::string what = std::to_string(files.soft) + " open files, " + std::to_string(files.wanted_connections) +
-                           " connections may come";
+  const std::string what =
+      std::to_string(files.soft) + " open files, " + std::to_string(files.wanted_connections) + " connections may come";
   if (files.soft >= needed) return add("open files", Severity::good, what, "each connection takes one");
   const bool can_raise = files.hard >= needed;
   add("open files", files.soft < kOwn ? Severity::fatal : Severity::slow, what,
@@ -225,10 +228,12 @@ void Examination::of_gpu() {
     const bool is_unused = !gpu.is_wanted;
     return add("gpu", is_unused ? Severity::note : Severity::good,
                joined(gpu.usable) + (gpu.driver.empty() ? "" : "; driver " + gpu.driver),
-               is_unused ? "it is not used unless it is asked for" : "--device names it", is_unused ? "--device cuda" : "");
+               is_unused ? "it is not used unless it is asked for" : "--device names it",
+               is_unused ? "--device cuda" : "");
   }
   if (!gpu.problem.empty() && gpu.in_build && (gpu.is_wanted || !gpu.driver.empty())) {
-    return add("gpu", missing, gpu.problem, "--device cuda needs a GPU of compute capability 8.0 or newer and its driver",
+    return add("gpu", missing, gpu.problem,
+               "--device cuda needs a GPU of compute capability 8.0 or newer and its driver",
                "nvidia-smi tells of the driver; in a container: --gpus all, or the device of the GPU");
   }
   if (!gpu.in_build && (gpu.is_wanted || !gpu.driver.empty() || !gpu.present.empty())) {

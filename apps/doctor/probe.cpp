@@ -70,11 +70,12 @@ std::string chosen_word(const std::string& line) {
   return line.substr(open + 1, close - open - 1);
 }
 
-/// The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  ...": the first word of digits and points.
+/// The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  ...": the first word of digits and
+/// points.
 std::string driver_version(const std::string& line) {
   for (const auto& word : kernels::words_of(line)) {
-    const bool is_version = word.find('.') != std::string::npos &&
-                            word.find_first_not_of("0123456789.") == std::string::npos;
+    const bool is_version =
+        word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos;
     if (is_version) return word;
   }
   return "";

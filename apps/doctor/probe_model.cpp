@@ -25,11 +25,8 @@ std::string remote_filesystem(const fs::path& path) {
   constexpr long kV9fs = 0x01021997;
   constexpr long kCifs = 0xFF534D42;
   constexpr long kFuse = 0x65735546;
-  constexpr std::array<std::pair<long, const char*>, 5> kKnown{{{NFS_SUPER_MAGIC, "nfs"},
-                                                                {SMB_SUPER_MAGIC, "smb"},
-                                                                {kCifs, "cifs"},
-                                                                {kFuse, "fuse"},
-                                                                {kV9fs, "9p"}}};
+  constexpr std::array<std::pair<long, const char*>, 5> kKnown{
+      {{NFS_SUPER_MAGIC, "nfs"}, {SMB_SUPER_MAGIC, "smb"}, {kCifs, "cifs"}, {kFuse, "fuse"}, {kV9fs, "9p"}}};
   struct statfs info {};
   if (::statfs(path.c_str(), &info) != 0) return "";
   for (const auto& [magic, name] : kKnown) {
@@ -42,7 +39,8 @@ std::string remote_filesystem(const fs::path& path) {
 bool is_on_rotational_disk(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return false;
-  const fs::path device = "/sys/dev/block/" + std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
+  const fs::path device =
+      "/sys/dev/block/" + std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
   for (const auto& queue : {device / "queue", device / ".." / "queue"}) {  // of a disk, or of the disk of a partition
     const auto word = kernels::first_line_of(queue / "rotational");
     if (!word.empty()) return word == "1";

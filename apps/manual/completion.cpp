@@ -84,7 +84,8 @@ std::string zsh_specs(const CommandEntry& command) {
     for (const auto& name : flag.names) {
       const bool takes_value = !flag.value.empty();
       const std::string equals = takes_value && name.starts_with("--") ? "=" : "";
-      text += " \\\n    '*" + name + equals + "[" + zsh_text(flag.help) + "]" + (takes_value ? zsh_values(flag) : "") + "'";
+      text +=
+          " \\\n    '*" + name + equals + "[" + zsh_text(flag.help) + "]" + (takes_value ? zsh_values(flag) : "") + "'";
     }
   }
   return text;
@@ -93,10 +94,12 @@ std::string zsh_specs(const CommandEntry& command) {
 std::string zsh_command(const CommandEntry& command) {
   std::string text = zsh_function(command) + "() {\n";
   if (command.commands.empty()) return text + "  _arguments -s" + zsh_specs(command) + "\n}\n";
-  text += "  local curcontext=\"$curcontext\" context state state_descr line\n  typeset -A opt_args\n  local -a commands\n";
+  text +=
+      "  local curcontext=\"$curcontext\" context state state_descr line\n  typeset -A opt_args\n  local -a commands\n";
   text += "  commands=(\n";
   for (const auto& child : command.commands) text += "    '" + child.name + ":" + zsh_text(child.help) + "'\n";
-  text += "  )\n  _arguments -C" + zsh_specs(command) + " \\\n    '1:command:->command' \\\n    '*::argument:->argument'\n";
+  text +=
+      "  )\n  _arguments -C" + zsh_specs(command) + " \\\n    '1:command:->command' \\\n    '*::argument:->argument'\n";
   text += "  case $state in\n    command) _describe command commands ;;\n    argument)\n      case $line[1] in\n";
   for (const auto& child : command.commands) {
     text += "        " + child.name + ") " + zsh_function(child) + " ;;\n";

@@ -56,7 +56,8 @@ std::string synopsis(const CommandEntry& command) {
 std::string head_of(const FlagEntry& flag) {
   if (flag.is_switch) return bold("--[no-]" + flag.names.front().substr(2));
   std::string text;
-  for (const auto& name : flag.names) text += (text.empty() ? "" : ", ") + (flag.is_positional ? italic(name) : bold(name));
+  for (const auto& name : flag.names)
+    text += (text.empty() ? "" : ", ") + (flag.is_positional ? italic(name) : bold(name));
   if (!flag.value.empty() && !flag.is_positional) text += " " + italic(flag.value);
   return text;
 }
@@ -72,7 +73,8 @@ std::string see_also(const CommandEntry& command, const CommandEntry& root) {
   for (const auto* other : all_commands(root)) {
     const bool is_near = other == &root || other->title.starts_with(command.title + " ");
     if (other == &command || !is_near) continue;
-    text += (text.empty() ? "" : ",\n") + std::string(".BR ") + plain(with_dashes(other->title)) + " (" + kSection + ")";
+    text +=
+        (text.empty() ? "" : ",\n") + std::string(".BR ") + plain(with_dashes(other->title)) + " (" + kSection + ")";
   }
   return text;
 }

@@ -50,7 +50,8 @@ TEST(ForeignFlags, take_host_and_port_for_the_address_of_the_http_apis) {
 TEST(ForeignFlags, get_their_own_names) {
   EXPECT_THAT(translated({"-tp", "1"}), ElementsAre("--tensor-parallel-size", "1"));
   EXPECT_THAT(translated({"-tp=1"}), ElementsAre("--tensor-parallel-size", "1"));
-  EXPECT_THAT(translated({"--ssl-certfile", "c", "--ssl-keyfile", "k"}), ElementsAre("--tls-cert", "c", "--tls-key", "k"));
+  EXPECT_THAT(translated({"--ssl-certfile", "c", "--ssl-keyfile", "k"}),
+              ElementsAre("--tls-cert", "c", "--tls-key", "k"));
   EXPECT_THAT(translated({"--num-gpu-blocks-override", "9"}), ElementsAre("--num-device-blocks", "9"));
   EXPECT_THAT(translated({"--async-scheduling"}), ElementsAre("--pipeline-depth", "2"));
   EXPECT_THAT(translated({"--no-async-scheduling"}), ElementsAre("--pipeline-depth", "1"));
@@ -79,7 +80,8 @@ TEST(ForeignFlags, are_refused_with_their_values) {
   EXPECT_THAT(translation.problems[0].message, HasSubstr("--lora-modules has no counterpart"));
   EXPECT_EQ(translation.problems[1].param, "--trust-remote-code");
   EXPECT_THAT(translation.arguments, ElementsAre("--seed", "1"));
-  EXPECT_THAT(problem_of({"--compilation-config.mode", "3"}), HasSubstr("--compilation-config.mode has no counterpart"));
+  EXPECT_THAT(problem_of({"--compilation-config.mode", "3"}),
+              HasSubstr("--compilation-config.mode has no counterpart"));
   EXPECT_THAT(problem_of({"-ngl", "99"}), HasSubstr("--device cuda"));
 }
 

@@ -28,7 +28,8 @@ class DoctorProbe : public testing::Test {
 
 TEST_F(DoctorProbe, reads_the_processor_and_its_governors) {
   write("proc/cpuinfo",
-        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: Xeon Z\n\nprocessor\t: 1\n");
+        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: Xeon "
+        "Z\n\nprocessor\t: 1\n");
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate\n");
   write("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n");
