@@ -38,11 +38,19 @@ MachineFacts probe_machine(const ServeOptions& options) {
   std::vector<PortFacts> ports;
   if (options.has_lines()) {
     connections += static_cast<std::uint64_t>(options.lines.max_connections);
-    ports.push_back(probe_port("listen", options.lines.listen));
+    ports.push_back(probe_port({.key = "listen",
+                                .address = options.lines.listen,
+                                .has_keys = !options.lines.api_keys.empty(),
+                                .allow_unauthenticated = options.lines.allow_unauthenticated}));
   }
   if (!options.http.http.empty()) {
     connections += static_cast<std::uint64_t>(options.http.http_max_connections);
-    ports.push_back(probe_port("http", options.http.http));
+    ports.push_back(probe_port({.key = "http",
+                                .address = options.http.http,
+                                .has_keys = !options.http.api_keys.empty(),
+                                .allow_unauthenticated = options.http.allow_unauthenticated,
+                                .tls_cert = options.http.tls_cert,
+                                .tls_key = options.http.tls_key}));
   }
   MachineFacts facts{.build = probe_build(),
                      .processor = probe_processor(config.cpu_isa),

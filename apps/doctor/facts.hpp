@@ -60,7 +60,7 @@ struct GpuFacts {
 struct PortFacts {
   std::string key = {};      ///< listen or http
   std::string address = {};  ///< HOST:PORT
-  std::string problem = {};  ///< empty: it can be bound
+  std::string problem = {};  ///< empty: it can be served
 };
 
 struct ModelFacts {

@@ -248,8 +248,8 @@ void Examination::of_gpu() {
 void Examination::of_port(const PortFacts& port) {
   const std::string what = "--" + port.key + " " + port.address;
   if (port.problem.empty()) return add("port", Severity::good, what + " is free", "the server listens there");
-  add("port", Severity::fatal, what + ": " + port.problem, "the server cannot listen there",
-      "end what uses it (ss -ltnp tells), or name another one");
+  add("port", Severity::fatal, what + ": " + port.problem, "the server would not start",
+      "where it is in use, ss -ltnp tells by whom; else change what the message names");
 }
 
 void Examination::of_model(const ModelFacts& model) {

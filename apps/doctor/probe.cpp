@@ -10,6 +10,7 @@
 
 #include "apps/line_input.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
+#include "io/http/tls.hpp"
 #include "io/serving/listener.hpp"
 #include "io/version.hpp"
 #include "kernels/cpu/cpu_quota.hpp"
@@ -186,11 +187,19 @@ FileLimitFacts probe_file_limit(std::uint64_t wanted_connections) {
   return {limit.rlim_cur, limit.rlim_max, wanted_connections};
 }
 
-PortFacts probe_port(const std::string& key, const std::string& address) {
+PortFacts probe_port(const WantedAddress& wanted) {
   boost::asio::io_context io(1);
   serving::Listener listener(io);
-  const auto status = listener.open(address, key.c_str());
-  return {key, address, status ? "" : status.error().message};
+  PortFacts facts{wanted.key, wanted.address, ""};
+  auto status = listener.open(wanted.address, wanted.key.c_str());
+  if (status) status = listener.check_exposure(wanted.key.c_str(), wanted.has_keys, wanted.allow_unauthenticated);
+  if (!status) {
+    facts.problem = status.error().message;
+  } else if (!wanted.tls_cert.empty()) {
+    const auto tls = http::TlsContext::load(wanted.tls_cert, wanted.tls_key);
+    if (!tls) facts.problem = tls.error().message;
+  }
+  return facts;
 }
 
 }  // namespace pagoda::apps

@@ -71,6 +71,8 @@ class Doctor(unittest.TestCase):
                 self.assertIn(address, told["port"]["what"])
             self.assertEqual(findings("--port", address.split(":")[1])[0], 1)
         self.assertEqual(findings("--http", "127.0.0.1:0")[0], 0)
+        self.assertEqual(findings("--http", "0.0.0.0:0")[0], 1)
+        self.assertEqual(findings("--http", "0.0.0.0:0", "--api-key", "secret")[0], 0)
 
     def test_sees_the_limit_of_files(self):
         def few():

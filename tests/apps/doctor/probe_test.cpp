@@ -81,8 +81,14 @@ TEST_F(DoctorProbe, sees_a_gpu_by_its_driver) {
 }
 
 TEST_F(DoctorProbe, tries_a_port) {
-  EXPECT_EQ(probe_port("http", "127.0.0.1:0").problem, "");
-  EXPECT_THAT(probe_port("http", "203.0.113.1:1").problem, HasSubstr("203.0.113.1:1"));
+  const auto problem = [](WantedAddress wanted) { return probe_port(wanted).problem; };
+  EXPECT_EQ(problem({.key = "http", .address = "127.0.0.1:0"}), "");
+  EXPECT_THAT(problem({.key = "http", .address = "203.0.113.1:1"}), HasSubstr("203.0.113.1:1"));
+  EXPECT_THAT(problem({.key = "http", .address = "0.0.0.0:0"}), HasSubstr("give --api-key-file"));
+  EXPECT_EQ(problem({.key = "http", .address = "0.0.0.0:0", .has_keys = true}), "");
+  EXPECT_EQ(problem({.key = "http", .address = "0.0.0.0:0", .allow_unauthenticated = true}), "");
+  EXPECT_THAT(problem({.key = "http", .address = "127.0.0.1:0", .tls_cert = "/no/cert.pem", .tls_key = "/no/key.pem"}),
+              HasSubstr("/no/cert.pem"));
 }
 
 TEST_F(DoctorProbe, counts_what_the_page_cache_holds_of_a_file) {
