@@ -22,9 +22,10 @@ class GrammarDesk {
         }) {}
 
   /// The grammar of a request, if it is known, or if it has none.
-  std::optional<grammar::SharedGrammar> find(const GenerateRequest& request) const {
+  std::optional<grammar::SharedGrammar> find(const GenerateRequest& request) {
     const auto& wish = request.sampling.structured_outputs;
     const auto known = wish ? cache_->find(*wish) : nullptr;
+    if (known) ++counted_.cache_hits;
     return known ? std::optional(known) : std::nullopt;
   }
 
@@ -37,6 +38,7 @@ class GrammarDesk {
           [this, job, on_answer](const CompileReply& answer) {
             core_.grammar_finished(job);
             turns_.feed();
+            ++(answer.grammar ? counted_.compiled : counted_.refused);
             on_answer(answer);
           },
           [this, on_answer](caf::error&) {
@@ -49,11 +51,18 @@ class GrammarDesk {
   void take_back(routing::JobId job) { turns_.take_back(job); }
   void ask_all() { turns_.ask_all(); }
 
+  metrics::GrammarMetrics metrics() const {
+    auto metrics = counted_;
+    metrics.cache_bytes = static_cast<std::int64_t>(cache_->num_bytes());
+    return metrics;
+  }
+
  private:
   RequestRouterActor::pointer self_;
   journal::RecordedRouter& core_;
   GrammarCompilerActor compiler_;
   std::shared_ptr<grammar::GrammarCache> cache_;
+  metrics::GrammarMetrics counted_;
   Turns turns_;
 };
 

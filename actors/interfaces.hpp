@@ -47,6 +47,8 @@ using RequestRouterActor = Interface<
     caf::result<CancelReply>(CancelRequest),
     // A snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
+    // A snapshot of all that is counted, of every actor that counts. An error when the engine has failed.
+    caf::result<metrics::EngineMetrics>(GetMetrics),
     // What is served; constant.
     caf::result<ModelInfo>(GetModelInfo),
     // Text to ids with the model's tokenizer.
@@ -107,7 +109,9 @@ using SchedulerActor = Interface<
     // (private) supervisor: what the stats tell of the devices from now on.
     caf::result<void>(DeviceStatus),
     // A snapshot of the counters.
-    caf::result<EngineStats>(GetStats)>;
+    caf::result<EngineStats>(GetStats),
+    // (private) router: the same, and what it counts beside them.
+    caf::result<metrics::SchedulerMetrics>(GetMetrics)>;
 
 /// Owns every block id, reference count, block table, prefix-cache entry and swap mapping.
 using BlockManagerActor = Interface<
@@ -167,6 +171,8 @@ using OutputProcessorActor = Interface<
     caf::result<void>(ConnectOutputs),
     // (private) router: answered behind the outputs of what was closed.
     caf::result<OutputsFlushed>(FlushOutputs),
+    // (private) router: what it counts.
+    caf::result<metrics::RequestMetrics>(GetMetrics),
     // (private) router: every live request ends with the error, then this actor.
     caf::result<void>(EngineFailed)>;
 
@@ -240,12 +246,16 @@ PAGODA_VALUE(pagoda::actors::AbortGroup)
 PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_LOCAL(pagoda::OutputBatch)
 PAGODA_LOCAL(pagoda::EngineStats)
+PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
+PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
+PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
 PAGODA_LOCAL(pagoda::actors::SubmitRequest)
 PAGODA_LOCAL(pagoda::actors::SubmitReply)
 PAGODA_LOCAL(pagoda::actors::CancelRequest)
 PAGODA_LOCAL(pagoda::actors::CancelReply)
 PAGODA_LOCAL(pagoda::actors::GetStats)
+PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)
 PAGODA_LOCAL(pagoda::actors::TokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::TokenizeReply)

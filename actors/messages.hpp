@@ -10,6 +10,7 @@
 
 #include "actors/caf_compat.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
+#include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/request/request_spec.hpp"
@@ -50,6 +51,8 @@ struct CancelReply {
 };
 
 struct GetStats {};
+/// For all that is counted: the router answers with EngineMetrics, others with their part of it.
+struct GetMetrics {};
 struct GetModelInfo {};
 
 struct TokenizeRequest {

@@ -86,6 +86,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         state_of(self);
         return reply(OutputsFlushed{});
       },
+      [self](const GetMetrics&) { return reply(state_of(self).core->core().metrics()); },
       [self](const EngineFailed& failed) {
         state_of(self).end_all(failed.error);
         self->quit(caf::exit_reason::user_shutdown);

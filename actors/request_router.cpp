@@ -35,6 +35,7 @@ struct RequestRouterState {
   std::unordered_map<RequestId, Submission> submissions;
   std::unordered_set<caf::actor_id> watched_clients;
   std::vector<caf::typed_response_promise<Drained>> draining;
+  metrics::RefusalCounts refusals;
   trace::SharedTrace trace;
 };
 
@@ -42,6 +43,11 @@ using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
 
 const SchedulerActor& scheduler_of(const RequestRouterState& state, RequestId id) {
   return state.schedulers[static_cast<std::size_t>(state.core->core().replica_of(id))];
+}
+
+void refuse(RequestRouterState& state, SubmitPromise& promise, Error error) {
+  state.refusals.add(error.code);
+  deliver(promise, SubmitReply{fail(std::move(error))});
 }
 
 /// The request enters the engine, or ends here.
@@ -57,7 +63,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
     deliver(promise, SubmitReply{settled.id});
     send(self, sink, OutputBatch{{std::move(*aborted)}});
   } else {
-    deliver(promise, SubmitReply{fail(std::get<Error>(std::move(settled.outcome)))});
+    refuse(state, promise, std::get<Error>(std::move(settled.outcome)));
   }
 }
 
@@ -111,10 +117,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   const auto submitted =
       state.core->submit(message.sink.id(), message.tag, *request, now_us(), state.grammars->find(*request));
   span.end({arg("request", submitted ? submitted->id : 0)});
-  if (!submitted) {
-    deliver(promise, SubmitReply{fail(submitted.error())});
-    return;
-  }
+  if (!submitted) return refuse(state, promise, submitted.error());
   const RequestId id = submitted->id;
   state.submissions.emplace(id, RequestRouterState::Submission{message.sink, promise});
   watch_client(self, message.sink);
@@ -160,6 +163,25 @@ caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats&
   return promise;
 }
 
+/// The scheduler's part, then the output processor's: who asks behind the end of a request finds it in both.
+caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, const GetMetrics& message) {
+  auto promise = self->make_response_promise<metrics::EngineMetrics>();
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto on_scheduler = [self, promise, no_answer](const metrics::SchedulerMetrics& told) {
+    metrics::EngineMetrics all{.stats = told.stats, .steps = told.steps};
+    auto answer = [self, promise, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
+      auto& state = state_of(self);
+      all.requests = requests;
+      all.refusals = state.refusals;
+      all.grammars = state.grammars->metrics();
+      deliver(promise, state.core->core().metrics_with_own(std::move(all), now_us()));
+    };
+    pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
+  };
+  pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_scheduler, no_answer);
+  return promise;
+}
+
 /// Requests outside end here, those in the engine by the output processor, which hears of it behind the last request
 /// that it was sent and before a drain's flush.
 void on_engine_failed(Self self, const EngineFailed& failed) {
@@ -197,6 +219,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return reply(CancelReply{id.has_value()});
       },
       [self](const GetStats& message) { return answer_stats(self, message); },
+      [self](const GetMetrics& message) { return answer_metrics(self, message); },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) {
         const std::size_t num_bytes = message.text.size() + message.literals.size() * sizeof(ByteRange);

@@ -24,6 +24,15 @@ using Self = SchedulerActor::stateful_pointer<SchedulerState>;
 
 void advance(Self self);
 
+EngineStats stats_of(const SchedulerState& state) {
+  EngineStats stats = state.core->core().stats();
+  stats.worker_deaths_total = state.devices.deaths;
+  stats.worker_hangs_total = state.devices.hangs;
+  stats.worker_pids = state.devices.pids;
+  stats.health = state.devices.health;
+  return stats;
+}
+
 std::int64_t num_preempted(const StepPlan& plan) {
   return std::ranges::count_if(plan.running, [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
@@ -106,14 +115,10 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },
-      [self](const GetStats&) {
-        auto& state = state_of(self);
-        EngineStats stats = state.core->core().stats();
-        stats.worker_deaths_total = state.devices.deaths;
-        stats.worker_hangs_total = state.devices.hangs;
-        stats.worker_pids = state.devices.pids;
-        stats.health = state.devices.health;
-        return reply(std::move(stats));
+      [self](const GetStats&) { return reply(stats_of(state_of(self))); },
+      [self](const GetMetrics&) {
+        const auto& state = state_of(self);
+        return reply(metrics::SchedulerMetrics{stats_of(state), state.core->core().metrics()});
       },
   };
 }

@@ -8,6 +8,9 @@
 #include "io/http/api_server.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/serving/access_log.hpp"
+#include "io/serving/span_exporter.hpp"
+#include "io/serving/telemetry.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
@@ -29,10 +32,11 @@ struct FrontEnds {
 };
 
 Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle& engine, ServeOptions& options,
-                                   const std::shared_ptr<const chat::ChatPrompts>& chat) {
+                                   const std::shared_ptr<const chat::ChatPrompts>& chat,
+                                   const std::shared_ptr<serving::Telemetry>& telemetry) {
   FrontEnds front_ends;
   if (options.has_lines()) {
-    auto server = json_lines::Server::start(system, engine.router, options.lines, chat);
+    auto server = json_lines::Server::start(system, engine.router, options.lines, chat, telemetry);
     if (!server) return fail(std::move(server.error()));
     front_ends.lines = std::move(*server);
   }
@@ -40,11 +44,27 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle
     const auto& config = options.engine.config;
     http::ServedModel model{.info = engine.model, .chat = chat, .max_queued_requests = config.max_queued_requests};
     if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
-    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http);
+    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http, telemetry);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }
   return front_ends;
+}
+
+/// What is told of requests, to whom it is asked for.
+Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& options) {
+  auto telemetry = std::make_shared<serving::Telemetry>();
+  if (!options.access_log.empty()) {
+    auto log = serving::AccessLog::open(options.access_log);
+    if (!log) return fail(std::move(log.error()));
+    telemetry->observers.push_back(std::move(*log));
+  }
+  if (!options.otlp_traces_endpoint.empty()) {
+    auto endpoint = serving::TracesEndpoint::parse(options.otlp_traces_endpoint);
+    if (!endpoint) return fail(std::move(endpoint.error()));
+    telemetry->observers.push_back(std::make_shared<serving::SpanExporter>(std::move(*endpoint)));
+  }
+  return telemetry;
 }
 
 /// Tells where the servers listen. False when nobody can be told.
@@ -62,18 +82,22 @@ int run_serve(ServeOptions& options) {
   if (!problems.empty()) return exit_with(problems);
   auto chat = io::load_chat_prompts(options.engine.config);
   if (!chat) return exit_with(chat.error());
+  const auto telemetry = make_telemetry(options);
+  if (!telemetry) return exit_with(telemetry.error());
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
   const auto engine = spawn_engine(system, options.engine.config, options.engine.setup());
   if (!engine) return exit_with(engine.error());
+  (*telemetry)->model_name = engine->model.name;
   int code = kExitFailure;
-  if (const auto front_ends = start_front_ends(system, *engine, options, *chat); !front_ends) {
+  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry); !front_ends) {
     code = exit_with(front_ends.error());
   } else {
     const auto manager = ServiceManager::of_environment();
     ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
+    if (options.log_stats_interval > 0) service.log_stats_every(options.log_stats_interval);
     if (announce(*front_ends)) {  // else nobody would learn the address; main tells
       manager.ready("serving " + engine->model.name);
       code = service.run();

@@ -9,6 +9,7 @@ namespace pagoda::apps {
 namespace {
 
 constexpr double kMaxDrainTimeout = 86400;
+constexpr double kLeastStatsInterval = 0.1;
 
 }  // namespace
 
@@ -25,6 +26,11 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   engine.flags.add("admin_key_file", admin_key_file, "File of the keys that open the admin routes of the HTTP API");
   engine.flags.add("drain_timeout", drain_timeout,
                    "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
+  engine.flags.add("access_log", access_log, "File to append a JSON line to for each request; -: standard output");
+  engine.flags.add("log_stats_interval", log_stats_interval,
+                   "Seconds between lines of throughput in the log while there is work; 0: none");
+  engine.flags.add("otlp_traces_endpoint", otlp_traces_endpoint,
+                   "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
 }
 
 void ServeOptions::read_keys(const std::string& path, const char* key, std::vector<std::string>& keys,
@@ -65,6 +71,11 @@ std::vector<Error> ServeOptions::finish() {
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
   if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
     problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
+  }
+  const bool has_interval = log_stats_interval >= kLeastStatsInterval && log_stats_interval <= kMaxDrainTimeout;
+  if (!has_interval && log_stats_interval != 0) {
+    problems.push_back(
+        {ErrorCode::bad_config, "log_stats_interval must be 0, or from 0.1 to 86400 seconds", "log_stats_interval"});
   }
   return problems;
 }

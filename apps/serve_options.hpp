@@ -27,6 +27,9 @@ struct ServeOptions {
   std::string api_key_file;
   std::string admin_key_file;
   double drain_timeout = 30;
+  std::string access_log;
+  double log_stats_interval = 10;
+  std::string otlp_traces_endpoint;
 
  private:
   void read_keys(const std::string& path, const char* key, std::vector<std::string>& keys,

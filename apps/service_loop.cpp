@@ -1,5 +1,6 @@
 #include "apps/service_loop.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -28,6 +29,10 @@ ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine,
       drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)),
       manager_(std::move(manager)) {
   if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
+}
+
+void ServiceLoop::log_stats_every(double seconds) {
+  stats_log_.emplace(loop_, system_, engine_.router, std::chrono::milliseconds(std::llround(seconds * 1000)));
 }
 
 int ServiceLoop::run() {

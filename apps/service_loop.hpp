@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -11,6 +12,7 @@
 
 #include "apps/command.hpp"
 #include "apps/service_manager.hpp"
+#include "apps/stats_log.hpp"
 #include "io/serving/front_end.hpp"
 #include "pagoda/spawn_engine.hpp"
 
@@ -25,6 +27,9 @@ class ServiceLoop {
   /// and again that the engine answers.
   ServiceLoop(caf::actor_system& system, const EngineHandle& engine, std::vector<serving::FrontEnd*> front_ends,
               double drain_timeout, ServiceManager manager = {});
+
+  /// A line of throughput in the log, while there is work, every so many seconds. Before run.
+  void log_stats_every(double seconds);
 
   /// The exit code: kExitOk after a signal; kExitFailure when the engine has ended by itself, in which case every live
   /// request has been told, or does not answer.
@@ -49,7 +54,8 @@ class ServiceLoop {
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
   boost::asio::steady_timer deadline_{*loop_};
   boost::asio::steady_timer next_sign_{*loop_};  ///< of life
-  bool asked_ = false;                           ///< by SIGTERM or SIGINT
+  std::optional<StatsLog> stats_log_;
+  bool asked_ = false;  ///< by SIGTERM or SIGINT
   bool finished_ = false;
   int exit_code_ = kExitOk;
 };

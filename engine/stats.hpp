@@ -73,6 +73,7 @@ struct ModelInfo {
   std::string quantization;  ///< of its matrices; empty: none
   std::int64_t num_parameters = 0;
   std::int64_t weight_bytes = 0;  ///< of its files
+  bool enable_prefix_caching = false;
 };
 
 }  // namespace pagoda

@@ -122,8 +122,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 5> kCommandKeys{"api_key", "api_key_file", "admin_key_file", "drain_timeout",
-                                                         "log_level"};
+inline constexpr std::array<const char*, 8> kCommandKeys{
+    "api_key",   "api_key_file", "admin_key_file",     "drain_timeout",
+    "log_level", "access_log",   "log_stats_interval", "otlp_traces_endpoint"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>

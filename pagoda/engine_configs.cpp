@@ -139,7 +139,8 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::st
           .format = facts.format,
           .quantization = quantization_of(config, plan),
           .num_parameters = facts.num_parameters,
-          .weight_bytes = facts.weight_bytes};
+          .weight_bytes = facts.weight_bytes,
+          .enable_prefix_caching = config.enable_prefix_caching};
 }
 
 }  // namespace pagoda

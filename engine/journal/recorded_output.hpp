@@ -34,6 +34,7 @@ class RecordedOutput {
     if (!effects.empty()) recorder_.effect(effects);
     return effects;
   }
+  const output::OutputCore& core() const { return core_; }
 
  private:
   output::OutputCore core_;

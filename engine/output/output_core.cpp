@@ -12,6 +12,23 @@ double rank_of(const SequenceResult& result) {
   return result.token_ids.empty() ? -std::numeric_limits<double>::infinity() : *result.cumulative_logprob;
 }
 
+double seconds_between(TimeUs from, TimeUs to) {
+  return static_cast<double>(to - from) / 1e6;
+}
+
+/// As the worst of a request's sequences has ended.
+metrics::RequestEnding ending_of(FinishReason worst) {
+  switch (worst) {
+    case FinishReason::stop:
+      return metrics::RequestEnding::stop;
+    case FinishReason::length:
+      return metrics::RequestEnding::length;
+    case FinishReason::abort:
+      return metrics::RequestEnding::abort;
+  }
+  return metrics::RequestEnding::abort;
+}
+
 }  // namespace
 
 void OutputCore::open(SharedSpec spec) {
@@ -53,6 +70,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     SequenceState& sequence = request->sequences[static_cast<std::size_t>(output.sequence_index)];
     if (sequence.ended) continue;  // a stop string ended it; the scheduler has not heard of it yet
     if (output.token) {
+      count_token(*request, sequence, step.finished_us);
       if (request->first_token_us < 0) request->first_token_us = step.finished_us;
       take_token(*request, sequence, output, effects);
     }
@@ -67,6 +85,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     if (end.error) {
       RequestOutput output{request->spec->id, request->spec->tag, {}, std::nullopt, end.error};
       effects.outputs.push_back(std::move(output));
+      metrics_.ended(metrics::RequestEnding::error);
       requests_.erase(end.request);
       continue;
     }
@@ -86,6 +105,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     const bool chooses_at_end = request.spec->sampling.chooses_at_end();
     if (done && chooses_at_end) keep_best(request);
     if (done || !chooses_at_end) take_deltas(request, output);
+    if (done) count_end(request, now);
     if (done) finish(request, now, output);
     if (done || !output.deltas.empty()) effects.outputs.push_back(std::move(output));
     if (done) requests_.erase(found);
@@ -111,6 +131,47 @@ void OutputCore::take_facts(const StepOutputs& step) {
     if (found == requests_.end()) continue;
     for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(report));
   }
+}
+
+void OutputCore::count_token(RequestState& request, SequenceState& sequence, TimeUs sampled) {
+  if (request.first_token_us < 0) {
+    metrics_.time_to_first_token.observe(seconds_between(request.spec->arrival_us, sampled));
+  } else if (sequence.last_token_us >= 0) {
+    metrics_.inter_token_latency.observe(seconds_between(sequence.last_token_us, sampled));
+  }
+  sequence.last_token_us = request.last_token_us = sampled;
+}
+
+/// Before its results are handed out.
+void OutputCore::count_end(const RequestState& request, TimeUs now) {
+  auto worst = FinishReason::stop;
+  std::int64_t num_tokens = request.discarded_tokens;
+  std::int64_t longest = 0;
+  for (const SequenceState& sequence : request.sequences) {
+    worst = std::max(worst, sequence.result.finish_reason);
+    num_tokens += std::ssize(sequence.result.token_ids);
+    longest = std::max<std::int64_t>(longest, std::ssize(sequence.result.token_ids));
+  }
+  metrics_.ended(ending_of(worst));
+  if (worst == FinishReason::abort) return;
+  const RequestSpec& spec = *request.spec;
+  // One without tokens has its prompt computed at its end.
+  const TimeUs scheduled = request.first_scheduled_us < 0 ? now : request.first_scheduled_us;
+  const TimeUs first = request.first_token_us < 0 ? now : request.first_token_us;
+  const TimeUs last = std::max(first, request.last_token_us);
+  metrics_.e2e.observe(seconds_between(spec.arrival_us, now));
+  metrics_.queue.observe(seconds_between(spec.arrival_us, scheduled));
+  metrics_.prefill.observe(seconds_between(scheduled, first));
+  metrics_.decode.observe(seconds_between(first, last));
+  metrics_.inference.observe(seconds_between(scheduled, last));
+  if (longest > 1) {
+    metrics_.time_per_output_token.observe(seconds_between(first, last) / static_cast<double>(longest - 1));
+  }
+  metrics_.prompt_tokens.observe(static_cast<double>(spec.prompt->size()));
+  metrics_.generation_tokens.observe(static_cast<double>(num_tokens));
+  metrics_.max_generation_tokens.observe(static_cast<double>(longest));
+  metrics_.n.observe(static_cast<double>(spec.sampling.n));
+  metrics_.max_tokens.observe(static_cast<double>(spec.sampling.max_tokens));
 }
 
 void OutputCore::put_best_first(RequestState& request) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/output.hpp"
 #include "engine/request/request_spec.hpp"
 #include "engine/step/codec.hpp"
@@ -45,6 +46,9 @@ class OutputCore {
 
   std::size_t num_open() const { return requests_.size(); }
 
+  /// What it has counted since it was made. Not part of its state: nothing follows from it.
+  const metrics::RequestMetrics& metrics() const { return metrics_; }
+
   /// The state as bytes (output_state.cpp): of each sequence what it has produced, from which its detokenizer and its
   /// stop matcher are made again.
   void save(Encoder& out) const;
@@ -59,6 +63,7 @@ class OutputCore {
     SequenceResult result;
     SequenceDelta delta;
     bool ended = false;
+    TimeUs last_token_us = -1;  ///< for the metrics
   };
   struct RequestState {
     SharedSpec spec;
@@ -66,6 +71,7 @@ class OutputCore {
     std::size_t num_ended = 0;
     TimeUs first_scheduled_us = -1;
     TimeUs first_token_us = -1;
+    TimeUs last_token_us = -1;  ///< for the metrics
     std::int64_t cached_tokens = 0;
     std::int64_t preemptions = 0;
     std::int64_t restarts = 0;
@@ -81,6 +87,8 @@ class OutputCore {
   };
 
   void take_facts(const StepOutputs& step);
+  void count_token(RequestState& request, SequenceState& sequence, TimeUs sampled);
+  void count_end(const RequestState& request, TimeUs now);
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
   void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
                  Effects& effects);
@@ -95,6 +103,7 @@ class OutputCore {
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unordered_map<RequestId, RequestState> requests_;
+  metrics::RequestMetrics metrics_;
 };
 
 }  // namespace pagoda::output

@@ -264,6 +264,15 @@ EngineStats RouterCore::with_own(EngineStats stats, TimeUs now) const {
   return stats;
 }
 
+metrics::EngineMetrics RouterCore::metrics_with_own(metrics::EngineMetrics metrics, TimeUs now) const {
+  metrics.stats = with_own(std::move(metrics.stats), now);
+  metrics.requests.endings[static_cast<std::size_t>(metrics::RequestEnding::abort)] +=
+      static_cast<std::uint64_t>(aborted_outside_);
+  metrics.grammars.waiting =
+      std::ranges::count_if(live_, [](const auto& entry) { return entry.second.grammar_job.has_value(); });
+  return metrics;
+}
+
 /// Its text is not tokenized any more, nor its grammar compiled, unless that has begun or is for others too.
 void RouterCore::take_back(RequestId id, const Request& request, Effects& effects) {
   if (request.job) {

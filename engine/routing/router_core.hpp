@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/grammar/compiled_grammar.hpp"
+#include "engine/metrics/engine_metrics.hpp"
 #include "engine/placement/placement_core.hpp"
 #include "engine/routing/admission.hpp"
 #include "engine/routing/tokenizer_queue.hpp"
@@ -112,6 +113,8 @@ class RouterCore {
 
   /// The engine's counters with what only the router knows; of a failed engine, nothing but its reason.
   EngineStats with_own(EngineStats stats, TimeUs now) const;
+  /// Likewise.
+  metrics::EngineMetrics metrics_with_own(metrics::EngineMetrics metrics, TimeUs now) const;
 
   std::size_t num_live() const { return live_.size(); }
 

@@ -10,6 +10,7 @@ namespace pagoda::scheduling {
 namespace {
 
 void drop_kv(Sequence& sequence) {
+  sequence.num_lost_tokens = std::max(sequence.num_lost_tokens, sequence.num_computed_tokens);
   sequence.num_scheduled_tokens = sequence.num_computed_tokens = sequence.num_reported = 0;
   ++sequence.epoch;
   sequence.awaits_step = 0;

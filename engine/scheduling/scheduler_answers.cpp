@@ -11,6 +11,7 @@ namespace pagoda::scheduling {
 std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, TimeUs now) {
   PAGODA_ASSERT(planning_.pending() && planning_.pending()->step == plan.step,
                 "a StepPlan answers the one outstanding PlanStep");
+  metrics_.plan_seconds.observe(static_cast<double>(now - asked_us_) / 1e6);
   const PendingPlan pending = planning_.take_pending();
   PAGODA_ASSERT(plan.running.size() == pending.running.size() && plan.swapped.size() == pending.swapped.size() &&
                     plan.waiting.size() == pending.waiting.size(),
@@ -159,6 +160,8 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     s->num_scheduled_tokens = s->num_computed_tokens = s->num_reported = outcome.num_cached_tokens;
     s->num_reported_tokens = s->output.size();
     s->num_admitted_tokens = group->prompt_len() + static_cast<std::int32_t>(s->output.size());
+    const auto lost = std::int64_t{std::min(std::exchange(s->num_lost_tokens, 0), s->num_admitted_tokens)};
+    metrics_.recomputed_tokens += std::max<std::int64_t>(0, lost - outcome.num_cached_tokens);
     s->awaits_step = outcome.awaits_step;
     s->recompute_tokens.reset();
     table_.reserve_rows(*group);

@@ -64,6 +64,7 @@ void SchedulerCore::stop_hit(const StopHit& hit) {
 
 void SchedulerCore::swap_measured(const SwapMeasured& measured) {
   planning_.swap_measured(measured);
+  metrics_.copy_seconds.observe(static_cast<double>(measured.duration_us) / 1e6);
   stats_.swap_bytes_total += measured.bytes;
   stats_.swap_bytes_per_s = planning_.measured_swap_bytes_per_s();
 }
@@ -159,6 +160,8 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   in_flight_.erase(in_flight_.begin());
   last_completed_step_ = result.step;
   ++stats_.steps_total;
+  metrics_.tokens.observe(static_cast<double>(step.num_tokens));
+  metrics_.compute_seconds.observe(static_cast<double>(result.finished_us - result.started_us) / 1e6);
   planning_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
@@ -282,6 +285,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
 
 std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
+  asked_us_ = plan_outstanding() ? asked_us_ : now;
   return planning_.next(now, last_completed_step_, !in_flight_.empty());
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/metrics/engine_metrics.hpp"
 #include "engine/scheduling/decoding.hpp"
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
@@ -73,6 +74,8 @@ class SchedulerCore final : private GroupEffects {
 
   // -- facts ---------------------------------------------------------------------------------------------------------
   EngineStats stats() const;
+  /// What it has counted beside its stats since it was made. Not part of its state: nothing follows from it.
+  const metrics::StepMetrics& metrics() const { return metrics_; }
   std::size_t steps_in_flight() const { return in_flight_.size(); }
   /// What the sequence's request asks for; null when its group has ended. Valid as long as that lives.
   const RequestSpec* spec_of(SequenceId sequence) const;
@@ -157,6 +160,8 @@ class SchedulerCore final : private GroupEffects {
   StepId last_completed_step_ = 0;
   StepOutputs outputs_;
   EngineStats stats_;
+  metrics::StepMetrics metrics_;
+  TimeUs asked_us_ = 0;  ///< when the plan that is unanswered was asked for; for the metrics
 };
 
 }  // namespace pagoda::scheduling

@@ -44,10 +44,11 @@ struct Sequence {
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
   bool waits = false;      ///< for results of others of its group (Decoding)
   RowId row = -1;
-  SharedTokens recompute_tokens;   ///< prompt and output, made once per preemption; null = the prompt alone
-  std::size_t num_row_tokens = 0;  ///< output tokens that its row has been told, where rows are (Decoding)
+  SharedTokens recompute_tokens;     ///< prompt and output, made once per preemption; null = the prompt alone
+  std::size_t num_row_tokens = 0;    ///< output tokens that its row has been told, where rows are (Decoding)
+  std::int32_t num_lost_tokens = 0;  ///< computed ones whose KV was thrown away since it ran; for the metrics
 
-  /// But for recompute_tokens, which are made where they are missing.
+  /// But for recompute_tokens, which are made where they are missing, and what is counted only.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.state, self.num_scheduled_tokens,
                  self.num_computed_tokens, self.num_reported, self.num_reported_tokens, self.num_admitted_tokens,

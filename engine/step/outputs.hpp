@@ -13,6 +13,7 @@
 
 namespace pagoda {
 
+/// From the best to the worst.
 enum class FinishReason : std::uint8_t { stop, length, abort };
 constexpr FinishReason last_value(FinishReason) {
   return FinishReason::abort;

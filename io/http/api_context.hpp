@@ -15,6 +15,7 @@
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
 #include "io/http/engine_end.hpp"
+#include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
 
@@ -29,6 +30,7 @@ struct ApiContext {
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970
   std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
   std::vector<std::string> aliases = {};  ///< names of the model beside model.name, which answers carry
+  std::shared_ptr<serving::Telemetry> telemetry = {};
   std::atomic<bool> is_draining = false;  ///< no new work is taken
 
   bool serves(std::string_view name) const {

@@ -6,6 +6,7 @@
 
 #include "io/http/anthropic/routes.hpp"
 #include "io/http/api_context.hpp"
+#include "io/http/metrics_routes.hpp"
 #include "io/http/ollama/routes.hpp"
 #include "io/http/openai/response_routes.hpp"
 #include "io/http/openai/routes.hpp"
@@ -17,7 +18,8 @@ namespace pagoda::http {
 
 class ApiServer::State {
  public:
-  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model)
+  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model,
+        std::shared_ptr<serving::Telemetry> telemetry)
       : context{.system = system,
                 .router = std::move(router),
                 .worker = worker,
@@ -26,13 +28,15 @@ class ApiServer::State {
                 .chat = std::move(model.chat),
                 .created = std::time(nullptr),
                 .max_queued_requests = model.max_queued_requests,
-                .aliases = std::move(model.aliases)} {}
+                .aliases = std::move(model.aliases),
+                .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>()} {}
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 
   Routes routes() {
     Routes all;
     add_status_routes(all, context);
+    add_metrics_routes(all, context);
     openai::add_routes(all, context);
     openai::add_response_routes(all, context, responses);
     anthropic::add_routes(all, context);
@@ -60,9 +64,10 @@ ApiServer::ApiServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 ApiServer::~ApiServer() = default;
 
 Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, actors::RequestRouterActor router,
-                                                    ServedModel model, ServerConfig config) {
-  auto state = std::make_unique<State>(system, std::move(router), std::move(model));
-  auto server = Server::start(std::move(config), state->routes());
+                                                    ServedModel model, ServerConfig config,
+                                                    std::shared_ptr<serving::Telemetry> telemetry) {
+  auto state = std::make_unique<State>(system, std::move(router), std::move(model), std::move(telemetry));
+  auto server = Server::start(std::move(config), state->routes(), state->context.telemetry);
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
   state->engine_watch.emplace(state->server->io(), state->context.router,

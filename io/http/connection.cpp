@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "io/http/exchange.hpp"
+#include "io/serving/client_name.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -29,6 +30,28 @@ AnswerForm form_of_broken_head(std::string_view input) {
   return form;
 }
 
+/// Of those that routes have; any other is the client's text.
+std::string_view name_of(Verb verb) {
+  switch (verb) {
+    case Verb::get:
+      return "GET";
+    case Verb::head:
+      return "HEAD";
+    case Verb::post:
+      return "POST";
+    case Verb::put:
+      return "PUT";
+    case Verb::patch:
+      return "PATCH";
+    case Verb::delete_:
+      return "DELETE";
+    case Verb::options:
+      return "OPTIONS";
+    default:
+      return "other";
+  }
+}
+
 /// Some clients end a body with an empty line too many.
 std::string_view without_empty_lines(std::string_view bytes) {
   const auto first = bytes.find_first_not_of("\r\n");
@@ -43,7 +66,9 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, bool is_t
       context_(context),
       on_closed_(std::move(on_closed)),
       deadline_(context.io),
-      is_too_many_(is_too_many) {}
+      is_too_many_(is_too_many),
+      client_(serving::client_name(stream_.socket())),
+      metered_(context.telemetry.http) {}
 
 void Connection::start() {
   phase_ = stream_.is_tls() ? Phase::handshake : Phase::idle;
@@ -102,7 +127,8 @@ void Connection::go_on_with_handshake() {
 void Connection::take(std::string_view bytes) {
   if (phase_ == Phase::idle || phase_ == Phase::head || phase_ == Phase::body) {
     input_ += bytes;
-    return advance();
+    advance();
+    return count_buffered();
   }
   if (phase_ != Phase::answering) return;
   const auto more = without_empty_lines(bytes);
@@ -115,7 +141,7 @@ void Connection::on_input_end() {
   input_ended_ = true;
   switch (phase_) {
     case Phase::head:
-      return refuse(form_of_broken_head(input_), {400, "the connection ended within a request"});
+      return refuse_broken_head({400, "the connection ended within a request"});
     case Phase::body:
       return refuse(admission_->form, {400, "the connection ended within a request"});
     case Phase::answering:
@@ -145,7 +171,7 @@ void Connection::advance() {
   }
   if (phase_ == Phase::head) {
     const auto has_head = reader_->read_head(input_);
-    if (!has_head) return refuse(form_of_broken_head(input_), has_head.error());
+    if (!has_head) return refuse_broken_head(has_head.error());
     if (!*has_head) {
       if (begins) arm(context_.config.http_header_timeout_ms);  // most heads come as a whole
       return;
@@ -162,6 +188,10 @@ void Connection::advance() {
 /// The head is there: a request that will be refused is refused before its body comes.
 void Connection::begin_request() {
   admission_ = std::make_unique<Admission>(context_.gate.admit(reader_->head()));
+  record_ = new_record(admission_->form.request_id);
+  record_.method = name_of(admission_->request.verb);
+  if (admission_->route != nullptr) record_.route = admission_->route->path;
+  record_.trace = serving::TraceParent::parse(admission_->request.header("traceparent"));
   if (is_too_many_) {
     admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
     admission_->form.keep_alive = false;
@@ -189,13 +219,15 @@ void Connection::dispatch() {
   if (admission->route == nullptr) {  // a preflight
     admission->form.keep_alive = admission->form.keep_alive && may_keep_alive();
     append_head(output_, admission->form, 204, {}, Framing::sized, 0, admission->headers);
+    record_.status = 204;
+    context_.telemetry.ended(record_);
     return answer_at_once(admission->form.keep_alive);
   }
   reader_.reset();
   std::string().swap(input_);
   deadline_.cancel();
   phase_ = Phase::answering;
-  const auto exchange = std::make_shared<Exchange>(*this, std::move(admission->form));
+  const auto exchange = std::make_shared<Exchange>(*this, std::move(admission->form), std::move(record_));
   exchange_ = exchange.get();
   try {
     admission->route->handler(exchange, std::move(request));
@@ -205,10 +237,22 @@ void Connection::dispatch() {
   }
 }
 
+serving::RequestRecord Connection::new_record(const std::string& request_id) const {
+  return {.api = serving::kHttp, .request_id = request_id, .client = client_};
+}
+
+void Connection::refuse_broken_head(const ErrorAnswer& error) {
+  const auto form = form_of_broken_head(input_);
+  record_ = new_record(form.request_id);
+  refuse(form, error);
+}
+
 void Connection::refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers) {
   auto last = form;
   last.keep_alive = form.keep_alive && reader_ && reader_->is_complete() && may_keep_alive() && input_.empty();
   append_error(output_, last, error, headers);
+  record_.status = error.status;
+  context_.telemetry.ended(record_);
   answer_at_once(last.keep_alive);
 }
 
@@ -234,7 +278,13 @@ void Connection::send_soon() {
   });
 }
 
+/// Where it has changed by much, or for long.
+void Connection::count_buffered() {
+  metered_.buffers(input_.size() + (exchange_ != nullptr ? exchange_->unsent_bytes() : unsent_bytes()));
+}
+
 void Connection::check_reader(std::size_t unsent_bytes) {
+  metered_.buffers(unsent_bytes);
   if (close_is_posted_ || unsent_bytes <= static_cast<std::size_t>(context_.config.http_max_buffered_bytes)) return;
   spdlog::warn("a client reads too slowly: {} bytes of its stream waited; it is cut off", unsent_bytes);
   close_soon();
@@ -266,7 +316,10 @@ void Connection::send() {
       return on_all_sent();
     }
     const auto [outcome, size] = stream_.write(std::string_view(output_).substr(sent_));
-    if (outcome == ByteStream::Outcome::would_block) return wait_for_output();
+    if (outcome == ByteStream::Outcome::would_block) {
+      count_buffered();
+      return wait_for_output();
+    }
     if (outcome != ByteStream::Outcome::done) return close_now();
     sent_ += size;
     turn += size;
@@ -288,6 +341,7 @@ void Connection::wait_for_output() {
 
 void Connection::on_all_sent() {
   std::string().swap(output_);
+  count_buffered();
   if (phase_ == Phase::answering) deadline_.cancel();
   if (answer_ended_) {
     answer_ended_ = false;
@@ -333,6 +387,7 @@ void Connection::close_now() {
   const auto self = shared_from_this();
   stream_.close();
   deadline_.cancel();
+  metered_.buffers(0);
   auto* const exchange = std::exchange(exchange_, nullptr);
   on_closed_(*this);
   if (exchange != nullptr) exchange->close();
@@ -352,7 +407,7 @@ void Connection::arm(std::int64_t timeout_ms) {
 void Connection::on_deadline() {
   switch (phase_) {
     case Phase::head:
-      return refuse(form_of_broken_head(input_), {408, "the request's head took too long to come"});
+      return refuse_broken_head({408, "the request's head took too long to come"});
     case Phase::body:
       return refuse(admission_->form, {408, "the request's body took too long to come"});
     case Phase::handshake:

@@ -17,6 +17,7 @@
 #include "io/http/gate.hpp"
 #include "io/http/request_reader.hpp"
 #include "io/http/server_config.hpp"
+#include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
 
@@ -27,6 +28,7 @@ struct ConnectionContext {
   boost::asio::io_context& io;
   const ServerConfig& config;
   const Gate& gate;
+  serving::Telemetry& telemetry;
   const TlsContext* tls = nullptr;  ///< null: plain TCP
   std::vector<char> read_chunk;     ///< shared by all connections: a read fills it and is used up before the next
   bool draining = false;            ///< every answer is its connection's last
@@ -53,6 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // For the exchange that is being answered.
   boost::asio::io_context& io() { return context_.io; }
+  serving::Telemetry& telemetry() { return context_.telemetry; }
   std::string& output() { return output_; }
   std::size_t unsent_bytes() const { return output_.size() - sent_; }
   bool may_keep_alive() const { return !context_.draining && !finishing_ && !pipelined_; }
@@ -89,7 +92,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_request();
   void dispatch();
   void refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers = {});
+  void refuse_broken_head(const ErrorAnswer& error);
   void answer_at_once(bool keep_alive);
+  serving::RequestRecord new_record(const std::string& request_id) const;
+  void count_buffered();
 
   // Output and the end.
   void send();
@@ -118,10 +124,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = false;    ///< after the answer
   std::size_t thrown_away_bytes_ = 0;
 
+  std::string client_;  ///< ADDRESS:PORT
+  serving::MeteredConnection metered_;
+
   std::string input_;  ///< not read yet
   std::unique_ptr<RequestReader> reader_;
   std::unique_ptr<Admission> admission_;
-  Exchange* exchange_ = nullptr;  ///< the one that is being answered; it says when it goes
+  serving::RequestRecord record_;  ///< of the request whose head has come, until its exchange takes it
+  Exchange* exchange_ = nullptr;   ///< the one that is being answered; it says when it goes
 
   std::string output_;
   std::size_t sent_ = 0;  ///< bytes of output_ that the socket has taken

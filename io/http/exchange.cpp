@@ -11,8 +11,12 @@
 
 namespace pagoda::http {
 
-Exchange::Exchange(Connection& connection, AnswerForm form)
-    : io_(connection.io()), connection_(&connection), form_(std::move(form)) {}
+Exchange::Exchange(Connection& connection, AnswerForm form, serving::RequestRecord record)
+    : io_(connection.io()),
+      connection_(&connection),
+      telemetry_(connection.telemetry()),
+      form_(std::move(form)),
+      record_(std::move(record)) {}
 
 Exchange::~Exchange() {
   if (connection_ == nullptr) return;
@@ -20,6 +24,8 @@ Exchange::~Exchange() {
   if (state_ == State::waiting) {
     respond_error({500, "this request was not answered"});
   } else {
+    record_.is_cut = true;
+    report();
     connection_->abandon();
   }
 }
@@ -28,6 +34,7 @@ void Exchange::respond(unsigned status, std::string_view content_type, std::stri
   PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
   state_ = State::ended;
   if (connection_ == nullptr) return;
+  record_.status = status;
   form_.keep_alive = form_.keep_alive && connection_->may_keep_alive();
   auto& out = connection_->output();
   append_head(out, form_, status, content_type, Framing::sized, body.size(), headers);
@@ -45,11 +52,13 @@ void Exchange::begin_stream(unsigned status, std::string_view content_type, cons
   PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
   state_ = State::streaming;
   if (connection_ == nullptr) return;
+  record_.status = status;
   form_.keep_alive = form_.keep_alive && !form_.is_http10 && connection_->may_keep_alive();
   append_head(connection_->output(), form_, status, content_type,
               form_.is_http10 ? Framing::until_close : Framing::chunked, 0, headers);
   if (!form_.without_body) return connection_->send_soon();
   // The client has its whole answer, and may send its next request: whoever writes on writes for nobody.
+  report();
   std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
   close_soon();
 }
@@ -93,7 +102,13 @@ void Exchange::end() {
   // What the callbacks hold may be the last to hold this.
   const auto closed = std::exchange(on_closed_, nullptr);
   const auto drained = std::exchange(on_drained_, nullptr);
+  report();
   std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
+}
+
+/// Once: whatever comes after the end of the answer is not told.
+void Exchange::report() {
+  if (!std::exchange(is_reported_, true)) telemetry_.ended(record_);
 }
 
 std::size_t Exchange::unsent_bytes() const {
@@ -130,6 +145,10 @@ void Exchange::close() {
   const auto self = shared_from_this();
   connection_ = nullptr;
   was_closed_ = true;
+  record_.is_cut = record_.status != 0;
+  if (record_.status == 0) record_.status = serving::RequestRecord::kClientClosed;
+  if (record_.generation && record_.generation->finish_reason.empty()) record_.generation->finish_reason = "abort";
+  report();
   unframed_.clear();
   const auto drained = std::exchange(on_drained_, nullptr);
   if (const auto closed = std::exchange(on_closed_, nullptr)) closed();

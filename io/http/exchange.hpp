@@ -11,6 +11,7 @@
 #include "io/http/answer_form.hpp"
 #include "io/http/error_body.hpp"
 #include "io/http/request.hpp"
+#include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
 
@@ -25,7 +26,7 @@ class Connection;
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   /// Made by a connection.
-  Exchange(Connection& connection, AnswerForm form);
+  Exchange(Connection& connection, AnswerForm form, serving::RequestRecord record);
   /// Without an answer: 500. In the middle of a stream: the connection is cut, so that the client can tell.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -64,6 +65,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool is_open() const { return connection_ != nullptr; }
   bool has_begun() const { return state_ != State::waiting; }
 
+  /// What is told of the request once its answer has ended, for whoever answers to add to.
+  serving::RequestRecord& record() { return record_; }
+
   const std::string& request_id() const { return form_.request_id; }
   ErrorStyle style() const { return form_.style; }
 
@@ -79,10 +83,14 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void close();                         ///< by the connection: the client has gone
   void take_unframed(std::string& to);  ///< by the connection: what is to be sent now
   void end();
+  void report();
 
   boost::asio::io_context& io_;
   Connection* connection_;  ///< null once it is closed or the answer is complete
+  serving::Telemetry& telemetry_;
   AnswerForm form_;
+  serving::RequestRecord record_;
+  bool is_reported_ = false;
   State state_ = State::waiting;
   bool was_closed_ = false;
   std::string unframed_;  ///< written, and not yet in a chunk

@@ -38,9 +38,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job)
       : engine_end_(context.engine_end),
+        model_name_(context.model.name),
         exchange_(std::move(exchange)),
         head_deadline_(exchange_->io()),
         job_(std::move(job)),
+        streamed_tokens_(job_.requests.size()),
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, context.router,
                  [this](std::vector<serving::Event>& events) { on_events(events); }) {}
@@ -48,6 +50,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ~Generation() { engine_end_.forget(this); }
 
   void start() {
+    auto& record = exchange_->record().generation.emplace();
+    record.model = model_name_;
+    record.asked(job_.requests.front().sampling, job_.requests.front().open);
     engine_end_.tell(this, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->on_engine_gone();
     });
@@ -123,6 +128,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_event(serving::Accepted& accepted) {
     prompt_tokens_ += accepted.prompt_tokens;
+    record().prompt_tokens = prompt_tokens_;
     if (++accepted_ == job_.requests.size()) begin();
   }
 
@@ -135,13 +141,20 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (output.error) return fail_with(std::move(*output.error));
       const auto prompt = static_cast<std::size_t>(output.tag);
       if (job_.stream) {
-        for (auto& delta : output.deltas) add_delta(prompt, std::move(delta));
+        for (auto& delta : output.deltas) {
+          streamed_tokens_[prompt] += std::ssize(delta.token_ids);
+          record().completion_tokens += std::ssize(delta.token_ids);
+          add_delta(prompt, std::move(delta));
+        }
       }
       if (output.done) on_done(prompt, std::move(*output.done));
     }
   }
 
+  serving::GenerationRecord& record() { return *exchange_->record().generation; }
+
   void on_done(std::size_t prompt, RequestResult result) {
+    record().done(result, streamed_tokens_[prompt]);
     if (job_.stream) early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
     results_[prompt] = std::move(result);
     ++num_done_;
@@ -156,6 +169,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     early_ = false;
     if (prompt_tokens_ == 0) {  // what has ended already did not say
       for (const auto prompt : held_done_) prompt_tokens_ += results_[prompt].usage.prompt_tokens;
+      record().prompt_tokens = prompt_tokens_;
     }
     if (job_.stream) {
       job_.writer->begin(out_, prompt_tokens_);
@@ -238,6 +252,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void fail_with(Error error) {
     const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
     ended_ = true;
+    record().finish_reason = "error";
     if (!exchange_->has_begun()) {
       exchange_->respond_error(answer);
     } else {
@@ -265,6 +280,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   EngineEnd& engine_end_;
+  const std::string& model_name_;
   const std::shared_ptr<Exchange> exchange_;
   boost::asio::steady_timer head_deadline_;
   GenerationJob job_;
@@ -273,6 +289,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   std::size_t accepted_ = 0;
   std::int64_t prompt_tokens_ = 0;
+  std::vector<std::int64_t> streamed_tokens_;  ///< by prompt
   std::vector<RequestResult> results_;
   std::size_t num_done_ = 0;
 

@@ -59,4 +59,16 @@ void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serv
       ->start(std::move(question));
 }
 
+std::shared_ptr<boost::asio::steady_timer> answer_within(std::chrono::steady_clock::duration time,
+                                                         const std::shared_ptr<Exchange>& exchange,
+                                                         std::function<void(Exchange&)> on_late) {
+  const auto deadline = std::make_shared<boost::asio::steady_timer>(exchange->io(), time);
+  deadline->async_wait([weak = std::weak_ptr(exchange), deadline,
+                        on_late = std::move(on_late)](const boost::system::error_code& cancelled) {
+    const auto waiting = weak.lock();
+    if (!cancelled && waiting && !waiting->has_begun()) on_late(*waiting);
+  });
+  return deadline;
+}
+
 }  // namespace pagoda::http

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+
+#include <boost/asio/steady_timer.hpp>
 
 #include "io/http/api_context.hpp"
 #include "io/http/exchange.hpp"
@@ -13,5 +16,11 @@ namespace pagoda::http {
 /// the exchange's, with `error_status` unless that is 0; `on_answer` gets everything else.
 void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
              std::function<void(Exchange&, serving::Answer&)> on_answer, unsigned error_status = 0);
+
+/// Whoever asked waits no longer than this: then `on_late` answers, unless the exchange is answered, or the timer
+/// cancelled, by then.
+std::shared_ptr<boost::asio::steady_timer> answer_within(std::chrono::steady_clock::duration time,
+                                                         const std::shared_ptr<Exchange>& exchange,
+                                                         std::function<void(Exchange&)> on_late);
 
 }  // namespace pagoda::http

@@ -28,7 +28,8 @@ class Routes {
  public:
   struct Route {
     Verb verb;
-    std::vector<std::string> pattern;  ///< pieces between slashes
+    std::string path;                  ///< the pattern as it was added
+    std::vector<std::string> pattern;  ///< its pieces between slashes
     Access access;
     Handler handler;
   };

@@ -30,14 +30,15 @@ constexpr std::size_t kMaxRefusedConnections = 64;
 
 class Server::State {
  public:
-  State(ServerConfig server_config, Routes server_routes)
-      : config(std::move(server_config)),
+  State(ServerConfig server_config, Routes server_routes, std::shared_ptr<serving::Telemetry> server_telemetry)
+      : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
+        config(std::move(server_config)),
         routes(std::move(server_routes)),
         gate(config, routes),
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{io, config, gate, nullptr, std::vector<char>(kReadChunkBytes)} {}
+        context{io, config, gate, *telemetry, nullptr, std::vector<char>(kReadChunkBytes)} {}
 
   Status listen() {
     if (!config.tls_cert.empty()) {
@@ -87,7 +88,8 @@ class Server::State {
     });
   }
 
-  // Declared in this order so that what hangs on `io` goes before it.
+  // Declared in this order so that what hangs on `io` goes before it; connections that do go with it, and are metered.
+  std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::io_context io{1};
   ServerConfig config;
   Routes routes;
@@ -109,9 +111,10 @@ Server::~Server() {
   shutdown(std::chrono::milliseconds(0));
 }
 
-Result<std::unique_ptr<Server>> Server::start(ServerConfig config, Routes routes) {
+Result<std::unique_ptr<Server>> Server::start(ServerConfig config, Routes routes,
+                                              std::shared_ptr<serving::Telemetry> telemetry) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
-  auto state = std::make_unique<State>(std::move(config), std::move(routes));
+  auto state = std::make_unique<State>(std::move(config), std::move(routes), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));

@@ -13,6 +13,7 @@
 
 #include "io/http/routes.hpp"
 #include "io/http/server_config.hpp"
+#include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::http {
@@ -23,7 +24,9 @@ class Server {
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an address
   /// beyond this machine without API keys; certificate and key do not fit), io_failed (address in use, unknown host, a
   /// file that cannot be read).
-  static Result<std::unique_ptr<Server>> start(ServerConfig config, Routes routes);
+  /// `telemetry` hears of connections and requests.
+  static Result<std::unique_ptr<Server>> start(ServerConfig config, Routes routes,
+                                               std::shared_ptr<serving::Telemetry> telemetry = {});
 
   /// As shutdown without grace.
   ~Server();

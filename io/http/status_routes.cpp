@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include <boost/asio/steady_timer.hpp>
-
 #include "io/http/inquiry.hpp"
 #include "io/version.hpp"
 #include "io/wire/engine_facts.hpp"
@@ -34,11 +32,8 @@ std::string_view word_of_readiness(const EngineStats& stats) {
 /// 200 while the engine answers and `word_of` its stats is "ok".
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
                    std::string_view (*word_of)(const EngineStats&)) {
-  const auto deadline = std::make_shared<boost::asio::steady_timer>(exchange->io(), kHealthDeadline);
-  deadline->async_wait([weak = std::weak_ptr(exchange), deadline](const boost::system::error_code& cancelled) {
-    const auto waiting = weak.lock();
-    if (!cancelled && waiting && !waiting->has_begun()) answer_status(*waiting, 503, "the engine does not answer");
-  });
+  const auto deadline = answer_within(
+      kHealthDeadline, exchange, [](Exchange& waiting) { answer_status(waiting, 503, "the engine does not answer"); });
   inquire(
       context, exchange, actors::GetStats{},
       [deadline, word_of](Exchange& answering, serving::Answer& answer) {

@@ -10,6 +10,7 @@
 
 #include "engine/routing/queue_full.hpp"
 #include "io/serving/api_keys.hpp"
+#include "io/serving/client_name.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/version.hpp"
 
@@ -35,8 +36,18 @@ void append_answer(std::string& line, const ClientId& id, const ModelInfo& model
 void append_answer(std::string& line, const ClientId& id, const EngineStats& stats) {
   append_stats(line, id, stats);
 }
+void append_answer(std::string&, const ClientId&, const serving::SharedMetrics&) {
+  PAGODA_ASSERT(false, "JSON lines have no op that asks for metrics");
+}
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
+}
+
+serving::RequestRecord record_of(const GenerateOp& op, const ConnectionContext& context, const std::string& client) {
+  serving::RequestRecord record{.api = serving::kJsonLines, .request_id = op.id, .client = client, .route = "generate"};
+  record.generation.emplace().model = context.telemetry.model_name;
+  record.generation->asked(op.request->sampling, op.request->open);
+  return record;
 }
 
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
@@ -58,7 +69,10 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
       deadline_(context.io),
       next_probe_(context.io),
       authorized_(context.config.api_keys.empty()),
-      queue_(static_cast<std::size_t>(context.config.coalesce_bytes)) {}
+      queue_(static_cast<std::size_t>(context.config.coalesce_bytes)),
+      metered_(context.telemetry.json_lines) {
+  client_ = serving::client_name(socket_);
+}
 
 void Connection::start() {
   read_more();
@@ -211,7 +225,7 @@ void Connection::run(GenerateOp& op) {
                   routing::kRetryAfterMs);
   }
   const auto tag = ++last_tag_;
-  live_.emplace(tag, Live{op.id, op.timing});
+  live_.emplace(tag, Live{op.id, op.timing, record_of(op, context_, client_)});
   tags_.emplace(op.id, tag);
   session_.submit(tag, std::move(op.request));
 }
@@ -285,11 +299,18 @@ void Connection::on_event(OutputBatch& batch) {
     const auto it = live_.find(output.tag);
     if (it == live_.end()) continue;
     const auto& id = it->second.id;
-    for (const auto& delta : output.deltas) queue_.add_delta(output.tag, id, delta);
+    auto& generation = *it->second.record.generation;
+    for (const auto& delta : output.deltas) {
+      queue_.add_delta(output.tag, id, delta);
+      generation.completion_tokens += std::ssize(delta.token_ids);
+    }
     if (output.done) {
       append_done(queue_.line(), id, *output.done, it->second.timing);
+      generation.prompt_tokens = output.done->usage.prompt_tokens;
+      generation.done(*output.done, generation.completion_tokens);
     } else if (output.error) {
       append_error(queue_.line(), id, wire_error(*output.error));
+      it->second.record.error = to_string(wire_error(*output.error).code);
     } else {
       continue;
     }
@@ -297,10 +318,17 @@ void Connection::on_event(OutputBatch& batch) {
   }
 }
 
+void Connection::on_event(serving::Accepted& accepted) {
+  if (const auto it = live_.find(accepted.tag); it != live_.end()) {
+    it->second.record.generation->prompt_tokens = accepted.prompt_tokens;
+  }
+}
+
 void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   append_error(queue_.line(), it->second.id, wire_error(refused.error));
+  it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);
 }
 
@@ -313,9 +341,11 @@ void Connection::on_event(serving::Answered& answered) {
 
 void Connection::on_event(serving::FlushMark&) {
   if (std::exchange(engine_gone_, false)) {
-    for (const auto& [tag, live] : live_) refuse(live.id, WireCode::internal, "the engine has stopped");
-    live_.clear();
-    tags_.clear();
+    for (auto& [tag, live] : live_) {
+      refuse(live.id, WireCode::internal, "the engine has stopped");
+      live.record.error = to_string(WireCode::internal);
+    }
+    forget_all();
   }
   if (closes_when_flushed_) begin_close();
 }
@@ -327,8 +357,27 @@ void Connection::on_engine_gone() {
 
 void Connection::forget(std::uint64_t tag) {
   const auto it = live_.find(tag);
+  report(it->second);
   tags_.erase(it->second.id);
   live_.erase(it);
+}
+
+/// Requests that had no end are aborted with their connection.
+void Connection::forget_all() {
+  for (auto& [tag, live] : live_) {
+    live.record.is_cut = live.record.error.empty();
+    report(live);
+  }
+  live_.clear();
+  tags_.clear();
+}
+
+void Connection::report(Live& live) {
+  auto& record = live.record;
+  if (record.generation->finish_reason.empty()) {
+    record.generation->finish_reason = record.error.empty() ? "abort" : "error";
+  }
+  context_.telemetry.ended(record);
 }
 
 // -- output and the end
@@ -336,6 +385,7 @@ void Connection::forget(std::uint64_t tag) {
 
 void Connection::pump() {
   if (closed_) return;
+  metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
     write();
@@ -382,8 +432,7 @@ void Connection::cut_off_slow_reader() {
          "output is read too slowly: " + std::to_string(waiting) +
              " bytes waited; this connection's requests are cancelled and it is closed",
          {}, routing::kRetryAfterMs);
-  live_.clear();
-  tags_.clear();
+  forget_all();
   asked_.clear();
   session_.close();
   begin_close();
@@ -421,6 +470,8 @@ void Connection::close_now() {
   closed_ = true;
   const auto self = shared_from_this();
   session_.close();
+  forget_all();
+  metered_.buffers(0);
   error_code ignored;
   socket_.close(ignored);
   deadline_.cancel();

@@ -19,6 +19,7 @@
 #include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
 #include "io/serving/session.hpp"
+#include "io/serving/telemetry.hpp"
 
 namespace pagoda::json_lines {
 
@@ -31,6 +32,7 @@ struct ConnectionContext {
   boost::asio::thread_pool& worker;               ///< one thread, for lines that would hold up the I/O thread
   std::shared_ptr<const chat::ChatPrompts> chat;  ///< null: the model has no chat template
   std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
+  serving::Telemetry& telemetry;
 };
 
 /// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
@@ -65,6 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Live {
     std::string id;
     bool timing = false;
+    serving::RequestRecord record;
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
@@ -98,11 +101,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Events of the session.
   void on_events(std::vector<serving::Event>& events);
   void on_event(OutputBatch& batch);
-  void on_event(serving::Accepted&) {}
+  void on_event(serving::Accepted& accepted);
   void on_event(serving::Refused& refused);
   void on_event(serving::Answered& answered);
   void on_event(serving::FlushMark&);
   void forget(std::uint64_t tag);
+  void forget_all();
+  void report(Live& live);
 
   // Output and the end.
   void pump();
@@ -132,7 +137,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t last_tag_ = 0;
   std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag
 
+  std::string client_;  ///< ADDRESS:PORT
   OutputQueue queue_;
+  serving::MeteredConnection metered_;
   std::string writing_text_;
   bool writing_ = false;
   bool engine_gone_ = false;  ///< live requests end with the next FlushMark

@@ -29,12 +29,15 @@ constexpr std::size_t kReadChunkBytes = 64 << 10;
 class Server::State {
  public:
   State(caf::actor_system& system, actors::RequestRouterActor router, ServerConfig server_config,
-        std::shared_ptr<const chat::ChatPrompts> chat)
-      : config(std::move(server_config)),
+        std::shared_ptr<const chat::ChatPrompts> chat, std::shared_ptr<serving::Telemetry> server_telemetry)
+      : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
+        config(std::move(server_config)),
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{io, system, std::move(router), config, worker, std::move(chat), std::vector<char>(kReadChunkBytes)} {}
+        context{
+            io,        system, std::move(router), config, worker, std::move(chat), std::vector<char>(kReadChunkBytes),
+            *telemetry} {}
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
@@ -86,7 +89,8 @@ class Server::State {
     });
   }
 
-  // Declared in this order so that what hangs on `io` goes before it.
+  // Declared in this order so that what hangs on `io` goes before it; connections that do go with it, and are metered.
+  std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::io_context io{1};
   ServerConfig config;
   serving::Listener listener;
@@ -108,9 +112,11 @@ Server::~Server() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, actors::RequestRouterActor router,
-                                              ServerConfig config, std::shared_ptr<const chat::ChatPrompts> chat) {
+                                              ServerConfig config, std::shared_ptr<const chat::ChatPrompts> chat,
+                                              std::shared_ptr<serving::Telemetry> telemetry) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
-  auto state = std::make_unique<State>(system, std::move(router), std::move(config), std::move(chat));
+  auto state =
+      std::make_unique<State>(system, std::move(router), std::move(config), std::move(chat), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));

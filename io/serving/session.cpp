@@ -24,6 +24,9 @@ Answer to_answer(const ModelInfo& model) {
 Answer to_answer(const EngineStats& stats) {
   return stats;
 }
+Answer to_answer(const metrics::EngineMetrics& metrics) {
+  return std::make_shared<const metrics::EngineMetrics>(metrics);
+}
 
 struct SessionState {
   SessionState() {}
@@ -71,6 +74,7 @@ struct SessionState {
   void ask(std::uint64_t tag, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(tag, question); }
   void ask(std::uint64_t tag, const GetModelInfo& question) { ask_for<ModelInfo>(tag, question); }
   void ask(std::uint64_t tag, const GetStats& question) { ask_for<EngineStats>(tag, question); }
+  void ask(std::uint64_t tag, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(tag, question); }
 };
 
 SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self, const RequestRouterActor& router,

@@ -15,6 +15,7 @@ FLOORS = [
     ["kernels"],
     ["engine/types.hpp"],
     ["engine/stats.hpp", "engine/step"],
+    ["engine/metrics"],
     ["engine/request"],
     ["engine/config.hpp", "engine/config.cpp"],
     ["engine/text", "engine/sampling", "engine/weights"],

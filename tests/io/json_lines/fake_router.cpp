@@ -173,6 +173,11 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
         return stats;
       },
+      [self](const GetMetrics&) {
+        metrics::EngineMetrics metrics;
+        metrics.stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
+        return metrics;
+      },
       [](const GetModelInfo&) {
         ModelInfo info;
         info.name = "fake";

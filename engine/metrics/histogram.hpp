@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::metrics {
+
+/// How many observations fell into each of a few fixed buckets, and their sum. A plain value without locks.
+class Histogram {
+ public:
+  static constexpr std::size_t kMostBounds = 24;
+
+  /// `bounds`: the largest value of each bucket but the last, which has no bound. Rising, and alive as long as the
+  /// histogram is.
+  explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
+    PAGODA_ASSERT(bounds.size() <= kMostBounds && std::ranges::is_sorted(bounds),
+                  "bounds of buckets are few, and rise");
+  }
+
+  void observe(double value) {
+    ++counts_[static_cast<std::size_t>(std::ranges::lower_bound(bounds_, value) - bounds_.begin())];
+    sum_ += value;
+  }
+
+  std::span<const double> bounds() const { return bounds_; }
+  /// By bucket, not added up: one more than there are bounds.
+  std::span<const std::uint64_t> counts() const { return std::span(counts_).first(bounds_.size() + 1); }
+  double sum() const { return sum_; }
+  std::uint64_t count() const {
+    std::uint64_t all = 0;
+    for (const std::uint64_t one : counts()) all += one;
+    return all;
+  }
+
+ private:
+  std::span<const double> bounds_;
+  std::array<std::uint64_t, kMostBounds + 1> counts_{};
+  double sum_ = 0;
+};
+
+}  // namespace pagoda::metrics

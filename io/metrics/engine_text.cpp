@@ -1,0 +1,217 @@
+#include "io/metrics/engine_text.hpp"
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "io/metrics/process_metrics.hpp"
+#include "io/metrics/prometheus_text.hpp"
+#include "io/wire/wire_error.hpp"
+
+namespace pagoda::metrics {
+namespace {
+
+constexpr std::string_view kEngine = "0";
+
+/// Writes one engine's metrics: every sample carries the labels of the engine.
+class Writer {
+ public:
+  Writer(PrometheusText& text, const EngineMetrics& metrics, const ModelInfo& model)
+      : text_(text),
+        metrics_(metrics),
+        stats_(metrics.stats),
+        model_(model),
+        engine_(labels({{"model_name", model.name}, {"engine", kEngine}})) {}
+
+  void write() {
+    write_load();
+    write_tokens();
+    write_requests();
+    write_times();
+    write_steps();
+    write_memory();
+    write_workers();
+    write_grammars();
+    write_config();
+  }
+
+ private:
+  std::string with(std::string_view label, std::string_view value) const {
+    return engine_ + "," + labels({{label, value}});
+  }
+  void counter(std::string_view name, std::string_view help, std::int64_t value) {
+    text_.counter(name, help);
+    text_.sample(value, engine_);
+  }
+  template <class T>
+  void gauge(std::string_view name, std::string_view help, T value) {
+    text_.gauge(name, help);
+    text_.sample(value, engine_);
+  }
+  void histogram(std::string_view name, std::string_view help, const Histogram& observed) {
+    text_.histogram(name, help);
+    text_.sample(observed, engine_);
+  }
+  void histogram_of_tokens(std::string_view name, std::string_view help, const Histogram& observed) {
+    text_.histogram(name, help);
+    text_.sample(observed, engine_, static_cast<double>(model_.max_model_len));
+  }
+
+  void write_load() {
+    gauge("pagoda:num_requests_running", "Requests that are computed, or paused for a step.", stats_.requests_running);
+    gauge("pagoda:num_requests_waiting", "Requests that wait to be computed, their tokenization included.",
+          stats_.requests_waiting);
+    gauge("pagoda:num_requests_swapped", "Requests whose KV blocks lie in swap space.", stats_.requests_swapped);
+    gauge("pagoda:kv_cache_usage_perc", "Share of the KV blocks that requests hold; 1 is all.", kv_cache_usage(stats_));
+    gauge("pagoda:healthy", "1 while steps can run, 0 while devices are replaced.", stats_.health == "ok" ? 1 : 0);
+    gauge("pagoda:overloaded", "1 while new requests are refused with queue_full.", stats_.overloaded ? 1 : 0);
+  }
+
+  void write_tokens() {
+    counter("pagoda:prompt_tokens_total", "Prompt tokens of the requests that began to run, cached ones included.",
+            stats_.prompt_tokens_total);
+    counter("pagoda:generation_tokens_total", "Tokens that were generated.", stats_.generation_tokens_total);
+    counter("pagoda:prefix_cache_queries_total", "Tokens that the prefix cache was asked for.",
+            stats_.prefix_cache_queries_total);
+    counter("pagoda:prefix_cache_hits_total", "Of them, tokens that it had.", stats_.prefix_cache_hits_total);
+    counter("pagoda:recomputed_tokens_total", "Tokens whose KV was lost and computed once more.",
+            metrics_.steps.recomputed_tokens);
+  }
+
+  void write_requests() {
+    const auto& requests = metrics_.requests;
+    constexpr std::array<std::string_view, kNumRequestEndings> kReasons{"stop", "length", "abort", "error"};
+    text_.counter("pagoda:request_success_total", "Requests that have ended, by how.");
+    for (std::size_t i = 0; i < kReasons.size(); ++i) {
+      text_.sample(requests.endings[i], with("finished_reason", kReasons[i]));
+    }
+    write_refusals();
+    histogram_of_tokens("pagoda:request_prompt_tokens", "Prompt tokens of a request.", requests.prompt_tokens);
+    histogram_of_tokens("pagoda:request_generation_tokens", "Tokens that a request generated, of all its sequences.",
+                        requests.generation_tokens);
+    histogram_of_tokens("pagoda:request_max_num_generation_tokens", "Tokens of a request's longest sequence.",
+                        requests.max_generation_tokens);
+    histogram("pagoda:request_params_n", "The field n of a request.", requests.n);
+    histogram_of_tokens("pagoda:request_params_max_tokens",
+                        "The field max_tokens of a request, or what it was for one that gave none.",
+                        requests.max_tokens);
+  }
+
+  void write_refusals() {
+    std::map<std::string_view, std::uint64_t> by_word;
+    for (std::size_t i = 0; i < kNumErrorCodes; ++i) {
+      const auto code = static_cast<ErrorCode>(i);
+      by_word[to_string(wire::wire_error({code}).code)] += metrics_.refusals.of(code);
+    }
+    text_.counter("pagoda:requests_refused_total", "Requests that the engine did not take, by the error's code.");
+    for (const auto& [word, count] : by_word) text_.sample(count, with("code", word));
+  }
+
+  void write_times() {
+    const auto& requests = metrics_.requests;
+    histogram("pagoda:time_to_first_token_seconds", "From a request's arrival to its first token.",
+              requests.time_to_first_token);
+    histogram("pagoda:inter_token_latency_seconds", "Between two tokens of a sequence.", requests.inter_token_latency);
+    histogram("pagoda:time_per_output_token_seconds", "inter_token_latency_seconds under its older name.",
+              requests.inter_token_latency);
+    histogram("pagoda:request_time_per_output_token_seconds",
+              "A request's time from its first token to its last, over all tokens but the first.",
+              requests.time_per_output_token);
+    histogram("pagoda:e2e_request_latency_seconds", "From a request's arrival to its end.", requests.e2e);
+    histogram("pagoda:request_queue_time_seconds", "From a request's arrival to its first step.", requests.queue);
+    histogram("pagoda:request_prefill_time_seconds", "From a request's first step to its first token.",
+              requests.prefill);
+    histogram("pagoda:request_decode_time_seconds", "From a request's first token to its last.", requests.decode);
+    histogram("pagoda:request_inference_time_seconds", "From a request's first step to its last token.",
+              requests.inference);
+  }
+
+  void write_steps() {
+    const auto& steps = metrics_.steps;
+    counter("pagoda:steps_total", "Steps that have ended.", stats_.steps_total);
+    histogram("pagoda:iteration_tokens_total", "Tokens of a step.", steps.tokens);
+    text_.histogram("pagoda:step_phase_seconds",
+                    "Phases of a step: plan (what fits into it), copy (its swaps), compute (on the device).");
+    text_.sample(steps.plan_seconds, with("phase", "plan"));
+    text_.sample(steps.copy_seconds, with("phase", "copy"));
+    text_.sample(steps.compute_seconds, with("phase", "compute"));
+  }
+
+  void write_memory() {
+    counter("pagoda:num_preemptions_total", "Times that a request lost its memory to others.",
+            stats_.preemptions_recompute_total + stats_.preemptions_swap_total);
+    text_.counter("pagoda:preemptions_total", "The same by kind: computed once more, or swapped.");
+    text_.sample(stats_.preemptions_recompute_total, with("kind", "recompute"));
+    text_.sample(stats_.preemptions_swap_total, with("kind", "swap"));
+    counter("pagoda:swap_bytes_total", "Bytes moved to swap space and back.", stats_.swap_bytes_total);
+    gauge("pagoda:swap_bytes_per_second", "How fast swaps were lately; 0 before the first.", stats_.swap_bytes_per_s);
+    text_.gauge("pagoda:kv_blocks", "KV blocks by pool and state: used, cached (by the prefix cache alone) or free.");
+    const auto cached = stats_.device_blocks_cached;
+    const auto used = stats_.device_blocks_total - stats_.device_blocks_free - cached;
+    const auto blocks = [&](std::string_view pool, std::string_view state, std::int64_t count) {
+      text_.sample(count, engine_ + "," + labels({{"pool", pool}, {"state", state}}));
+    };
+    blocks("device", "used", used);
+    blocks("device", "cached", cached);
+    blocks("device", "free", stats_.device_blocks_free);
+    blocks("host", "used", stats_.host_blocks_total - stats_.host_blocks_free);
+    blocks("host", "free", stats_.host_blocks_free);
+    gauge("pagoda:kv_slots_allocated", "Token slots of the KV blocks that requests hold.", stats_.allocated_slots);
+    gauge("pagoda:kv_slots_used", "Of them, slots that hold a token.", stats_.used_slots);
+  }
+
+  void write_workers() {
+    counter("pagoda:worker_restarts_total", "Workers that took the place of failed ones.",
+            stats_.worker_restarts_total);
+    counter("pagoda:worker_deaths_total", "Worker processes that ended by themselves or were killed.",
+            stats_.worker_deaths_total);
+    counter("pagoda:worker_hangs_total", "Worker processes that did nothing any more, and were ended.",
+            stats_.worker_hangs_total);
+    std::int64_t resident = 0;
+    for (const auto pid : stats_.worker_pids) resident += resident_bytes_of(pid);
+    gauge("pagoda:worker_processes", "Worker processes that live; 0 without --worker-processes.",
+          stats_.worker_pids.size());
+    gauge("pagoda:worker_resident_memory_bytes", "Resident memory of the worker processes.", resident);
+  }
+
+  void write_grammars() {
+    const auto& grammars = metrics_.grammars;
+    text_.counter("pagoda:grammar_compilations_total", "Grammars that the grammar compiler was asked for, by result.");
+    text_.sample(grammars.compiled, with("result", "compiled"));
+    text_.sample(grammars.refused, with("result", "refused"));
+    counter("pagoda:grammar_cache_hits_total", "Requests whose grammar was there already.", grammars.cache_hits);
+    gauge("pagoda:grammar_cache_bytes", "Memory of the grammars that are kept.", grammars.cache_bytes);
+    gauge("pagoda:num_requests_waiting_for_grammar", "Requests that wait for the grammar compiler.", grammars.waiting);
+  }
+
+  void write_config() {
+    text_.gauge("pagoda:cache_config_info", "The KV cache, in labels; always 1.");
+    text_.sample(1, labels({{"engine", kEngine},
+                            {"block_size", std::to_string(model_.block_size)},
+                            {"cache_dtype", model_.kv_cache_dtype},
+                            {"enable_prefix_caching", model_.enable_prefix_caching ? "True" : "False"},
+                            {"num_gpu_blocks", std::to_string(model_.num_device_blocks)},
+                            {"num_cpu_blocks", std::to_string(model_.num_host_blocks)}}));
+  }
+
+  PrometheusText& text_;
+  const EngineMetrics& metrics_;
+  const EngineStats& stats_;
+  const ModelInfo& model_;
+  std::string engine_;
+};
+
+}  // namespace
+
+double kv_cache_usage(const EngineStats& stats) {
+  if (stats.device_blocks_total == 0) return 0;
+  const auto used = stats.device_blocks_total - stats.device_blocks_free - stats.device_blocks_cached;
+  return static_cast<double>(used) / static_cast<double>(stats.device_blocks_total);
+}
+
+void write_engine_metrics(PrometheusText& text, const EngineMetrics& metrics, const ModelInfo& model) {
+  Writer(text, metrics, model).write();
+}
+
+}  // namespace pagoda::metrics

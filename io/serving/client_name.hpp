@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include <boost/asio/ip/tcp.hpp>
+
+namespace pagoda::serving {
+
+/// ADDRESS:PORT of the other side; empty when it has gone already.
+inline std::string client_name(const boost::asio::ip::tcp::socket& socket) {
+  boost::system::error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  if (error) return {};
+  const auto address = endpoint.address().to_string();
+  return (endpoint.address().is_v6() ? "[" + address + "]" : address) + ":" + std::to_string(endpoint.port());
+}
+
+}  // namespace pagoda::serving
