@@ -70,12 +70,8 @@ int run(int argc, char** argv) {
     apps::complain(error.what());
     return apps::kExitBadUsage;
   }
-  try {
-    for (const auto& command : commands) {
-      if (command.app->parsed()) return command.run();
-    }
-  } catch (const std::exception& error) {  // the system itself failed, as std::bad_alloc or a thread that cannot start
-    apps::complain(error.what());
+  for (const auto& command : commands) {
+    if (command.app->parsed()) return command.run();
   }
   return apps::kExitFailure;
 }
@@ -94,7 +90,12 @@ void share_arenas_of_limited_address_space() {
 /// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
 int main(int argc, char** argv) {
   share_arenas_of_limited_address_space();
-  const int code = run(argc, argv);
+  int code = apps::kExitFailure;
+  try {
+    code = run(argc, argv);
+  } catch (const std::exception& error) {  // the system itself failed, as std::bad_alloc or a thread that cannot start
+    apps::complain(error.what());
+  }
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   apps::complain("cannot write to standard output");
   return code == apps::kExitOk ? apps::kExitFailure : code;
