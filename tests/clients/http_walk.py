@@ -25,8 +25,8 @@ ROUTES = {
     "/ready": ("all", None),
     "/version": ("all", None),
     "/stats": ("key", None),
-    "/load": ("all", None),
-    "/metrics": ("all", None),
+    "/load": ("key", None),
+    "/metrics": ("key", None),
     "/v1/models": ("key", None),
     "/v1/models/MODEL": ("key", None),
     "/v1/completions": ("key", {"prompt": "TEXT", "max_tokens": 1}),
@@ -46,7 +46,7 @@ ROUTES = {
     "/api/version": ("all", None),
 }
 # Routes of the interface that a build may not have yet.
-MAY_BE_MISSING = {"/load", "/metrics", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
+MAY_BE_MISSING = {"/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
 
 
 def error_shape(path, answer):
