@@ -120,6 +120,7 @@ std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
 std::int32_t EngineConfig::chunk_ms() const {
   constexpr std::int32_t kCpuMs = 100;
   if (max_chunk_ms >= 0) return max_chunk_ms;
+  if (target_itl_ms > 0) return 0;
   return device == "cpu" ? kCpuMs : 0;
 }
 
@@ -192,6 +193,8 @@ std::vector<Error> EngineConfig::validate() const {
                                                std::to_string(max_num_batched_tokens));
   }
   check.in_range("max_chunk_ms", max_chunk_ms, -1, 3'600'000);
+  check.in_range("target_itl_ms", target_itl_ms, 0, 3'600'000);
+  if (target_itl_ms > 0 && !enable_chunked_prefill) check.refuse("target_itl_ms", "needs enable_chunked_prefill");
   check.number("priority_aging_s", priority_aging_s, 0, true, kMostAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);

@@ -50,6 +50,7 @@ struct EngineConfig {
   std::int32_t max_num_seqs = 0;            ///< batch rows; 0 = as num_rows() says
   std::int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = as tokens_per_step() says
   std::int32_t max_chunk_ms = -1;  ///< that prompts add to a step in which others decode; -1 = as chunk_ms() says
+  std::int32_t target_itl_ms = 0;  ///< between a sequence's tokens, kept by how much runs in a step; 0 = no target
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;
@@ -91,8 +92,8 @@ struct EngineConfig {
   /// Without chunked prefill the longest prompt fits.
   std::int32_t tokens_per_step(std::int64_t longest_prompt) const;
 
-  /// max_chunk_ms, or what is right for the device: a GPU is through with a step of prompts before anybody notices. 0 =
-  /// no limit.
+  /// max_chunk_ms, or what is right for the device: a GPU is through with a step of prompts before anybody notices, and
+  /// target_itl_ms says how long a step may be. 0 = no limit.
   std::int32_t chunk_ms() const;
 
   /// block_size, or what is right for the device: a CPU reads twice as long stretches of memory in less time.

@@ -79,6 +79,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Most tokens in one step; 0: 128 more than max_num_seqs on a CPU, 512 more and at least 2048 on a GPU");
   visit("max_chunk_ms", config.max_chunk_ms,
         "About how many ms prompts add to a step in which others decode; 0: no limit, -1: 100 on a CPU, none on a GPU");
+  visit("target_itl_ms", config.target_itl_ms,
+        "Time in ms that should at most lie between two tokens of a stream: prompts are cut, and requests wait, so "
+        "that steps keep it by "
+        "measured times; 0: no target");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");

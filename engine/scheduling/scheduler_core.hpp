@@ -89,7 +89,7 @@ class SchedulerCore final : private GroupEffects {
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
   /// True while a group runs alone because it may have killed workers.
   bool tries_a_suspect() const { return !table_.suspects.empty(); }
-  std::int32_t num_free_rows() const { return table_.num_free_rows(); }
+  std::int32_t num_rows_for_new() const { return planning_.num_rows_for_new(); }
   bool plan_outstanding() const { return planning_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const {

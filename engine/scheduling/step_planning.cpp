@@ -55,14 +55,14 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
-  std::int32_t rows = table_.num_free_rows();
+  std::int32_t rows = num_rows_for_new();
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty();
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
-  rows -= add_swapped_candidates(plan, rows);
+  rows = std::max(0, rows - add_swapped_candidates(plan, table_.num_free_rows()));
   // What comes back is not a prompt: it fits whatever prompts there are.
   for (const SwapInCandidate& group : plan.swapped) plan.token_budget += group.sequences.count;
   plan.token_budget = std::min(plan.token_budget, config_.max_num_batched_tokens);
@@ -90,10 +90,25 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
 }
 
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
-  const auto head = table_.head_of_queue();
-  if (!head || !delay_has_passed(now, steps_in_flight)) return false;
+  if (!table_.head_of_queue() || !delay_has_passed(now, steps_in_flight)) return false;
+  return table_.suspect() != nullptr || rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
+}
+
+const SequenceGroup* StepPlanning::first_of_queue() const {
   // A suspect goes first, wherever it stands.
-  return table_.suspect() != nullptr || rows_wanted_by(*table_.groups.at(*head)) <= table_.num_free_rows();
+  if (const SequenceGroup* suspect = table_.suspect(); suspect != nullptr && suspect->in_waiting) return suspect;
+  const auto head = table_.head_of_queue();
+  return head ? table_.groups.at(*head).get() : nullptr;
+}
+
+std::int32_t StepPlanning::num_rows_for_new() const {
+  const std::int32_t free = table_.num_free_rows();
+  const SequenceGroup* first = first_of_queue();
+  if (config_.target_step_us == 0 || first == nullptr) return free;
+  const double tokens = step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us));
+  const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
+  const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
+  return std::min(free, table_.rows_reserved == 0 ? std::max(more, rows_wanted_by(*first)) : more);
 }
 
 bool StepPlanning::delay_has_passed(TimeUs now, bool steps_in_flight) const {
@@ -109,13 +124,18 @@ std::int32_t StepPlanning::num_decoding() const {
 }
 
 std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
-  if (decoding == 0 || config_.max_chunk_us == 0 || !config_.enable_chunked_prefill) {
-    return config_.max_num_batched_tokens;
+  double budget = config_.max_num_batched_tokens;
+  if (decoding == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
+  if (config_.max_chunk_us > 0) {
+    const double token_us = step_times_.us_per_token();
+    const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
+    budget = std::min(budget, std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk)));
   }
-  const double token_us = step_times_.us_per_token();
-  const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
-  const double wanted = std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk));
-  return static_cast<std::int32_t>(std::min<double>(config_.max_num_batched_tokens, wanted));
+  if (config_.target_step_us > 0) {
+    const double tokens = step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us));
+    budget = std::min(budget, std::max<double>(decoding + 1, tokens));
+  }
+  return static_cast<std::int32_t>(budget);
 }
 
 /// Decodes that make room in this step for prompts that run, or may start.
@@ -131,7 +151,10 @@ std::int32_t StepPlanning::num_pausing(std::int32_t token_budget, std::int32_t d
 
 std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
   // Decodes come before prompt chunks, but for those whose turn it is to pause.
-  const std::int32_t pausing = num_pausing(plan.token_budget, decoding, may_admit);
+  // Nobody pauses for time's sake: the pause is what a target forbids.
+  const bool has_target = config_.target_step_us > 0;
+  const std::int32_t pausing =
+      num_pausing(has_target ? config_.max_num_batched_tokens : plan.token_budget, decoding, may_admit);
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
@@ -303,6 +326,7 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
+  step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }
 

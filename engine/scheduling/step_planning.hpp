@@ -8,6 +8,7 @@
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
+#include "engine/scheduling/step_time_curve.hpp"
 #include "engine/scheduling/step_times.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/plan.hpp"
@@ -73,6 +74,10 @@ class StepPlanning {
   /// Rows or memory became free: there may be room for everybody again.
   void something_was_freed();
 
+  /// Rows that sequences of the queue may take: those that are free, or fewer where more would decode than
+  /// target_step_us has time for. Who is first always has rows when nothing else runs.
+  std::int32_t num_rows_for_new() const;
+
   /// A step ran `num_tokens`, `num_prompt_tokens` of them in chunks of prompts.
   void step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us);
   void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
@@ -88,14 +93,16 @@ class StepPlanning {
   /// What lies between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
-                 self.next_to_pause_, self.cost_, self.step_times_, self.last_prompt_step_us_);
+                 self.next_to_pause_, self.cost_, self.step_times_, self.step_time_curve_, self.last_prompt_step_us_);
   }
 
+  /// Who is offered before others of the queue.
+  const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
   /// Running sequences that are through with their prompts.
   std::int32_t num_decoding() const;
-  /// Tokens of the next step: while somebody decodes, prompts get a limited time.
+  /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
   std::int32_t step_budget(std::int32_t decoding) const;
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
   std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
@@ -120,6 +127,7 @@ class StepPlanning {
 
   PreemptionCost cost_;
   StepTimes step_times_;
+  StepTimeCurve step_time_curve_;
   TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
 };
 

@@ -62,6 +62,12 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"block_size", [](EngineConfig& c) { c.block_size = -1; }},
       {"num_device_blocks", [](EngineConfig& c) { c.num_device_blocks = -1; }},
       {"max_chunk_ms", [](EngineConfig& c) { c.max_chunk_ms = -2; }},
+      {"target_itl_ms", [](EngineConfig& c) { c.target_itl_ms = -1; }},
+      {"target_itl_ms",
+       [](EngineConfig& c) {
+         c.target_itl_ms = 50;
+         c.enable_chunked_prefill = false;
+       }},
       {"num_host_blocks", [](EngineConfig& c) { c.num_host_blocks = -2; }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = -0.5; }},
       {"swap_space", [](EngineConfig& c) { c.swap_space = -2; }},

@@ -285,6 +285,84 @@ TEST(StepTimes, TellWhatOneMoreTokenCostsFromStepsOfDifferentSizes) {
   EXPECT_GT(times.us_per_token(), 0);
 }
 
+/// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms.
+struct ServiceWithTarget : Service {
+  explicit ServiceWithTarget(TimeUs target_us, std::int32_t pipeline_depth = 1)
+      : Service(config_with(target_us, pipeline_depth)) {
+    step_us = 20'000;
+    token_us = 5000;
+  }
+
+  static SchedulerConfig config_with(TimeUs target_us, std::int32_t pipeline_depth) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
+    config.target_step_us = target_us;
+    config.pipeline_depth = pipeline_depth;
+    return config;
+  }
+};
+
+TEST(Scheduling, ATargetOfStepsBoundsWhatDecodesAndWhatPromptsAdd) {
+  for (const std::int32_t depth : {1, 2}) {
+    ServiceWithTarget service(100'000, depth);
+    for (RequestId id = 1; id <= 60; ++id) service.add(id, 40, 30);
+    service.run();
+    EXPECT_EQ(service.finished.size(), 60U);
+    const auto& steps = service.tokens_of_steps;
+    EXPECT_EQ(steps.front(), 40) << "nobody decodes";
+    const auto learned = std::next(steps.begin(), 30);
+    EXPECT_LE(*std::max_element(learned, steps.end()), 17);
+    const auto last_begun = std::prev(steps.end(), 30);
+    EXPECT_GE(std::count_if(learned, last_begun, [](std::int64_t tokens) { return tokens >= 14; }),
+              9 * std::distance(learned, last_begun) / 10)
+        << "the time is used";
+  }
+}
+
+TEST(Scheduling, NobodyPausesForAPromptUnderATarget) {
+  ServiceWithTarget service(100'000);
+  for (RequestId id = 1; id <= 10; ++id) service.add(id, 8, 400);
+  for (int i = 0; i < 60; ++i) service.step();
+  EXPECT_EQ(service.tokens_of_steps.back(), 10);
+  service.add(11, 500, 1);
+  while (!service.first_token_in.contains(11)) {
+    ASSERT_TRUE(service.plan());
+    EXPECT_EQ(service.newest_step().work.size(), 11U);
+    service.complete();
+    EXPECT_LE(service.tokens_of_steps.back(), 17);
+  }
+}
+
+TEST(Scheduling, ATargetThatNoStepKeepsStopsNobody) {
+  for (const std::int32_t n : {1, 4}) {
+    ServiceWithTarget service(1);
+    for (RequestId id = 1; id <= 5; ++id) service.add(id, 8, 5, 0, {}, n);
+    service.run();
+    EXPECT_EQ(service.finished.size(), 5U * static_cast<std::size_t>(n));
+    EXPECT_EQ(service.first_token_in.size(), 5U);
+    EXPECT_GE(service.num_steps, 5 * 5) << "one after the other";
+  }
+}
+
+TEST(StepTimeCurve, TellsTheLargestStepThatFits) {
+  StepTimeCurve curve;
+  EXPECT_EQ(curve.tokens_within(1e9), 0);
+  curve.step_measured(8, 60'000);
+  EXPECT_NEAR(curve.tokens_within(30'000), 4, 1e-9) << "below, as if tokens were all it takes";
+  EXPECT_NEAR(curve.tokens_within(120'000), 16, 1e-9) << "and beyond";
+  curve.step_measured(32, 180'000);
+  EXPECT_NEAR(curve.tokens_within(120'000), 20, 1e-9);
+  for (int i = 0; i < 1000; ++i) curve.step_measured(1, 25'000);
+  EXPECT_NEAR(curve.tokens_within(120'000), 20, 1e-9) << "other sizes are not forgotten";
+  EXPECT_NEAR(curve.tokens_within(25'000), 1, 1e-9);
+  for (int i = 0; i < 50; ++i) curve.step_measured(8, 90'000);
+  EXPECT_NEAR(curve.tokens_within(90'000), 8, 1e-3) << "what is long ago fades";
+  curve.step_measured(64, 10);
+  EXPECT_NEAR(curve.tokens_within(180'000), 64, 1e-9) << "more tokens never take less";
+  curve.step_measured(0, 5);
+  curve.step_measured(1 << 20, 0);
+  EXPECT_NEAR(curve.tokens_within(180'000), 64, 1e-9);
+}
+
 TEST(Scheduling, AutomaticPreemptionTakesWhatWasMeasuredToCostLess) {
   for (const bool fast_swaps : {false, true}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);

@@ -113,7 +113,7 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
   const bool has_reason = !head || scheduler_.core().tries_a_suspect() || !plan.waiting.empty() ||
                           !plan.swapped.empty() || used >= plan.token_budget || config_.scheduler.delay_factor > 0 ||
-                          scheduler_.core().num_free_rows() < told_.at(*head).spec->sampling.num_sequences();
+                          scheduler_.core().num_rows_for_new() < told_.at(*head).spec->sampling.num_sequences();
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");

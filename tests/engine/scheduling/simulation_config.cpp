@@ -48,6 +48,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.poison_chance = pick(0, 0, 0, 20) / 100.0;
   config.grammar_chance = pick(0, 30, 100) / 100.0;
   config.budget_chance = pick(0, 30, 100) / 100.0;
+  if (config.scheduler.enable_chunked_prefill) config.scheduler.target_step_us = pick(0, 0, 0, 1, 3000);
   return config;
 }
 
@@ -66,6 +67,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"preemption", static_cast<double>(scheduler.preemption)},
                                                   {"policy", static_cast<double>(scheduler.policy)},
                                                   {"delay", scheduler.delay_factor},
+                                                  {"target_us", static_cast<double>(scheduler.target_step_us)},
                                                   {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
                                                   {"requests", config.num_requests},
                                                   {"samples", config.most_samples},
