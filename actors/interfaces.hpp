@@ -45,6 +45,12 @@ using RequestRouterActor = Interface<
     caf::result<SubmitReply>(SubmitRequest),
     // Aborts one live request; found = false when the sink has none with that tag.
     caf::result<CancelReply>(CancelRequest),
+    // The live requests of all sinks.
+    caf::result<RequestList>(ListRequests),
+    // Aborts one of them, whosever it is; found = false when there is none of that id.
+    caf::result<CancelReply>(AbortRequest),
+    // The prefix cache finds nothing any more of what there is now.
+    caf::result<PrefixCacheReset>(ResetPrefixCache),
     // A snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
     // A snapshot of all that is counted, of every actor that counts. An error when the engine has failed.
@@ -61,6 +67,8 @@ using RequestRouterActor = Interface<
     caf::result<void>(SinkGone),
     // (private) the drain's time is over: live requests are aborted.
     caf::result<void>(DrainTimeout),
+    // (private) the time of a live request may be over.
+    caf::result<void>(DeadlineDue),
     // (private) output processor -> router: the request has ended; its terminal output follows.
     caf::result<void>(RequestClosed),
     // (private) supervisor: all other actors end; what is live or asked later gets the error.
@@ -98,6 +106,12 @@ using SchedulerActor = Interface<
     caf::result<void>(AddGroup),
     // Message 2: ends a request in whatever state; idempotent.
     caf::result<void>(AbortGroup),
+    // (private) router: ends a request whose time is over; idempotent.
+    caf::result<void>(ExpireGroup),
+    // (private) router: how far its requests have come.
+    caf::result<Progress>(GetProgress),
+    // (private) router: the block manager is told with the next plan, which comes as soon as one may.
+    caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from a worker, in the order of the steps.
     caf::result<void>(StepResult),
     // Message 11: a stop string ended a sequence.
@@ -244,6 +258,9 @@ PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
 PAGODA_VALUE(pagoda::actors::DeviceFailed)
+PAGODA_LOCAL(pagoda::actors::ExpireGroup)
+PAGODA_LOCAL(pagoda::actors::GetProgress)
+PAGODA_LOCAL(pagoda::actors::Progress)
 PAGODA_LOCAL(pagoda::OutputBatch)
 PAGODA_LOCAL(pagoda::EngineStats)
 PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
@@ -254,6 +271,11 @@ PAGODA_LOCAL(pagoda::actors::SubmitRequest)
 PAGODA_LOCAL(pagoda::actors::SubmitReply)
 PAGODA_LOCAL(pagoda::actors::CancelRequest)
 PAGODA_LOCAL(pagoda::actors::CancelReply)
+PAGODA_LOCAL(pagoda::actors::ListRequests)
+PAGODA_LOCAL(pagoda::actors::RequestList)
+PAGODA_LOCAL(pagoda::actors::AbortRequest)
+PAGODA_LOCAL(pagoda::actors::ResetPrefixCache)
+PAGODA_LOCAL(pagoda::actors::PrefixCacheReset)
 PAGODA_LOCAL(pagoda::actors::GetStats)
 PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)
@@ -268,6 +290,7 @@ PAGODA_LOCAL(pagoda::actors::CompileGrammar)
 PAGODA_LOCAL(pagoda::actors::CompileReply)
 PAGODA_LOCAL(pagoda::actors::SinkGone)
 PAGODA_LOCAL(pagoda::actors::DrainTimeout)
+PAGODA_LOCAL(pagoda::actors::DeadlineDue)
 PAGODA_LOCAL(pagoda::actors::OpenOutput)
 PAGODA_LOCAL(pagoda::actors::RequestClosed)
 PAGODA_LOCAL(pagoda::actors::FlushOutputs)

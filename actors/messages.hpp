@@ -7,13 +7,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/caf_compat.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
 #include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/generate_request.hpp"
+#include "engine/request/live_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/request/request_spec.hpp"
+#include "engine/routing/work_rate.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/outputs.hpp"
@@ -50,6 +53,19 @@ struct CancelReply {
   bool found = false;
 };
 
+/// For whoever runs the engine: the live requests of all sinks, in the order in which they came.
+struct ListRequests {};
+struct RequestList {
+  std::vector<LiveRequest> requests;
+};
+/// Aborts a live request of any sink, as its own CancelRequest would; found = false when there is none such.
+struct AbortRequest {
+  RequestId request = 0;
+};
+/// Nothing that was computed before is found in the prefix cache any more; what runs goes on.
+struct ResetPrefixCache {};
+struct PrefixCacheReset {};
+
 struct GetStats {};
 /// For all that is counted: the router answers with EngineMetrics, others with their part of it.
 struct GetMetrics {};
@@ -72,8 +88,9 @@ struct DetokenizeReply {
 };
 
 /// Refuse new requests from now on (shutting_down); answer when every live one has ended. After `timeout_ms` the live
-/// ones are aborted first.
+/// ones are aborted first; kNoTimeout: they are left to end by themselves.
 struct Drain {
+  static constexpr std::int64_t kNoTimeout = -1;
   std::int64_t timeout_ms = 0;
 };
 struct Drained {
@@ -99,6 +116,8 @@ struct SinkGone {
 };
 /// Private: the time of a Drain is over.
 struct DrainTimeout {};
+/// Private: the time of a request may be over.
+struct DeadlineDue {};
 
 // -- router -> scheduler and output processor
 // --------------------------------------------------------------------------
@@ -115,10 +134,23 @@ struct AbortGroup {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request); }
 };
+/// Private, router -> scheduler: ends a request whose time is over with `error`. As AbortGroup otherwise.
+struct ExpireGroup {
+  RequestId request = 0;
+  Error error;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.error); }
+};
+/// Private, router -> scheduler: how far its requests have come.
+struct GetProgress {};
+struct Progress {
+  std::vector<GroupProgress> groups;  ///< by their ids
+};
 /// Output processor -> router: the request has ended. Sent before its terminal output, so that whoever hears of the end
 /// finds the place free.
 struct RequestClosed {
   RequestId request = 0;
+  routing::WorkDone work = {};
 };
 
 // -- cache engine -> worker

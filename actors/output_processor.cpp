@@ -60,7 +60,10 @@ void process(Self self, const StepOutputs& step) {
     const auto [place, fresh] = batch_of.emplace(actor.id(), batches.size());
     if (fresh) batches.emplace_back(actor, OutputBatch{});
     if (output.done || output.error) {
-      closed.push_back({output.request_id});
+      const auto work = output.done
+                            ? routing::WorkDone{output.done->usage.prompt_tokens, output.done->usage.completion_tokens}
+                            : routing::WorkDone{};
+      closed.push_back({output.request_id, work});
       state.sinks.erase(sink);
     }
     batches[place->second].second.outputs.push_back(std::move(output));

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -36,6 +38,7 @@ struct RequestRouterState {
   std::unordered_set<caf::actor_id> watched_clients;
   std::vector<caf::typed_response_promise<Drained>> draining;
   metrics::RefusalCounts refusals;
+  std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
   trace::SharedTrace trace;
 };
 
@@ -91,7 +94,28 @@ void apply(Self self, routing::RouterCore::Effects effects) {
   for (const auto job : effects.grammars_taken_back) state.grammars->take_back(job);
   for (auto& settled : effects.settled) settle(self, std::move(settled));
   for (const RequestId id : effects.aborted) send(self, scheduler_of(state, id), AbortGroup{id});
+  for (auto& expired : effects.expired) {
+    send(self, scheduler_of(state, expired.id), ExpireGroup{expired.id, std::move(expired.error)});
+  }
   if (effects.drained) answer_drains(self);
+}
+
+/// One message is on its way for the earliest end of a request's time; requests that end before leave no timer behind.
+void watch_deadlines(Self self) {
+  auto& state = state_of(self);
+  const auto next = state.core->core().next_deadline();
+  if (!next || (state.next_look && *state.next_look <= *next)) return;
+  state.next_look = next;
+  const auto wait = std::chrono::milliseconds(std::max<TimeUs>(0, *next - now_us() + 999) / 1000);
+  send_later(self, caf::actor_cast<RequestRouterActor>(self), wait, DeadlineDue{});
+}
+
+void on_deadline(Self self) {
+  auto& state = state_of(self);
+  state.next_look.reset();
+  const auto next = state.core->core().next_deadline();
+  if (const auto now = now_us(); next && *next <= now) apply(self, state.core->expire(now));
+  watch_deadlines(self);
 }
 
 void on_prompt_encoded(Self self, RequestId id, Result<TokenIds> prompt) {
@@ -121,6 +145,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   const RequestId id = submitted->id;
   state.submissions.emplace(id, RequestRouterState::Submission{message.sink, promise});
   watch_client(self, message.sink);
+  watch_deadlines(self);
   if (submitted->grammar_job) {
     const auto job = *submitted->grammar_job;
     state.grammars->ask(job, request, [self, job](const CompileReply& answer) {
@@ -160,6 +185,27 @@ caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats&
     deliver(promise, std::move(reason));
   };
   pagoda::actors::request(self, state_of(self).schedulers.front(), message, answer, no_answer);
+  return promise;
+}
+
+caf::typed_response_promise<RequestList> answer_list(Self self) {
+  auto promise = self->make_response_promise<RequestList>();
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  pagoda::actors::request(
+      self, state_of(self).schedulers.front(), GetProgress{},
+      [self, promise](const Progress& progress) mutable {
+        deliver(promise, RequestList{state_of(self).core->core().live_requests(progress.groups, now_us())});
+      },
+      no_answer);
+  return promise;
+}
+
+caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(Self self) {
+  auto promise = self->make_response_promise<PrefixCacheReset>();
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  pagoda::actors::request(
+      self, state_of(self).schedulers.front(), ResetPrefixCache{},
+      [promise](const PrefixCacheReset& reset) mutable { deliver(promise, reset); }, no_answer);
   return promise;
 }
 
@@ -218,6 +264,14 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         if (id) apply(self, core.abort(*id, now_us()));
         return reply(CancelReply{id.has_value()});
       },
+      [self](const ListRequests&) { return answer_list(self); },
+      [self](const AbortRequest& message) -> CancelReply {
+        auto& core = *state_of(self).core;
+        const bool found = core.core().is_live(message.request);
+        if (found) apply(self, core.abort(message.request, now_us()));
+        return reply(CancelReply{found});
+      },
+      [self](const ResetPrefixCache&) { return reset_prefix_cache(self); },
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetMetrics& message) { return answer_metrics(self, message); },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
@@ -233,7 +287,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         auto promise = self->make_response_promise<Drained>();
         state.draining.push_back(promise);
         apply(self, state.core->drain());
-        if (state.core->core().num_live() > 0) {
+        if (state.core->core().num_live() > 0 && message.timeout_ms >= 0) {
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
         }
@@ -244,7 +298,10 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));
       },
       [self](const DrainTimeout&) { apply(self, state_of(self).core->abort_all(now_us())); },
-      [self](const RequestClosed& message) { apply(self, state_of(self).core->closed(message.request)); },
+      [self](const DeadlineDue&) { on_deadline(self); },
+      [self](const RequestClosed& message) {
+        apply(self, state_of(self).core->closed(message.request, message.work, now_us()));
+      },
       [self](const EngineFailed& failed) { on_engine_failed(self, failed); },
   };
 }

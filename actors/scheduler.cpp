@@ -95,6 +95,16 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state_of(self).core->abort_group(message.request);
         advance(self);
       },
+      [self](const ExpireGroup& message) {
+        state_of(self).core->expire_group(message.request, message.error);
+        advance(self);
+      },
+      [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
+      [self](const ResetPrefixCache&) {
+        state_of(self).core->forget_prefixes();
+        advance(self);
+        return reply(PrefixCacheReset{});
+      },
       [self](const StepResult& result) {
         auto& state = state_of(self);
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result");

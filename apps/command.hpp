@@ -36,6 +36,7 @@ Command add_tokenize(CLI::App& pagoda);
 Command add_quantize(CLI::App& pagoda);
 Command add_replay(CLI::App& pagoda);
 Command add_doctor(CLI::App& pagoda);
+Command add_key(CLI::App& pagoda);
 Command add_manual(CLI::App& pagoda);
 Command add_completion(CLI::App& pagoda);
 Command add_worker(CLI::App& pagoda);

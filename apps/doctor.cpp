@@ -40,14 +40,14 @@ MachineFacts probe_machine(const ServeOptions& options) {
     connections += static_cast<std::uint64_t>(options.lines.max_connections);
     ports.push_back(probe_port({.key = "listen",
                                 .address = options.lines.listen,
-                                .has_keys = !options.lines.api_keys.empty(),
+                                .has_keys = options.lines.keys->asks_for_keys(),
                                 .allow_unauthenticated = options.lines.allow_unauthenticated}));
   }
   if (!options.http.http.empty()) {
     connections += static_cast<std::uint64_t>(options.http.http_max_connections);
     ports.push_back(probe_port({.key = "http",
                                 .address = options.http.http,
-                                .has_keys = !options.http.api_keys.empty(),
+                                .has_keys = options.http.keys->asks_for_keys(),
                                 .allow_unauthenticated = options.http.allow_unauthenticated,
                                 .tls_cert = options.http.tls_cert,
                                 .tls_key = options.http.tls_key}));

@@ -130,7 +130,7 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--disable-uvicorn-access-log", kLogs},
     {"--disable-log-stats", "is --log-stats-interval 0 here"},
     {"--disable-log-requests,--no-enable-log-requests", "is not needed: requests are not logged by default"},
-    {"--enable-log-requests", kLogs},
+    {"--enable-log-requests", "is --log-prompts here, with --access-log FILE for the rest"},
     {"--max-log-len", kLogs},
     {"--collect-detailed-traces", "has no counterpart: --trace FILE writes a trace of every step"},
     {"--allow-credentials", kCorsFixed},

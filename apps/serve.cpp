@@ -97,6 +97,9 @@ int run_serve(ServeOptions& options) {
   } else {
     const auto manager = ServiceManager::of_environment();
     ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
+    if (!options.keys.keys_file.empty() || manager.is_there()) {
+      service.on_reload([&options] { options.keys.reload(*options.http.keys); });
+    }
     if (options.log_stats_interval > 0) service.log_stats_every(options.log_stats_interval);
     if (announce(*front_ends)) {  // else nobody would learn the address; main tells
       manager.ready("serving " + engine->model.name);

@@ -1,9 +1,6 @@
 #include "apps/serve_options.hpp"
 
-#include <algorithm>
 #include <utility>
-
-#include "io/serving/api_keys.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -18,12 +15,16 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   lines.listen = default_listen;
   engine.flags.add_all(lines);
   engine.flags.add_all(http);
-  engine.flags.add("api_key_file", api_key_file, "File of API keys, one a line; clients must give one");
+  engine.flags.add("keys_file", keys.keys_file,
+                   "File of named keys with roles and limits, which pagoda key makes; clients must give one. SIGHUP "
+                   "reads it anew");
+  engine.flags.add("api_key_file", keys.api_key_file, "File of API keys, one a line; clients must give one");
   engine.flags.bind_list(
-      "api_key", api_key,
+      "api_key", keys.api_key,
       "An API key, or several with commas; whoever sees this machine's processes sees it, so rather a "
       "file");
-  engine.flags.add("admin_key_file", admin_key_file, "File of the keys that open the admin routes of the HTTP API");
+  engine.flags.add("admin_key_file", keys.admin_key_file,
+                   "File of the keys that open the admin routes of the HTTP API");
   engine.flags.add("drain_timeout", drain_timeout,
                    "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
   engine.flags.add("access_log", access_log, "File to append a JSON line to for each request; -: standard output");
@@ -33,38 +34,12 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
 }
 
-void ServeOptions::read_keys(const std::string& path, const char* key, std::vector<std::string>& keys,
-                             std::vector<Error>& problems) {
-  if (path.empty()) return;
-  auto read = serving::read_api_keys(path);
-  if (read) {
-    keys = std::move(*read);
-  } else {
-    problems.push_back({ErrorCode::bad_config, std::string(key) + ": " + read.error().message, key});
-  }
-}
-
-void ServeOptions::add_keys(std::vector<Error>& problems) {
-  for (std::size_t begin = 0; !api_key.empty() && begin <= api_key.size();) {
-    const auto end = std::min(api_key.find(',', begin), api_key.size());
-    const auto key = api_key.substr(begin, end - begin);
-    if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos) {
-      problems.push_back(
-          {ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces", "api_key"});
-      return;
-    }
-    lines.api_keys.push_back(key);
-    begin = end + 1;
-  }
-}
-
 std::vector<Error> ServeOptions::finish() {
   auto problems = engine.finish();
-  read_keys(api_key_file, "api_key_file", lines.api_keys, problems);
-  read_keys(admin_key_file, "admin_key_file", http.admin_keys, problems);
-  add_keys(problems);
-  http.api_keys = lines.api_keys;
+  http.keys->replace(keys.read(problems));
+  lines.keys = http.keys;
   lines.allow_unauthenticated = http.allow_unauthenticated;
+  lines.log_prompts = http.log_prompts;
   if (has_lines()) {
     for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/flags.hpp"
+#include "apps/server_keys.hpp"
 
 namespace pagoda::apps {
 
@@ -23,19 +24,11 @@ struct ServeOptions {
   EngineFlags engine;
   json_lines::ServerConfig lines;
   http::ServerConfig http;
-  std::string api_key;  ///< with commas
-  std::string api_key_file;
-  std::string admin_key_file;
+  KeySources keys;
   double drain_timeout = 30;
   std::string access_log;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
-
- private:
-  void read_keys(const std::string& path, const char* key, std::vector<std::string>& keys,
-                 std::vector<Error>& problems);
-  /// Those of --api-key, beside those of the file.
-  void add_keys(std::vector<Error>& problems);
 };
 
 }  // namespace pagoda::apps

@@ -36,14 +36,21 @@ void ServiceLoop::log_stats_every(double seconds) {
 }
 
 int ServiceLoop::run() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (!error) begin_drain(signal);
-  });
+  await_signal();
   actors::when_ended(engine_.supervisor,
                      [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
   keep_alive();
   loop_->run();
   return exit_code_;
+}
+
+void ServiceLoop::await_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    if (signal != SIGHUP || !reload_) return begin_drain(signal);
+    reload_();
+    await_signal();
+  });
 }
 
 void ServiceLoop::keep_alive() {

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -28,6 +30,9 @@ class ServiceLoop {
   ServiceLoop(caf::actor_system& system, const EngineHandle& engine, std::vector<serving::FrontEnd*> front_ends,
               double drain_timeout, ServiceManager manager = {});
 
+  /// From now on SIGHUP calls `reload`, and does not end the service. Before run.
+  void on_reload(std::function<void()> reload) { reload_ = std::move(reload); }
+
   /// A line of throughput in the log, while there is work, every so many seconds. Before run.
   void log_stats_every(double seconds);
 
@@ -36,6 +41,7 @@ class ServiceLoop {
   int run();
 
  private:
+  void await_signal();
   void begin_drain(int signal);
   /// Asks the engine for a sign of life; the manager hears of it when it comes.
   void keep_alive();
@@ -55,6 +61,7 @@ class ServiceLoop {
   boost::asio::steady_timer deadline_{*loop_};
   boost::asio::steady_timer next_sign_{*loop_};  ///< of life
   std::optional<StatsLog> stats_log_;
+  std::function<void()> reload_;
   bool asked_ = false;  ///< by SIGTERM or SIGINT
   bool finished_ = false;
   int exit_code_ = kExitOk;

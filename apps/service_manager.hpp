@@ -19,6 +19,8 @@ class ServiceManager {
   /// That of NOTIFY_SOCKET, with WATCHDOG_USEC where it is meant for this process.
   static ServiceManager of_environment();
 
+  bool is_there() const { return !socket_.empty(); }
+
   /// Whoever asks for connections gets answers now. `status` is for people.
   void ready(std::string_view status) const;
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/request/generate_request.hpp"
 namespace pagoda {
 namespace {
 
@@ -210,6 +211,7 @@ std::vector<Error> EngineConfig::validate() const {
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
+  check.in_range("request_timeout", request_timeout, 0.0, static_cast<double>(kMaxTimeoutMs) / 1000);
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("journal_mib", journal_mib, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);

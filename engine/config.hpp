@@ -70,7 +70,8 @@ struct EngineConfig {
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter
-  std::string trace;  ///< file for a trace of every step, in Chrome's trace-event format; empty = none
+  double request_timeout = 0;  ///< seconds that a request may take from its arrival, if it does not say; 0 = for ever
+  std::string trace;           ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted
   std::string journal;            ///< file for a record of all that enters the cores (engine/journal); empty = none
   bool journal_tokens = true;     ///< else prompts and outputs stay out of it, and its steps cannot be executed

@@ -111,6 +111,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
   visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
   visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");
+  visit("request_timeout", config.request_timeout,
+        "Seconds that a request may take in all, waiting included, unless it brings a timeout of its own; 0: no limit");
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
   visit("trace_max_events", config.trace_max_events, "Most spans in the trace file; later ones are only counted");
   visit("journal", config.journal, "File to record all that happens in, for pagoda replay; empty: none");
@@ -126,9 +128,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 8> kCommandKeys{
-    "api_key",   "api_key_file", "admin_key_file",     "drain_timeout",
-    "log_level", "access_log",   "log_stats_interval", "otlp_traces_endpoint"};
+inline constexpr std::array<const char*, 9> kCommandKeys{
+    "keys_file", "api_key",    "api_key_file",       "admin_key_file",      "drain_timeout",
+    "log_level", "access_log", "log_stats_interval", "otlp_traces_endpoint"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>
@@ -149,6 +151,8 @@ void visit_fields(http::ServerConfig& config, Visit&& visit) {
   visit("http", config.http, "HOST:PORT of the HTTP API; port 0 picks one; empty: no HTTP");
   visit("allow_unauthenticated", config.allow_unauthenticated,
         "Let JSON lines and the HTTP API listen beyond this machine without API keys");
+  visit("log_prompts", config.log_prompts,
+        "Log the prompt of each request, of JSON lines too; else no text of a client is in any log");
   visit("tls_cert", config.tls_cert, "PEM file with the HTTP server's certificate and its chain; empty: no TLS");
   visit("tls_key", config.tls_key, "PEM file with its private key");
   visit("cors_origin", config.cors_origin, "Origin whose pages may call the HTTP API, or *; empty: none");

@@ -18,6 +18,7 @@ enum class ErrorCode : std::uint8_t {
   context_too_long,
   queue_full,
   shutting_down,
+  timeout,   ///< the request's time is over
   internal,  ///< nothing that the asker can mend
 
   bad_config,     ///< a flag, a config key or a config.json the user must correct

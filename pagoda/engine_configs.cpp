@@ -1,6 +1,7 @@
 #include "pagoda/engine_configs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -72,7 +73,8 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .sampling = config.limits,
           .defaults = defaults,
           .seed = config.seed,
-          .knows_thinking = thinking.are_known()};
+          .knows_thinking = thinking.are_known(),
+          .default_timeout_ms = std::llround(std::ceil(config.request_timeout * 1000))};
 }
 
 Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan) {

@@ -24,9 +24,10 @@ enum class RouterInput : std::uint8_t {
   grammar_compiled,
   next_grammar,
   grammar_finished,
+  expire,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::grammar_finished;
+  return RouterInput::expire;
 }
 
 /// A RouterCore that is recorded where there is a journal that takes prompts.
@@ -76,9 +77,13 @@ class RecordedRouter {
     recorder_.input(RouterInput::abort, id, now);
     return noted(core_.abort(id, now));
   }
-  Effects closed(RequestId id) {
-    recorder_.input(RouterInput::closed, id);
-    return noted(core_.closed(id));
+  Effects closed(RequestId id, const routing::WorkDone& work, TimeUs now) {
+    recorder_.input(RouterInput::closed, id, work, now);
+    return noted(core_.closed(id, work, now));
+  }
+  Effects expire(TimeUs now) {
+    recorder_.input(RouterInput::expire, now);
+    return noted(core_.expire(now));
   }
   Effects client_gone(routing::ClientId client, TimeUs now) {
     recorder_.input(RouterInput::client_gone, client, now);

@@ -23,9 +23,11 @@ enum class SchedulerInput : std::uint8_t {
   next_plan,
   take_masks,
   take_outputs,
+  expire_group,
+  forget_prefixes,
 };
 constexpr SchedulerInput last_value(SchedulerInput) {
-  return SchedulerInput::take_outputs;
+  return SchedulerInput::forget_prefixes;
 }
 
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
@@ -65,6 +67,13 @@ class RecordedScheduler {
   void abort_group(RequestId request) {
     run(
         SchedulerInput::abort_group, [&](auto& core) { core.abort_group(request); }, request);
+  }
+  void expire_group(RequestId request, const Error& error) {
+    run(
+        SchedulerInput::expire_group, [&](auto& core) { core.expire_group(request, error); }, request, error);
+  }
+  void forget_prefixes() {
+    run(SchedulerInput::forget_prefixes, [](auto& core) { core.forget_prefixes(); });
   }
   void stop_hit(const StopHit& hit) {
     run(

@@ -225,6 +225,17 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       scheduler_->abort_group(request);
       return true;
     }
+    case SchedulerInput::expire_group: {
+      RequestId request = 0;
+      Error error;
+      if (!read(in, request, error)) return false;
+      scheduler_->expire_group(request, error);
+      return true;
+    }
+    case SchedulerInput::forget_prefixes:
+      if (!read(in)) return false;
+      scheduler_->forget_prefixes();
+      return true;
     case SchedulerInput::stop_hit: {
       StopHit hit;
       if (!read(in, hit)) return false;

@@ -29,6 +29,7 @@ bool is_sound(const routing::AdmissionLimits& limits) {
          is_up_to(kMostReplicas, limits.num_replicas) &&
          is_up_to(SamplingLimits{}.max_sequences, limits.sampling.max_sequences) &&
          (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
+         limits.default_timeout_ms >= 0 && limits.default_timeout_ms <= kMaxTimeoutMs &&
          (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
 }
 
@@ -89,9 +90,15 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       if (!read(in, id, now) || !is_sound_time(now)) return false;
       effects(router_->abort(id, now), of_request("abort", id));
       return true;
-    case RouterInput::closed:
-      if (!read(in, id)) return false;
-      effects(router_->closed(id), of_request("end", id));
+    case RouterInput::closed: {
+      routing::WorkDone work;
+      if (!read(in, id, work, now) || !is_sound_time(now) || !work.is_sound()) return false;
+      effects(router_->closed(id, work, now), of_request("end", id));
+      return true;
+    }
+    case RouterInput::expire:
+      if (!read(in, now) || !is_sound_time(now)) return false;
+      effects(router_->expire(now), "end of what had too little time");
       return true;
     case RouterInput::client_gone:
       if (!read(in, client, now) || !is_sound_time(now)) return false;

@@ -27,6 +27,10 @@ void SequenceStore::forget_everything() {
   for (const auto& [id, group] : groups_) ids.push_back(id);
   std::ranges::sort(ids);
   for (const RequestId id : ids) forget(group(id));
+  forget_prefixes();
+}
+
+void SequenceStore::forget_prefixes() {
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (device_.cache().contains(block)) device_.hide(block);
   }

@@ -130,6 +130,8 @@ class SequenceStore {
   // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
   /// Blocks that the steps from here on were to compute hold nothing: they are not found any more.
   void forget_steps_from(StepId first);
+  /// Nothing is found any more of what is there; sequences keep what they hold.
+  void forget_prefixes();
   /// The content of both pools is lost, and who held it.
   void forget_everything();
   void fork(const Fork& fork);

@@ -94,6 +94,13 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   if (!literals) return literals;
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
+  if (Status valid = check_length("request_id", request.request_id, kMaxRequestIdBytes); !valid) return valid;
+  if (request.timeout_ms && (*request.timeout_ms < 1 || *request.timeout_ms > kMaxTimeoutMs)) {
+    return fail(ErrorCode::invalid_request,
+                "timeout_ms must be from 1 to " + std::to_string(kMaxTimeoutMs) + ", not " +
+                    std::to_string(*request.timeout_ms),
+                "timeout_ms");
+  }
   const SamplingParams sampling = sampling_of(request, limits);
   Status valid = validate(sampling, limits.sampling, limits.vocab_size, limits.eos_token_ids);
   if (!valid) return valid;

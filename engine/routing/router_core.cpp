@@ -1,6 +1,7 @@
 #include "engine/routing/router_core.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,8 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   without.priority = request.priority;
   without.user = request.user;
   without.cache_salt = request.cache_salt;
+  without.timeout_ms = request.timeout_ms;
+  without.request_id = request.request_id;
   if (request.prompt) {
     without.prompt.emplace();
   } else {
@@ -34,6 +37,14 @@ std::int64_t text_bytes(const GenerateRequest& request) {
 /// So many grammars may wait for their turn. Each counts for as much as keeps the compiler busy.
 constexpr std::int64_t kMostGrammars = 256;
 constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
+
+/// However long the queue is, who was refused may look again after so long.
+constexpr double kMostRetryAfterS = 600;
+
+Error out_of_time(std::int64_t timeout_ms) {
+  return {ErrorCode::timeout,
+          "the request was not done within its timeout of " + std::to_string(timeout_ms) + " ms, waiting included"};
+}
 
 }  // namespace
 
@@ -69,9 +80,20 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   if (wish && !has_grammar && !shared_grammar_job(client, *wish)) {
     if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
   }
-  if (!is_full()) return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
-  return fail_queue_full(std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
-                         (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued");
+  if (is_full()) return fail(queue_full());
+  return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
+}
+
+Error RouterCore::queue_full() const {
+  std::string message = std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
+                        (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued";
+  const double seconds = work_rate_.seconds_for(std::ssize(live_), live_prompt_tokens_);
+  if (seconds <= 0) return {ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs};
+  constexpr double kRounding = 1e-6;
+  const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMostRetryAfterS);
+  message += ", at " + std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s work for about " +
+             std::to_string(std::llround(told)) + " s";
+  return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(told) * 1000};
 }
 
 Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag, const GenerateRequest& request,
@@ -93,8 +115,23 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
     }
     wait_for_grammar_[*grammar_job].push_back(submitted.id);
   }
-  Request entry{client, {submitted.id, tag, now}, without_prompt(request), submitted.job, grammar_job, nullptr,
-                0,      grammar.value_or(nullptr)};
+  Request entry{.client = client,
+                .arrival = {submitted.id, tag, now},
+                .outside = without_prompt(request),
+                .job = submitted.job,
+                .grammar_job = grammar_job,
+                .encoded = nullptr,
+                .num_prompt_tokens = 0,
+                .deadline_us = std::nullopt,
+                .timeout_ms = request.timeout_ms.value_or(limits_.default_timeout_ms),
+                .request_id = request.request_id,
+                .user = request.user,
+                .grammar = grammar.value_or(nullptr)};
+  if (entry.timeout_ms > 0) {
+    entry.deadline_us = now + entry.timeout_ms * 1000;
+    deadlines_.emplace(*entry.deadline_us, submitted.id);
+  }
+  if (live_.empty()) work_rate_.begin(now);
   live_.emplace(submitted.id, std::move(entry));
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
@@ -185,9 +222,33 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
   forget(found);
 }
 
-RouterCore::Effects RouterCore::closed(RequestId id) {
-  if (const auto found = live_.find(id); found != live_.end()) forget(found);
+RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
+  if (const auto found = live_.find(id); found != live_.end()) {
+    work_rate_.ended(work, now);
+    forget(found);
+  }
   return with_end_of_drain({});
+}
+
+std::optional<TimeUs> RouterCore::next_deadline() const {
+  return deadlines_.empty() ? std::nullopt : std::optional(deadlines_.begin()->first);
+}
+
+RouterCore::Effects RouterCore::expire(TimeUs now) {
+  Effects effects;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const auto found = live_.find(deadlines_.begin()->second);
+    Request& request = found->second;
+    Error error = out_of_time(request.timeout_ms);
+    if (request.outside) {
+      refuse(found, std::move(error), effects);
+      continue;
+    }
+    deadlines_.erase(deadlines_.begin());
+    request.deadline_us.reset();
+    effects.expired.push_back({found->first, std::move(error)});
+  }
+  return with_end_of_drain(std::move(effects));
 }
 
 RouterCore::Effects RouterCore::client_gone(ClientId client, TimeUs now) {
@@ -294,8 +355,29 @@ void RouterCore::forget(Requests::iterator request) {
   tags->second.erase(entry.arrival.tag);
   if (tags->second.empty()) of_client_.erase(tags);
   live_prompt_tokens_ -= entry.num_prompt_tokens;
+  if (entry.deadline_us) deadlines_.erase({*entry.deadline_us, id});
   placement_.ended(id);
   live_.erase(request);
+}
+
+std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const {
+  std::vector<LiveRequest> all;
+  auto next = progress.begin();
+  for (const auto& [id, request] : live_) {
+    LiveRequest& told = all.emplace_back(LiveRequest{.id = id,
+                                                     .request_id = request.request_id,
+                                                     .user = request.user,
+                                                     .state = RequestState::preparing,
+                                                     .prompt_tokens = request.num_prompt_tokens,
+                                                     .generated_tokens = 0,
+                                                     .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
+    if (!request.outside) told.state = RequestState::waiting;
+    next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
+    if (next == progress.end() || next->id != id) continue;
+    told.state = next->state;
+    told.generated_tokens = next->generated_tokens;
+  }
+  return all;
 }
 
 RouterCore::Effects RouterCore::with_end_of_drain(Effects effects) {

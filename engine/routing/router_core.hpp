@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -11,8 +13,10 @@
 #include "engine/grammar/compiled_grammar.hpp"
 #include "engine/metrics/engine_metrics.hpp"
 #include "engine/placement/placement_core.hpp"
+#include "engine/request/live_request.hpp"
 #include "engine/routing/admission.hpp"
 #include "engine/routing/tokenizer_queue.hpp"
+#include "engine/routing/work_rate.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/codec.hpp"
 
@@ -34,19 +38,28 @@ class RouterCore {
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.outcome); }
   };
+  /// A request in the engine whose time is over.
+  struct Expired {
+    RequestId id = 0;
+    Error error;
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.error); }
+  };
   /// What an event has caused.
   struct Effects {
     std::vector<Settled> settled;
     std::vector<RequestId> aborted;          ///< in the engine, which has to end them
+    std::vector<Expired> expired;            ///< likewise, with an error
     std::vector<JobId> taken_back;           ///< jobs that nobody waits for any more
     std::vector<JobId> grammars_taken_back;  ///< likewise, of the grammar compiler
     bool drained = false;  ///< no request is live any more: whoever drains may be told, behind the last output
 
     bool empty() const {
-      return settled.empty() && aborted.empty() && taken_back.empty() && grammars_taken_back.empty() && !drained;
+      return settled.empty() && aborted.empty() && expired.empty() && taken_back.empty() &&
+             grammars_taken_back.empty() && !drained;
     }
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.settled, self.aborted, self.taken_back, self.grammars_taken_back, self.drained);
+      return visit(self.settled, self.aborted, self.expired, self.taken_back, self.grammars_taken_back, self.drained);
     }
   };
   struct Submitted {
@@ -78,8 +91,14 @@ class RouterCore {
   ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
   /// Ends a live request at once if it is outside; otherwise the engine has to. Nothing when it has ended.
   Effects abort(RequestId id, TimeUs now);
+  /// Whether there is a live request of this id.
+  bool is_live(RequestId id) const { return live_.contains(id); }
   /// The engine has ended the request.
-  Effects closed(RequestId id);
+  Effects closed(RequestId id, const WorkDone& work, TimeUs now);
+  /// When the time of a live request is over next.
+  std::optional<TimeUs> next_deadline() const;
+  /// Requests whose time is over by now fail with `timeout`: those outside here, those inside are the engine's to end.
+  Effects expire(TimeUs now);
   /// Its requests are aborted, its texts taken back.
   Effects client_gone(ClientId client, TimeUs now);
 
@@ -116,6 +135,8 @@ class RouterCore {
   /// Likewise.
   metrics::EngineMetrics metrics_with_own(metrics::EngineMetrics metrics, TimeUs now) const;
 
+  /// The live requests, by their ids. `progress`: of those in the engine.
+  std::vector<LiveRequest> live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const;
   std::size_t num_live() const { return live_.size(); }
 
   // -- the state as bytes (router_state.cpp)
@@ -134,11 +155,15 @@ class RouterCore {
     std::optional<JobId> grammar_job;                ///< of its grammar, until it is compiled
     SharedSpec encoded;                              ///< what waits for the grammar alone
     std::int64_t num_prompt_tokens = 0;
+    std::optional<TimeUs> deadline_us;  ///< until it has passed
+    std::int64_t timeout_ms = 0;        ///< the time that it had; 0: for ever
+    std::string request_id;
+    std::string user;
     grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
-                   self.num_prompt_tokens);
+                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.request_id, self.user);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -146,6 +171,8 @@ class RouterCore {
 
   /// So many requests or tokens are queued that no more are taken.
   bool is_full() const;
+  /// The refusal of a request while it is full, with how long it will be.
+  Error queue_full() const;
   void abort(RequestId id, TimeUs now, Effects& effects);
   void take_back(RequestId id, const Request& request, Effects& effects);
   /// The job that a request of the client with the same wish waits for.
@@ -158,7 +185,7 @@ class RouterCore {
   /// What is not told by the live requests, and these.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.live_, self.next_id_, self.draining_, self.drain_waits_, self.aborted_by_drain_,
-                 self.aborted_outside_, self.failure_);
+                 self.aborted_outside_, self.failure_, self.work_rate_);
   }
 
   AdmissionLimits limits_;
@@ -170,6 +197,8 @@ class RouterCore {
   std::unordered_map<ClientId, TagMap> of_client_;            ///< live requests by tag
   std::map<JobId, std::vector<RequestId>> wait_for_grammar_;  ///< rising; of one client each
   std::int64_t live_prompt_tokens_ = 0;
+  std::set<std::pair<TimeUs, RequestId>> deadlines_;
+  WorkRate work_rate_;
   RequestId next_id_ = 1;
   bool draining_ = false;
   bool drain_waits_ = false;  ///< for the last request

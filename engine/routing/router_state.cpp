@@ -28,12 +28,13 @@ bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMostRequests || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
-  if (std::ssize(live_) > limits_.max_queued_requests) return false;
+  if (std::ssize(live_) > limits_.max_queued_requests || !work_rate_.is_sound()) return false;
   for (const auto& [id, request] : live_) {
     if (!is_sound(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
     live_prompt_tokens_ += request.num_prompt_tokens;
     if (request.grammar_job) wait_for_grammar_[*request.grammar_job].push_back(id);
+    if (request.deadline_us) deadlines_.emplace(*request.deadline_us, id);
   }
   const auto is_inside = [](const auto& entry) { return entry.second.outside == nullptr; };
   return std::ranges::count_if(live_, is_inside) == static_cast<std::ptrdiff_t>(placement_.num_placed());
@@ -41,6 +42,8 @@ bool RouterCore::load(Decoder& in) {
 
 bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
+  if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
+  if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;

@@ -199,6 +199,7 @@ void GroupTable::tell(PlanStep& plan) {
   plan.releases = std::exchange(news.releases, {});
   plan.first_failed_step = std::exchange(news.first_failed_step, 0);
   plan.device_memory_lost = std::exchange(news.device_memory_lost, false);
+  plan.forget_prefixes = std::exchange(news.forget_prefixes, false);
 }
 
 std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_depth) const {

@@ -26,11 +26,15 @@ struct PlanNews {
   std::vector<SequenceId> releases;
   StepId first_failed_step = 0;
   bool device_memory_lost = false;
+  bool forget_prefixes = false;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.to_report, self.sampled, self.progress, self.forks, self.releases, self.first_failed_step,
-                 self.device_memory_lost);
+                 self.device_memory_lost, self.forget_prefixes);
   }
+
+  /// Whether there is something that the block manager hears of although nothing can run.
+  bool must_be_told() const { return !releases.empty() || forget_prefixes; }
 
   /// What the steps from `first` on were to compute is not there.
   void steps_failed(StepId first);

@@ -51,6 +51,13 @@ void SchedulerCore::abort_group(RequestId request) {
   }
 }
 
+void SchedulerCore::expire_group(RequestId request, const Error& error) {
+  if (SequenceGroup* group = table_.find(request)) {
+    ++stats_.requests_failed_total;
+    end_group(*group, error);
+  }
+}
+
 void SchedulerCore::stop_hit(const StopHit& hit) {
   SequenceGroup* group = table_.find(hit.request);
   if (group == nullptr) return;
@@ -335,6 +342,23 @@ EngineStats SchedulerCore::stats() const {
   stats.requests_running = static_cast<std::int64_t>(table_.running.size());
   stats.requests_swapped = static_cast<std::int64_t>(table_.swapped.size());
   return stats;
+}
+
+std::vector<GroupProgress> SchedulerCore::progress() const {
+  std::vector<GroupProgress> all;
+  all.reserve(table_.groups.size());
+  for (const auto& [id, group] : table_.groups) {
+    GroupProgress progress{id, RequestState::waiting, 0};
+    if (group->any(SequenceState::running)) {
+      progress.state = RequestState::running;
+    } else if (group->any(SequenceState::swapped)) {
+      progress.state = RequestState::swapped;
+    }
+    for (const Sequence& s : group->sequences) progress.generated_tokens += std::ssize(s.output);
+    all.push_back(progress);
+  }
+  std::ranges::sort(all, {}, &GroupProgress::id);
+  return all;
 }
 
 std::optional<std::string> SchedulerCore::check_invariants() const {

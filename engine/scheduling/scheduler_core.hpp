@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/metrics/engine_metrics.hpp"
+#include "engine/request/live_request.hpp"
 #include "engine/scheduling/decoding.hpp"
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
@@ -51,6 +52,8 @@ class SchedulerCore final : private GroupEffects {
   void add_group(SharedSpec spec);
   /// Ends the group wherever it is; a group that has ended or never was is ignored.
   void abort_group(RequestId request);
+  /// Likewise, and the request's time is over: it fails with `error`.
+  void expire_group(RequestId request, const Error& error);
   /// A stop string ended a sequence; its tokens in flight are dropped.
   void stop_hit(const StopHit& hit);
   /// The answer to the PlanStep of next_plan(). Empty when nothing runs in the step.
@@ -62,6 +65,8 @@ class SchedulerCore final : private GroupEffects {
   /// New workers took the place of dead ones: they have no rows, and every step in flight is lost, so what ran must be
   /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well.
   void device_replaced(bool memory_lost);
+  /// The next plan has the block manager forget its prefix cache.
+  void forget_prefixes() { table_.news.forget_prefixes = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
@@ -84,6 +89,8 @@ class SchedulerCore final : private GroupEffects {
   /// Every sequence that holds KV, as a worker that knows nothing would be told of it; `row` is -1 of those that have
   /// none. `tokens_so_far` lack what steps in flight sample.
   std::vector<NewRow> sequences_with_kv() const;
+  /// Where every group is; in the order of their ids.
+  std::vector<GroupProgress> progress() const;
   std::size_t num_groups() const { return table_.groups.size(); }
   /// The group that is served first of those that wait.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
@@ -93,7 +100,7 @@ class SchedulerCore final : private GroupEffects {
   bool plan_outstanding() const { return planning_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const {
-    return table_.groups.empty() && table_.news.releases.empty() && !plan_outstanding() && in_flight_.empty();
+    return table_.groups.empty() && !table_.news.must_be_told() && !plan_outstanding() && in_flight_.empty();
   }
   /// Those of GroupTable, and that steps in flight are not too many and counted right. The first broken one, or
   /// nothing.

@@ -46,7 +46,7 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
 }  // namespace
 
 std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
-  if (pending_ || (!changed_ && table_.news.releases.empty())) return std::nullopt;
+  if (pending_ || (!changed_ && !table_.news.must_be_told())) return std::nullopt;
 
   PlanStep plan;
   shares_.clear();
@@ -76,7 +76,7 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   }
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
-  const bool waits = decodes_alone && (used == 0 ? table_.news.releases.empty()
+  const bool waits = decodes_alone && (used == 0 ? !table_.news.must_be_told()
                                                  : steps_in_flight && should_join_those_in_flight(table_.running));
   if (waits) {
     changed_ = false;

@@ -141,6 +141,8 @@ struct PlanStep {
   /// The device's memory was made anew since the last plan, and the host pool with it: no block holds anything, nothing
   /// is found, every sequence is forgotten. Comes with first_failed_step; `releases` may name what is forgotten anyway.
   bool device_memory_lost = false;
+  /// No block that was computed before this plan is found any more. Who holds blocks keeps them.
+  bool forget_prefixes = false;
   std::int32_t token_budget = 0;  ///< tokens that the step may run in all
   PreemptionCosts costs;
 
@@ -155,8 +157,8 @@ struct PlanStep {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost,
-                 self.token_budget, self.costs, self.forks, self.sampled, self.progress, self.releases, self.running,
-                 self.swapped, self.waiting, self.needs);
+                 self.forget_prefixes, self.token_budget, self.costs, self.forks, self.sampled, self.progress,
+                 self.releases, self.running, self.swapped, self.waiting, self.needs);
   }
 };
 

@@ -53,6 +53,7 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
     append_header(out, "connection", "keep-alive");
   }
   for (const auto& [name, value] : form.cors) append_header(out, name, value);
+  for (const auto& [name, value] : form.limits) append_header(out, name, value);
   for (const auto& [name, value] : headers) append_header(out, name, value);
   out += "\r\n";
 }
@@ -61,8 +62,15 @@ std::pair<std::string, std::string> retry_after(std::int64_t milliseconds) {
   return {"retry-after", std::to_string((milliseconds + 999) / 1000)};
 }
 
-void append_error(std::string& out, const AnswerForm& form, const ErrorAnswer& error, Pairs headers) {
+void add_error_headers(const ErrorAnswer& error, Pairs& headers) {
+  constexpr unsigned kOutOfTime = 504;
   if (error.retry_after_ms >= 0) headers.push_back(retry_after(error.retry_after_ms));
+  // OpenAI's and Anthropic's clients would ask again by themselves, for what has just taken too long.
+  if (error.status == kOutOfTime) headers.emplace_back("x-should-retry", "false");
+}
+
+void append_error(std::string& out, const AnswerForm& form, const ErrorAnswer& error, Pairs headers) {
+  add_error_headers(error, headers);
   const auto body = error_body(form.style, error);
   append_head(out, form, error.status, "application/json", Framing::sized, body.size(), headers);
   if (!form.without_body) out += body;

@@ -19,6 +19,7 @@ struct AnswerForm {
   bool is_http10 = false;     ///< knows no chunks, and keeps no connection without saying so
   bool keep_alive = false;    ///< the connection is kept after the answer
   Pairs cors;                 ///< headers for a page of the allowed origin
+  Pairs limits;               ///< headers that tell a key's holder what is left to it
 };
 
 /// How the end of a body is found.
@@ -30,6 +31,9 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
 
 /// The header Retry-After, in whole seconds.
 std::pair<std::string, std::string> retry_after(std::int64_t milliseconds);
+
+/// What the headers of an answer that is an error say of trying again.
+void add_error_headers(const ErrorAnswer& error, Pairs& headers);
 
 /// Appends a whole answer that is an error.
 void append_error(std::string& out, const AnswerForm& form, const ErrorAnswer& error, Pairs headers = {});

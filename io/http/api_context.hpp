@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
 #include "io/http/engine_end.hpp"
+#include "io/serving/key_ring.hpp"
 #include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
@@ -31,6 +33,9 @@ struct ApiContext {
   std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
   std::vector<std::string> aliases = {};  ///< names of the model beside model.name, which answers carry
   std::shared_ptr<serving::Telemetry> telemetry = {};
+  serving::SharedKeys keys = std::make_shared<serving::KeyRing>();
+  bool log_prompts = false;               ///< each request's prompt goes to the log
+  std::function<void()> drain = [] {};    ///< begins to: is_draining from then on
   std::atomic<bool> is_draining = false;  ///< no new work is taken
 
   bool serves(std::string_view name) const {

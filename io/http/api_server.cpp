@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/http/admin_routes.hpp"
 #include "io/http/anthropic/routes.hpp"
 #include "io/http/api_context.hpp"
 #include "io/http/metrics_routes.hpp"
@@ -18,7 +19,7 @@ namespace pagoda::http {
 
 class ApiServer::State {
  public:
-  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model,
+  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model, const ServerConfig& config,
         std::shared_ptr<serving::Telemetry> telemetry)
       : context{.system = system,
                 .router = std::move(router),
@@ -29,19 +30,28 @@ class ApiServer::State {
                 .created = std::time(nullptr),
                 .max_queued_requests = model.max_queued_requests,
                 .aliases = std::move(model.aliases),
-                .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>()} {}
+                .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>(),
+                .keys = config.keys,
+                .log_prompts = config.log_prompts,
+                .drain = [this] { begin_drain(); }} {}
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 
   Routes routes() {
     Routes all;
     add_status_routes(all, context);
+    add_admin_routes(all, context);
     add_metrics_routes(all, context);
     openai::add_routes(all, context);
     openai::add_response_routes(all, context, responses);
     anthropic::add_routes(all, context);
     ollama::add_routes(all, context);
     return all;
+  }
+
+  void begin_drain() {
+    context.is_draining = true;
+    server->begin_drain();
   }
 
   /// What the worker still prepares may post to the server's I/O, so the worker ends before the server goes.
@@ -66,7 +76,7 @@ ApiServer::~ApiServer() = default;
 Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, actors::RequestRouterActor router,
                                                     ServedModel model, ServerConfig config,
                                                     std::shared_ptr<serving::Telemetry> telemetry) {
-  auto state = std::make_unique<State>(system, std::move(router), std::move(model), std::move(telemetry));
+  auto state = std::make_unique<State>(system, std::move(router), std::move(model), config, std::move(telemetry));
   auto server = Server::start(std::move(config), state->routes(), state->context.telemetry);
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
@@ -88,8 +98,7 @@ std::size_t ApiServer::num_connections() const {
 }
 
 void ApiServer::begin_drain() {
-  state_->context.is_draining = true;
-  state_->server->begin_drain();
+  state_->begin_drain();
 }
 
 void ApiServer::shutdown(std::chrono::milliseconds grace) {

@@ -57,18 +57,20 @@ Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_lo
     if (refused_by_drain(context, *exchange)) return;
     const bool takes_long = may_take_long != nullptr && may_take_long(request);
     const auto body_bytes = takes_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
+    auto holder = request.holder;
     auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
       auto body = read_body(context, request.body);
       if (!body) return tl::unexpected(std::move(body.error()));
       return parse(*body, request);
     };
-    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [&context](auto answering, auto job) {
-      if (job) {
-        run_generation(context, std::move(answering), std::move(*job));
-      } else {
-        answering->respond_error(job.error());
-      }
-    });
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare),
+             [&context, holder = std::move(holder)](auto answering, auto job) {
+               if (job) {
+                 run_generation(context, std::move(answering), std::move(*job), holder);
+               } else {
+                 answering->respond_error(job.error());
+               }
+             });
   };
 }
 

@@ -27,6 +27,10 @@ ErrorAnswer error_answer(const wire::WireError& error) {
       return with(401, "invalid_api_key");
     case WireCode::queue_full:
       return with(503, "queue_full");
+    case WireCode::rate_limited:
+      return with(429, "rate_limit_exceeded");
+    case WireCode::timeout:
+      return with(504, "timeout");
     case WireCode::shutting_down:
       return ErrorAnswer{503, error.message, error.param, "shutting_down", {}, kRetryAfterMs};
     case WireCode::internal:

@@ -19,6 +19,8 @@ std::string_view openai_type(unsigned status) {
       return "rate_limit_error";
     case 503:
       return "service_unavailable_error";
+    case 504:
+      return "timeout_error";
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
   }
@@ -39,6 +41,8 @@ std::string_view anthropic_type(unsigned status) {
     case 503:
     case 529:
       return "overloaded_error";
+    case 504:
+      return "timeout_error";
     default:
       return status < 500 ? "invalid_request_error" : "api_error";
   }

@@ -44,7 +44,7 @@ void Exchange::respond(unsigned status, std::string_view content_type, std::stri
 
 void Exchange::respond_error(const ErrorAnswer& error) {
   Pairs headers;
-  if (error.retry_after_ms >= 0) headers.push_back(retry_after(error.retry_after_ms));
+  add_error_headers(error, headers);
   respond(error.status, "application/json", error_body(form_.style, error), headers);
 }
 

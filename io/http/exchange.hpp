@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 
@@ -64,6 +65,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// False once the client has gone.
   bool is_open() const { return connection_ != nullptr; }
   bool has_begun() const { return state_ != State::waiting; }
+
+  /// Headers of the answer that tell what is left of a key's limits; they take the place of those that were there.
+  void set_limit_headers(Pairs headers) { form_.limits = std::move(headers); }
 
   /// What is told of the request once its answer has ended, for whoever answers to add to.
   serving::RequestRecord& record() { return record_; }

@@ -4,14 +4,18 @@
 #include <array>
 #include <random>
 
+#include "engine/request/generate_request.hpp"
 #include "io/http/ascii.hpp"
 #include "io/http/target.hpp"
-#include "io/serving/api_keys.hpp"
 
 namespace pagoda::http {
 namespace {
 
-constexpr std::size_t kMaxRequestIdBytes = 128;
+/// Of answers, that pages of an allowed origin may read.
+constexpr const char* kExposedHeaders =
+    "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-ratelimit-reset-requests, "
+    "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
 bool is_usable_id(std::string_view id) {
   return !id.empty() && id.size() <= kMaxRequestIdBytes &&
@@ -136,7 +140,7 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
 void Gate::check_page(Admission& out) const {
   const auto& request = out.request;
   const bool is_page = !request.header("origin").empty() || !request.header("sec-fetch-site").empty();
-  if (!config_.api_keys.empty() || !is_page || !out.form.cors.empty() ||
+  if (config_.keys->asks_for_keys() || !is_page || !out.form.cors.empty() ||
       is_name_of_this_machine(request.header("host"))) {
     return;
   }
@@ -145,16 +149,13 @@ void Gate::check_page(Admission& out) const {
 
 void Gate::check_key(Admission& out) const {
   const auto key = key_of(out.request);
-  const auto find = [&](const std::vector<std::string>& keys) {
-    return key.empty() ? std::nullopt : serving::find_key(keys, key);
-  };
-  const auto index = find(config_.api_keys);
-  if (index) out.request.key = static_cast<int>(*index);
-  if (const auto admin = find(config_.admin_keys)) out.request.admin_key = static_cast<int>(*admin);
+  const auto& keys = *config_.keys;
+  if (!key.empty()) out.request.holder = keys.find(key);
+  const bool is_known = out.request.holder != nullptr;
   const auto access = out.route->access;
-  const bool is_closed = access == Access::admin || (access == Access::key && !config_.api_keys.empty());
-  if (!is_closed || out.request.is_admin() || (access == Access::key && index)) return;
-  if (index || (access == Access::admin && config_.admin_keys.empty())) {
+  const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys());
+  if (!is_closed || out.request.is_admin() || (access == Access::key && is_known)) return;
+  if (is_known || (access == Access::admin && !keys.has_admins())) {
     out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
     return;
   }
@@ -186,8 +187,7 @@ void Gate::check_body(Admission& out, const RequestHead& head) const {
 Pairs Gate::cors_headers(std::string_view origin) const {
   const auto& allowed = config_.cors_origin;
   if (allowed.empty() || origin.empty() || (allowed != "*" && allowed != origin)) return {};
-  Pairs headers{{"access-control-allow-origin", allowed},
-                {"access-control-expose-headers", "x-request-id, retry-after"}};
+  Pairs headers{{"access-control-allow-origin", allowed}, {"access-control-expose-headers", kExposedHeaders}};
   if (allowed != "*") headers.emplace_back("vary", "origin");
   return headers;
 }

@@ -9,7 +9,10 @@
 
 #include "io/http/api_context.hpp"
 #include "io/http/exchange.hpp"
+#include "io/http/limit_headers.hpp"
+#include "io/serving/prompt_log.hpp"
 #include "io/serving/session.hpp"
+#include "io/serving/tenancy.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -36,13 +39,17 @@ Error in_words_of(const FieldNames& names, Error error) {
 /// exchange.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job)
-      : engine_end_(context.engine_end),
+  Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
+             serving::SharedHolder holder)
+      : context_(context),
+        holder_(std::move(holder)),
+        engine_end_(context.engine_end),
         model_name_(context.model.name),
         exchange_(std::move(exchange)),
         head_deadline_(exchange_->io()),
         job_(std::move(job)),
         streamed_tokens_(job_.requests.size()),
+        charges_(job_.requests.size()),
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, context.router,
                  [this](std::vector<serving::Event>& events) { on_events(events); }) {}
@@ -53,6 +60,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     auto& record = exchange_->record().generation.emplace();
     record.model = model_name_;
     record.asked(job_.requests.front().sampling, job_.requests.front().open);
+    if (!is_admitted()) return;
     engine_end_.tell(this, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->on_engine_gone();
     });
@@ -67,6 +75,48 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   using Key = std::pair<std::size_t, std::int32_t>;  ///< (prompt, sequence)
+
+  // -- the limits of the key's holder
+
+  /// What a prompt's request has been charged for.
+  struct Charge {
+    std::int64_t prompt_tokens = 0;     ///< first as estimated
+    std::int64_t generated_tokens = 0;  ///< those that were told of
+    bool is_exact = false;              ///< the engine has told the prompt's tokens
+  };
+
+  bool is_admitted() {
+    std::int64_t prompt_tokens = 0;
+    for (std::size_t i = 0; i < job_.requests.size(); ++i) {
+      auto& request = job_.requests[i];
+      request.request_id = exchange_->request_id();
+      serving::apply_tenant(*context_.keys, holder_, request);
+      prompt_tokens += charges_[i].prompt_tokens = serving::estimated_prompt_tokens(request);
+    }
+    if (!holder_) return true;
+    const auto refusal = ticket_.admit(holder_->usage, std::ssize(job_.requests), prompt_tokens);
+    tell_limits();
+    if (!refusal) return true;
+    ended_ = true;
+    record().finish_reason = "error";
+    exchange_->respond_error(limit_answer(*refusal));
+    return false;
+  }
+
+  void tell_limits() {
+    if (holder_) exchange_->set_limit_headers(limit_headers(holder_->usage->levels(serving::LimitClock::now())));
+  }
+
+  void charge_prompt(std::size_t prompt, std::int64_t tokens) {
+    auto& charge = charges_[prompt];
+    if (tokens == 0 || std::exchange(charge.is_exact, true)) return;
+    ticket_.add_tokens(tokens - std::exchange(charge.prompt_tokens, tokens));
+  }
+
+  void charge_output(std::size_t prompt, std::int64_t tokens) {
+    charges_[prompt].generated_tokens += tokens;
+    ticket_.add_tokens(tokens);
+  }
 
   // -- prompts that are echoed: questions first, each tagged with its prompt
 
@@ -112,7 +162,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_all() {
     for (std::size_t i = 0; i < job_.requests.size(); ++i) {
       auto& request = job_.requests[i];
-      request.stream = job_.stream;
+      if (context_.log_prompts) serving::log_prompt(request);
+      request.stream = job_.stream || ticket_.counts_tokens();  // or what a client left behind would be free
       session_.submit(i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
   }
@@ -128,11 +179,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_event(serving::Accepted& accepted) {
     prompt_tokens_ += accepted.prompt_tokens;
+    charge_prompt(static_cast<std::size_t>(accepted.tag), accepted.prompt_tokens);
     record().prompt_tokens = prompt_tokens_;
     if (++accepted_ == job_.requests.size()) begin();
   }
 
-  void on_event(serving::Refused& refused) { fail_with(std::move(refused.error)); }
+  void on_event(serving::Refused& refused) {
+    if (accepted_ == 0) ticket_.refused();
+    fail_with(std::move(refused.error));
+  }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
 
   void on_event(OutputBatch& batch) {
@@ -140,6 +195,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (ended_) return;
       if (output.error) return fail_with(std::move(*output.error));
       const auto prompt = static_cast<std::size_t>(output.tag);
+      for (const auto& delta : output.deltas) charge_output(prompt, std::ssize(delta.token_ids));
       if (job_.stream) {
         for (auto& delta : output.deltas) {
           streamed_tokens_[prompt] += std::ssize(delta.token_ids);
@@ -155,6 +211,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_done(std::size_t prompt, RequestResult result) {
     record().done(result, streamed_tokens_[prompt]);
+    charge_prompt(prompt, result.usage.prompt_tokens);
+    charge_output(prompt, result.usage.completion_tokens - charges_[prompt].generated_tokens);
     if (job_.stream) early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
     results_[prompt] = std::move(result);
     ++num_done_;
@@ -183,6 +241,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void begin_stream() {
     if (exchange_->has_begun()) return;
     head_deadline_.cancel();
+    tell_limits();
     exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
   }
 
@@ -238,12 +297,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (num_done_ < job_.requests.size()) return;
     const auto exchange = exchange_;
     ended_ = true;
+    ticket_.end();
     if (job_.stream) {
       job_.writer->end(out_);
       exchange->write(std::exchange(out_, {}));
       exchange->end_stream();
     } else {
       job_.writer->whole(out_, results_);
+      tell_limits();
       exchange->respond(200, "application/json", std::move(out_));
     }
     session_.close();
@@ -252,7 +313,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void fail_with(Error error) {
     const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
     ended_ = true;
+    ticket_.end();
     record().finish_reason = "error";
+    tell_limits();
     if (!exchange_->has_begun()) {
       exchange_->respond_error(answer);
     } else {
@@ -279,6 +342,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int questions = 0;  ///< not answered yet
   };
 
+  const ApiContext& context_;
+  const serving::SharedHolder holder_;
+  serving::TenantTicket ticket_;  ///< of the holder
   EngineEnd& engine_end_;
   const std::string& model_name_;
   const std::shared_ptr<Exchange> exchange_;
@@ -290,6 +356,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::size_t accepted_ = 0;
   std::int64_t prompt_tokens_ = 0;
   std::vector<std::int64_t> streamed_tokens_;  ///< by prompt
+  std::vector<Charge> charges_;                ///< likewise
   std::vector<RequestResult> results_;
   std::size_t num_done_ = 0;
 
@@ -308,9 +375,10 @@ FieldNames field_names(std::string_view prompt, FieldNames others) {
   return others;
 }
 
-void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job) {
+void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
+                    serving::SharedHolder holder) {
   if (!exchange->is_open()) return;  // its client has gone meanwhile
-  std::make_shared<Generation>(context, std::move(exchange), std::move(job))->start();
+  std::make_shared<Generation>(context, std::move(exchange), std::move(job), std::move(holder))->start();
 }
 
 }  // namespace pagoda::http

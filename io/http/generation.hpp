@@ -16,6 +16,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/serving/tenant.hpp"
 
 namespace pagoda::http {
 
@@ -63,7 +64,9 @@ struct GenerationJob {
 /// What the parser of an API makes of a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;
 
-/// Runs the job and answers the exchange; a client that goes away cancels it. I/O thread.
-void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job);
+/// Runs the job as one of the key's holder (null: of nobody), within its limits, and answers the exchange; a client
+/// that goes away cancels it. I/O thread.
+void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
+                    serving::SharedHolder holder);
 
 }  // namespace pagoda::http

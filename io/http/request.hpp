@@ -8,6 +8,8 @@
 
 #include <boost/beast/http/verb.hpp>
 
+#include "io/serving/tenant.hpp"
+
 namespace pagoda::http {
 
 using Verb = boost::beast::http::verb;
@@ -32,10 +34,9 @@ struct Request {
   Pairs headers;           ///< names in lower case; values without the spaces around them
   std::string body;        ///< application/json by its Content-Type, or empty; not looked into
   std::string request_id;  ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
-  int key = -1;            ///< which of ServerConfig::api_keys it came with; -1: none or an admin key
-  int admin_key = -1;      ///< which of ServerConfig::admin_keys; -1: none of them
+  serving::SharedHolder holder = {};  ///< of the key that it came with; null: none that is known
 
-  bool is_admin() const { return admin_key >= 0; }
+  bool is_admin() const { return holder && holder->is_admin(); }
   std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
 };
 

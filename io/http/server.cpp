@@ -48,7 +48,7 @@ class Server::State {
       context.tls = tls.get();
     }
     if (auto status = listener.open(config.http, "http"); !status) return status;
-    return listener.check_exposure("http", !config.api_keys.empty(), config.allow_unauthenticated);
+    return listener.check_exposure("http", config.keys->asks_for_keys(), config.allow_unauthenticated);
   }
 
   void run() {

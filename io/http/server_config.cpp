@@ -31,15 +31,6 @@ std::vector<Error> ServerConfig::validate() const {
   within("http_send_timeout_ms", http_send_timeout_ms, 1, kDayMs);
   within("http_max_buffered_bytes", http_max_buffered_bytes, 1024, kMaxBodyBytes);
   within("http_close_grace_ms", http_close_grace_ms, 0, kDayMs);
-  for (const auto& key : api_keys) {
-    if (key.empty()) refuse("api_key_file", "an API key must not be empty");
-  }
-  for (const auto& key : admin_keys) {
-    if (key.empty()) refuse("admin_key_file", "an admin key must not be empty");
-    for (const auto& api_key : api_keys) {
-      if (key == api_key) refuse("admin_key_file", "an admin key must not be an API key too");
-    }
-  }
   if (tls_cert.empty() != tls_key.empty()) {
     const auto* missing = tls_cert.empty() ? "tls_cert" : "tls_key";
     refuse(missing, "tls_cert and tls_key are given together or not at all");

@@ -1,23 +1,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "io/serving/key_ring.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::http {
 
 /// What the HTTP server is told at start. Field names are the keys of a config file and, with dashes, the flags; the
-/// keys themselves come from the files of api_key_file and admin_key_file.
+/// keys themselves come from files of their own.
 struct ServerConfig {
-  std::string http;                     ///< HOST:PORT; [::1]:PORT for IPv6; port 0 picks one; empty: no HTTP
-  std::vector<std::string> api_keys;    ///< empty = nobody has to authenticate
-  std::vector<std::string> admin_keys;  ///< they open everything; empty = the admin routes are closed to all
-  bool allow_unauthenticated = false;   ///< listen beyond this machine without API keys
-  std::string tls_cert;                 ///< PEM file with the certificate and its chain; empty: no TLS
-  std::string tls_key;                  ///< PEM file with its private key
-  std::string cors_origin;              ///< the origin whose pages may call, or *; empty: none
+  std::string http;  ///< HOST:PORT; [::1]:PORT for IPv6; port 0 picks one; empty: no HTTP
+  /// Without users' keys nobody has to authenticate; without admins' the admin routes are closed to all.
+  serving::SharedKeys keys = std::make_shared<serving::KeyRing>();
+  bool allow_unauthenticated = false;  ///< listen beyond this machine without API keys
+  std::string tls_cert;                ///< PEM file with the certificate and its chain; empty: no TLS
+  std::string tls_key;                 ///< PEM file with its private key
+  std::string cors_origin;             ///< the origin whose pages may call, or *; empty: none
+  bool log_prompts = false;            ///< each request's prompt goes to the log
   std::int64_t max_body_bytes = 32 << 20;
   std::int32_t http_max_connections = 1024;
   std::int32_t http_header_timeout_ms = 10'000;  ///< for the TLS handshake, and for a request's head once it has begun

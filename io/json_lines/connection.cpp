@@ -9,9 +9,10 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
-#include "io/serving/api_keys.hpp"
 #include "io/serving/client_name.hpp"
+#include "io/serving/prompt_log.hpp"
 #include "io/serving/small_text.hpp"
+#include "io/serving/tenancy.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::json_lines {
@@ -36,8 +37,9 @@ void append_answer(std::string& line, const ClientId& id, const ModelInfo& model
 void append_answer(std::string& line, const ClientId& id, const EngineStats& stats) {
   append_stats(line, id, stats);
 }
-void append_answer(std::string&, const ClientId&, const serving::SharedMetrics&) {
-  PAGODA_ASSERT(false, "JSON lines have no op that asks for metrics");
+template <class Other>
+void append_answer(std::string&, const ClientId&, const Other&) {
+  PAGODA_ASSERT(false, "JSON lines have no op that asks for this");
 }
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
@@ -68,7 +70,6 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
                [this](std::vector<serving::Event>& events) { on_events(events); }),
       deadline_(context.io),
       next_probe_(context.io),
-      authorized_(context.config.api_keys.empty()),
       queue_(static_cast<std::size_t>(context.config.coalesce_bytes)),
       metered_(context.telemetry.json_lines) {
   client_ = serving::client_name(socket_);
@@ -163,13 +164,13 @@ void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
-  handle(parse_line(line, authorized_ ? context_.chat.get() : nullptr));
+  handle(parse_line(line, is_authorized() ? context_.chat.get() : nullptr));
 }
 
 void Connection::prepare(std::string line) {
   preparing_ = true;
   boost::asio::post(context_.worker, [self = shared_from_this(), &io = context_.io, line = std::move(line),
-                                      chat = authorized_ ? context_.chat : nullptr]() mutable {
+                                      chat = is_authorized() ? context_.chat : nullptr]() mutable {
     std::optional<ParsedLine> parsed;
     try {
       parsed.emplace(parse_line(line, chat.get()));
@@ -197,7 +198,7 @@ void Connection::on_prepared(std::optional<ParsedLine> parsed) {
 }
 
 void Connection::handle(ParsedLine message) {
-  if (!authorized_ && !(message && std::holds_alternative<AuthOp>(*message))) {
+  if (!is_authorized() && !(message && std::holds_alternative<AuthOp>(*message))) {
     return refuse(id_of(message), WireCode::unauthorized, "authenticate first: {\"op\": \"auth\", \"key\": ...}");
   }
   if (!message) return append_error(queue_.line(), message.error().id, message.error().error);
@@ -215,6 +216,11 @@ void Connection::refuse_line_too_long() {
 // -- messages of the client
 // ----------------------------------------------------------------------------------------------
 
+bool Connection::is_authorized() {
+  if (holder_ && holder_->is_outdated) holder_ = context_.config.keys->find(*key_);
+  return holder_ || !context_.config.keys->asks_for_keys();
+}
+
 void Connection::run(GenerateOp& op) {
   if (tags_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
@@ -224,8 +230,25 @@ void Connection::run(GenerateOp& op) {
                   "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
+  Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_)};
+  auto& request = *op.request;
+  request.request_id = op.id;
+  serving::apply_tenant(*context_.config.keys, holder_, request);
+  if (holder_) {
+    live.record.tenant = holder_->tenant.name;
+    live.prompt_tokens = serving::estimated_prompt_tokens(request);
+    if (const auto refusal = live.ticket.admit(holder_->usage, 1, live.prompt_tokens)) {
+      const auto wait = static_cast<int>(refusal->retry_after.count());
+      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
+      live.record.error = to_string(code);
+      report(live);
+      return refuse(op.id, code, refusal->message, {}, wait == 0 ? -1 : wait);
+    }
+    request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
+  }
+  if (context_.config.log_prompts) serving::log_prompt(request);
   const auto tag = ++last_tag_;
-  live_.emplace(tag, Live{op.id, op.timing, record_of(op, context_, client_)});
+  live_.emplace(tag, std::move(live));
   tags_.emplace(op.id, tag);
   session_.submit(tag, std::move(op.request));
 }
@@ -241,11 +264,13 @@ void Connection::run(PingOp& op) {
 }
 
 void Connection::run(AuthOp& op) {
-  const auto& keys = context_.config.api_keys;
-  if (!keys.empty() && !serving::is_known_key(keys, op.key)) {
+  const auto digest = serving::digest_of(op.key);
+  auto holder = context_.config.keys->find(digest);
+  if (!holder && context_.config.keys->asks_for_keys()) {
     return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
   }
-  authorized_ = true;
+  key_ = digest;
+  holder_ = std::move(holder);
   append_ok(queue_.line(), op.id);
 }
 
@@ -300,11 +325,18 @@ void Connection::on_event(OutputBatch& batch) {
     if (it == live_.end()) continue;
     const auto& id = it->second.id;
     auto& generation = *it->second.record.generation;
+    auto& live = it->second;
     for (const auto& delta : output.deltas) {
+      live.generated_tokens += std::ssize(delta.token_ids);
+      live.ticket.add_tokens(std::ssize(delta.token_ids));
+      if (!live.stream) continue;
       queue_.add_delta(output.tag, id, delta);
       generation.completion_tokens += std::ssize(delta.token_ids);
     }
     if (output.done) {
+      const auto& usage = output.done->usage;
+      live.ticket.add_tokens(usage.prompt_tokens - live.prompt_tokens + usage.completion_tokens -
+                             live.generated_tokens);
       append_done(queue_.line(), id, *output.done, it->second.timing);
       generation.prompt_tokens = output.done->usage.prompt_tokens;
       generation.done(*output.done, generation.completion_tokens);
@@ -320,13 +352,17 @@ void Connection::on_event(OutputBatch& batch) {
 
 void Connection::on_event(serving::Accepted& accepted) {
   if (const auto it = live_.find(accepted.tag); it != live_.end()) {
-    it->second.record.generation->prompt_tokens = accepted.prompt_tokens;
+    auto& live = it->second;
+    live.record.generation->prompt_tokens = accepted.prompt_tokens;
+    if (accepted.prompt_tokens == 0) return;  // its end is there already
+    live.ticket.add_tokens(accepted.prompt_tokens - std::exchange(live.prompt_tokens, accepted.prompt_tokens));
   }
 }
 
 void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
+  it->second.ticket.refused();
   append_error(queue_.line(), it->second.id, wire_error(refused.error));
   it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);

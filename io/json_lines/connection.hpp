@@ -67,7 +67,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Live {
     std::string id;
     bool timing = false;
+    bool stream = true;  ///< its client wants deltas
     serving::RequestRecord record;
+    serving::TenantTicket ticket = {};
+    std::int64_t prompt_tokens = 0;     ///< that its tenant was charged for
+    std::int64_t generated_tokens = 0;  ///< likewise
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
@@ -86,6 +90,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_line_too_long();
 
   // Messages of the client.
+  /// Whose key the client has given, as keys are known now. False: it has to give one.
+  bool is_authorized();
   void run(GenerateOp& op);
   void run(CancelOp& op);
   void run(PingOp& op);
@@ -130,7 +136,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;     ///< a wait for input is under way
   bool preparing_ = false;   ///< the worker thread has a line
   bool input_ended_ = false;
-  bool authorized_;
+  std::optional<serving::KeyDigest> key_;  ///< that the client has given
+  serving::SharedHolder holder_;           ///< whose it is
 
   std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
   std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag

@@ -96,7 +96,7 @@ Parsed read_message(std::string_view op, const Json& object, const chat::ChatPro
   if (op == "generate") {
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
-    auto request = std::make_shared<const GenerateRequest>(read_generate(fields, prompts, std::move(defaults)));
+    auto request = std::make_shared<GenerateRequest>(read_generate(fields, prompts, std::move(defaults)));
     GenerateOp generate{id.value_or(""), std::move(request)};
     fields.read("timing", generate.timing);
     message = std::move(generate);

@@ -29,7 +29,7 @@ using ClientId = std::optional<std::string>;
 
 struct GenerateOp {
   std::string id;
-  std::shared_ptr<const GenerateRequest> request;
+  std::shared_ptr<GenerateRequest> request;
   bool timing = false;  ///< `done` is to tell why it was slow
 };
 struct CancelOp {

@@ -21,9 +21,6 @@ std::vector<Error> ServerConfig::validate() const {
   at_least("coalesce_bytes", coalesce_bytes, 0);
   at_least("max_buffered_bytes", max_buffered_bytes, coalesce_bytes + 1);
   at_least("close_grace_ms", close_grace_ms, 0);
-  for (const auto& key : api_keys) {
-    if (key.empty()) problems.push_back({ErrorCode::bad_config, "an API key must not be empty", "api_key_file"});
-  }
   return problems;
 }
 

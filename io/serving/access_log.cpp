@@ -89,6 +89,7 @@ std::string AccessLog::line(const RequestRecord& record) {
   json.field("time", utc(record.time));
   json.field("request_id", record.request_id);
   json.field("client", record.client);
+  if (!record.tenant.empty()) json.field("tenant", record.tenant);
   json.field("api", record.api);
   if (!record.method.empty()) json.field("method", record.method);
   json.key("route").value_or_null(record.route);

@@ -62,6 +62,7 @@ struct RequestRecord {
   std::string_view api = kHttp;
   std::string request_id = {};
   std::string client = {};       ///< ADDRESS:PORT
+  std::string tenant = {};       ///< the name of its key; empty: it has none
   std::string_view method = {};  ///< of HTTP
   std::string route = {};        ///< the pattern of HTTP, the op of JSON lines; empty: there is none such
   unsigned status = 0;           ///< of HTTP; kClientClosed where the client went before an answer began

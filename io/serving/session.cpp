@@ -24,6 +24,15 @@ Answer to_answer(const ModelInfo& model) {
 Answer to_answer(const EngineStats& stats) {
   return stats;
 }
+Answer to_answer(const RequestList& list) {
+  return list;
+}
+Answer to_answer(const CancelReply& cancelled) {
+  return cancelled;
+}
+Answer to_answer(const PrefixCacheReset& reset) {
+  return reset;
+}
 Answer to_answer(const metrics::EngineMetrics& metrics) {
   return std::make_shared<const metrics::EngineMetrics>(metrics);
 }
@@ -74,6 +83,9 @@ struct SessionState {
   void ask(std::uint64_t tag, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(tag, question); }
   void ask(std::uint64_t tag, const GetModelInfo& question) { ask_for<ModelInfo>(tag, question); }
   void ask(std::uint64_t tag, const GetStats& question) { ask_for<EngineStats>(tag, question); }
+  void ask(std::uint64_t tag, const ListRequests& question) { ask_for<RequestList>(tag, question); }
+  void ask(std::uint64_t tag, const AbortRequest& question) { ask_for<CancelReply>(tag, question); }
+  void ask(std::uint64_t tag, const ResetPrefixCache& question) { ask_for<PrefixCacheReset>(tag, question); }
   void ask(std::uint64_t tag, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(tag, question); }
 };
 

@@ -1,14 +1,37 @@
 #include "io/wire/request_fields.hpp"
 
+#include <cmath>
+#include <string>
+
 #include "io/wire/structured_fields.hpp"
 
 namespace pagoda::wire {
+namespace {
+
+/// In seconds as `timeout`, or as `timeout_ms`.
+void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {
+  const bool has_seconds = fields.has("timeout");
+  fields.read("timeout_ms", timeout_ms);
+  double seconds = 0;
+  fields.read("timeout", seconds);
+  if (!has_seconds) return;
+  if (fields.has("timeout_ms")) return fields.refuse("timeout", "give either timeout or timeout_ms, not both");
+  constexpr double kMostSeconds = static_cast<double>(kMaxTimeoutMs) / 1000;
+  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+    return fields.refuse("timeout",
+                         "timeout must be above 0 and at most " + std::to_string(kMaxTimeoutMs / 1000) + " seconds");
+  }
+  timeout_ms = std::llround(std::ceil(seconds * 1000));
+}
+
+}  // namespace
 
 void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("add_special_tokens", request.add_special_tokens);
   fields.read("priority", request.priority);
   fields.read("user", request.user);
   fields.read("cache_salt", request.cache_salt);
+  read_timeout(fields, request.timeout_ms);
 
   auto& sampling = request.sampling;
   read_open(fields, "temperature", sampling.temperature, request.open.temperature);

@@ -14,6 +14,8 @@ WireCode wire_code(ErrorCode code) {
       return WireCode::context_too_long;
     case ErrorCode::queue_full:
       return WireCode::queue_full;
+    case ErrorCode::timeout:
+      return WireCode::timeout;
     case ErrorCode::shutting_down:
       return WireCode::shutting_down;
     case ErrorCode::internal:
@@ -45,6 +47,10 @@ std::string_view to_string(WireCode code) {
       return "context_too_long";
     case WireCode::queue_full:
       return "queue_full";
+    case WireCode::rate_limited:
+      return "rate_limited";
+    case WireCode::timeout:
+      return "timeout";
     case WireCode::line_too_long:
       return "line_too_long";
     case WireCode::unauthorized:

@@ -17,9 +17,11 @@ enum class WireCode : std::uint8_t {
   unknown_id,
   context_too_long,
   queue_full,
+  rate_limited,
   line_too_long,
   unauthorized,
   shutting_down,
+  timeout,
   internal,
 };
 
@@ -31,7 +33,7 @@ struct WireError {
   WireCode code = WireCode::internal;
   std::string message;
   std::string param = {};   ///< the field that is wrong; empty when there is none
-  int retry_after_ms = -1;  ///< for queue_full: when to try again; -1 = not said
+  int retry_after_ms = -1;  ///< for queue_full and rate_limited: when to try again; -1 = not said
 };
 
 /// An error of the engine as a client sees it: what the protocol has no code for is internal.

@@ -45,6 +45,13 @@ ROUTES = {
     "/api/ps": ("key", None),
     "/api/version": ("all", None),
 }
+# Likewise of admins alone; the last is the method. Only refusals are walked: what they do would end the walk.
+ADMIN_ROUTES = {
+    "/admin/requests": "GET",
+    "/admin/requests/1": "DELETE",
+    "/admin/drain": "POST",
+    "/admin/reset_prefix_cache": "POST",
+}
 # Routes of the interface that a build may not have yet.
 MAY_BE_MISSING = {"/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
 
@@ -136,6 +143,15 @@ class Walk:
         self.expect("the admin's key", path, 200, self.ask(method, path, sent, key=ADMIN_KEY))
         self.expect("x-api-key", path, 200, self.ask(method, path, sent, key=None, **{"X-Api-Key": KEY}))
 
+    def admin_keys(self, path, method):
+        for what, key, wanted in (("no key", None, 401), ("a bad key", "wrong", 401), ("a user's key", KEY, 403),
+                                  ("half an admin's key", ADMIN_KEY[:-1], 401)):
+            self.expect(what, path, wanted, self.ask(method, path, b"{}" if method == "POST" else None, key=key))
+        for other in METHODS:
+            if other != method and (other, method) != ("HEAD", "GET"):
+                self.expect(other, path, 405, self.ask(other, path, key=ADMIN_KEY), shape=other != "HEAD")
+        self.expect("a query", path + "?key=" + ADMIN_KEY, 401, self.ask(method, path + "?key=" + ADMIN_KEY, key=None))
+
     def bodies(self, path, body):
         good = json.loads(self.text_of(body))
         post = lambda sent, **options: self.ask("POST", path, sent, **options)
@@ -213,6 +229,8 @@ class Walk:
             if body:
                 self.bodies(path, body)
                 self.sizes(path, body)
+        for path, method in ADMIN_ROUTES.items():
+            self.admin_keys(path, method)
         for path in ("/nowhere", "/v1/nowhere", "/v1/messages/nowhere", "/api/nowhere", "/v1", "/api", "//v1/models"):
             for method in ("GET", "POST"):
                 self.expect(f"{method} an unknown path", path, 404, self.ask(method, path, b"{}" if method == "POST" else None))

@@ -25,6 +25,7 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
     if (refused_by_drain(context, *exchange)) return;
     const auto body_bytes = request.body.size();
+    auto holder = request.holder;
     auto prepare = [&context, parse, text = std::move(request.body)]() -> ParsedTurn {
       const auto body = read_object(text);
       if (!body) return tl::unexpected(body.error());
@@ -32,11 +33,12 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
       if (!model) return tl::unexpected(std::move(model.error()));
       return parse(*body, std::move(*model));
     };
-    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [&context](auto answering, auto turn) {
-      if (!turn) return answering->respond_error(turn.error());
-      if (auto* loaded = std::get_if<Loaded>(&*turn)) return answer(*answering, std::move(loaded->answer));
-      run_generation(context, std::move(answering), std::get<GenerationJob>(std::move(*turn)));
-    });
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare),
+             [&context, holder = std::move(holder)](auto answering, auto turn) {
+               if (!turn) return answering->respond_error(turn.error());
+               if (auto* loaded = std::get_if<Loaded>(&*turn)) return answer(*answering, std::move(loaded->answer));
+               run_generation(context, std::move(answering), std::get<GenerationJob>(std::move(*turn)), holder);
+             });
   };
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <list>
 #include <map>
@@ -22,13 +21,9 @@ class ResponseStore {
     std::size_t max_bytes = 64 << 20;  ///< texts alone
   };
 
-  /// The key that an answer was asked for with: nobody else sees it.
-  struct Owner {
-    int key = -1;        ///< Request::key
-    int admin_key = -1;  ///< Request::admin_key
-    auto operator<=>(const Owner&) const = default;
-  };
-  static Owner owner_of(const Request& request) { return {request.key, request.admin_key}; }
+  /// The tenant whose key an answer was asked for with: nobody else sees it. Empty: whoever brings none.
+  using Owner = std::string;
+  static Owner owner_of(const Request& request) { return request.holder ? request.holder->id : Owner(); }
 
   struct Stored {
     std::string body;      ///< the response as it was answered

@@ -32,6 +32,7 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
   std::int64_t num_ended = 0;
   std::int64_t num_stop_hits = 0;
   std::int64_t num_refused = 0;
+  std::int64_t num_expired = 0;
   std::int64_t num_states = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -52,11 +53,13 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
     num_ended += requests.num_ended();
     num_stop_hits += requests.num_stop_hits();
     num_refused += requests.num_refused();
+    num_expired += requests.num_expired();
   }
   EXPECT_GT(num_states, 500);
   EXPECT_GT(num_ended, 500);
   EXPECT_GT(num_stop_hits, 250);
   EXPECT_GT(num_refused, 250);
+  EXPECT_GT(num_expired, 50);
 }
 
 TEST(ReplayRequests, WithoutATokenizerTheOutputCoresRecordsAreCountedAndLeftAlone) {

@@ -72,6 +72,7 @@ GenerateRequest SimulatedRequests::some_request() {
   sampling.skip_special_tokens = !one_in(4);
   request.open.temperature = one_in(2);
   request.stream = !one_in(3);
+  if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
   request.user = one_in(2) ? "tenant" : "";
   return request;
 }
@@ -113,14 +114,16 @@ void SimulatedRequests::apply(const Effects& effects) {
     inside_.emplace(settled.id, *spec);
   }
   for (const routing::JobId job : effects.taken_back) texts_.erase(job);
-  if (effects.aborted.empty()) return;
+  if (effects.aborted.empty() && effects.expired.empty()) return;
   StepOutputs ends;
+  for (const auto& expired : effects.expired) ends.ends.push_back({expired.id, expired.error});
+  num_expired_ += std::ssize(effects.expired);
   for (const RequestId request : effects.aborted) {
     ends.ends.push_back({request, one_in(4) ? std::optional(Error{ErrorCode::internal, "failed"}) : std::nullopt});
   }
   for (const RequestOutput& output : output_.process(ends, now_).outputs) {
     inside_.erase(output.request_id);
-    router_.closed(output.request_id);
+    router_.closed(output.request_id, {below(9), below(9)}, now_);
   }
 }
 
@@ -160,7 +163,7 @@ void SimulatedRequests::run_step() {
     if (!output.done && !output.error) continue;
     ++num_ended_;
     inside_.erase(output.request_id);
-    apply(router_.closed(output.request_id));
+    apply(router_.closed(output.request_id, {below(50), below(50)}, now_));
   }
 }
 
@@ -168,7 +171,7 @@ void SimulatedRequests::run(int num_events) {
   for (; num_events > 0; --num_events) {
     now_ += static_cast<TimeUs>(below(50));
     journal_->begin_segment_if_full();
-    switch (below(12)) {
+    switch (below(13)) {
       case 0:
       case 1:
       case 2:
@@ -188,6 +191,9 @@ void SimulatedRequests::run(int num_events) {
         break;
       case 7:
         if (one_in(10)) apply(router_.client_gone(1 + below(kNumClients), now_));
+        break;
+      case 8:
+        apply(router_.expire(now_));
         break;
       default:
         run_step();

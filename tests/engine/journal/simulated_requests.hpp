@@ -26,6 +26,7 @@ class SimulatedRequests {
   std::int64_t num_ended() const { return num_ended_; }
   std::int64_t num_stop_hits() const { return num_stop_hits_; }
   std::int64_t num_refused() const { return num_refused_; }
+  std::int64_t num_expired() const { return num_expired_; }  ///< in the engine, when their time was over
 
  private:
   using Effects = routing::RouterCore::Effects;
@@ -52,6 +53,7 @@ class SimulatedRequests {
   std::int64_t num_ended_ = 0;
   std::int64_t num_stop_hits_ = 0;
   std::int64_t num_refused_ = 0;
+  std::int64_t num_expired_ = 0;
 };
 
 }  // namespace pagoda::test

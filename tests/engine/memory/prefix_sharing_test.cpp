@@ -57,6 +57,23 @@ TEST_F(PrefixSharing, SharesPromptsFromTheStepOnThatIsToComputeThem) {
   EXPECT_EQ(third.plan.waiting[0].awaits_step, 0) << "the step has passed";
 }
 
+TEST_F(PrefixSharing, ForgetsWhatItIsToldToAndNobodyLosesBlocks) {
+  compute_prompt(10);
+  Step idle = planning_.step();
+  idle.release(1);
+  planning_.plan(idle);
+  planning_.plan(planning_.step().admit_group(2, count_from(50, 10)));
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 8);
+  Step forgetting = planning_.step();
+  forgetting.forget_prefixes = true;
+  const auto owned = planning_.num_owned();
+  EXPECT_EQ(planning_.plan(forgetting).plan.memory.device_blocks_cached, 0);
+  EXPECT_EQ(planning_.num_owned(), owned) << "who runs keeps its blocks";
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 0);
+  EXPECT_EQ(cached_tokens(prompt(count_from(50, 10))), 0) << "nor are those found";
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 8) << "what comes later is";
+}
+
 TEST_F(PrefixSharing, SharesOfAChunkedPromptWhatIsScheduled) {
   Step step = planning_.step();
   step.offer(1, count_from(0, 12)).may_chunk = true;

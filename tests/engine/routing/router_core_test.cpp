@@ -144,7 +144,7 @@ TEST(RouterCore, ATagIsRefusedWhileItsRequestLivesWhereverThatIs) {
   router.waiting(kAlice, 3);
   for (const std::uint64_t tag : {1U, 2U, 3U}) EXPECT_EQ(router.refusal(kAlice, tag), ErrorCode::duplicate_id);
   router.in_engine(kBob, 1);  // another client's tags are others
-  router.core.closed(inside);
+  router.core.closed(inside, {}, 1000);
   router.core.abort(encoding, kNow);
   EXPECT_FALSE(router.core.live_request(kAlice, 1));
   router.in_engine(kAlice, 1);
@@ -170,9 +170,9 @@ TEST(RouterCore, ARequestInTheEngineLivesUntilTheEngineHasEndedIt) {
   EXPECT_EQ(effects.aborted, std::vector{id});
   EXPECT_TRUE(effects.settled.empty());
   EXPECT_EQ(router.core.live_request(kAlice, 1), id);
-  EXPECT_TRUE(nothing(router.core.closed(id)));
+  EXPECT_TRUE(nothing(router.core.closed(id, {}, 1000)));
   EXPECT_FALSE(router.core.live_request(kAlice, 1));
-  EXPECT_TRUE(nothing(router.core.closed(id))) << "a second time changes nothing";
+  EXPECT_TRUE(nothing(router.core.closed(id, {}, 1000))) << "a second time changes nothing";
 }
 
 TEST(RouterCore, WhenAClientGoesItsRequestsEndInEveryStateAndItsQuestionsAreNotAsked) {
@@ -191,7 +191,7 @@ TEST(RouterCore, WhenAClientGoesItsRequestsEndInEveryStateAndItsQuestionsAreNotA
   EXPECT_EQ(std::ranges::count(effects.taken_back, *question), 1);
   EXPECT_EQ(std::ranges::count(effects.taken_back, *others.job), 0);
 
-  router.core.closed(inside);
+  router.core.closed(inside, {}, 1000);
   EXPECT_EQ(router.core.num_live(), 1U);
   EXPECT_TRUE(router.core.live_request(kBob, 1));
   EXPECT_TRUE(nothing(router.core.client_gone(kAlice, kNow)));
@@ -212,9 +212,9 @@ TEST(RouterCore, ADrainIsOverOnceWithTheLastRequest) {
   EXPECT_FALSE(router.core.drain().drained);
   EXPECT_EQ(router.refusal(kBob, 1), ErrorCode::shutting_down);
   EXPECT_FALSE(router.core.prompt_encoded(encoding, tokens(3)).drained) << "what is live goes on";
-  EXPECT_FALSE(router.core.closed(inside).drained);
-  EXPECT_TRUE(router.core.closed(encoding).drained);
-  EXPECT_FALSE(router.core.closed(encoding).drained);
+  EXPECT_FALSE(router.core.closed(inside, {}, 1000).drained);
+  EXPECT_TRUE(router.core.closed(encoding, {}, 1000).drained);
+  EXPECT_FALSE(router.core.closed(encoding, {}, 1000).drained);
   EXPECT_EQ(router.core.drained(), 0);
 }
 
@@ -236,7 +236,7 @@ TEST(RouterCore, ADrainWhoseTimeIsOverAbortsAndCountsWhatIsLive) {
   EXPECT_EQ(effects.aborted, std::vector{inside});
   EXPECT_EQ(aborted_outside(effects), std::vector{encoding});
   EXPECT_FALSE(effects.drained);
-  EXPECT_TRUE(router.core.closed(inside).drained);
+  EXPECT_TRUE(router.core.closed(inside, {}, 1000).drained);
   EXPECT_EQ(router.core.drained(), 2);
 }
 
@@ -266,7 +266,7 @@ TEST(RouterCore, WhenTheEngineFailsTextsThatWaitAreRefusedWithItsReason) {
   EXPECT_EQ(router.core.next_job(), std::nullopt) << "nobody answers any more";
   EXPECT_TRUE(nothing(router.core.prompt_encoded(encoding, tokens(3))));
 
-  EXPECT_TRUE(router.core.closed(inside).drained);
+  EXPECT_TRUE(router.core.closed(inside, {}, 1000).drained);
   EXPECT_EQ(router.core.drained().error().message, "no device");
 }
 
@@ -290,7 +290,7 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
   EXPECT_EQ(sixth.error().code, ErrorCode::queue_full);
   EXPECT_GT(sixth.error().retry_after_ms, 0);
   EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
-  router.core.closed(first);
+  router.core.closed(first, {}, 1000);
   EXPECT_FALSE(router.core.with_own({}, kNow).overloaded);
   router.submit(kBob, 1, text_request());
 }
@@ -301,7 +301,7 @@ TEST(RouterCore, CountsQueuedPromptTokens) {
   router.core.prompt_encoded(id, tokens(20));
   EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
   EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
-  router.core.closed(id);
+  router.core.closed(id, {}, 1000);
   router.submit(kAlice, 2, text_request());
 }
 
@@ -483,6 +483,154 @@ TEST(RouterCoreGrammars, ManyRequestsWithOneGrammarWaitForOneJob) {
   const Error error{ErrorCode::invalid_request, "no", "structured_outputs", -1};
   EXPECT_EQ(router.core.grammar_compiled(*job, fail(error)).settled.size(), 1'000U);
   EXPECT_EQ(router.core.num_live(), 0U);
+}
+
+TEST(RouterCore, ARequestWhoseTimeIsOverFailsOutsideAndIsTheEnginesToEndInside) {
+  Router router;
+  auto timed = ids_request();
+  timed->timeout_ms = 100;
+  const auto inside = router.submit(kAlice, 1, timed).id;
+  router.core.prompt_encoded(inside, tokens(3));
+  auto timed_text = long_text();
+  timed_text->timeout_ms = 200;
+  const auto waiting = router.submit(kAlice, 2, timed_text);
+  router.submit(kAlice, 3, text_request());  // for ever
+  EXPECT_EQ(router.core.next_deadline(), kNow + 100'000);
+  EXPECT_TRUE(nothing(router.core.expire(kNow + 99'999)));
+
+  const Effects first = router.core.expire(kNow + 100'000);
+  ASSERT_EQ(first.expired.size(), 1U);
+  EXPECT_EQ(first.expired[0].id, inside);
+  EXPECT_EQ(first.expired[0].error.code, ErrorCode::timeout);
+  EXPECT_NE(first.expired[0].error.message.find("100 ms"), std::string::npos);
+  EXPECT_TRUE(first.settled.empty());
+  EXPECT_TRUE(router.core.is_live(inside)) << "until the engine has ended it";
+  EXPECT_TRUE(nothing(router.core.expire(kNow + 150'000))) << "it is told once";
+
+  EXPECT_EQ(router.core.next_deadline(), kNow + 200'000);
+  const Effects second = router.core.expire(kNow + 1'000'000);
+  EXPECT_EQ(refused(second, ErrorCode::timeout), std::vector{waiting.id});
+  EXPECT_EQ(second.taken_back, std::vector{*waiting.job});
+  EXPECT_FALSE(router.core.is_live(waiting.id));
+  EXPECT_EQ(router.core.next_deadline(), std::nullopt);
+  router.core.closed(inside, {}, kNow);
+  EXPECT_EQ(router.core.num_live(), 1U);
+}
+
+TEST(RouterCore, ARequestThatEndsInTimeLeavesNoDeadlineBehind) {
+  Router router;
+  auto timed = ids_request();
+  timed->timeout_ms = 100;
+  const auto done = router.submit(kAlice, 1, timed).id;
+  router.core.prompt_encoded(done, tokens(3));
+  router.core.closed(done, {}, kNow);
+  const auto aborted = router.submit(kAlice, 1, timed).id;
+  router.core.abort(aborted, kNow);
+  EXPECT_EQ(router.core.next_deadline(), std::nullopt);
+  EXPECT_TRUE(nothing(router.core.expire(kNow + 1'000'000)));
+}
+
+TEST(RouterCore, TheEnginesTimeoutIsThatOfRequestsThatBringNone) {
+  auto timed_limits = limits();
+  timed_limits.default_timeout_ms = 500;
+  Router router(timed_limits);
+  router.submit(kAlice, 1, ids_request());
+  EXPECT_EQ(router.core.next_deadline(), kNow + 500'000);
+  auto own = ids_request();
+  own->timeout_ms = 20;
+  router.submit(kAlice, 2, own);
+  EXPECT_EQ(router.core.next_deadline(), kNow + 20'000);
+}
+
+TEST(RouterCore, TimeoutsAndIdsAreChecked) {
+  Router router;
+  for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, kMaxTimeoutMs + 1}) {
+    auto request = ids_request();
+    request->timeout_ms = wrong;
+    EXPECT_EQ(router.core.submit(kAlice, 1, *request, kNow).error().param, "timeout_ms") << wrong;
+  }
+  auto request = ids_request();
+  request->request_id = std::string(kMaxRequestIdBytes + 1, 'a');
+  EXPECT_EQ(router.core.submit(kAlice, 1, *request, kNow).error().param, "request_id");
+}
+
+TEST(RouterCore, ADrainEndsWithTheLastRequestThatRanOutOfTime) {
+  Router router;
+  auto timed = text_request();
+  timed->timeout_ms = 100;
+  router.submit(kAlice, 1, timed);
+  EXPECT_FALSE(router.core.drain().drained);
+  EXPECT_TRUE(router.core.expire(kNow + 100'000).drained);
+}
+
+TEST(RouterCore, WhoIsRefusedHearsHowLongTheWorkBeforeItTakes) {
+  Router router;
+  // One request after the other, a second each: 3 tokens of prompt and 7 of output.
+  TimeUs now = kNow;
+  for (std::uint64_t tag = 1; tag <= 20; ++tag) {
+    const auto id = router.core.submit(kAlice, tag, *ids_request(), now)->id;
+    router.core.prompt_encoded(id, tokens(3));
+    now += 1'000'000;
+    router.core.closed(id, {3, 7}, now);
+  }
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) {
+    const auto id = router.core.submit(kAlice, tag, *ids_request(), now)->id;
+    router.core.prompt_encoded(id, tokens(3));
+  }
+  const Error full = router.core.submit(kAlice, 6, *ids_request(), now).error();
+  EXPECT_EQ(full.code, ErrorCode::queue_full);
+  EXPECT_EQ(full.retry_after_ms, 5000) << "5 requests of 10 tokens each at 10 tokens/s";
+  EXPECT_EQ(full.message, "5 requests with 15 tokens are queued, at 10 tokens/s work for about 5 s");
+}
+
+TEST(RouterCore, BeforeAnythingIsMeasuredTheWaitIsASecond) {
+  Router router;
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) router.in_engine(kAlice, tag);
+  EXPECT_EQ(router.core.submit(kAlice, 6, *ids_request(), kNow).error().retry_after_ms, 1000);
+}
+
+TEST(WorkRate, CountsTheTimeInWhichThereIsWorkAlone) {
+  WorkRate rate;
+  EXPECT_EQ(rate.seconds_for(5, 100), 0);
+  rate.begin(0);
+  rate.ended({50, 50}, 1'000'000);
+  rate.begin(3'600'000'000);  // an idle hour
+  rate.ended({50, 50}, 3'601'000'000);
+  EXPECT_NEAR(rate.tokens_per_s(), 100, 2);
+  EXPECT_NEAR(rate.seconds_for(2, 100), 2, 0.1);
+}
+
+TEST(WorkRate, WhatIsLongAgoCountsNoMore) {
+  WorkRate rate;
+  rate.begin(0);
+  TimeUs now = 0;
+  for (int i = 0; i < 100; ++i) rate.ended({1000, 0}, now += 1'000'000);
+  for (int i = 0; i < 200; ++i) rate.ended({10, 0}, now += 1'000'000);
+  EXPECT_NEAR(rate.tokens_per_s(), 10, 5);
+}
+
+TEST(RouterCore, ListsItsRequestsWithWhatTheEngineKnowsOfThem) {
+  Router router;
+  auto named = ids_request();
+  named->request_id = "mine";
+  named->user = "alice";
+  const auto running = router.submit(kAlice, 1, named).id;
+  router.core.prompt_encoded(running, tokens(3));
+  const RequestId added = router.in_engine(kBob, 1);
+  const auto preparing = router.submit(kBob, 2, text_request()).id;
+  const auto list = router.core.live_requests({{running, RequestState::running, 4}}, kNow + 2'000'000);
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[0].id, running);
+  EXPECT_EQ(list[0].request_id, "mine");
+  EXPECT_EQ(list[0].user, "alice");
+  EXPECT_EQ(list[0].state, RequestState::running);
+  EXPECT_EQ(list[0].prompt_tokens, 3);
+  EXPECT_EQ(list[0].generated_tokens, 4);
+  EXPECT_DOUBLE_EQ(list[0].age_s, 2);
+  EXPECT_EQ(list[1].id, added);
+  EXPECT_EQ(list[1].state, RequestState::waiting) << "the scheduler does not know it yet";
+  EXPECT_EQ(list[2].id, preparing);
+  EXPECT_EQ(list[2].state, RequestState::preparing);
 }
 
 }  // namespace

@@ -255,7 +255,13 @@ std::optional<std::string> Simulation::run() {
     if (++messages > 400'000) fail("no end in sight");
     if (device_.error()) fail("device: " + *device_.error());
     if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
-      scheduler_.abort_group(1 + random_() % static_cast<RequestId>(arrived_));
+      const RequestId request = 1 + random_() % static_cast<RequestId>(arrived_);
+      if (now_ / 10 % 3 == 0) {  // not drawn: seeds go on as they did
+        scheduler_.expire_group(request, {ErrorCode::timeout, "its time is over"});
+      } else {
+        scheduler_.abort_group(request);
+      }
+      if (now_ / 10 % 4 == 0) scheduler_.forget_prefixes();
       after_scheduler_event();
     }
     if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) device_.kill_worker();

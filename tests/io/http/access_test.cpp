@@ -9,13 +9,14 @@ namespace {
 
 ServerConfig with_keys() {
   ServerConfig config;
-  config.api_keys = {"first-key", "second-key"};
-  config.admin_keys = {"admin-key"};
+  config.keys = *serving::make_key_ring({"first-key", "second-key"}, {"admin-key"});
   return config;
 }
 
 TEST_F(HttpServerTest, AKeyIsAskedForWhereThereAreKeys) {
-  start(with_keys());
+  const auto config = with_keys();
+  const auto owner = [&](const char* key) { return config.keys->find(key)->id; };
+  start(config);
   auto c = client();
   const auto get = [&](const char* path, const std::string& headers) {
     c.get(path, headers);
@@ -29,10 +30,11 @@ TEST_F(HttpServerTest, AKeyIsAskedForWhereThereAreKeys) {
                             "Basic first-key", "first-key", "Bearer  first-key", "bearerfirst-key"}) {
     EXPECT_EQ(get("/v1/models/m", std::string("Authorization: ") + wrong + "\r\n").status, 401) << wrong;
   }
-  EXPECT_EQ(get("/v1/models/m", "Authorization: Bearer first-key\r\n").body, "m?#0");
-  EXPECT_EQ(get("/v1/models/m", "authorization: bearer second-key\r\n").body, "m?#1");
-  EXPECT_EQ(get("/v1/models/m", "X-Api-Key: second-key\r\n").body, "m?#1");
-  EXPECT_EQ(get("/v1/models/m", "X-Api-Key: admin-key\r\n").body, "m?#-1");
+  EXPECT_EQ(get("/v1/models/m", "Authorization: Bearer first-key\r\n").body, "m?#" + owner("first-key"));
+  EXPECT_EQ(get("/v1/models/m", "authorization: bearer second-key\r\n").body, "m?#" + owner("second-key"));
+  EXPECT_EQ(get("/v1/models/m", "X-Api-Key: second-key\r\n").body, "m?#" + owner("second-key"));
+  EXPECT_EQ(get("/v1/models/m", "X-Api-Key: admin-key\r\n").body, "m?#" + owner("admin-key"));
+  EXPECT_NE(owner("first-key"), owner("second-key"));
   EXPECT_EQ(get("/v1/models/m", "X-Api-Key: none\r\n").status, 401);
   EXPECT_EQ(get("/v1/models/m", "X-Api-Key: second-key\r\nX-Api-Key: first-key\r\n").status, 400);
 }
@@ -144,12 +146,12 @@ TEST_F(HttpServerTest, AnAddressBeyondThisMachineNeedsKeysOrConsent) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::bad_config);
   EXPECT_NE(refused.error().message.find("--allow-unauthenticated"), std::string::npos);
-  config.admin_keys = {"admin"};  // do not close the other routes
+  config.keys = *serving::make_key_ring({}, {"admin"});  // do not close the other routes
   EXPECT_FALSE(Server::start(config, routes()).has_value());
   config.allow_unauthenticated = true;
   EXPECT_TRUE(Server::start(config, routes()).has_value());
   config.allow_unauthenticated = false;
-  config.api_keys = {"key"};
+  config.keys = *serving::make_key_ring({"key"});
   EXPECT_TRUE(Server::start(config, routes()).has_value());
 }
 
@@ -167,8 +169,6 @@ TEST(ServerConfig, ValidateNamesEveryProblem) {
   EXPECT_TRUE(ServerConfig().validate().empty());
   ServerConfig config;
   config.http = "nowhere";
-  config.api_keys = {"", "both"};
-  config.admin_keys = {"both"};
   config.tls_cert = "cert.pem";
   config.max_body_bytes = 0;
   config.http_max_connections = 0;
@@ -182,8 +182,8 @@ TEST(ServerConfig, ValidateNamesEveryProblem) {
   }
   std::sort(params.begin(), params.end());
   EXPECT_EQ(params,
-            (std::vector<std::string>{"admin_key_file", "api_key_file", "cors_origin", "http", "http_header_timeout_ms",
-                                      "http_max_buffered_bytes", "http_max_connections", "max_body_bytes", "tls_key"}));
+            (std::vector<std::string>{"cors_origin", "http", "http_header_timeout_ms", "http_max_buffered_bytes",
+                                      "http_max_connections", "max_body_bytes", "tls_key"}));
   for (const auto* origin : {"https://", "https://a/", "https://a b", "https://a,https://b", "ftp://a", "**"}) {
     ServerConfig other;
     other.cors_origin = origin;

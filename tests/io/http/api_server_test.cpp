@@ -132,8 +132,7 @@ TEST_F(ApiServerTest, AConversationThatGoesOnFromALongOneDoesNotHoldUpOtherClien
 
 TEST_F(ApiServerTest, WhatIsStoredIsSeenByTheKeyThatStoredItAlone) {
   ServerConfig config;
-  config.api_keys = {"one", "two"};
-  config.admin_keys = {"first-admin", "second-admin"};
+  config.keys = *serving::make_key_ring({"one", "two"}, {"first-admin", "second-admin"});
   start(fake_model(), config);
   const auto with = [](const std::string& key) { return "Authorization: Bearer " + key + "\r\n"; };
   const std::vector<std::string> keys{"one", "two", "first-admin", "second-admin"};

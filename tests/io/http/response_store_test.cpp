@@ -5,14 +5,14 @@
 namespace pagoda::http::openai {
 namespace {
 
-const ResponseStore::Owner kOwner{.key = 0};
-const ResponseStore::Owner kOther{.key = 1};
+const ResponseStore::Owner kOwner = "one";
+const ResponseStore::Owner kOther = "another";
 
 TEST(ResponseStore, belongs_to_the_key_that_stored) {
   ResponseStore store;
   store.put(kOwner, "a", {"body", "[]"});
   EXPECT_EQ(store.find(kOther, "a"), nullptr);
-  EXPECT_EQ(store.find({.admin_key = kOwner.key}, "a"), nullptr);
+  EXPECT_EQ(store.find({}, "a"), nullptr);
   EXPECT_FALSE(store.erase(kOther, "a"));
   EXPECT_EQ(store.find(kOwner, "a")->body, "body");
   EXPECT_TRUE(store.erase(kOwner, "a"));

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using wire::Json;
 
-const ResponseStore::Owner kOwner{.key = 0};
+const ResponseStore::Owner kOwner = "one";
 
 ParsedJob parsed(const std::string& fields, ResponseStore& store, const std::string& id = "1") {
   auto body = Json::parse(R"({"model":"m","input":"Hi"})");

@@ -167,6 +167,27 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         }
         return {false};
       },
+      [self](const ListRequests&) {
+        RequestList list;
+        for (const auto& [id, live] : state_of(self).live) {
+          list.requests.push_back({.id = id,
+                                   .request_id = live.request->request_id,
+                                   .user = live.request->user,
+                                   .state = RequestState::running,
+                                   .prompt_tokens = 1,
+                                   .generated_tokens = live.next});
+        }
+        return list;
+      },
+      [self](const AbortRequest& message) -> CancelReply {
+        if (!state_of(self).live.contains(message.request)) return {false};
+        end_with(self, message.request, FinishReason::abort);
+        return {true};
+      },
+      [self](const ResetPrefixCache&) {
+        ++state_of(self).counts->resets;
+        return PrefixCacheReset{};
+      },
       [self](const GetStats&) {
         EngineStats stats;
         stats.overloaded = state_of(self).counts->overloaded;
@@ -205,6 +226,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         state.counts->live = static_cast<int>(state.live.size());
       },
       [](const DrainTimeout&) {},
+      [](const DeadlineDue&) {},
       [self](const RequestClosed& message) { advance(self, message.request); },
       [](const EngineFailed&) {},
   };

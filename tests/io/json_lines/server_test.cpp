@@ -188,7 +188,7 @@ TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
 
 TEST_F(ServerTest, NothingIsAnsweredBeforeTheKeyWhenThereAreKeys) {
   ServerConfig config;
-  config.api_keys = {"first", "second"};
+  config.keys = *serving::make_key_ring({"first", "second"});
   start(config);
   auto c = client();
   c.send({{"op", "ping"}, {"id", "p"}});
@@ -311,7 +311,7 @@ TEST_F(ServerTest, AnAddressBeyondThisMachineNeedsKeysOrConsent) {
   config.allow_unauthenticated = true;
   EXPECT_TRUE(Server::start(system_, router_, config).has_value());
   config.allow_unauthenticated = false;
-  config.api_keys = {"key"};
+  config.keys = *serving::make_key_ring({"key"});
   EXPECT_TRUE(Server::start(system_, router_, config).has_value());
 }
 

@@ -1,0 +1,123 @@
+#include <cstdio>
+#include <fcntl.h>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/command.hpp"
+#include "apps/flag_values.hpp"
+#include "io/serving/keys_file.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr std::size_t kLeastKeyBytes = 16;  // of one that somebody else has made
+
+struct KeyOptions {
+  std::string name;
+  std::string file;
+  bool admin = false;
+  bool from_stdin = false;
+  serving::Tenant tenant;
+};
+
+Result<std::string> key_of(const KeyOptions& options) {
+  if (!options.from_stdin) return serving::new_key();
+  std::string key;
+  std::getline(std::cin, key);
+  if (!key.empty() && key.back() == '\r') key.pop_back();
+  if (key.size() < kLeastKeyBytes || key.find_first_of(" \t") != std::string::npos) {
+    return fail(ErrorCode::bad_config,
+                "the key on standard input must have " + std::to_string(kLeastKeyBytes) +
+                    " characters or more and no spaces: what is short can be guessed from its digest",
+                "from_stdin");
+  }
+  return key;
+}
+
+/// Whether what is appended to the file begins a line.
+bool ends_with_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file || file.tellg() <= 0) return true;
+  file.seekg(-1, std::ios::end);
+  return file.get() == '\n';
+}
+
+/// Appends it to a file that, where it is new, its owner and the group alone may read.
+Status append_line(const std::string& path, const std::string& line) {
+  constexpr mode_t kMode = 0640;
+  const auto cannot = [&] { return fail(ErrorCode::io_failed, "cannot write " + path, "file"); };
+  const auto text = (ends_with_line(path) ? "" : "\n") + line + "\n";
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, kMode);
+  if (file < 0) return cannot();
+  const bool is_written = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool is_closed = ::close(file) == 0;
+  if (!is_written || !is_closed) return cannot();
+  return {};
+}
+
+/// The line must be one that the server takes beside those that are there.
+Status check_file(const std::string& path, const serving::KeySet::Entry& entry) {
+  serving::KeySet keys;
+  if (::access(path.c_str(), F_OK) == 0) {
+    if (auto read = serving::read_keys_file(path, keys); !read) return fail(std::move(read.error()));
+  }
+  if (auto added = keys.add(entry.digest, entry.tenant); !added) {
+    return fail(ErrorCode::bad_config, path + ": " + added.error().message, "file");
+  }
+  return {};
+}
+
+int run_new(KeyOptions& options) {
+  if (!serving::is_tenant_name(options.name)) {
+    return exit_with(Error{ErrorCode::bad_config,
+                           "NAME must have 1 to " + std::to_string(serving::kMaxTenantNameBytes) +
+                               " letters, digits, dots, underscores and dashes",
+                           "name"});
+  }
+  const auto key = key_of(options);
+  if (!key) return exit_with(key.error());
+  options.tenant.name = options.name;
+  options.tenant.role = options.admin ? serving::KeyRole::admin : serving::KeyRole::user;
+  const serving::KeySet::Entry entry{serving::digest_of(*key), options.tenant};
+  const auto line = serving::keys_file_line(entry);
+  if (options.file.empty()) {
+    if (!options.from_stdin) std::printf("%s\n", key->c_str());
+    std::printf("%s\n", line.c_str());
+    return kExitOk;
+  }
+  if (const auto fits = check_file(options.file, entry); !fits) return exit_with(fits.error());
+  if (const auto written = append_line(options.file, line); !written) return exit_with(written.error());
+  if (!options.from_stdin) std::printf("%s\n", key->c_str());
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_key(CLI::App& pagoda) {
+  auto* app = add_subcommand(pagoda, "key", "Make a key for --keys-file: prints it, once, and the line for the file");
+  const auto options = std::make_shared<KeyOptions>();
+  auto& limits = options->tenant.limits;
+  app->add_option("NAME", options->name, "Whose key it is: the tenant that requests with it belong to")->required();
+  app->add_option("--file", options->file, "Appends the line to this file, and prints the key alone");
+  app->add_flag("--admin", options->admin, "It opens the admin routes too");
+  app->add_flag("--from-stdin", options->from_stdin, "Takes the key from standard input instead of making one");
+  add_number(*app, "--requests-per-minute", limits.requests_per_minute, "0: as many as it likes", std::int64_t{0},
+             serving::kMostPerMinute);
+  add_number(*app, "--tokens-per-minute", limits.tokens_per_minute, "Of prompts and outputs; 0: as many as it likes",
+             std::int64_t{0}, serving::kMostPerMinute);
+  add_number(*app, "--max-concurrent-requests", limits.max_concurrent_requests, "0: as many as it likes",
+             std::int64_t{0}, serving::kMostPerMinute);
+  add_number(*app, "--priority", options->tenant.priority, "Of its requests, for the priority policy; lower goes first",
+             -serving::kMostPriority, serving::kMostPriority);
+  app->add_flag("--share-prefix-cache", options->tenant.share_prefix_cache,
+                "It finds what others have computed, and they find what it has");
+  return {app, [options] { return run_new(*options); }};
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,70 @@
+#include "apps/server_keys.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "io/serving/keys_file.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+using serving::KeyRole;
+using serving::KeySet;
+
+/// Files that cannot be read are a wrong flag.
+void note(Status status, const char* key, std::vector<Error>& problems) {
+  if (!status) problems.push_back({ErrorCode::bad_config, std::move(status.error().message), key});
+}
+
+void add_plain(const std::string& path, KeyRole role, const char* key, KeySet& keys, std::vector<Error>& problems) {
+  if (!path.empty()) note(serving::read_plain_keys(path, role, key, keys), key, problems);
+}
+
+void add_named(const std::string& path, KeySet& keys, std::vector<Error>& problems) {
+  auto read = serving::read_keys_file(path, keys);
+  if (read && *read == 0) read = fail(ErrorCode::bad_config, path + ": there is no key in the file", "keys_file");
+  if (!read) problems.push_back({ErrorCode::bad_config, std::move(read.error().message), "keys_file"});
+}
+
+void add_list(const std::string& list, KeySet& keys, std::vector<Error>& problems) {
+  for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    const auto key = list.substr(begin, end - begin);
+    if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos) {
+      problems.push_back(
+          {ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces", "api_key"});
+      return;
+    }
+    note(keys.add(key, KeyRole::user, "api_key"), "api_key", problems);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+KeySet KeySources::read(std::vector<Error>& problems) const {
+  KeySet keys;
+  if (!keys_file.empty()) add_named(keys_file, keys, problems);
+  add_plain(api_key_file, KeyRole::user, "api_key_file", keys, problems);
+  add_plain(admin_key_file, KeyRole::admin, "admin_key_file", keys, problems);
+  add_list(api_key, keys, problems);
+  return keys;
+}
+
+void KeySources::reload(serving::KeyRing& ring) const {
+  std::vector<Error> problems;
+  const auto keys = read(problems);
+  const bool has_users =
+      std::ranges::any_of(keys.entries, [](const auto& entry) { return entry.tenant.role == KeyRole::user; });
+  if (problems.empty() && ring.asks_for_keys() && !has_users) {
+    problems.push_back({ErrorCode::bad_config, "without users' keys everybody could call: start the server anew for that"});
+  }
+  for (const auto& problem : problems) spdlog::error("the keys stay as they are: {}", problem.message);
+  if (!problems.empty()) return;
+  ring.replace(keys);
+  spdlog::info("the keys were read anew: there are {}", keys.entries.size());
+}
+
+}  // namespace pagoda::apps

@@ -1,0 +1,112 @@
+#include "io/http/admin_routes.hpp"
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "io/http/error_answer.hpp"
+#include "io/http/inquiry.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http {
+namespace {
+
+/// Who did it, for the log.
+std::string_view name_of(const Request& request) {
+  const auto& name = request.holder->tenant.name;
+  return name.empty() ? std::string_view("an admin key") : std::string_view(name);
+}
+
+template <class Write>
+void answer_object(Exchange& exchange, Write write) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object();
+  write(json);
+  json.close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
+/// Admins' requests say what they do by their route; a body has nothing to add.
+bool has_fields(Exchange& exchange, const Request& request) {
+  const bool is_empty = request.body.find_first_not_of(" \t\r\n") == std::string::npos || request.body == "{}";
+  if (!is_empty) exchange.respond_error(invalid_request("this request takes no fields"));
+  return !is_empty;
+}
+
+void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
+  inquire(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, serving::Answer& answer) {
+    answer_object(answering, [&](wire::JsonWriter& json) {
+      json.key("requests").array(
+          std::get<actors::RequestList>(answer).requests, [](wire::JsonWriter& list, const LiveRequest& request) {
+            list.open_object().field("id", request.id).key("request_id").value_or_null(request.request_id);
+            list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
+            list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
+            list.field("age_s", request.age_s).close_object();
+          });
+    });
+  });
+}
+
+std::optional<RequestId> id_of(std::string_view text) {
+  RequestId id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(id) : std::nullopt;
+}
+
+void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  const std::string text(find(request.params, "id"));
+  const auto id = id_of(text);
+  if (!id) {
+    return exchange->respond_error(invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
+  }
+  spdlog::info("{} cancels request {}", name_of(request), *id);
+  inquire(context, std::move(exchange), actors::AbortRequest{*id},
+          [id = *id](Exchange& answering, serving::Answer& answer) {
+            if (!std::get<actors::CancelReply>(answer).found) {
+              return answering.respond_error({404, "no live request has the id " + std::to_string(id), "id", "not_found"});
+            }
+            answer_object(answering, [&](wire::JsonWriter& json) { json.field("id", id).field("cancelled", true); });
+          });
+}
+
+void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  if (has_fields(*exchange, request)) return;
+  spdlog::info("{} resets the prefix cache", name_of(request));
+  inquire(context, std::move(exchange), actors::ResetPrefixCache{}, [](Exchange& answering, serving::Answer&) {
+    answer_object(answering, [](wire::JsonWriter& json) { json.field("reset", true); });
+  });
+}
+
+/// The first step of the shutdown ladder; the next ones are a signal's.
+void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  if (has_fields(*exchange, request)) return;
+  if (!context.is_draining) spdlog::info("{} drains the server: it takes no new requests", name_of(request));
+  context.drain();
+  actors::send_anonymously(context.router, actors::Drain{actors::Drain::kNoTimeout});
+  inquire(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, serving::Answer& answer) {
+    answer_object(answering, [&](wire::JsonWriter& json) {
+      json.field("status", "draining").field("live_requests", std::get<actors::RequestList>(answer).requests.size());
+    });
+  });
+}
+
+}  // namespace
+
+void add_admin_routes(Routes& routes, const ApiContext& context) {
+  routes.add(Verb::get, "/admin/requests", Access::admin,
+             [&context](const auto& exchange, const Request&) { list_requests(context, exchange); });
+  routes.add(Verb::delete_, "/admin/requests/{id}", Access::admin,
+             [&context](const auto& exchange, const Request& request) { cancel_request(context, exchange, request); });
+  routes.add(Verb::post, "/admin/drain", Access::admin,
+             [&context](const auto& exchange, const Request& request) { drain(context, exchange, request); });
+  routes.add(
+      Verb::post, "/admin/reset_prefix_cache", Access::admin,
+      [&context](const auto& exchange, const Request& request) { reset_prefix_cache(context, exchange, request); });
+}
+
+}  // namespace pagoda::http

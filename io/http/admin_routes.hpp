@@ -1,0 +1,12 @@
+#pragma once
+
+#include "io/http/api_context.hpp"
+#include "io/http/routes.hpp"
+
+namespace pagoda::http {
+
+/// GET /admin/requests, DELETE /admin/requests/{id}, POST /admin/drain and /admin/reset_prefix_cache. The context must
+/// outlive the routes.
+void add_admin_routes(Routes& routes, const ApiContext& context);
+
+}  // namespace pagoda::http

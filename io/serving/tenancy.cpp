@@ -1,0 +1,40 @@
+#include "io/serving/tenancy.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace pagoda::serving {
+namespace {
+
+/// Every salt is made here, so none that a client writes is that of another tenant.
+std::string salt_of(const KeyHolder* holder, const std::string& wished) {
+  const bool shares = holder == nullptr || holder->tenant.share_prefix_cache;
+  if (shares && wished.empty()) return {};
+  // No id has a line end.
+  return to_hex(digest_of((shares ? std::string("shared") : holder->id) + "\n" + wished));
+}
+
+/// Further back by what the request asks for, not further to the front.
+std::int64_t priority_of(std::int64_t best, std::int64_t wished) {
+  const auto behind = std::max<std::int64_t>(0, wished);
+  return behind > std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(0, best) ? behind : best + behind;
+}
+
+}  // namespace
+
+void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateRequest& request) {
+  if (!keys.has_names()) return;
+  const bool has_name = holder && !holder->tenant.name.empty();
+  request.user = has_name ? holder->tenant.name : std::string();
+  request.cache_salt = salt_of(holder.get(), request.cache_salt);
+  request.priority = priority_of(holder ? holder->tenant.priority : 0, request.priority);
+}
+
+std::int64_t estimated_prompt_tokens(const GenerateRequest& request) {
+  constexpr std::size_t kBytesPerToken = 4;
+  if (request.prompt_token_ids) return static_cast<std::int64_t>(request.prompt_token_ids->size());
+  return request.prompt ? static_cast<std::int64_t>(1 + request.prompt->size() / kBytesPerToken) : 0;
+}
+
+}  // namespace pagoda::serving

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/request/generate_request.hpp"
+#include "io/serving/key_ring.hpp"
+
+namespace pagoda::serving {
+
+/// Makes a request that of the tenant whose key it came with (null: of none): `user` is the key's name, `priority` no
+/// better than its, and `cache_salt` such that it finds in the prefix cache what is the tenant's own. Where no key has
+/// a name, requests stay as they are.
+void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateRequest& request);
+
+/// Tokens of the request's prompt: how many, or, of a text, about how many.
+std::int64_t estimated_prompt_tokens(const GenerateRequest& request);
+
+}  // namespace pagoda::serving
