@@ -103,7 +103,7 @@ Command add_key(CLI::App& pagoda) {
   auto* app = add_subcommand(pagoda, "key", "Make a key for --keys-file: prints it, once, and the line for the file");
   const auto options = std::make_shared<KeyOptions>();
   auto& limits = options->tenant.limits;
-  app->add_option("NAME", options->name, "Whose key it is: the tenant that requests with it belong to")->required();
+  app->add_option("NAME", options->name, "Whose key it is: the tenant that requests with it belong to");
   app->add_option("--file", options->file, "Appends the line to this file, and prints the key alone");
   app->add_flag("--admin", options->admin, "It opens the admin routes too");
   app->add_flag("--from-stdin", options->from_stdin, "Takes the key from standard input instead of making one");

@@ -389,6 +389,7 @@ class Logs(WithKeys):
                 answer.read()
                 if answer.headers.get("connection") == "close":
                     connection.close()
+            connection.close()
         threads = [threading.Thread(target=run, args=(part,)) for part in range(8)]
         for thread in threads:
             thread.start()

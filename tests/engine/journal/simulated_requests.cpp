@@ -45,6 +45,11 @@ TokenIds SimulatedRequests::some_tokens(std::size_t count) {
   return tokens;
 }
 
+routing::WorkDone SimulatedRequests::some_work() {
+  const auto prompt_tokens = static_cast<std::int64_t>(below(50));
+  return {prompt_tokens, static_cast<std::int64_t>(below(50))};
+}
+
 GenerateRequest SimulatedRequests::some_request() {
   GenerateRequest request;
   if (one_in(3)) {
@@ -123,7 +128,7 @@ void SimulatedRequests::apply(const Effects& effects) {
   }
   for (const RequestOutput& output : output_.process(ends, now_).outputs) {
     inside_.erase(output.request_id);
-    router_.closed(output.request_id, {below(9), below(9)}, now_);
+    router_.closed(output.request_id, some_work(), now_);
   }
 }
 
@@ -163,7 +168,7 @@ void SimulatedRequests::run_step() {
     if (!output.done && !output.error) continue;
     ++num_ended_;
     inside_.erase(output.request_id);
-    apply(router_.closed(output.request_id, {below(50), below(50)}, now_));
+    apply(router_.closed(output.request_id, some_work(), now_));
   }
 }
 

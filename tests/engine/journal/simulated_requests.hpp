@@ -35,6 +35,7 @@ class SimulatedRequests {
   bool one_in(std::uint64_t count) { return below(count) == 0; }
   TokenIds some_tokens(std::size_t count);
   GenerateRequest some_request();
+  routing::WorkDone some_work();
   void submit();
   void run_tokenizer();
   void run_step();

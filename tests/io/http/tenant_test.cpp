@@ -105,10 +105,11 @@ TEST_F(Tenants, TokensOfPromptsAndOutputsAreLimited) {
 
 TEST_F(Tenants, TokensOfAStreamThatItsClientLeavesCount) {
   start_with({.tokens_per_minute = 50});
-  auto c = client();
-  c.post("/v1/completions", R"({"prompt": "endless"})", with("alice-key"));  // whole: the client sees nothing
-  EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with("alice-key")).status == 429; }));
-  c = client();
+  {
+    auto c = client();
+    c.post("/v1/completions", R"({"prompt": "endless"})", with("alice-key"));  // whole: the client sees nothing
+    EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with("alice-key")).status == 429; }));
+  }
   EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
 }
 
