@@ -1,13 +1,13 @@
 #include <cstdio>
-#include <fcntl.h>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <unistd.h>
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"

@@ -59,7 +59,8 @@ void KeySources::reload(serving::KeyRing& ring) const {
   const bool has_users =
       std::ranges::any_of(keys.entries, [](const auto& entry) { return entry.tenant.role == KeyRole::user; });
   if (problems.empty() && ring.asks_for_keys() && !has_users) {
-    problems.push_back({ErrorCode::bad_config, "without users' keys everybody could call: start the server anew for that"});
+    problems.push_back(
+        {ErrorCode::bad_config, "without users' keys everybody could call: start the server anew for that"});
   }
   for (const auto& problem : problems) spdlog::error("the keys stay as they are: {}", problem.message);
   if (!problems.empty()) return;

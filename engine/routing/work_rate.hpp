@@ -19,7 +19,8 @@ struct WorkDone {
   }
 };
 
-/// How fast requests are worked off, measured over about the last minute in which there were any. A plain state machine.
+/// How fast requests are worked off, measured over about the last minute in which there were any. A plain state
+/// machine.
 class WorkRate {
  public:
   static constexpr double kWindowSeconds = 30;  ///< what is older by so much counts for 1/e

@@ -41,13 +41,14 @@ bool has_fields(Exchange& exchange, const Request& request) {
 void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
   inquire(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, serving::Answer& answer) {
     answer_object(answering, [&](wire::JsonWriter& json) {
-      json.key("requests").array(
-          std::get<actors::RequestList>(answer).requests, [](wire::JsonWriter& list, const LiveRequest& request) {
-            list.open_object().field("id", request.id).key("request_id").value_or_null(request.request_id);
-            list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
-            list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
-            list.field("age_s", request.age_s).close_object();
-          });
+      json.key("requests")
+          .array(
+              std::get<actors::RequestList>(answer).requests, [](wire::JsonWriter& list, const LiveRequest& request) {
+                list.open_object().field("id", request.id).key("request_id").value_or_null(request.request_id);
+                list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
+                list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
+                list.field("age_s", request.age_s).close_object();
+              });
     });
   });
 }
@@ -62,16 +63,18 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
   const std::string text(find(request.params, "id"));
   const auto id = id_of(text);
   if (!id) {
-    return exchange->respond_error(invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
+    return exchange->respond_error(
+        invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
   }
   spdlog::info("{} cancels request {}", name_of(request), *id);
-  inquire(context, std::move(exchange), actors::AbortRequest{*id},
-          [id = *id](Exchange& answering, serving::Answer& answer) {
-            if (!std::get<actors::CancelReply>(answer).found) {
-              return answering.respond_error({404, "no live request has the id " + std::to_string(id), "id", "not_found"});
-            }
-            answer_object(answering, [&](wire::JsonWriter& json) { json.field("id", id).field("cancelled", true); });
-          });
+  inquire(
+      context, std::move(exchange), actors::AbortRequest{*id},
+      [id = *id](Exchange& answering, serving::Answer& answer) {
+        if (!std::get<actors::CancelReply>(answer).found) {
+          return answering.respond_error({404, "no live request has the id " + std::to_string(id), "id", "not_found"});
+        }
+        answer_object(answering, [&](wire::JsonWriter& json) { json.field("id", id).field("cancelled", true); });
+      });
 }
 
 void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {

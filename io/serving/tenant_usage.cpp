@@ -51,7 +51,8 @@ milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point 
   const double missing = std::min(static_cast<double>(amount), per_minute_) - level(now);
   constexpr double kRounding = 1e-6;  // what was refilled in pieces may lack the last bits
   if (missing <= kRounding) return milliseconds(0);
-  return milliseconds(std::max<std::int64_t>(1, std::llround(std::ceil(1000 * missing * kSecondsPerMinute / per_minute_))));
+  return milliseconds(
+      std::max<std::int64_t>(1, std::llround(std::ceil(1000 * missing * kSecondsPerMinute / per_minute_))));
 }
 
 void MinuteBucket::take(std::int64_t amount, LimitClock::time_point now) {
@@ -89,8 +90,8 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
     const auto wait = bucket.wait_for(amount, now);
     if (wait.count() == 0) return std::nullopt;
     const auto seconds = (wait.count() + 999) / 1000;
-    return LimitRefusal{"this key has used up its " + counted(bucket.per_minute(), what) +
-                            " a minute: try again in " + counted(seconds, "second"),
+    return LimitRefusal{"this key has used up its " + counted(bucket.per_minute(), what) + " a minute: try again in " +
+                            counted(seconds, "second"),
                         wait};
   };
   if (requests_ && num_requests > requests_->per_minute()) {

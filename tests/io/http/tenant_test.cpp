@@ -69,12 +69,11 @@ TEST_F(Tenants, EveryApiRefusesInItsShape) {
   start_with({.requests_per_minute = 1});
   EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 200);
   const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
-  const std::vector<std::pair<std::string, std::string>> all{
-      {"/v1/chat/completions", "{" + messages + "}"},
-      {"/v1/responses", R"({"input": "p"})"},
-      {"/v1/messages", "{" + messages + R"(, "max_tokens": 1})"},
-      {"/api/generate", R"({"model": "fake", "prompt": "p"})"},
-      {"/api/chat", R"({"model": "fake", )" + messages + "}"}};
+  const std::vector<std::pair<std::string, std::string>> all{{"/v1/chat/completions", "{" + messages + "}"},
+                                                             {"/v1/responses", R"({"input": "p"})"},
+                                                             {"/v1/messages", "{" + messages + R"(, "max_tokens": 1})"},
+                                                             {"/api/generate", R"({"model": "fake", "prompt": "p"})"},
+                                                             {"/api/chat", R"({"model": "fake", )" + messages + "}"}};
   for (const auto& [path, body] : all) {
     const auto refused = post(path, body, with("alice-key"));
     EXPECT_EQ(refused.status, 429) << path << refused.body;
@@ -199,7 +198,8 @@ TEST_F(Tenants, AdminsDrain) {
 
 TEST_F(Tenants, WithoutAnAdminKeyNothingOfAdminsIsOpen) {
   start();
-  for (const auto* path : {"/admin/drain", "/admin/reset_prefix_cache"}) EXPECT_EQ(post(path, "{}").status, 403) << path;
+  for (const auto* path : {"/admin/drain", "/admin/reset_prefix_cache"})
+    EXPECT_EQ(post(path, "{}").status, 403) << path;
   EXPECT_EQ(get("/admin/requests").status, 403);
   EXPECT_EQ(counts_->resets, 0);
 }

@@ -32,7 +32,8 @@ TEST(KeyRing, FindsWholeKeysAlone) {
   EXPECT_FALSE(ring->find("first")->is_admin());
   EXPECT_TRUE(ring->find("admin")->is_admin());
   EXPECT_NE(ring->find("first")->id, ring->find("second")->id);
-  for (const auto* wrong : {"", "firs", "firstt", "FIRST", " first", "first\n"}) EXPECT_FALSE(ring->find(wrong)) << wrong;
+  for (const auto* wrong : {"", "firs", "firstt", "FIRST", " first", "first\n"})
+    EXPECT_FALSE(ring->find(wrong)) << wrong;
   // Whoever has the file, or a dump of the memory, has no key.
   EXPECT_FALSE(ring->find(to_hex(digest_of("first"))));
   EXPECT_EQ(ring->find("first")->id.find("first"), std::string::npos);
@@ -147,9 +148,10 @@ TEST_F(KeysFile, WhatIsWrongIsNamedWithItsLine) {
 
 /// A key that was put there as it is must not come to a log by the message about it.
 TEST_F(KeysFile, NoMessageRepeatsTheLine) {
-  for (const auto& text : {std::string("sk-secret\n"), std::string(R"({"name": "sk-secret key", "sha256": "sk-secret"})"),
-                           std::string(R"({"name": "a", "sha256": "sk-secret"})"),
-                           std::string(R"({"name": "a", "sha256": 5, "role": "sk-secret"})")}) {
+  for (const auto& text :
+       {std::string("sk-secret\n"), std::string(R"({"name": "sk-secret key", "sha256": "sk-secret"})"),
+        std::string(R"({"name": "a", "sha256": "sk-secret"})"),
+        std::string(R"({"name": "a", "sha256": 5, "role": "sk-secret"})")}) {
     const auto message = problem(text);
     EXPECT_NE(message, "") << text;
     EXPECT_EQ(message.find("sk-secret"), std::string::npos) << message;
@@ -201,8 +203,12 @@ TEST_F(Tenancy, TheKeysNameIsTheTenantWhateverTheRequestSays) {
 }
 
 TEST_F(Tenancy, ATenantsSaltIsItsOwnAndCannotBeWritten) {
-  const std::set<std::string> salts{salt("alice's"),        salt("bob's"),         salt("carol's"),
-                                    salt("alice's", "x"),   salt("bob's", "x"),    salt("carol's", "x"),
+  const std::set<std::string> salts{salt("alice's"),
+                                    salt("bob's"),
+                                    salt("carol's"),
+                                    salt("alice's", "x"),
+                                    salt("bob's", "x"),
+                                    salt("carol's", "x"),
                                     salt("carol's", salt("alice's"))};
   EXPECT_EQ(salts.size(), 7U);
   EXPECT_EQ(salt("alice's", "x"), salt("alice's", "x"));
