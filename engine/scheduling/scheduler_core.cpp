@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/scheduling/queue_view.hpp"
 #include "kernels/result.hpp"
 #include "kernels/sample.hpp"
 
@@ -335,6 +336,14 @@ EngineStats SchedulerCore::stats() const {
   stats.requests_running = static_cast<std::int64_t>(table_.running.size());
   stats.requests_swapped = static_cast<std::int64_t>(table_.swapped.size());
   return stats;
+}
+
+view::Queues SchedulerCore::queues() const {
+  view::Queues queues{list_requests(table_), {}};
+  for (const InFlightStep& step : in_flight_) {
+    queues.steps_in_flight.push_back({step.step, step.num_tokens, std::ssize(step.work)});
+  }
+  return queues;
 }
 
 std::optional<std::string> SchedulerCore::check_invariants() const {

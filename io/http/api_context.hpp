@@ -19,7 +19,7 @@
 
 namespace pagoda::http {
 
-/// What the routes need of the engine and the served model. Outlives the server; only is_draining changes.
+/// What the routes need of the engine and the served model. Outlives the server; only is_draining and is_ending change.
 struct ApiContext {
   caf::actor_system& system;
   actors::RequestRouterActor router;
@@ -32,6 +32,7 @@ struct ApiContext {
   std::vector<std::string> aliases = {};  ///< names of the model beside model.name, which answers carry
   std::shared_ptr<serving::Telemetry> telemetry = {};
   std::atomic<bool> is_draining = false;  ///< no new work is taken
+  std::atomic<bool> is_ending = false;    ///< streams that have no end of their own end
 
   bool serves(std::string_view name) const {
     return name == model.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();

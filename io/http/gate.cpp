@@ -152,9 +152,11 @@ void Gate::check_key(Admission& out) const {
   if (index) out.request.key = static_cast<int>(*index);
   if (const auto admin = find(config_.admin_keys)) out.request.admin_key = static_cast<int>(*admin);
   const auto access = out.route->access;
-  const bool is_closed = access == Access::admin || (access == Access::key && !config_.api_keys.empty());
+  const bool has_keys = !config_.api_keys.empty();
+  const bool is_closed = access == Access::admin || (access == Access::key && has_keys) ||
+                         (access == Access::watcher && (has_keys || !config_.admin_keys.empty()));
   if (!is_closed || out.request.is_admin() || (access == Access::key && index)) return;
-  if (index || (access == Access::admin && config_.admin_keys.empty())) {
+  if (index || (access != Access::key && config_.admin_keys.empty())) {
     out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
     return;
   }

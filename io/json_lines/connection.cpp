@@ -39,6 +39,9 @@ void append_answer(std::string& line, const ClientId& id, const EngineStats& sta
 void append_answer(std::string&, const ClientId&, const serving::SharedMetrics&) {
   PAGODA_ASSERT(false, "JSON lines have no op that asks for metrics");
 }
+void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
+  PAGODA_ASSERT(false, "JSON lines have no op that asks what the engine does");
+}
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
 }

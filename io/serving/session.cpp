@@ -27,6 +27,9 @@ Answer to_answer(const EngineStats& stats) {
 Answer to_answer(const metrics::EngineMetrics& metrics) {
   return std::make_shared<const metrics::EngineMetrics>(metrics);
 }
+Answer to_answer(const view::EngineView& view) {
+  return std::make_shared<const view::EngineView>(view);
+}
 
 struct SessionState {
   SessionState() {}
@@ -75,6 +78,7 @@ struct SessionState {
   void ask(std::uint64_t tag, const GetModelInfo& question) { ask_for<ModelInfo>(tag, question); }
   void ask(std::uint64_t tag, const GetStats& question) { ask_for<EngineStats>(tag, question); }
   void ask(std::uint64_t tag, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(tag, question); }
+  void ask(std::uint64_t tag, const GetView& question) { ask_for<view::EngineView>(tag, question); }
 };
 
 SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self, const RequestRouterActor& router,

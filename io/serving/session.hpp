@@ -19,10 +19,11 @@ namespace pagoda::serving {
 
 /// What may be asked of the engine beside generating.
 using Question = std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
-                              actors::GetStats, actors::GetMetrics>;
+                              actors::GetStats, actors::GetMetrics, actors::GetView>;
 using SharedMetrics = std::shared_ptr<const metrics::EngineMetrics>;
+using SharedView = std::shared_ptr<const view::EngineView>;
 /// The answer to a question: of the kind that was asked for, or an error where the engine refused or does not answer.
-using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, Error>;
+using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView, Error>;
 
 // Events. `tag` is the number that the client of the session gave its request or question.
 

@@ -13,6 +13,7 @@ struct FakeRouterCounts {
   std::atomic<int> live{0};
   std::atomic<int> cancelled{0};
   std::atomic<int> lost_sinks{0};
+  std::atomic<int> views{0};            ///< how often it was asked what it is doing
   std::atomic<bool> overloaded{false};  ///< what it is to say of itself
 };
 
