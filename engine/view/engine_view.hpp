@@ -17,7 +17,7 @@
 namespace pagoda::view {
 
 /// Cells of a block map: a larger pool has cells that stand for several blocks.
-inline constexpr std::int32_t kMaxCells = 4096;
+inline constexpr std::int32_t kMaxCells = 8192;
 /// Sequences that a block map names.
 inline constexpr std::size_t kMaxOwners = 512;
 /// Requests of each state that are told.

@@ -32,6 +32,7 @@ class Watcher:
         return self
 
     def __exit__(self, *_):
+        self.answer.close()
         self.connection.close()
 
     def snapshots(self):

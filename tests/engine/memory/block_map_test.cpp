@@ -73,8 +73,8 @@ TEST(BlockMap, OfALargePoolIsNoLargerAndLosesNoSequence) {
   Planning planning(small_pool(1'000'000));
   planning.plan(planning.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 400)));
   const auto map = planning.block_map();
-  EXPECT_EQ(map.blocks_per_cell, 245);
-  EXPECT_EQ(map.cells.size(), 4082U);
+  EXPECT_EQ(map.blocks_per_cell, 123);
+  EXPECT_EQ(map.cells.size(), 8131U);
   EXPECT_LE(map.cells.size(), static_cast<std::size_t>(view::kMaxCells));
   std::int32_t references = 0;
   for (const Cell& cell : map.cells) references += cell.references;

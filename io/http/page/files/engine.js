@@ -23,7 +23,7 @@ export class Engine {
     this.#ui = ui;
     document.addEventListener("visibilitychange", () => this.#follow());
     document.addEventListener("theme", () => this.#redraw());
-    new ResizeObserver(() => this.#redraw()).observe($("engine"));
+    new ResizeObserver(() => this.#redraw()).observe($("view-engine"));
     $("pause").addEventListener("click", () => this.#pause(!this.#isPaused));
     setInterval(() => this.#checkAge(), 1000);
   }

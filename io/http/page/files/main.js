@@ -70,7 +70,7 @@ async function connect() {
     playground.setModels(data);
   } catch (error) {
     setHealth(false, error.needsKey ? "key needed" : "no answer");
-    if (error.needsKey) askForKey(error.message);
+    if (error.needsKey) askForKey(key.get() ? `${error.message}.` : "This server asks for an API key.");
   }
 }
 
@@ -81,7 +81,7 @@ const tabs = ["playground", "engine"];
 function select(name, focus) {
   for (const each of tabs) {
     const isChosen = each === name;
-    $(each).hidden = !isChosen;
+    $(`view-${each}`).hidden = !isChosen;
     $(`tab-${each}`).setAttribute("aria-selected", isChosen);
     $(`tab-${each}`).tabIndex = isChosen ? 0 : -1;
   }
