@@ -153,6 +153,7 @@ class LiveView(unittest.TestCase):
             watched.process.terminate()
             watched.process.wait(60)
             reader.join()
+            watcher.__exit__()
             self.assertIn(b"event: end", rest[0])
             self.assertLess(time.monotonic() - began, 20)
 

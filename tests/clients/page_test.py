@@ -91,7 +91,7 @@ class Page(Case):
         page.click("#theme")  # from auto to light
         self.until(f"{ground} === {json.dumps(light)}")
         page.value("location.reload()")
-        self.until(f"document.querySelector('#theme').textContent === 'Light' && {ground} === {json.dumps(light)}")
+        self.until(f"document.querySelector('#theme')?.textContent === 'Light' && {ground} === {json.dumps(light)}")
 
     def test_a_phone_needs_no_scrolling_to_the_side(self):
         self.browser.resize(390, 844, mobile=True)

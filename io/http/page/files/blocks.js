@@ -4,7 +4,7 @@ import { $, fitted, color, requestColor, isDark, showTip, hideTip, make, number,
 
 const MOST_HEIGHT = 280;
 const LARGEST = 18;
-const SMALLEST = 4;
+const SMALLEST = 3;
 const GAP = 1;
 const MOVE_MS = 2500; // how long a move is to be seen
 

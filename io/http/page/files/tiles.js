@@ -51,7 +51,7 @@ export class Tiles {
     const others = [stats.requests_waiting && `${number(stats.requests_waiting)} wait`, stats.requests_swapped && `${number(stats.requests_swapped)} swapped`];
     this.#say("requests", number(stats.requests_running), others.filter(Boolean).map((words) => ` · ${words}`).join(""));
     const used = stats.device_blocks_total - stats.device_blocks_free - stats.device_blocks_cached;
-    this.#say("memory", percent(stats.device_blocks_total ? used / stats.device_blocks_total : 0), ` of ${number(stats.device_blocks_total)}`);
+    this.#say("memory", percent(stats.device_blocks_total ? used / stats.device_blocks_total : 0));
     this.#say("cache", percent(stats.prefix_cache_queries_total ? stats.prefix_cache_hits_total / stats.prefix_cache_queries_total : null));
     this.#say("steps", seconds > 0 ? number(this.#change("steps_total") / seconds) : "–");
     const steps = this.#snapshots.reduce((sum, { busy }) => ({ us: sum.us + busy.us, count: sum.count + busy.count }), { us: 0, count: 0 });
