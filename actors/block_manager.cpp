@@ -11,7 +11,7 @@ struct BlockManagerState {
 
   std::unique_ptr<journal::RecordedBlockManager> blocks;
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
 };
 
 StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const PlanStep& message) {
@@ -39,6 +39,7 @@ BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<Bl
   return {
       [self](const PlanStep& message) { return plan(self, message); },
       [self](const CacheEnginesReplaced& message) { state_of(self).cache_engines = message.cache_engines; },
+      [self](const GetView&) { return reply(state_of(self).blocks->core().block_map()); },
   };
 }
 

@@ -24,7 +24,7 @@ struct CacheEngineState {
   WorkerActor worker;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedCacheOrder> order;
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
@@ -75,7 +75,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
     *has_ended_a_plan = true;
     run->finished_us = now_us();
     const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
-    if (trace) {
+    if (trace::is_on(trace)) {
       trace->span(
           trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
           {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),

@@ -18,13 +18,13 @@
 #include "engine/routing/router_core.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 #include "engine/text/tokenizer.hpp"
-#include "engine/trace/step_trace.hpp"
+#include "engine/trace/tracer.hpp"
 
 namespace pagoda::actors {
 
 /// What watches the steps of a replica. Each may be null.
 struct Instruments {
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
   journal::SharedJournal journal;
 };
 

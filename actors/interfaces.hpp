@@ -55,6 +55,8 @@ using RequestRouterActor = Interface<
     caf::result<EngineStats>(GetStats),
     // A snapshot of all that is counted, of every actor that counts. An error when the engine has failed.
     caf::result<metrics::EngineMetrics>(GetMetrics),
+    // What it is doing now, of bounded size. An error when the engine has failed.
+    caf::result<view::EngineView>(GetView),
     // What is served; constant.
     caf::result<ModelInfo>(GetModelInfo),
     // Text to ids with the model's tokenizer.
@@ -125,7 +127,9 @@ using SchedulerActor = Interface<
     // A snapshot of the counters.
     caf::result<EngineStats>(GetStats),
     // (private) router: the same, and what it counts beside them.
-    caf::result<metrics::SchedulerMetrics>(GetMetrics)>;
+    caf::result<metrics::SchedulerMetrics>(GetMetrics),
+    // (private) router: what its requests do, and what its block manager tells.
+    caf::result<view::ReplicaView>(GetView)>;
 
 /// Owns every block id, reference count, block table, prefix-cache entry and swap mapping.
 using BlockManagerActor = Interface<
@@ -133,7 +137,9 @@ using BlockManagerActor = Interface<
     caf::result<StepPlan>(PlanStep),
     // (private) supervisor: cache engines whose memory holds nothing took the place of dead ones. The scheduler is told
     // behind it (DeviceReplaced), so the plan with device_memory_lost comes later.
-    caf::result<void>(CacheEnginesReplaced)>;
+    caf::result<void>(CacheEnginesReplaced),
+    // (private) scheduler: who holds which block.
+    caf::result<view::BlockMap>(GetView)>;
 
 /// Owns the KV memory of one device and moves blocks on its own stream.
 using CacheEngineActor = Interface<
@@ -187,6 +193,8 @@ using OutputProcessorActor = Interface<
     caf::result<OutputsFlushed>(FlushOutputs),
     // (private) router: what it counts.
     caf::result<metrics::RequestMetrics>(GetMetrics),
+    // (private) router: what it knows of requests.
+    caf::result<view::RequestFacts>(GetRequestFacts),
     // (private) router: every live request ends with the error, then this actor.
     caf::result<void>(EngineFailed)>;
 
@@ -267,6 +275,10 @@ PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
 PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
 PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
+PAGODA_LOCAL(pagoda::view::BlockMap)
+PAGODA_LOCAL(pagoda::view::ReplicaView)
+PAGODA_LOCAL(pagoda::view::RequestFacts)
+PAGODA_LOCAL(pagoda::view::EngineView)
 PAGODA_LOCAL(pagoda::actors::SubmitRequest)
 PAGODA_LOCAL(pagoda::actors::SubmitReply)
 PAGODA_LOCAL(pagoda::actors::CancelRequest)
@@ -279,6 +291,8 @@ PAGODA_LOCAL(pagoda::actors::PrefixCacheReset)
 PAGODA_LOCAL(pagoda::actors::GetStats)
 PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)
+PAGODA_LOCAL(pagoda::actors::GetView)
+PAGODA_LOCAL(pagoda::actors::GetRequestFacts)
 PAGODA_LOCAL(pagoda::actors::TokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::TokenizeReply)
 PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)

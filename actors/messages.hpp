@@ -22,6 +22,7 @@
 #include "engine/step/outputs.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/step/result.hpp"
+#include "engine/view/engine_view.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::actors {
@@ -70,6 +71,12 @@ struct GetStats {};
 /// For all that is counted: the router answers with EngineMetrics, others with their part of it.
 struct GetMetrics {};
 struct GetModelInfo {};
+
+/// What the engine is doing, for somebody who watches it. Spans behind `spans_after` come along, and their recording
+/// goes on for a while.
+struct GetView {
+  std::uint64_t spans_after = 0;
+};
 
 struct TokenizeRequest {
   std::string text;
@@ -221,6 +228,11 @@ struct ReplicaFailed {
 /// whoever asks for something later.
 struct EngineFailed {
   Error error;
+};
+
+/// Private, router -> output processor: what it knows of live requests, and of those that ended last.
+struct GetRequestFacts {
+  std::vector<RequestId> requests;
 };
 
 /// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.

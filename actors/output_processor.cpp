@@ -33,7 +33,7 @@ struct OutputProcessorState {
   std::unique_ptr<journal::RecordedOutput> core;
   std::unordered_map<RequestId, Destination> sinks;
   RequestRouterActor router;
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
 };
 
 using Self = OutputProcessorActor::stateful_pointer<OutputProcessorState>;
@@ -90,6 +90,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         return reply(OutputsFlushed{});
       },
       [self](const GetMetrics&) { return reply(state_of(self).core->core().metrics()); },
+      [self](const GetRequestFacts& message) { return reply(state_of(self).core->core().facts(message.requests)); },
       [self](const EngineFailed& failed) {
         state_of(self).end_all(failed.error);
         self->quit(caf::exit_reason::user_shutdown);

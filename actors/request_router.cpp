@@ -39,7 +39,7 @@ struct RequestRouterState {
   std::vector<caf::typed_response_promise<Drained>> draining;
   metrics::RefusalCounts refusals;
   std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
 };
 
 using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
@@ -228,6 +228,49 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, co
   return promise;
 }
 
+/// What the output processor knows of the live requests is told with them.
+void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>& facts) {
+  auto next = facts.begin();  // in the order in which they were asked for
+  for (view::LiveRequest& request : queues.requests) {
+    if (next == facts.end()) return;
+    if (next->id != request.id) continue;
+    request.first_token_us = next->first_token_us;
+    request.cached_tokens = next->cached_tokens;
+    request.preemptions = next->preemptions;
+    request.restarts = next->restarts;
+    ++next;
+  }
+}
+
+/// Of the replica, then of the output processor, then the spans.
+caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetView& message) {
+  auto promise = self->make_response_promise<view::EngineView>();
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto on_replica = [self, promise, no_answer, message](view::ReplicaView& told) {
+    GetRequestFacts question;
+    for (const auto& request : told.queues.requests) question.requests.push_back(request.id);
+    auto answer = [self, promise, message, told = std::move(told)](view::RequestFacts& facts) mutable {
+      const auto& state = state_of(self);
+      view::EngineView all;
+      all.now_us = now_us();
+      all.stats = state.core->core().with_own(told.stats, all.now_us);
+      all.queues = std::move(told.queues);
+      add_facts(all.queues, facts.open);
+      all.blocks = std::move(told.blocks);
+      all.ended = std::move(facts.ended);
+      if (state.trace) {
+        auto recent = state.trace->recent().since(message.spans_after, view::kMaxSpans, all.now_us);
+        all.spans = std::move(recent.spans);
+        all.last_span = recent.last_number;
+      }
+      deliver(promise, std::move(all));
+    };
+    pagoda::actors::request(self, state_of(self).outputs, std::move(question), std::move(answer), no_answer);
+  };
+  pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_replica, no_answer);
+  return promise;
+}
+
 /// Requests outside end here, those in the engine by the output processor, which hears of it behind the last request
 /// that it was sent and before a drain's flush.
 void on_engine_failed(Self self, const EngineFailed& failed) {
@@ -274,6 +317,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       [self](const ResetPrefixCache&) { return reset_prefix_cache(self); },
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetMetrics& message) { return answer_metrics(self, message); },
+      [self](const GetView& message) { return answer_view(self, message); },
       [self](const GetModelInfo&) { return reply(state_of(self).info); },
       [self](const TokenizeRequest& message) {
         const std::size_t num_bytes = message.text.size() + message.literals.size() * sizeof(ByteRange);

@@ -16,7 +16,7 @@ struct SchedulerState {
   BlockManagerActor block_manager;
   std::vector<WorkerActor> workers;  ///< by rank
   OutputProcessorActor outputs;
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
   DeviceStatus devices;
 };
 
@@ -44,7 +44,7 @@ void on_step_plan(Self self, const StepPlan& plan) {
   const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
   auto step = state.core->on_step_plan(plan, now_us());
   span.end({arg("step", plan.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
-            arg("preempted", state.trace ? num_preempted(plan) : 0)});
+            arg("preempted", trace::is_on(state.trace) ? num_preempted(plan) : 0)});
   if (step) send_to_all(self, state.workers, std::move(*step));
   advance(self);
 }
@@ -72,6 +72,18 @@ void advance(Self self) {
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
   if (!outputs.empty()) send(self, state.outputs, std::move(outputs));
+}
+
+caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetView& message) {
+  auto promise = self->make_response_promise<view::ReplicaView>();
+  request(
+      self, state_of(self).block_manager, message,
+      [self, promise](view::BlockMap& blocks) mutable {
+        const auto& state = state_of(self);
+        deliver(promise, view::ReplicaView{stats_of(state), state.core->core().queues(), std::move(blocks)});
+      },
+      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+  return promise;
 }
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
@@ -130,6 +142,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         const auto& state = state_of(self);
         return reply(metrics::SchedulerMetrics{stats_of(state), state.core->core().metrics()});
       },
+      [self](const GetView& message) { return answer_view(self, message); },
   };
 }
 

@@ -5,22 +5,25 @@
 #include <initializer_list>
 
 #include "actors/clock.hpp"
-#include "engine/trace/step_trace.hpp"
+#include "engine/trace/tracer.hpp"
 
 namespace pagoda::actors {
 
-/// What an actor does from the construction on until end(). Without a trace it costs a test of a pointer.
+/// What an actor does from the construction on until end(). While nobody is told it costs a load or two.
 class TraceSpan {
  public:
-  TraceSpan(const trace::SharedTrace& trace, trace::Row row, const char* name)
-      : trace_(trace.get()), row_(row), name_(name), started_us_(trace_ != nullptr ? now_us() : 0) {}
+  TraceSpan(const trace::SharedTracer& tracer, trace::Row row, const char* name)
+      : tracer_(trace::is_on(tracer) ? tracer.get() : nullptr),
+        row_(row),
+        name_(name),
+        started_us_(tracer_ != nullptr ? now_us() : 0) {}
 
   void end(std::initializer_list<trace::Arg> args) const {
-    if (trace_ != nullptr) trace_->span(row_, name_, started_us_, now_us(), args);
+    if (tracer_ != nullptr) tracer_->span(row_, name_, started_us_, now_us(), args);
   }
 
  private:
-  trace::StepTrace* trace_;
+  trace::Tracer* tracer_;
   trace::Row row_;
   const char* name_;
   TimeUs started_us_;

@@ -31,7 +31,7 @@ struct WorkerState {
   CacheEngineActor cache_engine;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, ToldStep> steps;
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
@@ -41,7 +41,7 @@ struct WorkerState {
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
 
-void trace_step(trace::StepTrace& trace, const ExecuteStep& step, const StepResult& result) {
+void trace_step(trace::Tracer& trace, const ExecuteStep& step, const StepResult& result) {
   std::int64_t tokens = 0;
   for (const RowWork& work : step.work) tokens += work.num_tokens;
   trace.span(trace::Row::device, "step", result.started_us, result.finished_us,
@@ -72,7 +72,7 @@ void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
     }
     *has_ended_a_step = true;
     StepResult result = runner->collect(std::move(*issued));
-    if (trace) trace_step(*trace, *step, result);
+    if (trace::is_on(trace)) trace_step(*trace, *step, result);
     send_anonymously(scheduler, std::move(result));
   });
   send(self, state.cache_engine, StepEnqueued{told.step->step, stream->record()});

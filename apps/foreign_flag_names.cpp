@@ -186,7 +186,9 @@ constexpr RefusedFlag kRefusedOfLlamaServer[] = {
     {"--mmproj", kNoMedia},
     {"-md,--model-draft,--draft-max", kNoSpeculation},
     {"-v,--verbose,--log-disable", kLogs},
-    {"--no-webui,--webui,--path", "is not needed: no pages are served"},
+    {"--no-webui", "is called --no-page here"},
+    {"--webui", "is not needed: the page at / is served unless --no-page is given"},
+    {"--path", "has no counterpart: the page at / is part of the program"},
     {"--embedding,--embeddings,--reranking", "has no counterpart: texts are generated, not embedded"},
 };
 

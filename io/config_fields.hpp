@@ -156,6 +156,7 @@ void visit_fields(http::ServerConfig& config, Visit&& visit) {
   visit("tls_cert", config.tls_cert, "PEM file with the HTTP server's certificate and its chain; empty: no TLS");
   visit("tls_key", config.tls_key, "PEM file with its private key");
   visit("cors_origin", config.cors_origin, "Origin whose pages may call the HTTP API, or *; empty: none");
+  visit("page", config.page, "Serve the page for browsers at /: a playground and a live view of the engine");
   visit("max_body_bytes", config.max_body_bytes, "Longest body of an HTTP request");
   visit("http_max_connections", config.http_max_connections, "Most HTTP connections at a time");
   visit("http_header_timeout_ms", config.http_header_timeout_ms, "Time that the head of a request may take");

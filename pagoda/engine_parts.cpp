@@ -22,11 +22,11 @@
 namespace pagoda {
 namespace {
 
-Result<trace::SharedTrace> open_trace(const EngineConfig& config) {
-  if (config.trace.empty()) return nullptr;
+Result<trace::SharedTracer> open_trace(const EngineConfig& config) {
+  if (config.trace.empty()) return std::make_shared<trace::Tracer>(nullptr);
   auto file = io::create_trace_file(config.trace);
   if (!file) return fail(file.error());
-  return std::make_shared<trace::StepTrace>(std::move(*file), config.trace_max_events);
+  return std::make_shared<trace::Tracer>(std::make_unique<trace::StepTrace>(std::move(*file), config.trace_max_events));
 }
 
 Result<std::array<std::uint64_t, 2>> random_key() {

@@ -182,7 +182,7 @@ int work() {
 }  // namespace
 
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTrace& trace) {
+                                           const trace::SharedTracer& trace) {
   if (setup.worker_command.empty()) {
     return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
                 "worker_processes");

@@ -1,8 +1,10 @@
 #include "engine/memory/block_space_manager.hpp"
 
+#include "engine/memory/block_map.hpp"
 #include "engine/memory/invariants.hpp"
 #include "engine/memory/sequence_store.hpp"
 #include "engine/memory/step_planner.hpp"
+#include "engine/view/last.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::memory {
@@ -14,6 +16,16 @@ struct BlockSpaceManager::State {
   StepId last_step = 0;
   std::int64_t prefix_cache_queries = 0;
   std::int64_t prefix_cache_hits = 0;
+  view::Last<view::Move, view::kMaxMoves> moves;  ///< for who watches; no part of the state that is saved
+
+  void remember(const CachePlan& plan) {
+    const auto add = [&](const std::vector<BlockMove>& all, view::MoveKind kind) {
+      for (const BlockMove& move : all) moves.add({plan.step, kind, move.from, move.to});
+    };
+    add(plan.swap_out, view::MoveKind::swap_out);
+    add(plan.swap_in, view::MoveKind::swap_in);
+    add(plan.copies, view::MoveKind::copy);
+  }
 };
 
 BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
@@ -50,6 +62,7 @@ PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
   state_->prefix_cache_hits += planner.prefix_tokens_found();
   result.plan.has_cache_plan = !result.cache_plan.empty();
   result.plan.memory = stats();
+  state_->remember(result.cache_plan);
 #ifdef PAGODA_CHECK_INVARIANTS
   const std::optional<std::string> broken = check_invariants();
   PAGODA_ASSERT(!broken, *broken);
@@ -81,6 +94,13 @@ std::int32_t BlockSpaceManager::num_known_tokens(SequenceId sequence) const {
 
 KvContent BlockSpaceManager::content() const {
   return state_->store.content();
+}
+
+view::BlockMap BlockSpaceManager::block_map() const {
+  view::BlockMap map = map_blocks(state_->store);
+  map.step = state_->last_step;
+  map.moves = state_->moves.all();
+  return map;
 }
 
 void BlockSpaceManager::save(Encoder& out) const {

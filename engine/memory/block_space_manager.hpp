@@ -11,6 +11,7 @@
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
+#include "engine/view/engine_view.hpp"
 
 namespace pagoda::memory {
 
@@ -54,6 +55,8 @@ class BlockSpaceManager {
   std::optional<std::string> check_invariants() const;
 
   KvContent content() const;
+  /// Who holds which block, and what was moved last.
+  view::BlockMap block_map() const;
   /// Tokens that are known of a sequence that holds blocks; 0 of another.
   std::int32_t num_known_tokens(SequenceId sequence) const;
 

@@ -86,6 +86,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
       RequestOutput output{request->spec->id, request->spec->tag, {}, std::nullopt, end.error};
       effects.outputs.push_back(std::move(output));
       metrics_.ended(metrics::RequestEnding::error);
+      remember_end(*request, std::nullopt, now);
       requests_.erase(end.request);
       continue;
     }
@@ -153,6 +154,7 @@ void OutputCore::count_end(const RequestState& request, TimeUs now) {
     longest = std::max<std::int64_t>(longest, std::ssize(sequence.result.token_ids));
   }
   metrics_.ended(ending_of(worst));
+  remember_end(request, worst, now);
   if (worst == FinishReason::abort) return;
   const RequestSpec& spec = *request.spec;
   // One without tokens has its prompt computed at its end.
@@ -172,6 +174,35 @@ void OutputCore::count_end(const RequestState& request, TimeUs now) {
   metrics_.max_generation_tokens.observe(static_cast<double>(longest));
   metrics_.n.observe(static_cast<double>(spec.sampling.n));
   metrics_.max_tokens.observe(static_cast<double>(spec.sampling.max_tokens));
+}
+
+/// Before its results are handed out.
+void OutputCore::remember_end(const RequestState& request, std::optional<FinishReason> reason, TimeUs now) {
+  std::int64_t num_tokens = request.discarded_tokens;
+  for (const SequenceState& sequence : request.sequences) num_tokens += std::ssize(sequence.result.token_ids);
+  ended_.add({.id = request.spec->id,
+              .finish_reason = reason,
+              .prompt_tokens = std::ssize(*request.spec->prompt),
+              .cached_tokens = request.cached_tokens,
+              .completion_tokens = num_tokens,
+              .ended_us = now,
+              .arrival_us = request.spec->arrival_us,
+              .first_scheduled_us = request.first_scheduled_us,
+              .first_token_us = request.first_token_us,
+              .preemptions = request.preemptions,
+              .restarts = request.restarts});
+}
+
+view::RequestFacts OutputCore::facts(std::span<const RequestId> requests) const {
+  view::RequestFacts facts;
+  for (const RequestId id : requests) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) continue;
+    const RequestState& request = found->second;
+    facts.open.push_back({id, request.first_token_us, request.cached_tokens, request.preemptions, request.restarts});
+  }
+  facts.ended = ended_.all();
+  return facts;
 }
 
 void OutputCore::put_best_first(RequestState& request) {

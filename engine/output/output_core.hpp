@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "engine/text/stop_matcher.hpp"
 #include "engine/text/tokenizer.hpp"
 #include "engine/types.hpp"
+#include "engine/view/engine_view.hpp"
+#include "engine/view/last.hpp"
 
 namespace pagoda::output {
 
@@ -48,6 +51,9 @@ class OutputCore {
 
   /// What it has counted since it was made. Not part of its state: nothing follows from it.
   const metrics::RequestMetrics& metrics() const { return metrics_; }
+
+  /// What it knows of those of the requests that are open, and the last that ended.
+  view::RequestFacts facts(std::span<const RequestId> requests) const;
 
   /// The state as bytes (output_state.cpp): of each sequence what it has produced, from which its detokenizer and its
   /// stop matcher are made again.
@@ -89,6 +95,7 @@ class OutputCore {
   void take_facts(const StepOutputs& step);
   void count_token(RequestState& request, SequenceState& sequence, TimeUs sampled);
   void count_end(const RequestState& request, TimeUs now);
+  void remember_end(const RequestState& request, std::optional<FinishReason> reason, TimeUs now);
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
   void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
                  Effects& effects);
@@ -104,6 +111,7 @@ class OutputCore {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unordered_map<RequestId, RequestState> requests_;
   metrics::RequestMetrics metrics_;
+  view::Last<view::EndedRequest, view::kMaxEnded> ended_;  ///< for who watches; no part of its state either
 };
 
 }  // namespace pagoda::output

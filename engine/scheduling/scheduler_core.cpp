@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/scheduling/queue_view.hpp"
 #include "kernels/result.hpp"
 #include "kernels/sample.hpp"
 
@@ -359,6 +360,14 @@ std::vector<GroupProgress> SchedulerCore::progress() const {
   }
   std::ranges::sort(all, {}, &GroupProgress::id);
   return all;
+}
+
+view::Queues SchedulerCore::queues() const {
+  view::Queues queues{list_requests(table_), {}};
+  for (const InFlightStep& step : in_flight_) {
+    queues.steps_in_flight.push_back({step.step, step.num_tokens, std::ssize(step.work)});
+  }
+  return queues;
 }
 
 std::optional<std::string> SchedulerCore::check_invariants() const {

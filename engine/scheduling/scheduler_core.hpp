@@ -24,6 +24,7 @@
 #include "engine/step/plan.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
+#include "engine/view/engine_view.hpp"
 
 namespace pagoda::scheduling {
 
@@ -81,6 +82,8 @@ class SchedulerCore final : private GroupEffects {
   EngineStats stats() const;
   /// What it has counted beside its stats since it was made. Not part of its state: nothing follows from it.
   const metrics::StepMetrics& metrics() const { return metrics_; }
+  /// The live requests and the steps in flight.
+  view::Queues queues() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
   /// What the sequence's request asks for; null when its group has ended. Valid as long as that lives.
   const RequestSpec* spec_of(SequenceId sequence) const;

@@ -44,7 +44,4 @@ class StepTrace {
   std::int64_t num_dropped_ = 0;
 };
 
-/// Null: no trace is written.
-using SharedTrace = std::shared_ptr<StepTrace>;
-
 }  // namespace pagoda::trace

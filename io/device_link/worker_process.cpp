@@ -144,7 +144,7 @@ bool WorkerProcess::on_result(StepResult result) {
     step = sent_.front();
     sent_.pop_front();
   }
-  if (config_.trace) trace_step(result, step);
+  if (trace::is_on(config_.trace)) trace_step(result, step);
   listener_.on_result(std::move(result));
   return true;
 }

@@ -15,7 +15,7 @@
 
 #include "engine/execution/message_checks.hpp"
 #include "engine/execution/step_deadlines.hpp"
-#include "engine/trace/step_trace.hpp"
+#include "engine/trace/tracer.hpp"
 #include "io/device_link/child_process.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "io/device_link/messages.hpp"
@@ -29,7 +29,7 @@ struct WorkerProcessConfig {
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
   TimeUs step_deadline_us = 0;  ///< 0 = by measured times
-  trace::SharedTrace trace;
+  trace::SharedTracer trace;
 };
 
 /// A worker process as the engine's process sees it: one worker and one cache engine on a device, behind an inherited

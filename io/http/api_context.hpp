@@ -21,7 +21,7 @@
 
 namespace pagoda::http {
 
-/// What the routes need of the engine and the served model. Outlives the server; only is_draining changes.
+/// What the routes need of the engine and the served model. Outlives the server; only is_draining and is_ending change.
 struct ApiContext {
   caf::actor_system& system;
   actors::RequestRouterActor router;
@@ -37,6 +37,7 @@ struct ApiContext {
   bool log_prompts = false;               ///< each request's prompt goes to the log
   std::function<void()> drain = [] {};    ///< begins to: is_draining from then on
   std::atomic<bool> is_draining = false;  ///< no new work is taken
+  std::atomic<bool> is_ending = false;    ///< streams that have no end of their own end
 
   bool serves(std::string_view name) const {
     return name == model.name || std::find(aliases.begin(), aliases.end(), name) != aliases.end();

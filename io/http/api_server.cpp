@@ -11,6 +11,7 @@
 #include "io/http/ollama/routes.hpp"
 #include "io/http/openai/response_routes.hpp"
 #include "io/http/openai/routes.hpp"
+#include "io/http/page/routes.hpp"
 #include "io/http/server.hpp"
 #include "io/http/status_routes.hpp"
 #include "io/serving/engine_watch.hpp"
@@ -37,8 +38,9 @@ class ApiServer::State {
 
   ~State() { shutdown(std::chrono::milliseconds(0)); }
 
-  Routes routes() {
+  Routes routes(bool has_page) {
     Routes all;
+    if (has_page) page::add_routes(all, context);
     add_status_routes(all, context);
     add_admin_routes(all, context);
     add_metrics_routes(all, context);
@@ -56,7 +58,7 @@ class ApiServer::State {
 
   /// What the worker still prepares may post to the server's I/O, so the worker ends before the server goes.
   void shutdown(std::chrono::milliseconds grace) {
-    context.is_draining = true;
+    context.is_draining = context.is_ending = true;
     if (server) server->shutdown(grace);
     worker.stop();  // nobody waits for what it has not begun
     worker.join();
@@ -77,7 +79,8 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, a
                                                     ServedModel model, ServerConfig config,
                                                     std::shared_ptr<serving::Telemetry> telemetry) {
   auto state = std::make_unique<State>(system, std::move(router), std::move(model), config, std::move(telemetry));
-  auto server = Server::start(std::move(config), state->routes(), state->context.telemetry);
+  auto routes = state->routes(config.page);
+  auto server = Server::start(std::move(config), std::move(routes), state->context.telemetry);
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
   state->engine_watch.emplace(state->server->io(), state->context.router,

@@ -153,9 +153,10 @@ void Gate::check_key(Admission& out) const {
   if (!key.empty()) out.request.holder = keys.find(key);
   const bool is_known = out.request.holder != nullptr;
   const auto access = out.route->access;
-  const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys());
+  const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys()) ||
+                         (access == Access::watcher && (keys.asks_for_keys() || keys.has_admins()));
   if (!is_closed || out.request.is_admin() || (access == Access::key && is_known)) return;
-  if (is_known || (access == Access::admin && !keys.has_admins())) {
+  if (is_known || (access != Access::key && !keys.has_admins())) {
     out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
     return;
   }

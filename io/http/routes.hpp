@@ -17,6 +17,7 @@ enum class Access : std::uint8_t {
   everybody,  ///< also without a key where keys are asked for
   key,        ///< with an API key or an admin key, where the server has API keys
   admin,      ///< with an admin key
+  watcher,    ///< with an admin key, where the server has keys of either kind
 };
 
 /// Called on the I/O thread, which it must not hold up; it may answer at once or keep the exchange and answer later. An

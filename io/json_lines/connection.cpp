@@ -41,6 +41,9 @@ template <class Other>
 void append_answer(std::string&, const ClientId&, const Other&) {
   PAGODA_ASSERT(false, "JSON lines have no op that asks for this");
 }
+void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
+  PAGODA_ASSERT(false, "JSON lines have no op that asks what the engine does");
+}
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
 }

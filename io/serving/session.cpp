@@ -36,6 +36,9 @@ Answer to_answer(const PrefixCacheReset& reset) {
 Answer to_answer(const metrics::EngineMetrics& metrics) {
   return std::make_shared<const metrics::EngineMetrics>(metrics);
 }
+Answer to_answer(const view::EngineView& view) {
+  return std::make_shared<const view::EngineView>(view);
+}
 
 struct SessionState {
   SessionState() {}
@@ -87,6 +90,7 @@ struct SessionState {
   void ask(std::uint64_t tag, const AbortRequest& question) { ask_for<CancelReply>(tag, question); }
   void ask(std::uint64_t tag, const ResetPrefixCache& question) { ask_for<PrefixCacheReset>(tag, question); }
   void ask(std::uint64_t tag, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(tag, question); }
+  void ask(std::uint64_t tag, const GetView& question) { ask_for<view::EngineView>(tag, question); }
 };
 
 SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self, const RequestRouterActor& router,

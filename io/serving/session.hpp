@@ -18,13 +18,14 @@
 namespace pagoda::serving {
 
 /// What may be asked of the engine beside generating.
-using Question =
-    std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo, actors::GetStats,
-                 actors::GetMetrics, actors::ListRequests, actors::AbortRequest, actors::ResetPrefixCache>;
+using Question = std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
+                              actors::GetStats, actors::GetMetrics, actors::GetView, actors::ListRequests,
+                              actors::AbortRequest, actors::ResetPrefixCache>;
 using SharedMetrics = std::shared_ptr<const metrics::EngineMetrics>;
+using SharedView = std::shared_ptr<const view::EngineView>;
 /// The answer to a question: of the kind that was asked for, or an error where the engine refused or does not answer.
-using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, actors::RequestList,
-                            actors::CancelReply, actors::PrefixCacheReset, Error>;
+using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView,
+                            actors::RequestList, actors::CancelReply, actors::PrefixCacheReset, Error>;
 
 // Events. `tag` is the number that the client of the session gave its request or question.
 

@@ -55,6 +55,10 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
 
 }  // namespace
 
+void answer_is_running(Exchange& exchange) {
+  exchange.respond(200, "text/plain; charset=utf-8", "Ollama is running", {{"vary", "accept"}});
+}
+
 void add_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::post, "/api/generate", Access::key, taking_turns(context, [&](const Json& body, std::string model) {
                return parse_generate(body, context.chat.get(), std::move(model));
@@ -79,9 +83,8 @@ void add_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_running(context)); });
   routes.add(Verb::get, "/api/version", Access::everybody,
              [](const auto& exchange, const Request&) { answer(*exchange, version_answer()); });
-  routes.add(Verb::get, "/", Access::everybody, [](const auto& exchange, const Request&) {
-    exchange->respond(200, "text/plain; charset=utf-8", "Ollama is running");
-  });
+  routes.add(Verb::get, "/", Access::everybody,
+             [](const auto& exchange, const Request&) { answer_is_running(*exchange); });
 }
 
 }  // namespace pagoda::http::ollama

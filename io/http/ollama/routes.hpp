@@ -9,4 +9,7 @@ namespace pagoda::http::ollama {
 /// clients ask whether there is a server. The context must outlive the routes.
 void add_routes(Routes& routes, const ApiContext& context);
 
+/// What Ollama's clients expect of GET /.
+void answer_is_running(Exchange& exchange);
+
 }  // namespace pagoda::http::ollama

@@ -100,6 +100,7 @@ class Planning {
 
   const std::vector<BlockId>& table(SequenceId sequence) { return tables_[sequence]; }
   MemoryStats stats() const { return manager_.stats(); }
+  view::BlockMap block_map() const { return manager_.block_map(); }
   std::int32_t num_owned() const {
     return stats().device_blocks_total - stats().device_blocks_free - stats().device_blocks_cached;
   }

@@ -1,5 +1,6 @@
 #include "engine/output/output_core.hpp"
 
+#include <algorithm>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -288,6 +289,57 @@ TEST_F(OutputCoreTest, TheEndTellsWhatHeldARequestUp) {
   EXPECT_EQ(timing.preemptions, 2);
   EXPECT_EQ(timing.restarts, 1);
   EXPECT_EQ(effects.outputs[1].done->timing.cache_miss, 0) << "nothing was looked for: it has never run";
+}
+
+TEST_F(OutputCoreTest, TellsWhatItKnowsOfOpenRequestsAndOfThoseThatEndedLast) {
+  open(1);
+  open(2);
+  open(3);
+  StepOutputs began;
+  began.finished_us = 2500;
+  began.started = {{1, 1500, 0}, {2, 1600, 1}};
+  began.interrupted = {{2, Interruption::preempted}, {2, Interruption::restarted}};
+  began.outputs = {token(1, 20)};
+  core_.process(began, 2600);
+  const std::vector<RequestId> asked{2, 1, 99};
+  auto facts = core_.facts(asked);
+  ASSERT_EQ(facts.open.size(), 2U) << "99 was never there, 3 was not asked for";
+  EXPECT_EQ(facts.open[0].id, 2U);
+  EXPECT_EQ(facts.open[0].cached_tokens, 1);
+  EXPECT_EQ(facts.open[0].preemptions, 1);
+  EXPECT_EQ(facts.open[0].restarts, 1);
+  EXPECT_EQ(facts.open[0].first_token_us, -1);
+  EXPECT_EQ(facts.open[1].first_token_us, 2500);
+  EXPECT_TRUE(facts.ended.empty());
+
+  step({}, {{1, std::nullopt}, {2, Error{ErrorCode::internal, "broken", {}, -1}}});
+  auto last = token(3, 20);
+  last.finished = FinishReason::length;
+  step({last});
+  facts = core_.facts(asked);
+  EXPECT_TRUE(facts.open.empty());
+  ASSERT_EQ(facts.ended.size(), 3U);
+  std::ranges::sort(facts.ended, {}, &view::EndedRequest::id);
+  EXPECT_EQ(facts.ended[0].finish_reason, FinishReason::abort);
+  EXPECT_EQ(facts.ended[0].completion_tokens, 1);
+  EXPECT_EQ(facts.ended[0].first_scheduled_us, 1500);
+  EXPECT_FALSE(facts.ended[1].finish_reason) << "an error";
+  EXPECT_EQ(facts.ended[1].preemptions, 1);
+  EXPECT_EQ(facts.ended[2].finish_reason, FinishReason::length);
+  EXPECT_EQ(facts.ended[2].arrival_us, 1000);
+  EXPECT_EQ(facts.ended[2].first_token_us, 3000);
+  EXPECT_EQ(facts.ended[2].ended_us, 5000);
+}
+
+TEST_F(OutputCoreTest, RemembersTheLastEndsOnly) {
+  for (RequestId id = 1; id <= view::kMaxEnded + 3; ++id) {
+    open(id);
+    step({}, {{id, std::nullopt}});
+  }
+  const auto ended = core_.facts({}).ended;
+  ASSERT_EQ(ended.size(), view::kMaxEnded);
+  EXPECT_EQ(ended.front().id, 4U);
+  EXPECT_EQ(ended.back().id, view::kMaxEnded + 3);
 }
 
 }  // namespace

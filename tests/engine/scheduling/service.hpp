@@ -112,6 +112,7 @@ class Service {
   }
 
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
+  view::Queues queues() const { return scheduler_.queues(); }
   EngineStats stats() const { return scheduler_.stats(); }
   std::int32_t blocks_owned() const {
     const MemoryStats memory = blocks_.stats();

@@ -199,6 +199,12 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         metrics.stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
         return metrics;
       },
+      [self](const GetView&) {
+        view::EngineView view;
+        ++state_of(self).counts->views;
+        view.stats.requests_running = static_cast<std::int64_t>(state_of(self).live.size());
+        return view;
+      },
       [](const GetModelInfo&) {
         ModelInfo info;
         info.name = "fake";

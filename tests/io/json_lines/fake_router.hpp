@@ -14,6 +14,7 @@ struct FakeRouterCounts {
   std::atomic<int> cancelled{0};
   std::atomic<int> lost_sinks{0};
   std::atomic<int> resets{0};           ///< of the prefix cache
+  std::atomic<int> views{0};            ///< how often it was asked what it is doing
   std::atomic<bool> overloaded{false};  ///< what it is to say of itself
 };
 

@@ -1,0 +1,39 @@
+#include "engine/trace/recent_spans.hpp"
+
+#include <algorithm>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::trace {
+
+void RecentSpans::add(Row row, const char* name, TimeUs started_us, TimeUs finished_us,
+                      std::initializer_list<Arg> args) {
+  PAGODA_ASSERT(args.size() <= Span::kMaxArgs, "a span has few arguments");
+  const std::lock_guard lock(mutex_);
+  if (finished_us > watched_until_us_) {
+    is_on_.store(false, std::memory_order_relaxed);
+    ring_ = {};
+  }
+  if (ring_.empty()) return;
+  Span& span = ring_[num_recorded_++ % kMaxSpans];
+  span = {row, name, started_us, finished_us, static_cast<std::uint8_t>(args.size()), {}};
+  std::ranges::copy(args, span.all_args.begin());
+}
+
+RecentSpans::Since RecentSpans::since(std::uint64_t number, std::size_t max_spans, TimeUs now) {
+  const std::lock_guard lock(mutex_);
+  watched_until_us_ = now + kWatchUs;
+  Since told{{}, num_recorded_};
+  if (ring_.empty()) {
+    ring_.resize(kMaxSpans);
+    first_ = num_recorded_;
+    is_on_.store(true, std::memory_order_relaxed);
+    return told;
+  }
+  const std::uint64_t wanted = std::min<std::uint64_t>(max_spans, kMaxSpans);
+  const std::uint64_t oldest = std::max(first_, num_recorded_ - std::min(num_recorded_, wanted));
+  for (auto at = std::max(number, oldest); at < num_recorded_; ++at) told.spans.push_back(ring_[at % kMaxSpans]);
+  return told;
+}
+
+}  // namespace pagoda::trace

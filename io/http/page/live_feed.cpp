@@ -1,0 +1,87 @@
+#include "io/http/page/live_feed.hpp"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "io/http/page/view_text.hpp"
+#include "io/wire/json_writer.hpp"
+
+namespace pagoda::http::page {
+namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(400);
+constexpr std::size_t kMaxWatchers = 16;
+/// Who has so much left to read misses events.
+constexpr std::size_t kMaxUnsentBytes = 1 << 20;
+
+std::string end_event(std::string_view message) {
+  std::string out = "event: end\ndata: ";
+  wire::JsonWriter json(out);
+  json.open_object().field("message", message).close_object();
+  return out + "\n\n";
+}
+
+}  // namespace
+
+LiveFeed::LiveFeed(const ApiContext& context, boost::asio::io_context& io)
+    : context_(context),
+      timer_(io),
+      session_(io, context.system, context.router, [this](std::vector<serving::Event>& events) { on_events(events); }) {
+}
+
+void LiveFeed::join(const std::shared_ptr<Exchange>& watcher) {
+  if (watchers_.size() >= kMaxWatchers) {
+    return watcher->respond_error({503, "so many pages watch the engine that no other may"});
+  }
+  watchers_.push_back(watcher);
+  watcher->on_closed([self = shared_from_this(), who = watcher.get()] { self->leave(who); });
+  watcher->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}, {"x-accel-buffering", "no"}});
+  if (watchers_.size() == 1) tick();
+}
+
+void LiveFeed::leave(const Exchange* watcher) {
+  std::erase_if(watchers_, [&](const auto& each) { return each.get() == watcher; });
+  if (watchers_.empty()) timer_.cancel();
+}
+
+void LiveFeed::tick() {
+  if (watchers_.empty()) return;
+  if (context_.is_ending) return end(end_event("the server ends"));
+  if (!std::exchange(is_asked_, true)) session_.ask(0, actors::GetView{last_span_});
+  timer_.expires_after(kInterval);
+  timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    if (const auto self = weak.lock(); self && !cancelled) self->tick();
+  });
+}
+
+void LiveFeed::on_events(std::vector<serving::Event>& events) {
+  const auto self = shared_from_this();
+  for (const auto& event : events) {
+    const auto* answered = std::get_if<serving::Answered>(&event);
+    if (answered == nullptr) continue;
+    is_asked_ = false;
+    if (const auto* view = std::get_if<serving::SharedView>(&answered->answer)) {
+      last_span_ = (*view)->last_span;
+      tell("data: " + view_text(**view) + "\n\n");
+    } else {
+      end(end_event("the engine does not answer"));
+    }
+  }
+}
+
+void LiveFeed::tell(std::string_view event) {
+  for (const auto& watcher : watchers_) {
+    if (watcher->unsent_bytes() < kMaxUnsentBytes) watcher->write(event);
+  }
+}
+
+void LiveFeed::end(std::string_view last_event) {
+  timer_.cancel();
+  for (const auto& watcher : std::exchange(watchers_, {})) {
+    watcher->write(last_event);
+    watcher->end_stream();
+  }
+}
+
+}  // namespace pagoda::http::page

@@ -1,0 +1,75 @@
+#include "io/http/page/routes.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "io/http/ascii.hpp"
+#include "io/http/ollama/routes.hpp"
+#include "io/http/page/files.hpp"
+#include "io/http/page/live_feed.hpp"
+
+namespace pagoda::http::page {
+namespace {
+
+/// Nothing from elsewhere, no code but the files of the page, and in no frame of another.
+constexpr const char* kContentSecurityPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
+
+std::string_view content_type(std::string_view name) {
+  const auto is = [&](std::string_view ending) { return name.ends_with(ending); };
+  if (is(".html")) return "text/html; charset=utf-8";
+  if (is(".css")) return "text/css; charset=utf-8";
+  if (is(".js")) return "text/javascript; charset=utf-8";
+  if (is(".svg")) return "image/svg+xml";
+  return "application/octet-stream";
+}
+
+const File* find_file(std::string_view name) {
+  const auto found = std::ranges::find(files(), name, &File::name);
+  return found == files().end() ? nullptr : &*found;
+}
+
+void answer_file(Exchange& exchange, const Request& request, const File& file) {
+  Pairs headers{{"etag", std::string(file.etag)},
+                {"cache-control", "no-cache"},
+                {"vary", "accept"},
+                {"content-security-policy", kContentSecurityPolicy},
+                {"x-content-type-options", "nosniff"},
+                {"referrer-policy", "no-referrer"}};
+  if (request.header("if-none-match") == file.etag) return exchange.respond(304, {}, {}, headers);
+  exchange.respond(200, content_type(file.name), std::string(file.body), headers);
+}
+
+/// As browsers ask when somebody opens a page, and programs do not.
+bool wants_html(const Request& request) {
+  return lower_case(request.header("accept")).find("text/html") != std::string::npos;
+}
+
+}  // namespace
+
+void add_routes(Routes& routes, const ApiContext& context) {
+  routes.add(Verb::get, "/", Access::everybody, [](const auto& exchange, const Request& request) {
+    if (!wants_html(request)) return ollama::answer_is_running(*exchange);
+    answer_file(*exchange, request, *find_file("index.html"));
+  });
+  routes.add(Verb::get, "/ui/live", Access::watcher,
+             [&context, feed = std::make_shared<std::weak_ptr<LiveFeed>>()](const auto& exchange, const Request&) {
+               auto live = feed->lock();
+               if (!live) *feed = live = std::make_shared<LiveFeed>(context, exchange->io());
+               live->join(exchange);
+             });
+  routes.add(Verb::get, "/ui/{name}", Access::everybody, [](const auto& exchange, const Request& request) {
+    const auto name = find(request.params, "name");
+    const File* file = find_file(name);
+    if (file == nullptr) {
+      return exchange->respond_error({404, "there is no " + request.path + " here", {}, "not_found"});
+    }
+    answer_file(*exchange, request, *file);
+  });
+}
+
+}  // namespace pagoda::http::page

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "engine/view/engine_view.hpp"
+
+namespace pagoda::http::page {
+
+/// One line of JSON (docs/page.md).
+std::string view_text(const view::EngineView& view);
+
+}  // namespace pagoda::http::page
