@@ -43,7 +43,8 @@ Result<std::string> discover_model(Server& server, const std::string& headers) {
 }
 
 LoadProgress progress_of(apps::ProgressBar& bar) {
-  return [&bar](double fraction, std::int64_t requests, std::int64_t tokens) { bar.update(fraction, requests, tokens); };
+  return
+      [&bar](double fraction, std::int64_t requests, std::int64_t tokens) { bar.update(fraction, requests, tokens); };
 }
 
 LoadRun run_one(Server& server, const Session& session, const LoadPlan& plan) {
@@ -138,7 +139,8 @@ int run_bench_serve(const ServeOptions& options) {
     session->form.model = *std::move(model);
   }
   session->form.fields["model"] = session->form.model;
-  if (const auto status = warm_up(*server, *session, options.num_warmups); !status) return apps::exit_with(status.error());
+  if (const auto status = warm_up(*server, *session, options.num_warmups); !status)
+    return apps::exit_with(status.error());
   Runs runs;
   auto reports = measure(options, *server, *session, runs);
   const bool is_sweep = session->plans.size() > 1;
@@ -158,7 +160,8 @@ int run_bench_serve(const ServeOptions& options) {
 namespace pagoda::apps {
 
 Command add_bench_serve(CLI::App& bench) {
-  auto* app = bench.add_subcommand("serve", "Load a server over HTTP: what clients see of any that speaks OpenAI's API");
+  auto* app =
+      bench.add_subcommand("serve", "Load a server over HTTP: what clients see of any that speaks OpenAI's API");
   const auto options = std::make_shared<bench_serve::ServeOptions>(*app);
   return {app, [options] { return bench_serve::run_bench_serve(*options); }};
 }

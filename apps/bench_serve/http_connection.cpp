@@ -96,8 +96,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     tcp().socket().set_option(asio::ip::tcp::no_delay(true), ignored);
     if (is_slow()) tcp().socket().set_option(asio::socket_base::receive_buffer_size(kSlowBufferBytes), ignored);
     if constexpr (kIsTls) {
-      stream_->async_handshake(asio::ssl::stream_base::client,
-                               then("no TLS", [](Connection& self) { self.write(); }));
+      stream_->async_handshake(asio::ssl::stream_base::client, then("no TLS", [](Connection& self) { self.write(); }));
     } else {
       write();
     }
@@ -113,8 +112,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     parser_.emplace();
     parser_->body_limit(std::numeric_limits<std::uint64_t>::max());
     buffer_.max_size(is_slow() ? kSlowBufferBytes : std::size_t{1} << 20);
-    http::async_read_header(*stream_, buffer_, *parser_,
-                            then("no answer", [](Connection& self) { self.read_head(); }));
+    http::async_read_header(*stream_, buffer_, *parser_, then("no answer", [](Connection& self) { self.read_head(); }));
   }
 
   void read_head() {
@@ -188,7 +186,8 @@ Result<Server> Server::find(const BaseUrl& url, bool verify, std::chrono::millis
   asio::io_context io;
   error_code error;
   server.endpoints = asio::ip::tcp::resolver(io).resolve(url.host, url.port, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot find the server " + url.host + ": " + error.message(), "base_url");
+  if (error)
+    return fail(ErrorCode::io_failed, "cannot find the server " + url.host + ": " + error.message(), "base_url");
   if (!url.is_https) return server;
   server.tls = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
   if (verify) {

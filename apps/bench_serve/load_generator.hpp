@@ -18,9 +18,9 @@ namespace pagoda::bench_serve {
 /// What is asked of the server with every request.
 struct RequestForm {
   EndpointType type = EndpointType::completions;
-  std::string route;    ///< below the server's path, as /v1/completions
+  std::string route;  ///< below the server's path, as /v1/completions
   std::string model;
-  std::string headers;  ///< whole lines, each with its CR LF
+  std::string headers;            ///< whole lines, each with its CR LF
   nlohmann::ordered_json fields;  ///< of the body, beside the prompt and max_tokens
 
   /// All bytes of one request.
@@ -34,7 +34,7 @@ struct LoadPlan {
   std::int64_t max_concurrency = 0;                               ///< requests sent and not ended; 0: no limit
   std::int64_t num_prompts = 0;                                   ///< in all; 0: as many as come in duration_s
   double duration_s = 0;                                          ///< how long they come; 0: until num_prompts have
-  double slow_fraction = 0;     ///< of the requests, whose clients read slow_bytes_per_s
+  double slow_fraction = 0;  ///< of the requests, whose clients read slow_bytes_per_s
   double slow_bytes_per_s = 0;
   double stalled_fraction = 0;  ///< whose clients read nothing, and go when all others have ended
   double abort_fraction = 0;    ///< whose clients go, when they have read a part drawn at random
@@ -64,17 +64,17 @@ struct RequestRecord {
   double first_s = 0;  ///< its first content; 0 without one
   double last_s = 0;   ///< its last content
   double end_s = 0;
-  std::vector<float> gaps_s;  ///< between one event with content and the next
+  std::vector<float> gaps_s = {};  ///< between one event with content and the next
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;  ///< as the server counts them; where it does not, events with content
   int status = 0;
   bool has_retry_after = false;
-  std::string error;
+  std::string error = {};
 };
 
 struct LoadRun {
-  std::vector<RequestRecord> records;     ///< in the order of their ends
-  double duration_s = 0;                  ///< up to the end of the last that was read
+  std::vector<RequestRecord> records = {};  ///< in the order of their ends
+  double duration_s = 0;                    ///< up to the end of the last that was read
   std::int64_t max_concurrent_requests = 0;
   bool was_interrupted = false;
 };

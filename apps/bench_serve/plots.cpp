@@ -50,16 +50,18 @@ std::string sweep_plot(const std::string& title, const std::vector<std::pair<Loa
   constexpr double kTail = 99;
   const std::string rate = "request rate (requests/s)";
   Panel served{.title = "Requests served", .x_label = rate, .y_label = "requests/s", .series = {}};
-  served.series.push_back(against_rate("completed", runs, [](const auto& run) { return run.per_second(run.completed); }));
+  served.series.push_back(
+      against_rate("completed", runs, [](const auto& run) { return run.per_second(run.completed); }));
   if (slo.is_set) {
     served.series.push_back(against_rate("goodput", runs, [](const auto& run) { return run.per_second(run.good); }));
   }
   const auto tail = [&](const char* name, LatencySamples Statistics::*samples) {
-    return Panel{.title = name,
-                 .x_label = rate,
-                 .y_label = "ms",
-                 .series = {against_rate("p99", runs, [=](const auto& run) { return (run.*samples).percentile(kTail); }),
-                            against_rate("p50", runs, [=](const auto& run) { return (run.*samples).percentile(50); })}};
+    return Panel{
+        .title = name,
+        .x_label = rate,
+        .y_label = "ms",
+        .series = {against_rate("p99", runs, [=](const auto& run) { return (run.*samples).percentile(kTail); }),
+                   against_rate("p50", runs, [=](const auto& run) { return (run.*samples).percentile(50); })}};
   };
   const Panel panels[] = {served, tail("Time to first token", &Statistics::ttft_ms),
                           tail("Inter-token latency", &Statistics::itl_ms)};

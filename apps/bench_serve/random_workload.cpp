@@ -12,11 +12,11 @@ namespace {
 
 /// Words that most tokenizers know as one token, with the space before them.
 constexpr std::array<std::string_view, 64> kWords{
-    "the",   "of",    "and",   "to",    "in",    "is",   "that",  "for",   "it",    "as",     "was",   "with",  "be",
-    "by",    "on",    "not",   "he",    "his",   "but",  "at",    "are",   "this",  "have",   "from",  "or",    "had",
-    "an",    "they",  "which", "one",   "you",   "were", "all",   "her",   "she",   "there",  "would", "their", "we",
-    "him",   "been",  "has",   "when",  "who",   "will", "no",    "more",  "if",    "out",    "so",    "up",    "said",
-    "what",  "its",   "about", "than",  "into",  "them", "can",   "only",  "other", "time",   "new",   "some"};
+    "the",  "of",   "and",   "to",   "in",   "is",   "that", "for",  "it",    "as",    "was",   "with",  "be",
+    "by",   "on",   "not",   "he",   "his",  "but",  "at",   "are",  "this",  "have",  "from",  "or",    "had",
+    "an",   "they", "which", "one",  "you",  "were", "all",  "her",  "she",   "there", "would", "their", "we",
+    "him",  "been", "has",   "when", "who",  "will", "no",   "more", "if",    "out",   "so",    "up",    "said",
+    "what", "its",  "about", "than", "into", "them", "can",  "only", "other", "time",  "new",   "some"};
 
 class RandomWorkload final : public Workload {
  public:
@@ -65,10 +65,10 @@ class RandomWorkload final : public Workload {
 };
 
 auto refuse_mix(std::string_view part) {
-  return fail(ErrorCode::bad_config,
-              "random_mix must be INPUT_LEN:OUTPUT_LEN:WEIGHT, several with commas between, not \"" +
-                  std::string(part) + "\"",
-              "random_mix");
+  return fail(
+      ErrorCode::bad_config,
+      "random_mix must be INPUT_LEN:OUTPUT_LEN:WEIGHT, several with commas between, not \"" + std::string(part) + "\"",
+      "random_mix");
 }
 
 template <class T>

@@ -65,7 +65,8 @@ void add_latencies(ordered_json& report, const Statistics& statistics, const Rep
 }
 
 void add_details(ordered_json& report, const LoadRun& run) {
-  for (const char* list : {"input_lens", "output_lens", "start_times", "ttfts", "itls", "e2els", "statuses", "errors"}) {
+  for (const char* list :
+       {"input_lens", "output_lens", "start_times", "ttfts", "itls", "e2els", "statuses", "errors"}) {
     report[list] = ordered_json::array();
   }
   for (const auto& record : run.records) {
@@ -207,9 +208,10 @@ std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan&
   std::vector<std::string> doubts;
   const double late = statistics.send_delay_ms.percentile(99);
   if (plan.is_open_loop() && plan.max_concurrency == 0 && late > kLateMs) {
-    doubts.push_back(fmt::format("requests were sent late (p99 {:.1f} ms): this client is too slow for the load, and its "
-                                 "lateness counts in the latencies",
-                                 late));
+    doubts.push_back(
+        fmt::format("requests were sent late (p99 {:.1f} ms): this client is too slow for the load, and its "
+                    "lateness counts in the latencies",
+                    late));
   }
   std::vector<std::pair<std::int64_t, std::string>> failures;
   for (const auto& [error, count] : statistics.errors) failures.emplace_back(count, error);

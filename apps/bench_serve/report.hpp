@@ -11,8 +11,8 @@ namespace pagoda::bench_serve {
 
 /// What a report holds of the latencies, out of ttft, tpot, itl and e2el.
 struct ReportOptions {
-  std::vector<std::string> metrics{"ttft", "tpot", "itl", "e2el"};
-  std::vector<double> percentiles{50, 90, 95, 99};
+  std::vector<std::string> metrics = {"ttft", "tpot", "itl", "e2el"};
+  std::vector<double> percentiles = {50, 90, 95, 99};
   bool has_details = false;  ///< lists of every request, too
 };
 

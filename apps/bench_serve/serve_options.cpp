@@ -34,8 +34,7 @@ void add_server_flags(CLI::App& app, ServeOptions& options) {
       [&options, kTypes](std::size_t place) { options.endpoint_type = kTypes[place]; },
       "API to call; openai and openai-chat are vLLM's names of the same")
       ->default_str("completions");
-  app.add_option("--endpoint", options.endpoint,
-                 "Route to call (default: /v1/completions or /v1/chat/completions)");
+  app.add_option("--endpoint", options.endpoint, "Route to call (default: /v1/completions or /v1/chat/completions)");
   app.add_option("--model", options.model, "Name of the model (default: the first of /v1/models)");
   app.add_option("--api-key", options.api_key, "Key that is sent as Authorization: Bearer");
   add_texts(app, "--header", options.headers, "NAME=VALUE of a header of every request; several times");
@@ -93,10 +92,11 @@ void add_load_flags(CLI::App& app, ServeOptions& options) {
              kMostRequests);
   add_number(app, "--num-warmups", options.num_warmups, "Requests before that, which do not count", std::int64_t{0},
              kMostRequests);
-  add_number(app, "--slow-fraction", options.slow_fraction, "Share of the requests whose clients read slowly", 0.0, 1.0);
+  add_number(app, "--slow-fraction", options.slow_fraction, "Share of the requests whose clients read slowly", 0.0,
+             1.0);
   add_number(app, "--slow-bytes-per-s", options.slow_bytes_per_s, "How fast those read", 1.0, 1e9);
-  add_number(app, "--stalled-fraction", options.stalled_fraction,
-             "Share of the requests whose clients never read", 0.0, 1.0);
+  add_number(app, "--stalled-fraction", options.stalled_fraction, "Share of the requests whose clients never read", 0.0,
+             1.0);
   add_number(app, "--abort-fraction", options.abort_fraction,
              "Share of the requests whose clients go before the answer is whole", 0.0, 1.0);
   add_number(app, "--seed", options.seed, "Of prompts, arrivals and clients", std::int64_t{0});
@@ -173,7 +173,8 @@ Result<std::string> header_lines(const ServeOptions& options) {
 }
 
 Result<RequestForm> read_form(const ServeOptions& options) {
-  RequestForm form{.type = options.endpoint_type, .route = options.endpoint, .model = options.model, .headers = {}, .fields = {}};
+  RequestForm form{
+      .type = options.endpoint_type, .route = options.endpoint, .model = options.model, .headers = {}, .fields = {}};
   const bool is_chat = form.type == EndpointType::chat;
   if (form.route.empty()) form.route = is_chat ? "/v1/chat/completions" : "/v1/completions";
   const bool is_path = form.route.starts_with('/') && std::ranges::all_of(form.route, [](char c) { return c > ' '; });
@@ -263,9 +264,10 @@ Result<std::vector<LoadPlan>> read_plans(const ServeOptions& options) {
                            "max_concurrency");
     }
     if (std::isinf(*rate) && plan->max_concurrency > 0 && plan->stalled_fraction > 0) {
-      return refuse_option("stalled_fraction needs a request_rate or no max_concurrency: clients that never read keep "
-                           "their places",
-                           "stalled_fraction");
+      return refuse_option(
+          "stalled_fraction needs a request_rate or no max_concurrency: clients that never read keep "
+          "their places",
+          "stalled_fraction");
     }
   }
   return plans;

@@ -84,10 +84,10 @@ Status Slo::add(std::string_view text) {
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
   if (field == nullptr || read.ec != std::errc() || read.ptr != number.data() + number.size() || !(value > 0)) {
-    return fail(ErrorCode::bad_config,
-                "goodput must be ttft:MS, tpot:MS or e2el:MS, several with commas between, not \"" +
-                    std::string(text) + "\"",
-                "goodput");
+    return fail(
+        ErrorCode::bad_config,
+        "goodput must be ttft:MS, tpot:MS or e2el:MS, several with commas between, not \"" + std::string(text) + "\"",
+        "goodput");
   }
   *field = value;
   is_set = true;

@@ -67,14 +67,12 @@ struct Statistics {
   double duration_s = 0;
   std::int64_t max_concurrent_requests = 0;
   bool was_interrupted = false;
-  LatencySamples ttft_ms, tpot_ms, itl_ms, e2el_ms;
-  LatencySamples refusal_ms;     ///< from sending to the end of a refusal
-  LatencySamples send_delay_ms;  ///< how much later than due requests were sent
-  std::map<std::string, std::int64_t> errors;  ///< how often each was the reason of a failure
+  LatencySamples ttft_ms = {}, tpot_ms = {}, itl_ms = {}, e2el_ms = {};
+  LatencySamples refusal_ms = {};                   ///< from sending to the end of a refusal
+  LatencySamples send_delay_ms = {};                ///< how much later than due requests were sent
+  std::map<std::string, std::int64_t> errors = {};  ///< how often each was the reason of a failure
 
-  double per_second(std::int64_t count) const {
-    return duration_s > 0 ? static_cast<double>(count) / duration_s : 0.0;
-  }
+  double per_second(std::int64_t count) const { return duration_s > 0 ? static_cast<double>(count) / duration_s : 0.0; }
 };
 Statistics statistics_of(const LoadRun& run, const Slo& slo);
 

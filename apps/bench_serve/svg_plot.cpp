@@ -26,11 +26,20 @@ std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
     }
   }
   return out;
@@ -39,8 +48,7 @@ std::string escaped(const std::string& text) {
 /// The values of one axis and where they stand.
 class Axis {
  public:
-  Axis(double least, double most, bool is_log, double begin, double end)
-      : is_log_(is_log), begin_(begin), end_(end) {
+  Axis(double least, double most, bool is_log, double begin, double end) : is_log_(is_log), begin_(begin), end_(end) {
     if (is_log_) {
       low_ = std::floor(std::log10(least));
       high_ = std::max(std::ceil(std::log10(most)), low_ + 1);

@@ -37,9 +37,9 @@ Result<std::vector<MixPart>> parse_mix(std::string_view text);
 /// Prompts of random words, or of random tokens.
 struct RandomShape {
   std::vector<MixPart> mix;
-  double range_ratio = 0;        ///< lengths vary evenly from (1 - this) to (1 + this) times their own; below 1
-  std::int64_t prefix_len = 0;   ///< words or tokens before those, the same in all prompts
-  std::int64_t vocab_size = 0;   ///< 0: words; else token ids below this
+  double range_ratio = 0;       ///< lengths vary evenly from (1 - this) to (1 + this) times their own; below 1
+  std::int64_t prefix_len = 0;  ///< words or tokens before those, the same in all prompts
+  std::int64_t vocab_size = 0;  ///< 0: words; else token ids below this
 };
 std::unique_ptr<Workload> make_random_workload(const RandomShape& shape, std::uint64_t seed);
 
@@ -55,8 +55,8 @@ Result<std::unique_ptr<Workload>> read_custom_dataset(const std::string& text, D
                                                       std::uint64_t seed);
 
 /// ShareGPT's conversations: a JSON list of {"conversations": [{"value": PROMPT}, {"value": ANSWER}, ...]}. Of each the
-/// first prompt is sent, and as many tokens are asked for as its answer has, four bytes to a token. Conversations of fewer
-/// than two turns are left out. Error: bad_config, param dataset_path.
+/// first prompt is sent, and as many tokens are asked for as its answer has, four bytes to a token. Conversations of
+/// fewer than two turns are left out. Error: bad_config, param dataset_path.
 Result<std::unique_ptr<Workload>> read_sharegpt_dataset(const std::string& text, DatasetOptions options,
                                                         std::uint64_t seed);
 

@@ -77,7 +77,8 @@ TEST(Statistics, LimitsAreReadFromText) {
 
 TEST(Statistics, RefusalsFailuresAndLostClientsAreNoLatencies) {
   LoadRun run{.records = {completed(0, 0.1, 0.01, 11)}, .duration_s = 1};
-  run.records.push_back({.outcome = Outcome::refused, .begin_s = 1, .sent_s = 1, .end_s = 1.02, .has_retry_after = true});
+  run.records.push_back(
+      {.outcome = Outcome::refused, .begin_s = 1, .sent_s = 1, .end_s = 1.02, .has_retry_after = true});
   run.records.push_back({.outcome = Outcome::refused, .begin_s = 1, .sent_s = 1.5, .end_s = 1.52});
   run.records.push_back({.outcome = Outcome::failed, .error = "HTTP 500: x"});
   run.records.push_back({.outcome = Outcome::failed, .error = "HTTP 500: x"});

@@ -47,9 +47,10 @@ TEST(CompletionEvent, ContentIsTextOfAnyKind) {
     EXPECT_TRUE(read_event(content).has_content) << content;
     EXPECT_EQ(read_event(content).error, "") << content;
   }
-  for (const char* none : {R"({"choices":[{"text":""}]})", R"({"choices":[{"delta":{"role":"assistant","content":""}}]})",
-                           R"({"choices":[{"delta":{"content":null}}]})", R"({"choices":[]})", R"({"choices":null})", "{}",
-                           R"({"choices":[1,null,"a"]})"}) {
+  for (const char* none :
+       {R"({"choices":[{"text":""}]})", R"({"choices":[{"delta":{"role":"assistant","content":""}}]})",
+        R"({"choices":[{"delta":{"content":null}}]})", R"({"choices":[]})", R"({"choices":null})", "{}",
+        R"({"choices":[1,null,"a"]})"}) {
     EXPECT_FALSE(read_event(none).has_content) << none;
     EXPECT_EQ(read_event(none).error, "") << none;
   }

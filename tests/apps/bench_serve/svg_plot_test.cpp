@@ -26,7 +26,8 @@ std::vector<std::vector<std::pair<double, double>>> lines_of(const std::string& 
 }
 
 TEST(SvgPlot, PlacesPointsInProportion) {
-  const Panel panel{.title = "t", .x_label = "x", .y_label = "y", .series = {{"s", {{0, 0}, {5, 50}, {10, 100}}, true}}};
+  const Panel panel{
+      .title = "t", .x_label = "x", .y_label = "y", .series = {{"s", {{0, 0}, {5, 50}, {10, 100}}, true}}};
   const auto svg = svg_of("title", std::span(&panel, 1));
   const auto lines = lines_of(svg);
   ASSERT_EQ(lines.size(), 1);
@@ -41,7 +42,8 @@ TEST(SvgPlot, PlacesPointsInProportion) {
 }
 
 TEST(SvgPlot, LogarithmicAxesHaveEqualDecades) {
-  const Panel panel{.title = "", .x_label = "", .y_label = "", .series = {{"", {{1, 1}, {10, 1}, {100, 1}}}}, .is_log_x = true};
+  const Panel panel{
+      .title = "", .x_label = "", .y_label = "", .series = {{"", {{1, 1}, {10, 1}, {100, 1}}}}, .is_log_x = true};
   const auto points = lines_of(svg_of("", std::span(&panel, 1))).at(0);
   EXPECT_NEAR(points[1].first - points[0].first, points[2].first - points[1].first, 0.2);
   EXPECT_GT(points[1].first, points[0].first + 10);

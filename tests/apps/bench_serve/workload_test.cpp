@@ -136,7 +136,8 @@ TEST(CustomDataset, ShufflesBySeedAndKeepsEveryPrompt) {
 
 TEST(CustomDataset, NamesTheLineThatIsWrong) {
   for (const char* text : {"{\"prompt\": \"a\"}\n{\"prompt\"", "{\"prompt\": \"a\"}\n[]", "{\"prompt\": \"a\"}\n{}",
-                           "{\"prompt\": \"a\"}\n{\"prompt\": 3}", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\", "
+                           "{\"prompt\": \"a\"}\n{\"prompt\": 3}",
+                           "{\"prompt\": \"a\"}\n{\"prompt\": \"b\", "
                            "\"output_tokens\": 0}"}) {
     const auto workload = read_custom_dataset(text, {}, 0);
     ASSERT_FALSE(workload) << text;
