@@ -9,6 +9,7 @@
 
 #include "apps/bench_accuracy.hpp"
 #include "apps/bench_load.hpp"
+#include "apps/bench_serve.hpp"
 #include "apps/bench_tokenizer.hpp"
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
@@ -255,18 +256,19 @@ int run_sampling(SamplingOptions& options) {
 }  // namespace
 
 Command add_bench(CLI::App& pagoda) {
-  auto* bench = pagoda.add_subcommand("bench", "Measure an engine with a synthetic load");
+  auto* bench = pagoda.add_subcommand("bench", "Measure an engine, or a server, with a synthetic load");
   bench->require_subcommand(1);
   auto* throughput = bench->add_subcommand("throughput", "Many requests: tokens a second, TTFT and ITL");
   auto* latency = bench->add_subcommand("latency", "One batch at a time: time to its end");
   auto* sampling = bench->add_subcommand("sampling", "Parallel sampling and beam search: KV blocks, tokens a second");
   const Command tokenizer = add_bench_tokenizer(*bench);
   const Command accuracy = add_bench_accuracy(*bench);
+  const Command serve = add_bench_serve(*bench);
   const auto sampling_options = std::make_shared<SamplingOptions>(*sampling);
   const auto throughput_options = std::make_shared<ThroughputOptions>(*throughput);
   const auto latency_options = std::make_shared<LatencyOptions>(*latency);
   return {bench, [=] {
-            for (const Command* command : {&tokenizer, &accuracy}) {
+            for (const Command* command : {&tokenizer, &accuracy, &serve}) {
               if (command->app->parsed()) return command->run();
             }
             if (sampling->parsed()) return run_sampling(*sampling_options);

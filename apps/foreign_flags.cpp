@@ -12,7 +12,7 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr double kBytesPerGib = 1 << 30;
+constexpr double kBytesOfGib = 1 << 30;
 
 std::string_view advice_for(std::string_view name, std::span<const RefusedFlag> flags) {
   for (const auto& flag : flags) {
@@ -153,7 +153,7 @@ class Translator {
       return refuse("--kv-cache-memory-bytes", "must be a number of bytes, not " + text);
     }
     char gib[64];
-    std::snprintf(gib, sizeof gib, "%.12f", std::stod(digits) / kBytesPerGib);
+    std::snprintf(gib, sizeof gib, "%.12f", std::stod(digits) / kBytesOfGib);
     give("--kv-cache-memory", gib);
   }
 

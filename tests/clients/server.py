@@ -13,17 +13,22 @@ CHATML = os.path.join(HERE, "chatml.jinja")
 
 
 class Server:
-    """`with Server(pagoda, model, *flags) as server`: server.url, server.host, server.port, server.model."""
+    """`with Server(pagoda, model, *flags) as server`: server.url, server.host, server.port, server.model; with
+    json_lines also server.json_lines_port."""
 
-    def __init__(self, pagoda, model, *flags):
-        self.command = [pagoda, "serve", "--model", model, "--http", "127.0.0.1:0", "--listen", "none",
-                        "--log-level", "warn", *flags]
+    def __init__(self, pagoda, model, *flags, json_lines=False):
+        self.command = [pagoda, "serve", "--model", model, "--http", "127.0.0.1:0", "--listen",
+                        "127.0.0.1:0" if json_lines else "none", "--log-level", "warn", *flags]
+        self.json_lines = json_lines
         if not has_chat_template(model):
             self.command += ["--chat-template", CHATML]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
+        if self.json_lines and (listening := re.fullmatch(r"listening on .*:(\d+)\n", line)):
+            self.json_lines_port = int(listening[1])
+            line = self.process.stdout.readline()
         address = re.fullmatch(r"http on (.*):(\d+)\n", line)
         if not address:
             self.process.kill()

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/command.hpp"
+
+namespace pagoda::apps {
+
+/// `pagoda bench serve`: loads any server that speaks OpenAI's API, and tells what its clients see.
+Command add_bench_serve(CLI::App& bench);
+
+}  // namespace pagoda::apps

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/bench_serve/statistics.hpp"
+
+namespace pagoda::bench_serve {
+
+/// How TTFT and ITL of a run are distributed, as an SVG image.
+std::string latency_plot(const std::string& title, const Statistics& statistics);
+
+/// Goodput, or requests a second, and the 99th percentiles of TTFT and ITL against the rate, as an SVG image.
+std::string sweep_plot(const std::string& title, const std::vector<std::pair<LoadPlan, Statistics>>& runs,
+                       const Slo& slo);
+
+}  // namespace pagoda::bench_serve
