@@ -1,7 +1,8 @@
 /// A library to preload: one allocation of the process, whichever thread makes it, fails as if there were no memory.
 ///
-/// PAGODA_FAIL_ALLOCATION names a file of two 64-bit numbers that a test maps, too. The first counts down with every
-/// allocation by operator new; the one that brings it from 1 to 0 fails. 0 and below: none does. The second counts failures.
+/// PAGODA_FAIL_ALLOCATION names a file of two 64-bit numbers that a test maps, too. The first counts down with each
+/// allocation by operator new; the one that brings it from 1 to 0 fails. 0 and below: none does. The second counts
+/// failures.
 
 #include <atomic>
 #include <cstdint>
