@@ -1,3 +1,5 @@
+#include <new>
+
 #include "actors/engine_actors.hpp"
 
 namespace pagoda::actors {
@@ -12,9 +14,20 @@ struct TokenizerState {
 
 using Self = TokenizerActor::stateful_pointer<TokenizerState>;
 
+/// What runs out of memory is an answer's failure, not the tokenizer's.
+template <class Reply, class Make>
+Reply unless_out_of_memory(Make make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return {fail(ErrorCode::internal, "there was no memory for the tokens of this text")};
+  }
+}
+
 TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, bool add_special_tokens,
                      const std::vector<ByteRange>& literals) {
-  return reply(TokenizeReply{tokenizer.encode(text, add_special_tokens, literals)});
+  return reply(unless_out_of_memory<TokenizeReply>(
+      [&]() -> TokenizeReply { return {tokenizer.encode(text, add_special_tokens, literals)}; }));
 }
 
 DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest& message) {
@@ -42,7 +55,9 @@ TokenizerActor::behavior_type behavior(Self self, const std::shared_ptr<const te
       [self](const TokenizeRequest& message) {
         return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens, message.literals);
       },
-      [self](const DetokenizeRequest& message) { return reply(decode(*state_of(self).tokenizer, message)); },
+      [self](const DetokenizeRequest& message) {
+        return reply(unless_out_of_memory<DetokenizeReply>([&] { return decode(*state_of(self).tokenizer, message); }));
+      },
   };
 }
 

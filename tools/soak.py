@@ -112,7 +112,7 @@ class Soak:
         requests = self.args.requests or (3000 if self.args.quick else 1_000_000)
         flags = ["--random-input-len", 12, "--random-output-len", 8, "--max-concurrency", 32, "--abort-fraction", 0.3]
         with self.server("--kv-cache-memory", "0.1", "--touch-memory") as server:
-            self.bench(server, *flags, "--num-prompts", max(requests // 10, 1500), "--seed", 1)
+            self.bench(server, *flags, "--num-prompts", 1500 if self.args.quick else max(requests // 10, 20_000), "--seed", 1)
             samples = Samples(server)
             first = samples.now()
             with samples:

@@ -86,8 +86,17 @@ void Connection::wait_for_input() {
     self->waiting_for_input_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    self->on_input();
+    self->on_input_or_close();
   });
+}
+
+void Connection::on_input_or_close() {
+  try {
+    on_input();
+  } catch (const std::exception& error) {  // as std::bad_alloc: the client must not wait for an answer
+    spdlog::error("a connection is closed: {}", error.what());
+    close_now();
+  }
 }
 
 void Connection::on_input() {
@@ -106,7 +115,7 @@ void Connection::on_input() {
       return close_now();
   }
   if (!stream_.has_buffered_input()) return wait_for_input();
-  boost::asio::post(context_.io, [self = shared_from_this()] { self->on_input(); });
+  boost::asio::post(context_.io, [self = shared_from_this()] { self->on_input_or_close(); });
 }
 
 void Connection::go_on_with_handshake() {

@@ -30,6 +30,11 @@ Exchange::~Exchange() {
   }
 }
 
+void Exchange::cut_off(const char* why) {
+  spdlog::error("request {}: its connection is closed: {}", form_.request_id, why);
+  if (connection_ != nullptr) connection_->close_soon();
+}
+
 void Exchange::respond(unsigned status, std::string_view content_type, std::string body, const Pairs& headers) {
   PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
   state_ = State::ended;

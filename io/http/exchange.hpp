@@ -39,6 +39,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// The same, of type application/json, in the style of the API that the path belongs to.
   void respond_error(const ErrorAnswer& error);
+  /// For an answer that could not be made or written, as where memory is out: logs `why` and closes the connection. Its
+  /// client has gone then.
+  void cut_off(const char* why);
 
   /// The answer comes in pieces: as chunks, or, to a client of HTTP/1.0, up to the connection's end. To HEAD it is
   /// complete with this, and on_closed is called, so that nothing more is made for nobody.

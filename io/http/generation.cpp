@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -170,11 +171,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_events(std::vector<serving::Event>& events) {
     const auto self = shared_from_this();
-    for (auto& event : events) {
-      if (ended_) return;
-      std::visit([this](auto& e) { on_event(e); }, event);
+    try {
+      for (auto& event : events) {
+        if (ended_) return;
+        std::visit([this](auto& e) { on_event(e); }, event);
+      }
+      send();
+    } catch (const std::exception& error) {
+      exchange_->cut_off(error.what());
     }
-    send();
   }
 
   void on_event(serving::Accepted& accepted) {

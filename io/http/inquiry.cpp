@@ -1,5 +1,6 @@
 #include "io/http/inquiry.hpp"
 
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,14 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
  private:
   void on_events(std::vector<serving::Event>& events) {
     const auto self = shared_from_this();
+    try {
+      take_answer(events);
+    } catch (const std::exception& error) {
+      exchange_->cut_off(error.what());
+    }
+  }
+
+  void take_answer(std::vector<serving::Event>& events) {
     for (auto& event : events) {
       auto* answered = std::get_if<serving::Answered>(&event);
       if (answered == nullptr) continue;

@@ -1,6 +1,7 @@
 #include "io/http/server.hpp"
 
 #include <atomic>
+#include <exception>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -68,7 +69,12 @@ class Server::State {
         });
     connections.emplace(connection.get(), connection);
     num_connections = connections.size();
-    connection->start();
+    try {
+      connection->start();
+    } catch (const std::exception&) {  // it waits for nothing: the listener logs it, and its client hears the end
+      connection->close_now();
+      throw;
+    }
   }
 
   void end_connections(std::chrono::milliseconds grace) {

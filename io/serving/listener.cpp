@@ -1,6 +1,7 @@
 #include "io/serving/listener.hpp"
 
 #include <chrono>
+#include <new>
 
 #include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
@@ -74,19 +75,35 @@ void Listener::accept(OnSocket on_socket) {
 }
 
 void Listener::accept_next() {
-  acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-    if (!acceptor_.is_open()) return;
-    if (error) {
-      spdlog::warn("cannot accept a connection: {}", error.message());
-      pause_.expires_after(kAcceptPause);
-      pause_.async_wait([this](const error_code& cancelled) {
-        if (!cancelled) accept_next();
-      });
-      return;
-    }
+  try {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (!acceptor_.is_open()) return;
+      if (error) {
+        spdlog::warn("cannot accept a connection: {}", error.message());
+        return accept_later();
+      }
+      welcome(std::move(socket));
+      accept_next();
+    });
+  } catch (const std::bad_alloc&) {
+    spdlog::warn("cannot accept a connection: there is no memory");
+    accept_later();
+  }
+}
+
+void Listener::welcome(tcp::socket socket) {
+  try {
     set_options(socket);
     on_socket_(std::move(socket));
-    accept_next();
+  } catch (const std::exception& error) {
+    spdlog::error("a connection is dropped: {}", error.what());
+  }
+}
+
+void Listener::accept_later() {
+  pause_.expires_after(kAcceptPause);
+  pause_.async_wait([this](const error_code& cancelled) {
+    if (!cancelled) accept_next();
   });
 }
 

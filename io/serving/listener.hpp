@@ -28,7 +28,7 @@ class Listener {
   Status check_exposure(const char* what, bool has_keys, bool allowed) const;
 
   /// Hands every new socket to `on_socket`, non-blocking and with its options set. When the process has no files left
-  /// it tries again after a pause.
+  /// or memory left it tries again after a pause; a connection that `on_socket` throws at is dropped.
   void accept(OnSocket on_socket);
 
   /// No new connections from now on.
@@ -40,6 +40,8 @@ class Listener {
 
  private:
   void accept_next();
+  void accept_later();
+  void welcome(boost::asio::ip::tcp::socket socket);
 
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;
