@@ -5,8 +5,8 @@
     python3 tools/soak.py overload    ten times the load that is served, for ten minutes
     python3 tools/soak.py aborts      a million short requests of which 30 % are given up: memory, descriptors, KV blocks
 
-The load comes from `pagoda bench serve`. --quick does each in seconds, with bounds that a busy machine keeps; its numbers mean
-little. Results go to --out (JSON, SVG). Exit code 1 where a bound is not kept. Standard library only.
+The load comes from `pagoda bench serve`. --quick does each in seconds; its times mean little, so they are told and not held
+against a bound. Results go to --out (JSON, SVG). Exit code 1 where a bound is not kept. Standard library only.
 """
 import argparse
 import json
@@ -33,16 +33,19 @@ class Soak:
         self.args = args
         self.failures = []
 
-    def expect(self, what, value, bound, is_kept):
+    def expect(self, what, value, bound, is_kept, is_time=False):
+        if is_time and self.args.quick:
+            print(f"told {what}: {value:.4g}", flush=True)
+            return
         print(f"{'ok  ' if is_kept else 'FAIL'} {what}: {value:.4g}, bound {bound:.4g}", flush=True)
         if not is_kept:
             self.failures.append(what)
 
-    def at_most(self, what, value, bound):
-        self.expect(what, value, bound, value <= bound)
+    def at_most(self, what, value, bound, **kwargs):
+        self.expect(what, value, bound, value <= bound, **kwargs)
 
-    def at_least(self, what, value, bound):
-        self.expect(what, value, bound, value >= bound)
+    def at_least(self, what, value, bound, **kwargs):
+        self.expect(what, value, bound, value >= bound, **kwargs)
 
     def server(self, *flags):
         return Server(self.args.pagoda, self.args.model, "--threads", str(self.args.threads), *flags)
@@ -81,9 +84,8 @@ class Soak:
             server.wait_until_idle(60)
         self.save("readers.json", json.dumps(runs, indent=1))
         print("ITL p99, half never read over all read, by round:", ", ".join(f"{ratio:.2f}" for ratio in ratios))
-        bound = 3 if self.args.quick else KEEPS_ITL
         self.at_most(f"ITL p99 of {connections} connections of which half never read, median of {rounds} rounds",
-                     statistics.median(ratios), bound)
+                     statistics.median(ratios), KEEPS_ITL, is_time=True)
 
     def overload(self):
         """What is served at most, then ten times as many arrivals: those that are refused cost the others nothing."""
@@ -100,9 +102,9 @@ class Soak:
         self.save("overload.json", json.dumps({"calm": calm, "overloaded": loaded}, indent=1))
         print(f"peak {peak:.2f} requests/s, then {10 * peak:.2f} a second: {loaded['completed']} completed, "
               f"{loaded['refused']} refused, sent late by {loaded['p99_send_delay_ms']:.1f} ms (p99)")
-        self.at_least("goodput under ten times the load, over the peak", loaded["request_goodput"] / peak,
-                      0.6 if self.args.quick else KEEPS_GOODPUT)
-        self.at_most("refusals, p99 in ms", loaded["p99_refusal_ms"], 1000 if self.args.quick else REFUSED_WITHIN_MS)
+        self.at_least("goodput under ten times the load, over the peak", loaded["request_goodput"] / peak, KEEPS_GOODPUT,
+                      is_time=True)
+        self.at_most("refusals, p99 in ms", loaded["p99_refusal_ms"], REFUSED_WITHIN_MS, is_time=True)
         self.at_least("refusals with Retry-After", loaded["refused_with_retry_after"], loaded["refused"])
         self.at_least("requests refused", loaded["refused"], 1)
         self.at_most("requests failed", loaded["failed"], 0)
