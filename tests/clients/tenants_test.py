@@ -256,7 +256,11 @@ class Deadlines(unittest.TestCase):
         self.assertTrue(0.2 <= took < 0.2 + 2 * SLOWNESS, took)
         stats = self.server.stats()
         self.assertEqual((stats["requests_running"], stats["requests_failed_total"]), (0, 1))
-        self.assertEqual(stats["device_blocks_free"] + stats["device_blocks_cached"], stats["device_blocks_total"])
+        deadline = time.monotonic() + 10 * SLOWNESS  # the answer does not wait for what is in flight
+        while stats["device_blocks_free"] + stats["device_blocks_cached"] != stats["device_blocks_total"]:
+            self.assertLess(time.monotonic(), deadline, stats)
+            time.sleep(0.01)
+            stats = self.server.stats()
 
     def test_the_time_in_the_queue_counts(self):
         running = send(self.server, "/v1/completions", self.FOREVER)
@@ -273,9 +277,16 @@ class Deadlines(unittest.TestCase):
                 ("/v1/completions", {**self.FOREVER, "stream": True}, b'"code":"timeout"'),
                 ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 700, "ignore_eos": True,
                                   "stream": True}, b'"type":"timeout_error"')):
-            status, _, answer = self.server.request("POST", path, {**body, "timeout": 0.3})
+            timeout = 0.3
+            for _ in range(20):  # until it is over behind the first token and before the last
+                status, _, answer = self.server.request("POST", path, {**body, "timeout": timeout})
+                last = answer.strip().splitlines()[-1]
+                if status == 200 and b"timeout" in last:
+                    break
+                self.assertIn(status, (200, 504))
+                timeout *= 0.6 if status == 200 else 1.5
             self.assertEqual(status, 200)
-            self.assertIn(end, answer.strip().splitlines()[-1])
+            self.assertIn(end, last)
             self.assertNotIn(b"[DONE]", answer)
 
     def test_json_lines(self):
