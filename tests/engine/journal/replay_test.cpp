@@ -28,9 +28,11 @@ std::string describe(const ReplayReport& report) {
   return text;
 }
 
+constexpr std::uint64_t kSeedsInRow = 300;
+
 /// Groups that are partly swapped out and partly recomputed are rare: the last ones have such.
 std::vector<std::uint64_t> seeds() {
-  std::vector<std::uint64_t> seeds(300);
+  std::vector<std::uint64_t> seeds(kSeedsInRow);
   std::iota(seeds.begin(), seeds.end(), 0);
   for (const std::uint64_t seed : {1140, 1556, 1572, 1688, 3616, 3621, 3903, 5400, 5608, 5841}) seeds.push_back(seed);
   return seeds;
@@ -43,7 +45,8 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   std::int64_t half_swapped_groups = 0;
   std::int64_t num_states = 0;
   for (const std::uint64_t seed : seeds()) {
-    const test::SimulationConfig config = test::random_simulation(seed);
+    test::SimulationConfig config = test::random_simulation(seed);
+    if (seed >= kSeedsInRow) config.scheduler.target_step_us = 0;  // which leaves less room for them
     SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
     const auto journal = std::make_shared<MemoryJournal>(150, seed % 3 != 0);
     Simulation simulation(config, seed, journal);

@@ -163,9 +163,9 @@ TEST_F(HttpServerTest, PathsAndQueriesAreDecoded) {
   start();
   auto c = client();
   c.get("/v1/models/org/a%20b%2Fc?x=1&q=%C3%A9+%26&q=2");
-  EXPECT_EQ(c.receive().body, "org/a b/c?\xc3\xa9 &#-1");
+  EXPECT_EQ(c.receive().body, "org/a b/c?\xc3\xa9 &#");
   c.get("http://example.org/v1/mod%65ls/m?q");
-  EXPECT_EQ(c.receive().body, "m?#-1");
+  EXPECT_EQ(c.receive().body, "m?#");
   for (const auto* bad : {"/v1/models/%", "/v1/models/%4", "/v1/models/%zz", "/v1/models/a%00b", "/v1/models/a%0d%0ab",
                           "/v1/models/..", "/v1/models/%2e%2E/x", "/v1/models/a?q=%f", "*", "health", "/health#x"}) {
     auto broken = client();
