@@ -25,7 +25,6 @@ struct Tasks {
   std::int64_t large_chunks = 0;    ///< tasks of so many panels come first, then
   std::int64_t small_panels = 0;    ///< smaller ones, so that no thread waits long for the last
   std::int64_t panels_at_once = 0;  ///< panels whose sums are kept at once, so that x is read once per block for all
-  std::int64_t panels_packed = 0;   ///< of them, whose block is packed at once and stays in the first-level cache
 };
 
 /// linear_tall keeps sums of a multiple of this many rows.
@@ -60,7 +59,7 @@ class Linear {
 
   Status run(ScratchPool& pool) {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
-    const std::int64_t packed_floats = tasks_.panels_packed * kLinearBlock * kernels_.linear_panel;
+    const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
     const std::int64_t rows = tiles_.most_rows();
     const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallUnit) * kTallUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
@@ -92,7 +91,7 @@ class Linear {
 
  private:
   struct Workspace {
-    float* packed = nullptr;  ///< [panels_packed, steps of kLinearBlock, 4 * linear_panel]
+    float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
     /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_tall each tile has as many rows as the
     /// largest, rounded up to kTallUnit.
     float* sums = nullptr;
@@ -103,10 +102,9 @@ class Linear {
     std::int64_t end = 0;
   };
 
-  /// One block of columns of some panels, from k on.
+  /// One block of columns of a panel, from k on.
   struct Piece {
-    std::int64_t first = 0;  ///< panel
-    std::int64_t end = 0;
+    std::int64_t panel = 0;
     std::int64_t k = 0;
   };
 
@@ -150,13 +148,6 @@ class Linear {
     tasks_.panels_at_once = way_ == Way::tall || p_.num_tokens <= kFewRows
                                 ? 1
                                 : std::min<std::int64_t>(tasks_.panels, kColumnsAtOnce / kernels_.linear_panel);
-    // A register tile of x is read anew for each panel: from the second-level cache for the first of those packed.
-    constexpr std::int64_t kRowsThatStay = 64;  // so few of x, or nearly, are in the first-level cache anyway
-    constexpr std::int64_t kMostPackedBytes = 16 << 10;
-    const std::int64_t packed_bytes = kLinearBlock * kernels_.linear_panel * std::int64_t{sizeof(float)};
-    tasks_.panels_packed = p_.num_tokens <= kRowsThatStay || packed_bytes > kMostPackedBytes
-                               ? 1
-                               : std::min(kMostPackedBytes / packed_bytes, tasks_.panels_at_once);
   }
 
   std::int64_t first_of_chunk(std::int64_t chunk) const {
@@ -295,54 +286,40 @@ class Linear {
                        const Workspace& work) const {
     const std::int64_t rows = tiles_.first_row(tiles.end) - tiles_.first_row(tiles.first);
     for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
-      for (std::int64_t index = first_panel; index < end_panel; index += tasks_.panels_packed) {
-        const std::int64_t end = std::min(end_panel, index + tasks_.panels_packed);
-        const Piece next = end < end_panel            ? piece_from(end, end_panel, k)
-                           : k + kLinearBlock < p_.in ? piece_from(first_panel, end_panel, k + kLinearBlock)
-                                                      : piece_from(end_panel, num_panels_, 0);
+      for (std::int64_t index = first_panel; index < end_panel; ++index) {
+        const Piece next = index + 1 < end_panel      ? Piece{index + 1, k}
+                           : k + kLinearBlock < p_.in ? Piece{first_panel, k + kLinearBlock}
+                                                      : Piece{end_panel, 0};
         float* sums = work.sums + (index - first_panel) * rows * kernels_.linear_panel;
-        multiply_block(tiles, {index, end, k}, next, work.packed, sums);
+        multiply_block(tiles, {index, k}, next, work.packed, sums);
       }
     }
   }
 
-  Piece piece_from(std::int64_t first, std::int64_t end, std::int64_t k) const {
-    return {first, std::min(end, first + tasks_.panels_packed), k};
-  }
-
-  /// While a piece is multiplied, the next one is fetched from memory.
+  /// While a block is multiplied, the next one is fetched from memory.
   void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, float* packed, float* sums) const {
+    const Panel panel = panel_at(piece.panel);
     const std::int64_t count = std::min(kLinearBlock, p_.in - piece.k);
-    const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
-    const std::int64_t panel_sums =
-        (tiles_.first_row(tiles.end) - tiles_.first_row(tiles.first)) * kernels_.linear_panel;
     const bool packs_in_passing = tiles_.rows(tiles.first) <= kernels_.packing_rows;
-    for (std::int64_t index = piece.first; !packs_in_passing && index < piece.end; ++index) {
-      kernels_.pack_weights(piece_of(panel_at(index), piece.k, count), packed + (index - piece.first) * packed_floats);
-    }
+    if (!packs_in_passing) kernels_.pack_weights(piece_of(panel, piece.k, count), packed);
+    // Arguments are made in place: copies of what was just stored in smaller pieces stall.
     for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
-      for (std::int64_t i = 0; i < piece.end - piece.first; ++i) {
-        const Panel panel = panel_at(piece.first + i);
-        float* w = packed + i * packed_floats;
-        float* tile_sums = sums + i * panel_sums;
-        // Arguments are made in place: copies of what was just stored in smaller pieces stall.
-        if (tile == tiles.first && packs_in_passing) {
-          kernels_.linear_stream({.x = packed_x(panel.dtype, tile, piece.k),
-                                  .rows = tiles_.rows(tile),
-                                  .piece = piece_of(panel, piece.k, count),
-                                  .sums = sums_of(tile_sums, piece.k, count, panel, tile),
-                                  .packed = w,
-                                  .prefetch = share_of_prefetch(next, i, tile - tiles.first, tiles.end - tiles.first)});
-        } else {
-          kernels_.linear_tile(
-              {.x = packed_x(panel.dtype, tile, piece.k),
-               .w = w,
-               .dtype = panel.dtype,
-               .rows = tiles_.rows(tile),
-               .steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding),
-               .sums = sums_of(tile_sums, piece.k, count, panel, tile),
-               .prefetch = share_of_prefetch(next, i, tile - tiles.first, tiles.end - tiles.first)});
-        }
+      if (tile == tiles.first && packs_in_passing) {
+        kernels_.linear_stream({.x = packed_x(panel.dtype, tile, piece.k),
+                                .rows = tiles_.rows(tile),
+                                .piece = piece_of(panel, piece.k, count),
+                                .sums = sums_of(sums, piece.k, count, panel, tile),
+                                .packed = packed,
+                                .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+      } else {
+        kernels_.linear_tile(
+            {.x = packed_x(panel.dtype, tile, piece.k),
+             .w = packed,
+             .dtype = panel.dtype,
+             .rows = tiles_.rows(tile),
+             .steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding),
+             .sums = sums_of(sums, piece.k, count, panel, tile),
+             .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       }
       sums += tiles_.rows(tile) * kernels_.linear_panel;
     }
@@ -376,10 +353,10 @@ class Linear {
                     .accumulate = p_.accumulate}};
   }
 
-  /// The lines of the i-th panel of `next` that the given one of `num_tiles` register tiles prefetches.
-  PrefetchBlock share_of_prefetch(const Piece& next, std::int64_t i, std::int64_t tile, std::int64_t num_tiles) const {
-    if (next.first + i >= next.end) return {};
-    const Panel panel = panel_at(next.first + i);
+  /// The lines of `next` that the given one of `num_tiles` register tiles prefetches.
+  PrefetchBlock share_of_prefetch(const Piece& next, std::int64_t tile, std::int64_t num_tiles) const {
+    if (next.panel >= num_panels_) return {};
+    const Panel panel = panel_at(next.panel);
     const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
     const std::int64_t lines = panel.rows * ceil_div(std::min(kLinearBlock, p_.in - next.k) * size, kLine);
     const std::int64_t strides = steps_of(kernels_, panel.dtype, kLinearBlock) / kPrefetchStride;
