@@ -24,7 +24,8 @@ from server import Server
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))
 MOST_SECONDS = 20 * SLOWNESS  # for one answer
-MOST_GROWTH_MIB = 32  # when the largest come a second time; the first time arenas and caches fill
+MOST_GROWTH_MIB = 32  # when the largest come again, once arenas and caches are filled: a few passes do that, more where
+MOST_PASSES = 5       # threads are held up and allocate side by side. What leaks grows each time.
 LARGE_BYTES = 1 << 16
 ENDPOINT_TYPES = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages")
 
@@ -183,13 +184,15 @@ def check_nothing_is_left(suite, server, descriptors):
 
 
 def check_memory(suite, server):
-    """The largest bodies again: what they took the first time is there for them."""
-    before = resident_mib(server.process.pid)
-    suite.bodies(LARGE_BYTES)
-    growth = resident_mib(server.process.pid) - before
-    print(f"memory grew by {growth:.1f} MiB when the largest bodies came again")
-    if growth > MOST_GROWTH_MIB and SLOWNESS == 1:
-        suite.fail(f"memory grew by {growth:.1f} MiB")
+    """The largest bodies again: what they took before is there for them."""
+    for number in range(1, MOST_PASSES + 1):
+        before = resident_mib(server.process.pid)
+        suite.bodies(LARGE_BYTES)
+        growth = resident_mib(server.process.pid) - before
+        print(f"memory grew by {growth:.1f} MiB when the largest bodies came again, time {number}")
+        if growth <= MOST_GROWTH_MIB or SLOWNESS > 1:  # sanitizers keep what is freed for a while
+            return
+    suite.fail(f"memory grew by {growth:.1f} MiB each time")
 
 
 def run(server, model, context, is_ours):

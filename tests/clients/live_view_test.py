@@ -15,8 +15,13 @@ from raw_stream import RawStream
 from server import Server, main
 
 PROMPT = "Once upon a time there was a little fox who lived in a wood far away from all the other animals"
-LONG = {"prompt": PROMPT, "max_tokens": 600, "ignore_eos": True, "temperature": 0, "stream": True}
+LONG = {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "temperature": 0, "stream": True}
 server = model = None
+
+
+def another(*flags):
+    """A server of the same model."""
+    return Server(server.command[0], server.command[3], "--load-format", "dummy", *flags)
 
 
 class Watcher:
@@ -67,7 +72,7 @@ class LiveView(unittest.TestCase):
             request, = seen["requests"]
             self.assertEqual(request["state"], "running")
             self.assertEqual(request["prompt_tokens"], server.count(PROMPT))
-            self.assertEqual(request["max_tokens"], 600)
+            self.assertEqual(request["max_tokens"], 300)
             self.assertGreater(request["ttft_ms"], 0)
             self.assertGreater(request["age_ms"], request["ttft_ms"])
             blocks = seen["blocks"]
@@ -90,7 +95,7 @@ class LiveView(unittest.TestCase):
             stream.close()
             ended = watcher.until(lambda s: any(each["id"] == request["id"] for each in s["ended"]))
             told = next(each for each in ended["ended"] if each["id"] == request["id"])
-            self.assertEqual((told["finish_reason"], told["generated_tokens"]), ("length", 600))
+            self.assertEqual((told["finish_reason"], told["generated_tokens"]), ("length", 300))
             self.assertGreater(told["total_ms"], told["ttft_ms"])
             idle = watcher.until(lambda s: not s["requests"] and not s["blocks"]["owners"])
             self.assertTrue(any(cached and not references for _, references, cached in cells(idle)))
@@ -115,8 +120,8 @@ class LiveView(unittest.TestCase):
             return watcher.until(lambda _: True)["blocks"]["block_size"]
 
     def test_who_waits_is_listed_behind_who_runs(self):
-        with Server(server.command[0], server.command[3], "--max-num-seqs", "1") as narrow, Watcher(narrow) as watcher:
-            streams = [RawStream(narrow, "/v1/completions", {**LONG, "max_tokens": 1000}) for _ in range(3)]
+        with another("--max-num-seqs", "1") as narrow, Watcher(narrow) as watcher:
+            streams = [RawStream(narrow, "/v1/completions", LONG) for _ in range(3)]
             seen = watcher.until(lambda s: len(s["requests"]) == 3)
             self.assertEqual([each["state"] for each in seen["requests"]], ["running", "waiting", "waiting"])
             self.assertIsNone(seen["requests"][1]["queue_ms"])
@@ -130,7 +135,7 @@ class LiveView(unittest.TestCase):
             users.flush()
             admins.flush()
             flags = ("--api-key-file", users.name, "--admin-key-file", admins.name)
-            with Server(server.command[0], server.command[3], *flags) as closed:
+            with another(*flags) as closed:
                 key = {"Authorization": "Bearer admin-secret"}
                 with Watcher(closed, {"Authorization": "Bearer user-secret"}) as refused:
                     self.assertEqual(refused.answer.status, 403)
@@ -143,7 +148,7 @@ class LiveView(unittest.TestCase):
                         self.assertNotIn(secret.encode(), watcher.bytes)
 
     def test_a_server_that_is_watched_ends_in_time(self):
-        with Server(server.command[0], server.command[3]) as watched:
+        with another() as watched:
             watcher = Watcher(watched)
             watcher.until(lambda _: True)
             rest = []
@@ -159,4 +164,4 @@ class LiveView(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    main(sys.modules[__name__])
+    main(sys.modules[__name__], slow=True)

@@ -14,7 +14,7 @@ import unittest
 
 import browser as browsers
 from raw_stream import RawStream
-from server import Server
+from server import Server, slow_model
 
 SKIPPED = 77
 SLOWNESS = int(os.environ.get("PAGODA_SLOWNESS", "1"))
@@ -23,10 +23,17 @@ pagoda = model = None
 
 
 class Case(unittest.TestCase):
+    is_slow = False  # whether the model is slow enough to be watched
+
     @classmethod
     def setUpClass(cls):
         cls.log = tempfile.NamedTemporaryFile("r")
-        cls.server = Server(pagoda, model, "--access-log", cls.log.name)
+        flags = ("--access-log", cls.log.name)
+        served = model
+        if cls.is_slow:
+            served = cls.enterClassContext(tempfile.TemporaryDirectory())
+            flags += slow_model(model, served)
+        cls.server = Server(pagoda, served, *flags)
         cls.server.__enter__()
         cls.addClassCleanup(cls.server.__exit__)
         cls.browser = browsers.Browser()
@@ -200,10 +207,12 @@ class Playground(Case):
 
 
 class Engine(Case):
+    is_slow = True
+
     def test_a_running_request_is_drawn_until_it_ends(self):
         page = self.open("engine")
         self.until("document.querySelector('#blocks-summary').textContent.includes('0 sequences')")
-        long = {"prompt": "Once upon a time", "max_tokens": 1900, "ignore_eos": True, "stream": True, "n": 2}
+        long = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "stream": True, "n": 2}
         stream = RawStream(self.server, "/v1/completions", long)
         self.until("document.querySelector('#blocks-summary').textContent.includes('2 sequences')")
         self.until("!!document.querySelector('#requests .state-running')")

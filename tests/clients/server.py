@@ -1,11 +1,14 @@
 """A pagoda server under test, and HTTP without any client library. Standard library only."""
+import contextlib
 import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -96,6 +99,21 @@ class Server:
             time.sleep(0.002)
 
 
+def slow_model(model, folder):
+    """A copy of a model's tokenizer with a network of 134 million parameters that need no file (--load-format dummy):
+    milliseconds a token, so that what it runs can be watched. Returns the flags that a server needs besides."""
+    for name in os.listdir(model):
+        if not name.endswith(".safetensors"):
+            shutil.copy(os.path.join(model, name), folder)
+    with open(os.path.join(folder, "config.json")) as file:
+        config = json.load(file)
+    config |= {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16,
+               "num_key_value_heads": 8, "head_dim": 64}
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
+    return "--load-format", "dummy"
+
+
 def has_chat_template(model):
     if model.endswith(".gguf"):
         return True  # those that the tests know have one
@@ -105,13 +123,19 @@ def has_chat_template(model):
         return bool(json.load(file).get("chat_template"))
 
 
-def main(module, *flags):
-    """Runs the tests of a script whose arguments are PAGODA MODEL [unittest's], with its server as module.server."""
+def main(module, *flags, slow=False):
+    """Runs the tests of a script whose arguments are PAGODA MODEL [unittest's], with its server as module.server: of
+    slow_model(MODEL) where `slow`."""
     import unittest
     if len(sys.argv) < 3:
         sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
     pagoda, model = sys.argv[1:3]
-    with Server(pagoda, model, *flags) as server:
+    with contextlib.ExitStack() as kept:
+        if slow:
+            folder = kept.enter_context(tempfile.TemporaryDirectory())
+            flags += slow_model(model, folder)
+            model = folder
+        server = kept.enter_context(Server(pagoda, model, *flags))
         module.server = server
         module.model = server.json("GET", "/v1/models")["data"][0]["id"]
         ok = unittest.main(module=module, argv=[sys.argv[0], *sys.argv[3:]], exit=False).result.wasSuccessful()

@@ -56,6 +56,10 @@ void add_routes(Routes& routes, const ApiContext& context) {
     if (!wants_html(request)) return ollama::answer_is_running(*exchange);
     answer_file(*exchange, request, *find_file("index.html"));
   });
+  // For browsers that show what has no icon of its own, as /health.
+  routes.add(Verb::get, "/favicon.ico", Access::everybody, [](const auto& exchange, const Request& request) {
+    answer_file(*exchange, request, *find_file("icon.svg"));
+  });
   routes.add(Verb::get, "/ui/live", Access::watcher,
              [&context, feed = std::make_shared<std::weak_ptr<LiveFeed>>()](const auto& exchange, const Request&) {
                auto live = feed->lock();

@@ -42,12 +42,20 @@ TEST_F(PageTest, ABrowserGetsThePageAndAProgramWhatOllamasClientsExpect) {
   }
 }
 
+TEST_F(PageTest, BrowsersThatShowSomethingElseFindItsIconToo) {
+  start();
+  const auto icon = get("/favicon.ico");
+  EXPECT_EQ(icon.headers.at("content-type"), "image/svg+xml");
+  EXPECT_EQ(icon.body, get("/ui/icon.svg").body);
+}
+
 TEST_F(PageTest, WithoutItOnlyThePageIsMissing) {
   ServerConfig config;
   config.page = false;
   start(fake_model(), config);
   EXPECT_EQ(get("/", kBrowser).body, "Ollama is running");
   EXPECT_EQ(get("/ui/main.js").status, 404);
+  EXPECT_EQ(get("/favicon.ico").status, 404);
   EXPECT_EQ(get("/ui/live").status, 404);
 }
 
