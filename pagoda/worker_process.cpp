@@ -38,6 +38,20 @@ bool may_pass(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
+/// What a process is given beside its end of the link.
+constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
+
+device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
+  return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
+}
+
+/// The memory of KV blocks that outlives processes; none where it cannot: a device has its own, or blocks that are
+/// swapped out lie in a file.
+Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.device != "cpu" || !config.swap_dir.empty()) return nullptr;
+  return device_link::KeptMemory::create(kept_size(plan));
+}
+
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
   const execution::RunnerConfig runner = runner_config(config, plan);
   return {.max_num_seqs = runner.max_num_seqs,
@@ -57,7 +71,7 @@ class WorkerStarts {
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
-  Result<actors::DeviceProcess> start(caf::actor_system& system) {
+  Result<actors::DeviceProcess> start(caf::actor_system& system, bool memory_lost) {
     using Clock = std::chrono::steady_clock;
     const bool is_first = !last_ready_;
     if (last_ready_ && Clock::now() - *last_ready_ < kShortLife) {
@@ -66,6 +80,11 @@ class WorkerStarts {
       pause_ = kFirstPause;
     }
     for (int failures = 0;; ++failures) {
+      // A process that has ended while it loaded had the memory mapped.
+      memory_lost |= failures > 0 || process_.memory == nullptr;
+      if (memory_lost && process_.memory != nullptr && !is_first) {
+        if (const Status cleared = process_.memory->clear(); !cleared) return fail(cleared.error());
+      }
       auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
       if (process) {
         // Its memory was there for one before it: what is taken again need not be taken at once.
@@ -74,7 +93,8 @@ class WorkerStarts {
         last_ready_ = Clock::now();
         const std::int64_t pid = (*process)->pid();
         spdlog::info("the worker process {} is ready", pid);
-        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures};
+        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures,
+                                     memory_lost};
       }
       const Error& error = process.error();
       const bool again = error.code == ErrorCode::device_failed || (!is_first && may_pass(error.code));
@@ -111,7 +131,7 @@ void bind_to_parent() {
   // terminal stops it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
   // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
-  ::syscall(SYS_close_range, device_link::kInheritedDescriptor + 1, ~0U, 0);
+  ::syscall(SYS_close_range, kMemoryDescriptor + 1, ~0U, 0);
 }
 
 struct LoadedWorker {
@@ -134,7 +154,11 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const St
   if (!device) return fail(std::move(device.error()));
   const auto plan = plan_engine(*config, **device);
   if (!plan) return fail(plan.error());
-  auto loaded = load_device(*config, *plan, *device, progress);
+  const auto kept = [&]() -> Result<execution::KvPools> {
+    if (!start.keeps_memory) return execution::KvPools{};
+    return device_link::KeptMemory::map(**device, kMemoryDescriptor, kept_size(*plan));
+  };
+  auto loaded = load_device(*config, *plan, *device, progress, kept);
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));
@@ -191,20 +215,27 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
                 "worker_processes");
   }
+  auto memory = kept_memory(config, plan);
+  if (!memory) return fail(std::move(memory.error()));
   device_link::WorkerProcessConfig process{.command = setup.worker_command,
                                            .start = {.version = std::string(version()),
                                                      .config = io::to_text(config),
                                                      .num_device_blocks = plan.num_device_blocks,
                                                      .num_host_blocks = plan.num_host_blocks,
-                                                     .touch_memory = config.touch_memory},
+                                                     .touch_memory = config.touch_memory,
+                                                     .keeps_memory = *memory != nullptr},
                                            .limits = device_limits(config, plan),
                                            .block_bytes = plan.layout.block_bytes(),
+                                           .memory = *memory,
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
   const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress, plan.memory.weight_bytes);
   actors::DeviceFactory factory;
-  factory.start_process = [starts](caf::actor_system& system) { return starts->start(system); };
+  factory.start_process = [starts](caf::actor_system& system, bool memory_lost) {
+    return starts->start(system, memory_lost);
+  };
   factory.give_up = [starts] { starts->give_up(); };
+  if (*memory != nullptr) factory.plans_done = [kept = *memory] { return kept->last_plan(); };
   return LoadedDevice{std::move(factory), plan.num_device_blocks};
 }
 
