@@ -9,6 +9,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -63,11 +64,41 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .layout = runner.layout};
 }
 
+/// A process that loads the model before it is needed, on a thread of its own.
+class StandbyWorker {
+ public:
+  using Process = std::unique_ptr<device_link::WorkerProcess>;
+
+  void begin(const device_link::WorkerProcessConfig& process,
+             const device_link::WorkerProcess::SharedDeadlines& deadlines, const std::stop_token& stop) {
+    thread_ = std::jthread([this, process, deadlines, stop] {
+      loaded_ = device_link::WorkerProcess::start(process, deadlines, nullptr, stop);
+    });
+  }
+
+  /// Waits until it has loaded. No value: none was begun. An error also when it has ended since.
+  std::optional<Result<Process>> take() {
+    if (!thread_.joinable()) return std::nullopt;
+    thread_.join();
+    if (loaded_ && (*loaded_)->has_ended()) {
+      loaded_ = fail(ErrorCode::device_failed,
+                     "the worker process " + std::to_string((*loaded_)->pid()) + " has ended while it stood by");
+    }
+    return std::exchange(loaded_, nullptr);
+  }
+
+ private:
+  Result<Process> loaded_ = nullptr;
+  std::jthread thread_;  // its end is waited for before what it writes goes
+};
+
 /// Starts one process after the other until one has loaded the model.
 class WorkerStarts {
  public:
-  WorkerStarts(device_link::WorkerProcessConfig process, StartProgress progress, std::int64_t weight_bytes)
+  WorkerStarts(device_link::WorkerProcessConfig process, bool stand_by, StartProgress progress,
+               std::int64_t weight_bytes)
       : process_(std::move(process)),
+        stands_by_(stand_by),
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
@@ -79,13 +110,16 @@ class WorkerStarts {
     } else {
       pause_ = kFirstPause;
     }
+    std::optional<Result<StandbyWorker::Process>> standby = standby_.take();
     for (int failures = 0;; ++failures) {
       // A process that has ended while it loaded had the memory mapped.
       memory_lost |= failures > 0 || process_.memory == nullptr;
       if (memory_lost && process_.memory != nullptr && !is_first) {
         if (const Status cleared = process_.memory->clear(); !cleared) return fail(cleared.error());
       }
-      auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
+      auto process = standby ? std::move(*standby)
+                             : device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
+      standby.reset();
       if (process) {
         // Its memory was there for one before it: what is taken again need not be taken at once.
         process_.start.touch_memory = false;
@@ -93,6 +127,7 @@ class WorkerStarts {
         last_ready_ = Clock::now();
         const std::int64_t pid = (*process)->pid();
         spdlog::info("the worker process {} is ready", pid);
+        if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
         return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures,
                                      memory_lost};
       }
@@ -116,11 +151,13 @@ class WorkerStarts {
   }
 
   device_link::WorkerProcessConfig process_;
+  bool stands_by_;
   StartProgress progress_;
   device_link::WorkerProcess::SharedDeadlines deadlines_;
   std::stop_source stop_;
   std::chrono::milliseconds pause_ = kFirstPause;
   std::optional<std::chrono::steady_clock::time_point> last_ready_;
+  StandbyWorker standby_;
 };
 
 /// Ends the process once its parent has ended, however that came: the socket tells it as well, but only to who reads
@@ -185,6 +222,7 @@ int work() {
   auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
   const auto start = channel ? receive_start(**channel) : std::nullopt;
   if (!start) return EXIT_FAILURE;
+  if (!start->keeps_memory) ::close(kMemoryDescriptor);  // whatever it is
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
@@ -229,7 +267,8 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                                            .memory = *memory,
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
-  const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress, plan.memory.weight_bytes);
+  const auto starts = std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,
+                                                     plan.memory.weight_bytes);
   actors::DeviceFactory factory;
   factory.start_process = [starts](caf::actor_system& system, bool memory_lost) {
     return starts->start(system, memory_lost);

@@ -29,7 +29,7 @@ class ChildProcess {
  public:
   /// Called on the thread that waits, at most once each; before start() returns, even.
   struct Events {
-    std::function<void()> on_stopped;                    ///< by a signal (SIGSTOP): it does nothing any more
+    std::function<void()> on_stopped;                     ///< by a signal (SIGSTOP): it does nothing any more
     std::function<void(const ChildEnd& ended)> on_ended;  ///< and is reaped
   };
 

@@ -31,8 +31,8 @@ std::int64_t file_bytes(const KeptMemory::Size& size) {
 }
 
 tl::unexpected<Error> failed(const char* what) {
-  return fail(ErrorCode::io_failed, std::string("memory that outlives worker processes cannot be ") + what + ": " +
-                                        std::strerror(errno));
+  return fail(ErrorCode::io_failed,
+              std::string("memory that outlives worker processes cannot be ") + what + ": " + std::strerror(errno));
 }
 
 }  // namespace

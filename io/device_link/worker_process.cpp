@@ -1,6 +1,7 @@
 #include "io/device_link/worker_process.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -73,6 +74,10 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
   if (loaded) return *loaded;
   const actors::DeviceFailed why = why_it_ended(end);
   return fail(why.error.code, why.error.message + " while it loaded the model");
+}
+
+bool WorkerProcess::has_ended() const {
+  return is_stopped_ || end_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 void WorkerProcess::listen(Listener listener) {

@@ -30,7 +30,7 @@ struct WorkerProcessConfig {
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
   std::shared_ptr<KeptMemory> memory;  ///< of the KV blocks; null: each process has its own, and it ends with it
-  TimeUs step_deadline_us = 0;  ///< 0 = by measured times
+  TimeUs step_deadline_us = 0;         ///< 0 = by measured times
   trace::SharedTracer trace;
 };
 
@@ -61,6 +61,8 @@ class WorkerProcess {
   ~WorkerProcess();
 
   pid_t pid() const { return child_->pid(); }
+  /// Whether it is known to have ended or to be stopped. Before listen().
+  bool has_ended() const;
   /// Begins to listen. Once, before the first send.
   void listen(Listener listener);
   /// One thread.

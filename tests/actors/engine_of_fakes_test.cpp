@@ -1,8 +1,8 @@
 // All actors of an engine over a fake device, without a model: what they do when others die, drain or fail.
 
 #include <chrono>
-#include <cstring>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -152,6 +152,7 @@ class EngineOfFakes : public ::testing::Test {
     caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
     shared_ = {};
     replica_ = {};
+    inside_.clear();
     sink_ = nullptr;
     self->await_all_other_actors_done();
     const std::lock_guard lock(runners_->mutex);
@@ -330,8 +331,8 @@ class EngineOfFakeProcesses : public EngineOfFakes {
   }
   void fail_process(bool memory_lost) {
     const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.front());
-    send_anonymously(process, DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, memory_lost,
-                                           ProcessEnd::died});
+    send_anonymously(process,
+                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, memory_lost, ProcessEnd::died});
   }
 };
 
