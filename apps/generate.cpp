@@ -71,6 +71,7 @@ class BatchRun {
   struct Slot {
     std::string id;
     bool timing = false;
+    std::shared_ptr<const chat::AnswerReading> reading;
     std::optional<tl::expected<RequestResult, wire::WireError>> result;
   };
 
@@ -78,6 +79,7 @@ class BatchRun {
     auto slot = std::make_shared<Slot>();
     slot->id = std::move(prompt.id);
     slot->timing = prompt.timing;
+    slot->reading = std::move(prompt.reading);
     slots_.push_back(slot);
     if (prompt.request) {
       submit(slot, std::move(*prompt.request));
@@ -134,7 +136,7 @@ class BatchRun {
       const auto& result = **slot.result;
       tokens_ += result.usage.completion_tokens;
       if (json_) {
-        json_lines::append_done(text, slot.id, result, slot.timing);
+        json_lines::append_done(text, slot.id, result, slot.timing, slot.reading.get());
       } else {
         for (const auto& output : result.outputs) text += (streaming_ ? std::string() : output.text) + "\n";
       }

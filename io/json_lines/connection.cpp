@@ -55,6 +55,13 @@ serving::RequestRecord record_of(const GenerateOp& op, const ConnectionContext& 
   return record;
 }
 
+/// What tools ask for is none of structured_outputs, unless the client asks for such, too.
+WireError refusal_of(Error error, const chat::AnswerReading* reading) {
+  const bool is_of_tools = reading != nullptr && reading->options.takes_calls && reading->options.begin_is_call;
+  if (is_of_tools && error.param == "structured_outputs") error.param = "tools";
+  return wire_error(error);
+}
+
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
   return message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
 }
@@ -233,7 +240,8 @@ void Connection::run(GenerateOp& op) {
                   "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
-  Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_)};
+  Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_), op.reading};
+  if (live.reading && live.stream) live.calls.emplace(live.reading);
   auto& request = *op.request;
   request.request_id = op.id;
   serving::apply_tenant(*context_.config.keys, holder_, request);
@@ -334,13 +342,15 @@ void Connection::on_event(OutputBatch& batch) {
       live.ticket.add_tokens(std::ssize(delta.token_ids));
       if (!live.stream) continue;
       queue_.add_delta(output.tag, id, delta);
+      if (live.calls) live.calls->add(queue_.line(), id, delta);
       generation.completion_tokens += std::ssize(delta.token_ids);
     }
     if (output.done) {
       const auto& usage = output.done->usage;
       live.ticket.add_tokens(usage.prompt_tokens - live.prompt_tokens + usage.completion_tokens -
                              live.generated_tokens);
-      append_done(queue_.line(), id, *output.done, it->second.timing);
+      if (live.calls) live.calls->finish(queue_.line(), id);
+      append_done(queue_.line(), id, *output.done, live.timing, live.reading.get());
       generation.prompt_tokens = output.done->usage.prompt_tokens;
       generation.done(*output.done, generation.completion_tokens);
     } else if (output.error) {
@@ -366,7 +376,7 @@ void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   it->second.ticket.refused();
-  append_error(queue_.line(), it->second.id, wire_error(refused.error));
+  append_error(queue_.line(), it->second.id, refusal_of(refused.error, it->second.reading.get()));
   it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);
 }
