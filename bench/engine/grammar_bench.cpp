@@ -108,21 +108,19 @@ void mask(benchmark::State& state) {
 }
 BENCHMARK(mask)->DenseRange(0, 2)->UseManualTime()->Iterations(2'000)->Unit(benchmark::kMicrosecond);
 
-/// How many tokens of a tool call a grammar leaves no choice of, as its text is usually cut: what writing such tokens ahead
-/// could save. More are inside of text that is certain, which may yet be cut in several ways.
+/// How many tokens of a tool call a grammar leaves no choice of, as its text is usually cut: what writing such tokens
+/// ahead could save. More are inside of text that is certain, which may yet be cut in several ways.
 void tokens_without_alternative(benchmark::State& state) {
   const std::string before = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ";
   const std::string behind = "}\n</tool_call>";
-  const std::string text = before +
-                           R"({"location": "Paris, France", "unit": "celsius", "days": 3, "details": ["wind", "rain"]})" +
-                           behind;
+  const std::string text =
+      before + R"({"location": "Paris, France", "unit": "celsius", "days": 3, "details": ["wind", "rain"]})" + behind;
   const auto constant = [](const std::string& value) {
     return nlohmann::ordered_json{{"type", "const_string"}, {"value", value}};
   };
   const nlohmann::ordered_json schema{{"type", "json_schema"}, {"json_schema", nlohmann::ordered_json::parse(kTool)}};
   const nlohmann::ordered_json format{
-      {"type", "sequence"},
-      {"elements", nlohmann::ordered_json::array({constant(before), schema, constant(behind)})}};
+      {"type", "sequence"}, {"elements", nlohmann::ordered_json::array({constant(before), schema, constant(behind)})}};
   const auto grammar =
       compiler().compile({GrammarKind::structural_tag, nlohmann::ordered_json{{"format", format}}.dump(), {}}).value();
   auto tokens = vocabulary().tokenizer->encode(text, false).value();

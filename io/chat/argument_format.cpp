@@ -76,9 +76,8 @@ class Converter {
 
   Json refuse(const std::string& argument, const std::string& problem) {
     if (!error_) {
-      error_ =
-          Error{ErrorCode::invalid_request,
-                named(argument) + ": " + problem + " is not supported with this model's form of calls", "tools"};
+      error_ = Error{ErrorCode::invalid_request,
+                     named(argument) + ": " + problem + " is not supported with this model's form of calls", "tools"};
     }
     return nullptr;
   }

@@ -10,8 +10,8 @@
 
 namespace pagoda::chat {
 
-/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end. Where the form has a
-/// json_key_end, that or key_end says what the value is.
+/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end. Where the form has
+/// a json_key_end, that or key_end says what the value is.
 class TaggedArguments {
  public:
   /// Says whether the value of a key is written as text; else it is JSON.

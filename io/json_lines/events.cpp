@@ -75,9 +75,8 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
                  const chat::AnswerReading* reading) {
   Line line(out, "done");
   auto& json = line.json().field("id", id);
-  json.key("outputs").array(result.outputs, [&](JsonWriter& list, const SequenceResult& output) {
-    write_output(list, id, output, reading);
-  });
+  json.key("outputs").array(
+      result.outputs, [&](JsonWriter& list, const SequenceResult& output) { write_output(list, id, output, reading); });
   if (result.prompt_logprobs) {
     json.key("prompt_logprobs")
         .array(*result.prompt_logprobs, [](JsonWriter& list, const std::optional<LogprobEntry>& entry) {

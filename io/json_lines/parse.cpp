@@ -43,8 +43,8 @@ std::optional<Conversation> read_conversation(FieldReader& fields, const chat::C
   return conversation;
 }
 
-/// Sets the prompt. Where calls may be made, or what follows a thinking is held to something, the answer is taken apart;
-/// else it is the model's text as it is.
+/// Sets the prompt. Where calls may be made, or what follows a thinking is held to something, the answer is taken
+/// apart; else it is the model's text as it is.
 Result<std::shared_ptr<const chat::AnswerReading>> prepare(Conversation conversation, const chat::ChatPrompts& prompts,
                                                            GenerateRequest& request) {
   const bool may_call = conversation.tools.choice != chat::ToolChoice::none;

@@ -8,8 +8,8 @@
 
 namespace pagoda::wire {
 
-/// A call as OpenAI's chat API writes it: {id, type, function: {name, arguments}}. `index` is the answer's among those of
-/// the request.
+/// A call as OpenAI's chat API writes it: {id, type, function: {name, arguments}}. `index` is the answer's among those
+/// of the request.
 void write_call(JsonWriter& json, const chat::Answer::Part& call, std::string_view request_id, std::int64_t index);
 
 /// The message that an answer is: {role, content, refusal, reasoning?, tool_calls?}.

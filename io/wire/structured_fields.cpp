@@ -186,8 +186,6 @@ void read_schema_format(FieldReader& fields, const char* name, std::optional<Str
   const Json* schema = inner.find("schema");
   if (schema == nullptr || !is_schema(*schema)) {
     inner.refuse("schema", "schema must be a JSON schema");
-  } else if (out) {
-    inner.refuse("schema", exclude_each_other(within + name));
   } else {
     out = schema_output(*schema);
   }

@@ -197,7 +197,8 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   job.names = field_names("messages", {{"stop", "stop_sequences"}});
   if (prompt.format.name != nullptr) {
     const bool has_both = request.sampling.structured_outputs.has_value();
-    if (has_both) fields.refuse(prompt.format.name, std::string(prompt.format.name) + " and structured_outputs exclude each other");
+    if (has_both)
+      fields.refuse(prompt.format.name, std::string(prompt.format.name) + " and structured_outputs exclude each other");
     request.sampling.structured_outputs = std::move(prompt.format.wish);
     job.names.emplace_back("structured_outputs", prompt.format.name);
   } else if (!prompt.tools.tools.empty() && !request.sampling.structured_outputs) {

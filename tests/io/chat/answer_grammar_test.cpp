@@ -327,10 +327,11 @@ TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
   EXPECT_TRUE(test::takes(*grammar, "So <n>7</n> and <n>8</n>."));
   EXPECT_FALSE(test::takes(*grammar, "So <n>x</n>"));
   EXPECT_TRUE(test::takes(*grammar, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
-  for (const char* wrong : {R"({"structures":3,"triggers":["<n"]})", R"({"structures":[{"begin":"a"}],"triggers":["a"]})",
-                            R"({"structures":[{"begin":"a","schema":{},"end":"","x":1}],"triggers":["a"]})",
-                            R"({"structures":[{"begin":"a","schema":{},"end":""}]})",
-                            R"({"structures":[{"begin":"a","schema":{},"end":""}],"triggers":["a"],"x":1})"}) {
+  for (const char* wrong :
+       {R"({"structures":3,"triggers":["<n"]})", R"({"structures":[{"begin":"a"}],"triggers":["a"]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":"","x":1}],"triggers":["a"]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":""}]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":""}],"triggers":["a"],"x":1})"}) {
     EXPECT_FALSE(compiled({GrammarKind::structural_tag, wrong, {}})) << wrong;
   }
 }

@@ -310,7 +310,11 @@ TEST(AnswerParser, ACallThatIsCutOffBeforeItsNameIsNeitherACallNorContent) {
     EXPECT_EQ(parsed(hermes(), call.substr(0, size)), "") << size;
     EXPECT_EQ(parsed(hermes(), call + "\n" + call.substr(0, size)), "f{}") << size;
   }
-  EXPECT_EQ(parsed(deepseek_v3_1(), "a<\xEF\xBD\x9Ctool\xE2\x96\x81""calls\xE2\x96\x81""begin\xEF\xBD\x9C>"), "C(a)");
+  EXPECT_EQ(parsed(deepseek_v3_1(),
+                   "a<\xEF\xBD\x9Ctool\xE2\x96\x81"
+                   "calls\xE2\x96\x81"
+                   "begin\xEF\xBD\x9C>"),
+            "C(a)");
 }
 
 TEST(AnswerParser, ACallWithoutASignOfItsOwnIsKnownByItsBeginWhereNothingElseHasIt) {

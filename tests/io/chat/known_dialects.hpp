@@ -157,12 +157,12 @@ inline AnswerDialect deepseek_v3_1() {
 
 /// What stands behind a key says what the value is.
 inline AnswerDialect deepseek_v3_2() {
-  auto form = tagged(section_form("<｜DSML｜function_calls>",
-                                  {"<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"},
-                                  {text_part("<｜DSML｜invoke name=\""), kName, text_part("\">\n"), kArguments,
-                                   text_part("\n</｜DSML｜invoke>")},
-                                  "\n"),
-                     "<｜DSML｜parameter name=\"", "\" string=\"true\">", "</｜DSML｜parameter>");
+  auto form =
+      tagged(section_form("<｜DSML｜function_calls>", {"<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"},
+                          {text_part("<｜DSML｜invoke name=\""), kName, text_part("\">\n"), kArguments,
+                           text_part("\n</｜DSML｜invoke>")},
+                          "\n"),
+             "<｜DSML｜parameter name=\"", "\" string=\"true\">", "</｜DSML｜parameter>");
   form.json_key_end = "\" string=\"false\">";
   form.argument_separator = "\n";
   return thinks(with_calls(form), {"<think>", "</think>"});

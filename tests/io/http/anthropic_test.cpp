@@ -164,7 +164,8 @@ TEST(AnthropicMessages, an_answer_is_held_to_the_format_that_is_asked_for) {
   }
   EXPECT_EQ(request_of(R"("output_config":{"format":null})").sampling.structured_outputs, std::nullopt);
   EXPECT_TRUE(parse_count_tokens(body_with(R"("output_config":{"format":{"type":"json_schema","schema":{}}},
-                                              "max_tokens":null)"), chat_prompts()));
+                                              "max_tokens":null)"),
+                                 chat_prompts()));
 }
 
 TEST(AnthropicMessages, effort_is_the_templates) {

@@ -333,7 +333,8 @@ TEST(ToolCalls, OfResponsesSayTheSameInAStreamHoweverItIsCut) {
 TEST(ToolCalls, OfResponsesLeaveTheMessageItsOwnLogprobsHoweverTheyCome) {
   openai::ResponseStore store;
   const std::string fields = R"("top_logprobs":1,"include":["message.output_text.logprobs"])";
-  const std::string answer = "<think>\nWhere?\n</think>\n\nI  look\n<here>.\n" + std::string(kAnswer).substr(std::string(kAnswer).find("<tool_call>"));
+  const std::string answer = "<think>\nWhere?\n</think>\n\nI  look\n<here>.\n" +
+                             std::string(kAnswer).substr(std::string(kAnswer).find("<tool_call>"));
   // What the tokens of the message say, with white space and half marks that are none.
   const std::string said = "I  look\n<here>.";
   for (std::size_t token_size = 1; token_size <= 12; ++token_size) {

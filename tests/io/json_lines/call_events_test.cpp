@@ -76,7 +76,8 @@ TEST(JsonLinesTools, StructuredOutputsOfAConversationBeginBehindTheThinking) {
   const auto op = asked(R"("structured_outputs":{"regex":"a+"})");
   EXPECT_EQ(op.request->sampling.structured_outputs->kind, GrammarKind::structural_tag);
   EXPECT_EQ(done_of("<think>\nb\n</think>\n\naa", op.reading.get())["message"]["content"], "aa");
-  const auto not_thinking = asked(R"("structured_outputs":{"regex":"a+"},"chat_template_kwargs":{"enable_thinking":false})");
+  const auto not_thinking =
+      asked(R"("structured_outputs":{"regex":"a+"},"chat_template_kwargs":{"enable_thinking":false})");
   EXPECT_EQ(not_thinking.request->sampling.structured_outputs->kind, GrammarKind::regex);
 }
 
@@ -87,7 +88,8 @@ TEST(JsonLinesTools, AreRefusedByName) {
   EXPECT_EQ(refused_param(openai_tools(R"(,"parallel_tool_calls":1)")), "parallel_tool_calls");
   EXPECT_EQ(parse_line(R"({"id":"a","prompt":"Hi",)" + openai_tools() + "}", &tool_prompts()).error().error.param,
             "tools");
-  const auto no_form = parse_line(line_with(openai_tools()), std::make_unique<chat::ChatPrompts>(http::chat_prompts()).get());
+  const auto no_form =
+      parse_line(line_with(openai_tools()), std::make_unique<chat::ChatPrompts>(http::chat_prompts()).get());
   ASSERT_FALSE(no_form);
   EXPECT_EQ(no_form.error().error.param, "tools");
 }
@@ -108,7 +110,7 @@ TEST(JsonLinesTools, DoneHasTheTextAsItIsAndTheMessageThatItIs) {
 TEST(JsonLinesTools, AStreamHasAnEventForEachCallOfDoneHoweverItIsCut) {
   const auto op = asked(openai_tools());
   const std::string whole = kAnswer;
-  for (std::size_t length = 1; length <= whole.size(); ++length) {  // a limit may cut it anywhere
+  for (std::size_t length = 1; length <= whole.size(); ++length) {               // a limit may cut it anywhere
     if ((static_cast<unsigned char>(whole[length]) & 0xC0U) == 0x80U) continue;  // text comes in whole characters
     const std::string text = whole.substr(0, length);
     const auto message = done_of(text, op.reading.get(), FinishReason::length)["message"];
@@ -116,7 +118,8 @@ TEST(JsonLinesTools, AStreamHasAnEventForEachCallOfDoneHoweverItIsCut) {
     for (const std::size_t size : {std::size_t{1}, std::size_t{7}, length}) {
       CallEvents calls(op.reading);
       std::string out;
-      for (std::size_t at = 0; at < text.size(); at += size) calls.add(out, "a", http::text_delta(text.substr(at, size)));
+      for (std::size_t at = 0; at < text.size(); at += size)
+        calls.add(out, "a", http::text_delta(text.substr(at, size)));
       calls.finish(out, "a");
       auto told = json::array();
       for (const auto& event : lines_of(out)) {
