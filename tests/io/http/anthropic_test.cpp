@@ -163,9 +163,9 @@ TEST(AnthropicMessages, an_answer_is_held_to_the_format_that_is_asked_for) {
     EXPECT_THAT(fields, HasSubstr(std::string(name->second.substr(0, 10))));
   }
   EXPECT_EQ(request_of(R"("output_config":{"format":null})").sampling.structured_outputs, std::nullopt);
-  EXPECT_TRUE(parse_count_tokens(body_with(R"("output_config":{"format":{"type":"json_schema","schema":{}}},
-                                              "max_tokens":null)"),
-                                 chat_prompts()));
+  auto counted = body_with(R"("output_config":{"format":{"type":"json_schema","schema":{}}})");
+  counted.erase("max_tokens");
+  EXPECT_TRUE(parse_count_tokens(counted, chat_prompts()));
 }
 
 TEST(AnthropicMessages, effort_is_the_templates) {

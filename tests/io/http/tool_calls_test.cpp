@@ -332,7 +332,7 @@ TEST(ToolCalls, OfResponsesSayTheSameInAStreamHoweverItIsCut) {
 
 TEST(ToolCalls, OfResponsesLeaveTheMessageItsOwnLogprobsHoweverTheyCome) {
   openai::ResponseStore store;
-  const std::string fields = R"("top_logprobs":1,"include":["message.output_text.logprobs"])";
+  const std::string fields = R"(,"top_logprobs":1,"include":["message.output_text.logprobs"])";
   const std::string answer = "<think>\nWhere?\n</think>\n\nI  look\n<here>.\n" +
                              std::string(kAnswer).substr(std::string(kAnswer).find("<tool_call>"));
   // What the tokens of the message say, with white space and half marks that are none.
