@@ -92,7 +92,7 @@ class BatchRun {
     request.stream = streaming_;
     auto ticket = engine_.submit_when_free(std::move(request),
                                            [this, slot](const RequestOutput& output) { on_output(*slot, output); });
-    if (!ticket) slot->result = tl::unexpected(wire::wire_error(ticket.error()));
+    if (!ticket) slot->result = tl::unexpected(json_lines::request_error(ticket.error(), slot->reading.get()));
   }
 
   /// On an engine thread.
@@ -106,7 +106,7 @@ class BatchRun {
     if (output.done) {
       slot.result = *output.done;
     } else {
-      slot.result = tl::unexpected(wire::wire_error(*output.error));
+      slot.result = tl::unexpected(json_lines::request_error(*output.error, slot.reading.get()));
     }
     changed_.notify_all();
   }

@@ -55,13 +55,6 @@ serving::RequestRecord record_of(const GenerateOp& op, const ConnectionContext& 
   return record;
 }
 
-/// What tools ask for is none of structured_outputs, unless the client asks for such, too.
-WireError refusal_of(Error error, const chat::AnswerReading* reading) {
-  const bool is_of_tools = reading != nullptr && reading->options.takes_calls && reading->options.begin_is_call;
-  if (is_of_tools && error.param == "structured_outputs") error.param = "tools";
-  return wire_error(error);
-}
-
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
   return message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
 }
@@ -376,7 +369,7 @@ void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   it->second.ticket.refused();
-  append_error(queue_.line(), it->second.id, refusal_of(refused.error, it->second.reading.get()));
+  append_error(queue_.line(), it->second.id, request_error(refused.error, it->second.reading.get()));
   it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);
 }

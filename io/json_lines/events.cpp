@@ -59,6 +59,12 @@ void write_output(JsonWriter& json, std::string_view id, const SequenceResult& o
 
 }  // namespace
 
+WireError request_error(Error error, const chat::AnswerReading* reading) {
+  const bool is_of_tools = reading != nullptr && reading->options.takes_calls && reading->options.begin_is_call;
+  if (is_of_tools && error.param == "structured_outputs") error.param = "tools";
+  return wire_error(error);
+}
+
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta) {
   Line line(out, "delta");
   auto& json = line.json().field("id", id).field("index", delta.index).field("text", delta.text);

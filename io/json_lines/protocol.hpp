@@ -93,6 +93,10 @@ struct GenerateObject {
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
                                                                 const chat::ChatPrompts* prompts = nullptr);
 
+/// What a client is told of a request that the engine refuses: tools ask for what they do in a field of their own,
+/// unless its structured_outputs go along with them.
+WireError request_error(Error error, const chat::AnswerReading* reading);
+
 // Events. Each appends one whole line, with its line end.
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);

@@ -94,6 +94,17 @@ TEST(JsonLinesTools, AreRefusedByName) {
   EXPECT_EQ(no_form.error().error.param, "tools");
 }
 
+TEST(JsonLinesTools, WhatTheEngineRefusesOfThemIsTheirs) {
+  const Error refused{ErrorCode::invalid_request, "tool f: no", "structured_outputs"};
+  const auto param = [&](const std::string& fields) {
+    return request_error(refused, asked(fields).reading.get()).param;
+  };
+  EXPECT_EQ(param(openai_tools()), "tools");
+  EXPECT_EQ(param(openai_tools(R"(,"structured_outputs":{"regex":"a"})")), "structured_outputs");
+  EXPECT_EQ(param(R"("structured_outputs":{"regex":"a"})"), "structured_outputs");
+  EXPECT_EQ(request_error(refused, nullptr).param, "structured_outputs");
+}
+
 TEST(JsonLinesTools, DoneHasTheTextAsItIsAndTheMessageThatItIs) {
   const auto op = asked(openai_tools());
   const auto output = done_of(kAnswer, op.reading.get());
