@@ -124,7 +124,8 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   kinds.text("guided_regex", GrammarKind::regex);
   kinds.text("guided_grammar", GrammarKind::grammar);
   kinds.choice("guided_choice");
-  kinds.json_object("guided_json_object");
+  const Json* any_object = fields.find("guided_json_object");
+  if (any_object != nullptr && *any_object != false) kinds.json_object("guided_json_object");
   for (const char* name : {"guided_decoding_backend", "guided_whitespace_pattern"}) {
     const Json* value = fields.find(name);
     if (value != nullptr && !value->is_null()) {

@@ -92,7 +92,10 @@ TEST(StructuredOutputs, HaveVllmsOlderNames) {
     EXPECT_FALSE(read.error) << fields << ": " << read.error->message;
     EXPECT_EQ(read.wish, expected) << fields;
   }
-  EXPECT_EQ(guided(R"("guided_json":null)").wish, std::nullopt);
+  for (const char* nothing : {R"("guided_json":null)", R"("guided_json_object":false)"}) {
+    EXPECT_FALSE(guided(nothing).error);
+    EXPECT_EQ(guided(nothing).wish, std::nullopt);
+  }
 }
 
 TEST(StructuredOutputs, OfOlderNamesThatAreWrongNameTheirField) {
