@@ -1,6 +1,5 @@
 #include "io/http/openai/message_logprobs.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "io/http/openai/response_writer.hpp"
 
-#include <algorithm>
 #include <ctime>
 #include <utility>
 
