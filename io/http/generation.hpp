@@ -16,6 +16,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/tenant.hpp"
 
 namespace pagoda::http {
@@ -59,6 +60,7 @@ struct GenerationJob {
   std::unique_ptr<GenerationWriter> writer;
   bool echo = false;      ///< tell the writer the prompts
   FieldNames names = {};  ///< for errors of the engine, where the API calls a field otherwise
+  const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
 };
 
 /// What the parser of an API makes of a body.
