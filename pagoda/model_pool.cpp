@@ -75,7 +75,8 @@ std::int64_t bytes_of(const EnginePlan& plan) {
 }
 
 Result<PlannedModel> plan_model(const PooledModelConfig& model, std::int32_t num_at_a_time, Devices& devices) {
-  PlannedModel planned{.config = model.config};
+  PlannedModel planned;
+  planned.config = model.config;
   auto& config = planned.config;
   const auto device = devices.of(config);
   if (!device) return fail(device.error());

@@ -241,8 +241,8 @@ void write_engine_metrics(PrometheusText& text, const std::vector<ModelMetrics>&
     families.push_back(families_of(own));
   }
   for (std::size_t i = 0; i < families.front().size(); ++i) {
-    text.append(families.front()[i].head);
-    for (const auto& own : families) text.append(own.at(i).samples);
+    text.add_lines(families.front()[i].head);
+    for (const auto& own : families) text.add_lines(own.at(i).samples);
   }
 }
 

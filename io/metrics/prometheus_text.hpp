@@ -43,7 +43,7 @@ class PrometheusText {
               double largest_value = std::numeric_limits<double>::infinity());
 
   /// Lines that another wrote.
-  void append(std::string_view lines) { out_ += lines; }
+  void add_lines(std::string_view lines) { out_ += lines; }
 
  private:
   void family(std::string_view name, std::string_view type, std::string_view help);
