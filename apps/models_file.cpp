@@ -86,14 +86,19 @@ class Entry {
 };
 
 PooledModelConfig read_entry(const Json& object, std::string name, const std::string& path,
-                             const PooledModelConfig& defaults, std::vector<Error>& problems) {
-  PooledModelConfig model = defaults;
+                             const ModelDefaults& defaults, std::vector<Error>& problems) {
+  PooledModelConfig model;
+  model.config = defaults.config;
   model.where = path + ": " + (name.empty() ? "a model" : name);
   Entry entry(object, model.where, problems);
   if (Entry::is_no_name(name)) {
     entry.refuse("name is required: a text without commas, quotes and spaces around it", "name");
   }
   entry.read_engine(model.config);
+  if (model.config.device == "cpu") {
+    if (!defaults.says_touch_memory && !object.contains("touch_memory")) model.config.touch_memory = false;
+    if (!defaults.says_weight_memory && !object.contains("weight_memory")) model.config.weight_memory = "mapped";
+  }
   model.config.served_model_name = std::move(name);
   model.aliases = entry.names("aliases");
   model.keep_alive = entry.seconds("keep_alive", defaults.keep_alive);
@@ -105,7 +110,7 @@ PooledModelConfig read_entry(const Json& object, std::string name, const std::st
 }  // namespace
 
 std::vector<PooledModelConfig> parse_models(std::string_view text, const std::string& path,
-                                            const PooledModelConfig& defaults, std::vector<Error>& problems) {
+                                            const ModelDefaults& defaults, std::vector<Error>& problems) {
   const auto refuse = [&](const std::string& message) -> std::vector<PooledModelConfig> {
     problems.push_back({ErrorCode::bad_config, path + ": " + message, "models"});
     return {};
@@ -134,7 +139,7 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
   return models;
 }
 
-std::vector<PooledModelConfig> read_models_file(const std::string& path, const PooledModelConfig& defaults,
+std::vector<PooledModelConfig> read_models_file(const std::string& path, const ModelDefaults& defaults,
                                                 std::vector<Error>& problems) {
   const auto text = read_text_file(path, "models");
   if (!text) {

@@ -93,10 +93,10 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
     problems.push_back({ErrorCode::bad_config,
                         std::string(key) + " is of one model: with models it stands in the file, for each", key});
   }
-  PooledModelConfig defaults{.config = engine.config, .aliases = {}, .keep_alive = model_keep_alive, .where = {}};
-  // What makes a switch fast, unless it is said otherwise: KV memory is taken as it is used, weights where they are mapped.
-  if (!engine.flags.is_given("touch_memory")) defaults.config.touch_memory = false;
-  if (!engine.flags.is_given("weight_memory")) defaults.config.weight_memory = "mapped";
+  const ModelDefaults defaults{.config = engine.config,
+                               .keep_alive = model_keep_alive,
+                               .says_touch_memory = engine.flags.is_given("touch_memory"),
+                               .says_weight_memory = engine.flags.is_given("weight_memory")};
   pool.models = read_models_file(models, defaults, problems);
 }
 

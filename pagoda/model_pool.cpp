@@ -88,6 +88,7 @@ Result<PlannedModel> plan_model(const PooledModelConfig& model, std::int32_t num
   }
   const auto plan = plan_engine(config, *planned.device);
   if (!plan) return fail(plan.error());
+  if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
   auto chat = io::load_chat_prompts(config, *plan->files);
   if (!chat) return fail(chat.error());
   planned.chat = std::move(*chat);

@@ -10,7 +10,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -41,13 +40,20 @@ constexpr auto kTimeout = std::chrono::seconds(10);
 
 using Answer = std::pair<http::status, json>;
 
-/// Asks the summarizer and waits: each conversation has a thread.
+/// Asks the summarizer and waits, on a thread for it.
 Answer summarize(caf::actor_system& system, const summarizer::SummarizerActor& actor, std::string text) {
   caf::scoped_actor self{system};
-  std::optional<std::string> summary;
-  pagoda::actors::ask(self, actor, std::move(text), [&](const std::string& told) { summary = told; });
-  if (summary) return {http::status::ok, {{"summary", *summary}}};
-  return {http::status::service_unavailable, {{"error", "the text is empty, too long, or the engine is busy"}}};
+  Answer answer{http::status::service_unavailable, {{"error", "the service ends"}}};
+  pagoda::actors::ask(self, actor, summarizer::Summarize{std::move(text)}, [&](const summarizer::Summary& told) {
+    if (told.text) {
+      answer = {http::status::ok, {{"summary", *told.text}}};
+    } else {
+      const bool is_theirs = told.text.error().code == pagoda::ErrorCode::invalid_request;
+      answer = {is_theirs ? http::status::bad_request : http::status::service_unavailable,
+                {{"error", told.text.error().message}}};
+    }
+  });
+  return answer;
 }
 
 Answer answer(caf::actor_system& system, const summarizer::SummarizerActor& actor,
@@ -110,6 +116,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
 
 int run(const std::string& model, unsigned short port) {
   pagoda::init_actor_types();  // once, before the first actor system
+  summarizer::init_message_types();
   caf::actor_system_config system_config;
   pagoda::actors::configure_pool(system_config, 2);
   caf::actor_system system(system_config);

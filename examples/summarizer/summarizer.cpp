@@ -17,7 +17,7 @@ using pagoda::Result;
 
 /// One text on its way.
 struct Job {
-  caf::typed_response_promise<std::string> promise;
+  caf::typed_response_promise<Summary> promise;
   std::vector<std::string> parts;  ///< first of the text, then their summaries
   std::size_t num_open = 0;        ///< not summed up yet
   bool is_last = false;            ///< what comes next is the answer
@@ -77,9 +77,9 @@ Result<std::shared_ptr<const GenerateRequest>> request_for(const State& state, c
   return request;
 }
 
-void fail_job(Self self, std::uint64_t id, const std::string& why) {
+void fail_job(Self self, std::uint64_t id, pagoda::Error error) {
   auto found = state_of(self).jobs.extract(id);
-  if (!found.empty()) found.mapped().promise.deliver(caf::make_error(caf::sec::runtime_error, why));
+  if (!found.empty()) pagoda::actors::deliver(found.mapped().promise, Summary{pagoda::fail(std::move(error))});
 }
 
 /// Submits all parts of a job; the engine batches them.
@@ -90,14 +90,14 @@ void sum_up_parts(Self self, std::uint64_t id) {
   job.is_last = job.parts.size() == 1;
   for (std::size_t part = 0; part < job.parts.size(); ++part) {
     const auto request = request_for(state, job.parts[part]);
-    if (!request) return fail_job(self, id, request.error().message);
+    if (!request) return fail_job(self, id, request.error());
     pagoda::actors::request(
         self, state.engine.router,
         pagoda::actors::SubmitRequest{*request, caf::actor_cast<pagoda::actors::SinkActor>(self), tag_of(id, part)},
         [self, id](const pagoda::actors::SubmitReply& reply) {
-          if (!reply.ticket) fail_job(self, id, reply.ticket.error().message);
+          if (!reply.ticket) fail_job(self, id, reply.ticket.error());
         },
-        [self, id](caf::error&) { fail_job(self, id, "the engine has stopped"); });
+        [self, id](caf::error&) { fail_job(self, id, {pagoda::ErrorCode::internal, "the engine has stopped"}); });
   }
 }
 
@@ -106,13 +106,14 @@ void on_part(Self self, std::uint64_t id, std::size_t part, const pagoda::Reques
   auto& state = state_of(self);
   const auto found = state.jobs.find(id);
   if (found == state.jobs.end()) return;  // another part has failed
-  if (output.error) return fail_job(self, id, output.error->message);
+  if (output.error) return fail_job(self, id, *output.error);
   auto& job = found->second;
   job.parts[part] = output.done->outputs.front().text;
   if (--job.num_open > 0) return;
   if (job.is_last) {
     auto done = state.jobs.extract(found);
-    return done.mapped().promise.deliver(std::move(done.mapped().parts.front()));
+    pagoda::actors::deliver(done.mapped().promise, Summary{std::move(done.mapped().parts.front())});
+    return;
   }
   std::string all;
   for (const auto& summary : job.parts) all += summary + "\n";
@@ -130,14 +131,19 @@ SummarizerActor::behavior_type behavior(Self self, const pagoda::EngineHandle& e
   initial.engine = engine;
   initial.chat = chat;
   initial.limits = limits;
+  // A token is seldom shorter than two bytes; beside the part stand the words around it and the summary.
+  constexpr std::int64_t kOtherTokens = 64;
+  const auto room = engine.model.max_model_len - limits.max_summary_tokens - kOtherTokens;
+  initial.limits.part_bytes = std::min(limits.part_bytes, static_cast<std::size_t>(std::max<std::int64_t>(64, 2 * room)));
   return {
-      [self](const std::string& text) {
+      [self](const Summarize& message) {
         auto& state = state_of(self);
-        auto promise = self->make_response_promise<std::string>();
-        auto parts = parts_of(text, state.limits.part_bytes);
+        auto promise = self->make_response_promise<Summary>();
+        auto parts = parts_of(message.text, state.limits.part_bytes);
         if (parts.empty() || parts.size() > state.limits.max_parts) {
-          promise.deliver(caf::make_error(caf::sec::invalid_argument,
-                                          parts.empty() ? "there is no text" : "the text is too long"));
+          pagoda::actors::deliver(promise, Summary{pagoda::fail(pagoda::ErrorCode::invalid_request,
+                                                                parts.empty() ? "there is no text"
+                                                                              : "the text is too long")});
           return promise;
         }
         const auto id = ++state.last_job;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/json_lines/server.hpp"
+#include "pagoda/spawn_engine.hpp"
 #include "tests/io/json_lines/test_client.hpp"
 #include "tests/pagoda/test_models.hpp"
 #include "tests/support/split_memory_device.hpp"

@@ -68,7 +68,7 @@ class Several(unittest.TestCase):
         return path
 
     def start(self, models, *flags, **more):
-        small = {"num_device_blocks": 64, "max_model_len": 512}
+        small = {"num_device_blocks": 64}
         models = {name: {**small, **entry} for name, entry in models.items()}
         return self.kept.enter_context(PoolServer(self.file(models), "--threads", "1", *flags, **more))
 
@@ -76,6 +76,19 @@ class Several(unittest.TestCase):
         folder = self.path("slow")
         os.mkdir(folder)
         slow_model(model, folder)
+        return {"model": folder, "load_format": "dummy"}
+
+    def other(self, which="qwen2-gqa-f32"):
+        """A model of another architecture, with random weights and the demo model's tokenizer."""
+        folder = self.path(which)
+        os.mkdir(folder)
+        slow_model(model, folder)
+        with open(os.path.join(model, "config.json")) as file:
+            vocab_size = json.load(file)["vocab_size"]
+        with open(os.path.join(models_dir, which, "config.json")) as file:
+            config = {**json.load(file), "vocab_size": vocab_size}
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(config, file)
         return {"model": folder, "load_format": "dummy"}
 
     def gated(self, name="gate"):
@@ -116,7 +129,7 @@ class OnDemandTest(Several):
         with Server(pagoda, model, "--threads", "1") as single:
             expected = single.json("POST", "/v1/completions", SHORT)["choices"][0]["text"]
         server = self.start({"stories": {"model": model, "aliases": ["tales"]},
-                             "other": {"model": os.path.join(models_dir, "qwen2-gqa-f32")}})
+                             "other": self.other()})
         self.assertEqual(server.states(), {"stories": "unloaded", "tales": "unloaded", "other": "unloaded"})
         answer = server.complete("tales")
         self.assertEqual(answer["choices"][0]["text"], expected)
@@ -141,8 +154,7 @@ class OnDemandTest(Several):
         self.assertEqual(set(server.states().values()), {"unloaded"})
 
     def test_every_api_names_its_model(self):
-        server = self.start({"a": {"model": model}, "b": {"model": os.path.join(models_dir, "llama-gqa-bf16")}},
-                            json_lines=True)
+        server = self.start({"a": {"model": model}, "b": self.other()}, json_lines=True)
         chat = {"model": "a", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "temperature": 0}
         self.assertEqual(server.json("POST", "/v1/chat/completions", chat)["model"], "a")
         self.assertEqual(server.json("POST", "/v1/messages", chat)["model"], "a")
@@ -150,8 +162,12 @@ class OnDemandTest(Several):
                                        {k: chat[k] for k in ("model", "messages")})["input_tokens"], 0)
         response = {"model": "a", "input": "hi", "max_output_tokens": 3}
         self.assertEqual(server.json("POST", "/v1/responses", response)["model"], "a")
-        tokens = server.json("POST", "/tokenize", {"model": "b", "prompt": PROMPT})["tokens"]
-        self.assertNotEqual(tokens, server.json("POST", "/tokenize", {"model": "a", "prompt": PROMPT})["tokens"])
+        lengths = {name: server.json("GET", "/v1/models/" + name)["max_model_len"] for name in "ab"}
+        self.assertNotEqual(lengths["a"], lengths["b"])
+        for name in "ab":
+            tokenized = server.json("POST", "/tokenize", {"model": name, "prompt": PROMPT})
+            self.assertEqual(tokenized["max_model_len"], lengths[name])
+        tokens = tokenized["tokens"]
         self.assertIn("Once", server.json("POST", "/detokenize", {"model": "b", "tokens": tokens})["prompt"])
         self.assertIn("hi", server.json("POST", "/apply_template",
                                         {"model": "a", "messages": chat["messages"]})["prompt"])
