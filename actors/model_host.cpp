@@ -40,7 +40,7 @@ struct ModelHostState {
   std::uint64_t life = 0;     ///< of the engine: answers of another are not counted
   bool is_wanted = false;     ///< the pool has been told that something waits
   bool is_draining = false;
-  bool is_busy = false;       ///< as the pool knows it
+  bool is_busy = false;  ///< as the pool knows it
   bool awaits_idle = false;
   std::uint64_t requests = 0;  ///< that were passed on to the engine
   std::int64_t questions = 0;  ///< likewise, and not answered yet
@@ -127,7 +127,8 @@ void await_idle(Self self) {
     if (now.requests != seen) return await_idle(self);
     look_for_end_of_work(self);
   };
-  pagoda::actors::request(self, state.router, AwaitIdle{}, on_idle, [](caf::error&) {});  // the pool tells of the engine's end
+  pagoda::actors::request(self, state.router, AwaitIdle{}, on_idle,
+                          [](caf::error&) {});  // the pool tells of the engine's end
 }
 
 void begin_work(Self self) {

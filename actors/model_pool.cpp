@@ -41,9 +41,9 @@ struct ModelPoolState {
   std::optional<ModelPoolCore> core;
   std::vector<PoolModel> models;
   std::shared_ptr<std::vector<ModelHostActor>> hosts = std::make_shared<std::vector<ModelHostActor>>();
-  std::vector<SharedEngine> engines;       ///< by model; null: none is loaded
-  std::vector<std::uint64_t> loads;        ///< by model, that have begun
-  std::optional<TimeUs> next_look;         ///< when a PoolLook is on its way that comes first
+  std::vector<SharedEngine> engines;  ///< by model; null: none is loaded
+  std::vector<std::uint64_t> loads;   ///< by model, that have begun
+  std::optional<TimeUs> next_look;    ///< when a PoolLook is on its way that comes first
 };
 
 using Self = ModelPoolActor::stateful_pointer<ModelPoolState>;
@@ -107,8 +107,7 @@ void release(Self self, const ModelPoolCore::Release& what) {
   };
   pagoda::actors::request(
       self, (*state_of(self).hosts)[what.model], ReleaseModel{what.hold},
-      [answered](const ModelReleased& told) { answered(told.gives_up); },
-      [answered](caf::error&) { answered(false); });
+      [answered](const ModelReleased& told) { answered(told.gives_up); }, [answered](caf::error&) { answered(false); });
 }
 
 /// For those who look at the models from other threads.

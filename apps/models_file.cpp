@@ -85,11 +85,11 @@ class Entry {
   std::vector<Error>& problems_;
 };
 
-PooledModelConfig read_entry(const Json& object, std::string name, const std::string& path,
-                             const ModelDefaults& defaults, std::vector<Error>& problems) {
+PooledModelConfig read_entry(const Json& object, std::string name, std::string where, const ModelDefaults& defaults,
+                             std::vector<Error>& problems) {
   PooledModelConfig model;
   model.config = defaults.config;
-  model.where = path + ": " + (name.empty() ? "a model" : name);
+  model.where = std::move(where);
   Entry entry(object, model.where, problems);
   if (Entry::is_no_name(name)) {
     entry.refuse("name is required: a text without commas, quotes and spaces around it", "name");
@@ -103,7 +103,10 @@ PooledModelConfig read_entry(const Json& object, std::string name, const std::st
   model.aliases = entry.names("aliases");
   model.keep_alive = entry.seconds("keep_alive", defaults.keep_alive);
   model.preload = entry.flag("preload");
-  if (model.config.model.empty()) entry.refuse("model is required: its folder, or GGUF file", "model");
+  const bool is_told_already = object.contains("model") && !object["model"].is_string();
+  if (model.config.model.empty() && !is_told_already) {
+    entry.refuse("model is required: its folder, or GGUF file", "model");
+  }
   return model;
 }
 
@@ -133,8 +136,8 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
     } else if (json->is_object() && named != object.end()) {
       refuse(key + ": its name is the key already");
     }
-    models.push_back(read_entry(object, std::move(name), path, defaults, problems));
-    if (json->is_array() && models.back().config.served_model_name.empty()) models.back().where = path + ": " + index;
+    auto where = path + ": " + (name.empty() ? index : name);
+    models.push_back(read_entry(object, std::move(name), std::move(where), defaults, problems));
   }
   return models;
 }

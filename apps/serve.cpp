@@ -166,7 +166,8 @@ int run_serve(ServeOptions& options) {
 }  // namespace
 
 Command add_serve(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "serve", "Serve a model, or several: JSON lines over TCP, and the HTTP APIs with --http");
+  auto* app =
+      add_subcommand(pagoda, "serve", "Serve a model, or several: JSON lines over TCP, and the HTTP APIs with --http");
   const auto options = std::make_shared<ServeOptions>(*app);
   return {app, [options] { return run_serve(*options); }};
 }

@@ -73,7 +73,8 @@ std::vector<Error> ServeOptions::finish() {
     finish_pool(problems);
   } else {
     for (const char* key : {"max_loaded_models", "models_memory", "model_keep_alive", "model_load_timeout"}) {
-      if (engine.flags.is_given(key)) problems.push_back({ErrorCode::bad_config, std::string(key) + " needs models", key});
+      if (engine.flags.is_given(key))
+        problems.push_back({ErrorCode::bad_config, std::string(key) + " needs models", key});
     }
   }
   return problems;

@@ -22,8 +22,8 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-ServiceLoop::ServiceLoop(caf::actor_system& system, ServedEngines engines,
-                         std::vector<serving::FrontEnd*> front_ends, double drain_timeout, ServiceManager manager)
+ServiceLoop::ServiceLoop(caf::actor_system& system, ServedEngines engines, std::vector<serving::FrontEnd*> front_ends,
+                         double drain_timeout, ServiceManager manager)
     : system_(system),
       engines_(std::move(engines)),
       front_ends_(std::move(front_ends)),

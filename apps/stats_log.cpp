@@ -28,8 +28,8 @@ std::string throughput_line(const EngineStats& before, const EngineStats& now, d
       "Engine {}: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
       "reqs, "
       "Waiting: {} reqs, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
-      engine, static_cast<double>(prompt_tokens) / seconds, static_cast<double>(generated) / seconds, now.requests_running,
-      now.requests_waiting + now.requests_swapped, kPercent * metrics::kv_cache_usage(now),
+      engine, static_cast<double>(prompt_tokens) / seconds, static_cast<double>(generated) / seconds,
+      now.requests_running, now.requests_waiting + now.requests_swapped, kPercent * metrics::kv_cache_usage(now),
       kPercent * share(now.prefix_cache_hits_total, now.prefix_cache_queries_total));
 }
 

@@ -170,10 +170,8 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
   }
   if (!problems.empty()) return tl::unexpected(std::move(problems));
 
-  model_pool::ModelPoolConfig core{.models = {},
-                                   .device_bytes = {},
-                                   .max_loaded = config.max_loaded,
-                                   .patience_us = kPatienceUs};
+  model_pool::ModelPoolConfig core{
+      .models = {}, .device_bytes = {}, .max_loaded = config.max_loaded, .patience_us = kPatienceUs};
   for (const auto& memory : devices.memories()) {
     core.device_bytes.push_back(config.memory > 0 ? static_cast<std::int64_t>(config.memory * kBytesPerGib)
                                                   : memory.available_bytes);

@@ -24,10 +24,10 @@ struct PooledModelConfig {
 
 struct ModelPoolConfig {
   std::vector<PooledModelConfig> models;
-  std::int32_t max_loaded = 3;        ///< models at a time
-  double memory = 0;                  ///< GiB that they may take together on each device; 0 = what is free at start
-  double load_timeout = 300;          ///< seconds that a request waits for its model at most
-  std::int32_t max_waiting = 256;     ///< requests that wait for one model
+  std::int32_t max_loaded = 3;     ///< models at a time
+  double memory = 0;               ///< GiB that they may take together on each device; 0 = what is free at start
+  double load_timeout = 300;       ///< seconds that a request waits for its model at most
+  std::int32_t max_waiting = 256;  ///< requests that wait for one model
 };
 
 /// Several models inside the caller's actor system, loaded when they are needed. Each has a router that is always

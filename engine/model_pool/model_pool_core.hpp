@@ -17,8 +17,8 @@ using ModelIndex = std::size_t;
 inline constexpr TimeUs kForever = -1;
 
 struct PooledModel {
-  std::int64_t bytes = 0;        ///< that it takes of its device while it is loaded
-  std::size_t device = 0;        ///< place in ModelPoolConfig::device_bytes
+  std::int64_t bytes = 0;           ///< that it takes of its device while it is loaded
+  std::size_t device = 0;           ///< place in ModelPoolConfig::device_bytes
   TimeUs keep_alive_us = kForever;  ///< how long it stays without work
 };
 
@@ -43,7 +43,7 @@ class ModelPoolCore {
   };
   /// What is to be done now.
   struct Effects {
-    std::vector<ModelIndex> loads;   ///< each is answered by load_ended
+    std::vector<ModelIndex> loads;  ///< each is answered by load_ended
     std::vector<Release> releases;  ///< each is answered by released
   };
 
@@ -79,7 +79,7 @@ class ModelPoolCore {
   struct Model {
     State state = State::absent;
     TimeUs keep_alive_us = kForever;
-    TimeUs last_used = 0;     ///< when it was last known to have work
+    TimeUs last_used = 0;  ///< when it was last known to have work
     TimeUs wanted_since = 0;
   };
   struct Room {

@@ -75,8 +75,8 @@ std::vector<WaitingLine::Expired> WaitingLine::expire(TimeUs now) {
       constexpr TimeUs kUsPerS = 1'000'000;
       const auto seconds = std::to_string(limits_.max_wait_us / kUsPerS);
       expired.push_back({it->first, it->second.is_own_time
-                                        ? Error{ErrorCode::timeout, "the request's time was over before the model " +
-                                                                        name_ + " was loaded"}
+                                        ? Error{ErrorCode::timeout,
+                                                "the request's time was over before the model " + name_ + " was loaded"}
                                         : full("the model " + name_ + " was not loaded within " + seconds +
                                                " s: others are in use, or it loads for longer")});
       forget(it);

@@ -28,9 +28,9 @@ class WaitingLine {
   /// Of one that waits.
   struct Arrival {
     ClientId client = 0;
-    std::optional<std::uint64_t> tag = {};      ///< of a request of the client; a question has none
-    std::int64_t bytes = 0;                     ///< that it holds
-    std::optional<TimeUs> time_us = {};         ///< that it may take at most, from now on
+    std::optional<std::uint64_t> tag = {};  ///< of a request of the client; a question has none
+    std::int64_t bytes = 0;                 ///< that it holds
+    std::optional<TimeUs> time_us = {};     ///< that it may take at most, from now on
   };
 
   WaitingLine(std::string model_name, Limits limits) : name_(std::move(model_name)), limits_(limits) {}

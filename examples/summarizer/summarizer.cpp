@@ -97,7 +97,9 @@ void sum_up_parts(Self self, std::uint64_t id) {
         [self, id](const pagoda::actors::SubmitReply& reply) {
           if (!reply.ticket) fail_job(self, id, reply.ticket.error());
         },
-        [self, id](caf::error&) { fail_job(self, id, {pagoda::ErrorCode::internal, "the engine has stopped"}); });
+        [self, id](caf::error&) {
+          fail_job(self, id, {pagoda::ErrorCode::internal, "the engine has stopped"});
+        });
   }
 }
 
@@ -134,16 +136,17 @@ SummarizerActor::behavior_type behavior(Self self, const pagoda::EngineHandle& e
   // A token is seldom shorter than two bytes; beside the part stand the words around it and the summary.
   constexpr std::int64_t kOtherTokens = 64;
   const auto room = engine.model.max_model_len - limits.max_summary_tokens - kOtherTokens;
-  initial.limits.part_bytes = std::min(limits.part_bytes, static_cast<std::size_t>(std::max<std::int64_t>(64, 2 * room)));
+  initial.limits.part_bytes =
+      std::min(limits.part_bytes, static_cast<std::size_t>(std::max<std::int64_t>(64, 2 * room)));
   return {
       [self](const Summarize& message) {
         auto& state = state_of(self);
         auto promise = self->make_response_promise<Summary>();
         auto parts = parts_of(message.text, state.limits.part_bytes);
         if (parts.empty() || parts.size() > state.limits.max_parts) {
-          pagoda::actors::deliver(promise, Summary{pagoda::fail(pagoda::ErrorCode::invalid_request,
-                                                                parts.empty() ? "there is no text"
-                                                                              : "the text is too long")});
+          pagoda::actors::deliver(promise,
+                                  Summary{pagoda::fail(pagoda::ErrorCode::invalid_request,
+                                                       parts.empty() ? "there is no text" : "the text is too long")});
           return promise;
         }
         const auto id = ++state.last_job;

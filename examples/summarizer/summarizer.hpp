@@ -1,7 +1,7 @@
 #pragma once
 
-/// An actor of the service's own beside Pagoda's, in the same actor system: it cuts a text into parts, has the model sum
-/// up each, all at once, and then what came of them.
+/// An actor of the service's own beside Pagoda's, in the same actor system: it cuts a text into parts, has the model
+/// sum up each, all at once, and then what came of them.
 
 #include <cstddef>
 #include <cstdint>

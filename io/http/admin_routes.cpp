@@ -78,8 +78,8 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
         invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
   }
   if (context.models.are_several() && find(request.query, "model").empty()) {
-    return exchange->respond_error(
-        invalid_request("ids of requests are those of a model: say ?model=NAME, as GET /admin/requests tells", "model"));
+    return exchange->respond_error(invalid_request(
+        "ids of requests are those of a model: say ?model=NAME, as GET /admin/requests tells", "model"));
   }
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
@@ -113,9 +113,8 @@ void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const 
   inquire_of_all(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, auto& answers) {
     std::size_t num_live = 0;
     for (const auto& answer : answers) num_live += std::get<actors::RequestList>(answer).requests.size();
-    answer_object(answering, [&](wire::JsonWriter& json) {
-      json.field("status", "draining").field("live_requests", num_live);
-    });
+    answer_object(answering,
+                  [&](wire::JsonWriter& json) { json.field("status", "draining").field("live_requests", num_live); });
   });
 }
 

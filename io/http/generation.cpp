@@ -139,8 +139,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
       session_.ask(router(), 3 * i + 1, actors::DetokenizeRequest{ids, false});
       ++texts_[i].questions;
     }
-    session_.ask(router(), 3 * i + 2, actors::DetokenizeRequest{
-                                {ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
+    session_.ask(
+        router(), 3 * i + 2,
+        actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
     ++texts_[i].questions;
   }
 

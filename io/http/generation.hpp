@@ -58,8 +58,8 @@ struct GenerationJob {
   std::vector<GenerateRequest> requests;  ///< at least one; `stream` is set for them
   bool stream = false;
   std::unique_ptr<GenerationWriter> writer;
-  bool echo = false;      ///< tell the writer the prompts
-  FieldNames names = {};  ///< for errors of the engine, where the API calls a field otherwise
+  bool echo = false;                            ///< tell the writer the prompts
+  FieldNames names = {};                        ///< for errors of the engine, where the API calls a field otherwise
   const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
 };
 

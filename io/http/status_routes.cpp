@@ -70,28 +70,27 @@ void write_pool_facts(wire::JsonWriter& json, const serving::ServedModel& model)
 
 /// Of several models a list, of one its own.
 void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
-  inquire_of_all(
-      context, std::move(exchange), actors::GetStats{},
-      [&context](Exchange& answering, std::vector<serving::Answer>& answers) {
-        std::string out;
-        wire::JsonWriter json(out);
-        json.open_object();
-        if (!context.models.is_pool()) {
-          wire::write_stats(json, std::get<EngineStats>(answers.front()));
-        } else {
-          json.key("models").open_array();
-          for (std::size_t i = 0; i < answers.size(); ++i) {
-            const auto& model = context.models.all()[i];
-            json.open_object().field("model", model.info.name);
-            write_pool_facts(json, model);
-            wire::write_stats(json, std::get<EngineStats>(answers[i]));
-            json.close_object();
-          }
-          json.close_array();
-        }
-        json.close_object();
-        answering.respond(200, "application/json", std::move(out));
-      });
+  inquire_of_all(context, std::move(exchange), actors::GetStats{},
+                 [&context](Exchange& answering, std::vector<serving::Answer>& answers) {
+                   std::string out;
+                   wire::JsonWriter json(out);
+                   json.open_object();
+                   if (!context.models.is_pool()) {
+                     wire::write_stats(json, std::get<EngineStats>(answers.front()));
+                   } else {
+                     json.key("models").open_array();
+                     for (std::size_t i = 0; i < answers.size(); ++i) {
+                       const auto& model = context.models.all()[i];
+                       json.open_object().field("model", model.info.name);
+                       write_pool_facts(json, model);
+                       wire::write_stats(json, std::get<EngineStats>(answers[i]));
+                       json.close_object();
+                     }
+                     json.close_array();
+                   }
+                   json.close_object();
+                   answering.respond(200, "application/json", std::move(out));
+                 });
 }
 
 void answer_version(Exchange& exchange) {

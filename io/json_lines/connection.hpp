@@ -31,9 +31,9 @@ struct ConnectionContext {
   const serving::ServedModels models;
   const ServerConfig& config;
   boost::asio::thread_pool& worker;  ///< one thread, for lines that would hold up the I/O thread
-  std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
+  std::vector<char> read_chunk;      ///< shared by all connections: a read fills it and is used up before the next
   serving::Telemetry& telemetry;
-  std::vector<LineModel> line_models = {};   ///< the models, for clients that may ask for them
+  std::vector<LineModel> line_models = {};    ///< the models, for clients that may ask for them
   std::vector<LineModel> closed_models = {};  ///< the same for others: their conversations are not rendered
 };
 

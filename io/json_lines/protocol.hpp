@@ -31,7 +31,7 @@ using ClientId = std::optional<std::string>;
 struct GenerateOp {
   std::string id;
   std::shared_ptr<GenerateRequest> request;
-  bool timing = false;  ///< `done` is to tell why it was slow
+  bool timing = false;    ///< `done` is to tell why it was slow
   std::size_t model = 0;  ///< by its place among LineModels, here and in the others
 };
 struct CancelOp {

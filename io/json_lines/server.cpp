@@ -117,8 +117,7 @@ Server::~Server() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, serving::ServedModels models,
-                                              ServerConfig config,
-                                              std::shared_ptr<serving::Telemetry> telemetry) {
+                                              ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
   auto state = std::make_unique<State>(system, std::move(models), std::move(config), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));

@@ -22,8 +22,7 @@ class Server final : public serving::FrontEnd {
   /// address beyond this machine without API keys), io_failed (address in use, unknown host). `telemetry` hears of
   /// connections and requests.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, serving::ServedModels models,
-                                               ServerConfig config,
-                                               std::shared_ptr<serving::Telemetry> telemetry = {});
+                                               ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {});
 
   /// As shutdown without grace.
   ~Server() override;

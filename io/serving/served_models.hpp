@@ -23,7 +23,7 @@ struct ServedModel {
   actors::RequestRouterActor router = {};              ///< where its requests go, whether it is loaded or not
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
-  std::vector<std::string> aliases = {};   ///< names beside info.name, which answers carry
+  std::vector<std::string> aliases = {};       ///< names beside info.name, which answers carry
   model_pool::SharedResidency residency = {};  ///< null: it is loaded, and stays
   std::int64_t memory_bytes = 0;               ///< that it takes while it is loaded; 0: not told
   /// How long it stays loaded without work from now on, in microseconds (model_pool::kForever). Null: it stays.
@@ -32,9 +32,7 @@ struct ServedModel {
   bool serves(std::string_view name) const;
   /// info.name and the aliases.
   std::vector<std::string> names() const;
-  model_pool::ModelState state() const {
-    return residency ? residency->state.load() : model_pool::ModelState::loaded;
-  }
+  model_pool::ModelState state() const { return residency ? residency->state.load() : model_pool::ModelState::loaded; }
 };
 
 /// All models of a server, one or several; they do not change while it runs. A request names the one it is for; where

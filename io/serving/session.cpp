@@ -118,7 +118,8 @@ const SessionActor& Session::actor() {
   return actor_;
 }
 
-void Session::submit(const RequestRouterActor& router, std::uint64_t tag, std::shared_ptr<const GenerateRequest> request) {
+void Session::submit(const RequestRouterActor& router, std::uint64_t tag,
+                     std::shared_ptr<const GenerateRequest> request) {
   if (!closed_) send_anonymously(actor(), Submit{router, tag, std::move(request)});
 }
 

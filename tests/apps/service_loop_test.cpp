@@ -44,9 +44,9 @@ class Service : public ::testing::Test {
     server_config.listen = "127.0.0.1:0";
     serving::ServedModels models({serving::ServedModel{.info = engine_.model, .router = engine_.router}});
     server_ = std::move(*json_lines::Server::start(*system_, std::move(models), server_config));
-    loop_ = std::make_unique<ServiceLoop>(
-        *system_, ServedEngines{.routers = {engine_.router}, .supervisor = engine_.supervisor},
-        std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
+    loop_ = std::make_unique<ServiceLoop>(*system_,
+                                          ServedEngines{.routers = {engine_.router}, .supervisor = engine_.supervisor},
+                                          std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
     exit_code_ = std::async(std::launch::async, [this] { return loop_->run(); });
   }
   ~Service() override {

@@ -29,8 +29,7 @@ std::optional<double> seconds_of(std::string_view text) {
   double seconds = 0;
   while (!text.empty()) {
     double number = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
     if (error != std::errc() || number < 0) return {};
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     const auto unit = text.substr(0, text.find_first_not_of("nusmh"));

@@ -89,21 +89,20 @@ void answer_prompt(Exchange& exchange, const std::string& prompt) {
 
 void add_token_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
-  routes.add(
-      Verb::post, "/tokenize", Access::key,
-      reading(context, parse_tokenize,
-              [&context](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
-                inquire(context, model, std::move(exchange), std::move(question), [&model](auto& answering, auto& answer) {
-                  answer_tokens(model, answering, std::get<TokenIds>(answer));
-                });
-              }));
+  routes.add(Verb::post, "/tokenize", Access::key,
+             reading(context, parse_tokenize,
+                     [&context](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
+                       inquire(context, model, std::move(exchange), std::move(question),
+                               [&model](auto& answering, auto& answer) {
+                                 answer_tokens(model, answering, std::get<TokenIds>(answer));
+                               });
+                     }));
   routes.add(
       Verb::post, "/detokenize", Access::key,
       reading(context, parse_detokenize,
               [&context](const ServedModel& model, auto exchange, actors::DetokenizeRequest question) {
-                inquire(context, model, std::move(exchange), std::move(question), [](auto& answering, auto& answer) {
-                  answer_prompt(answering, std::get<std::string>(answer));
-                });
+                inquire(context, model, std::move(exchange), std::move(question),
+                        [](auto& answering, auto& answer) { answer_prompt(answering, std::get<std::string>(answer)); });
               }));
   routes.add(Verb::post, "/apply_template", Access::key,
              reading(context, parse_template,

@@ -14,9 +14,9 @@
 
 namespace pagoda::http::page {
 
-/// Tells those who watch what a model's engine is doing, as events of a stream (docs/page.md). The engine is asked once for
-/// all of them, kInterval after the last question at the earliest, and not before it has answered that. Lives as long
-/// as somebody watches; nothing is asked of the engine otherwise. I/O thread only.
+/// Tells those who watch what a model's engine is doing, as events of a stream (docs/page.md). The engine is asked once
+/// for all of them, kInterval after the last question at the earliest, and not before it has answered that. Lives as
+/// long as somebody watches; nothing is asked of the engine otherwise. I/O thread only.
 class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
  public:
   /// All must outlive it.

@@ -36,7 +36,8 @@ TEST(KeepAlive, IsNothingWhereThereIsNone) {
 }
 
 TEST(KeepAlive, AnythingElseIsRefused) {
-  for (const char* value : {R"("")", R"("5")", R"("m")", R"("5 m")", R"("5d")", R"("--5m")", "true", "[]", R"("1e3s")"}) {
+  for (const char* value :
+       {R"("")", R"("5")", R"("m")", R"("5 m")", R"("5d")", R"("--5m")", "true", "[]", R"("1e3s")"}) {
     const auto read = read_keep_alive(wire::Json::parse(std::string(R"({"keep_alive": )") + value + "}"));
     ASSERT_FALSE(read.has_value()) << value;
     EXPECT_EQ(read.error().status, 400U);
