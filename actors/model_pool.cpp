@@ -64,22 +64,30 @@ Result<SharedEngine> loaded(const PoolModel& model) {
   }
 }
 
-/// On a thread of its own, which may take its time.
+/// Runs on a thread of its own, which may take its time.
+void load_and_tell(const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
+  const TimeUs begun = now_us();
+  auto engine = loaded(model);
+  // Without a pool the engine ends with this message.
+  if (const auto pool = caf::actor_cast<ModelPoolActor>(whom)) {
+    send_anonymously(pool, ModelLoadEnded{index, std::move(engine), now_us() - begun});
+  }
+}
+
 void begin_load(Self self, ModelIndex index) {
   auto& state = state_of(self);
   auto& model = state.models[index];
   ++state.loads[index];
   model.residency->state = ModelState::loading;
   spdlog::info("loading the model {}", model.name);
-  const auto me = caf::actor_cast<caf::actor_addr>(caf::actor_cast<ModelPoolActor>(self));
-  self->home_system().template spawn<caf::detached>([model, index, me](caf::event_based_actor*) {
-    const TimeUs begun = now_us();
-    auto engine = loaded(model);
-    // Without a pool the engine ends with this message.
-    if (const auto pool = caf::actor_cast<ModelPoolActor>(me)) {
-      send_anonymously(pool, ModelLoadEnded{index, std::move(engine), now_us() - begun});
-    }
-  });
+  const auto me = caf::actor_cast<ModelPoolActor>(self);
+  try {
+    self->system().template spawn<caf::detached>([model, index, whom = caf::actor_cast<caf::actor_addr>(me)](
+                                                     caf::event_based_actor*) { load_and_tell(model, index, whom); });
+  } catch (const std::exception& error) {  // there is no thread for it
+    send_anonymously(me, ModelLoadEnded{index, fail(ErrorCode::internal,
+                                                    "the model " + model.name + " cannot be loaded: " + error.what())});
+  }
 }
 
 void apply(Self self, const ModelPoolCore::Effects& effects);

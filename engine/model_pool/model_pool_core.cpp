@@ -60,6 +60,7 @@ ModelPoolCore::Effects ModelPoolCore::released(ModelIndex model, bool gives_up, 
 ModelPoolCore::Effects ModelPoolCore::gone(ModelIndex model, TimeUs now) {
   const bool comes_back = std::ranges::find(wanted_, model) != wanted_.end();
   at(model).state = comes_back ? State::wanted : State::absent;
+  at(model).keep_alive_us = config_.models[model].keep_alive_us;
   return effects_of(now);
 }
 

@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -214,6 +215,12 @@ class OnDemandTest(Several):
         self.assertEqual(samples["pagoda:generation_tokens_total", "a"], 4)
         self.assertEqual(samples["pagoda:generation_tokens_total", "b"], 0)
         self.assertGreater(samples["pagoda:model_load_seconds", "a"], 0)
+        docs = os.path.join(os.path.dirname(__file__), "../../docs/metrics.md")
+        with open(docs) as file:
+            section = re.search(r"### Several models.*?(?=^## )", file.read(), re.DOTALL | re.MULTILINE)[0]
+        listed = dict(re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", section, re.MULTILINE))
+        told = {name: kind for name, kind in metrics.types.items() if "model_" in name or name.endswith("for_model")}
+        self.assertEqual(listed, told)
         eventually(lambda: os.path.getsize(log) > 0, "a line of the access log")
         with open(log) as lines:
             self.assertEqual(json.loads(lines.readline())["model"], "a")

@@ -120,6 +120,10 @@ TEST(ModelPoolCore, AKeepAliveOfZeroEndsAModelWithItsWork) {
   pool.busy(0, 1);
   EXPECT_TRUE(pool.keep_alive(0, 0, 2).releases.empty());
   EXPECT_EQ(released(pool.idle(0, 3)), Models{0});
+  pool.released(0, true, 4);
+  pool.gone(0, 5);
+  load(pool, 0, 6);
+  EXPECT_FALSE(pool.expiry(0).has_value()) << "the next load is as it was configured";
 }
 
 TEST(ModelPoolCore, ALoadThatFailsLeavesRoomAndMayBeTriedAgain) {
