@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/http/inquiry.hpp"
+#include "io/http/stats_sum.hpp"
 #include "io/metrics/engine_text.hpp"
 #include "io/metrics/process_metrics.hpp"
 #include "io/metrics/prometheus_text.hpp"
@@ -69,20 +70,9 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
 
 void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
   inquire_of_all(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
-    EngineStats stats;
-    stats.overloaded = true;
+    const auto stats = sum_of(answers);
     std::int64_t max_num_seqs = 0;
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const auto& each = std::get<EngineStats>(answers[i]);
-      stats.requests_running += each.requests_running;
-      stats.requests_waiting += each.requests_waiting;
-      stats.requests_swapped += each.requests_swapped;
-      stats.device_blocks_total += each.device_blocks_total;
-      stats.device_blocks_free += each.device_blocks_free;
-      stats.device_blocks_cached += each.device_blocks_cached;
-      stats.overloaded = stats.overloaded && each.overloaded;
-      max_num_seqs += context.models.all()[i].info.max_num_seqs;
-    }
+    for (const auto& model : context.models.all()) max_num_seqs += model.info.max_num_seqs;
     std::string out;
     wire::JsonWriter json(out);
     json.open_object();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/http/inquiry.hpp"
+#include "io/http/stats_sum.hpp"
 #include "io/version.hpp"
 #include "io/wire/engine_facts.hpp"
 
@@ -68,26 +69,27 @@ void write_pool_facts(wire::JsonWriter& json, const serving::ServedModel& model)
   json.field("unloads_total", residency.unloads.load());
 }
 
-/// Of several models a list, of one its own.
+void write_models(wire::JsonWriter& json, const ApiContext& context, const std::vector<serving::Answer>& answers) {
+  json.key("models").open_array();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto& model = context.models.all()[i];
+    json.open_object().field("model", model.info.name);
+    write_pool_facts(json, model);
+    wire::write_stats(json, std::get<EngineStats>(answers[i]));
+    json.close_object();
+  }
+  json.close_array();
+}
+
+/// Of several models what they have together, and each its own.
 void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
   inquire_of_all(context, std::move(exchange), actors::GetStats{},
                  [&context](Exchange& answering, std::vector<serving::Answer>& answers) {
                    std::string out;
                    wire::JsonWriter json(out);
                    json.open_object();
-                   if (!context.models.is_pool()) {
-                     wire::write_stats(json, std::get<EngineStats>(answers.front()));
-                   } else {
-                     json.key("models").open_array();
-                     for (std::size_t i = 0; i < answers.size(); ++i) {
-                       const auto& model = context.models.all()[i];
-                       json.open_object().field("model", model.info.name);
-                       write_pool_facts(json, model);
-                       wire::write_stats(json, std::get<EngineStats>(answers[i]));
-                       json.close_object();
-                     }
-                     json.close_array();
-                   }
+                   wire::write_stats(json, sum_of(answers));
+                   if (context.models.is_pool()) write_models(json, context, answers);
                    json.close_object();
                    answering.respond(200, "application/json", std::move(out));
                  });

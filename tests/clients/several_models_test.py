@@ -200,6 +200,17 @@ class OnDemandTest(Several):
         server = self.start({"a": {"model": model, "preload": True}, "b": {"model": model}})
         eventually(lambda: server.states() == {"a": "loaded", "b": "unloaded"}, "a is loaded, and b is not")
 
+    def test_stats_are_of_each_and_of_all(self):
+        server = self.start({"a": {"model": model}, "b": {"model": model}, "c": {"model": model}})
+        for name in "aab":
+            server.complete(name)
+        stats = server.stats()
+        self.assertEqual([each["requests_finished_total"] for each in stats["models"]], [2, 1, 0])
+        self.assertEqual(stats["requests_finished_total"], 3)
+        self.assertEqual(stats["device_blocks_total"], sum(each["device_blocks_total"] for each in stats["models"]))
+        self.assertEqual((stats["health"], stats["overloaded"]), ("ok", False))
+        self.assertEqual(server.json("GET", "/load")["max_num_seqs"] % 3, 0)
+
     def test_metrics_and_the_access_log_tell_of_each_model(self):
         log = self.path("access.log")
         server = self.start({"a": {"model": model}, "b": {"model": model}}, "--access-log", log)
