@@ -211,6 +211,27 @@ class OnDemandTest(Several):
         self.assertEqual((stats["health"], stats["overloaded"]), ("ok", False))
         self.assertEqual(server.json("GET", "/load")["max_num_seqs"] % 3, 0)
 
+    def test_admins_see_and_cancel_the_requests_of_each_model(self):
+        key = self.path("admin.key")
+        with open(key, "w") as file:
+            file.write("a-key-of-an-admin-that-is-long\n")
+        server = self.start({"slow model": self.slow(), "a": {"model": model}}, "--admin-key-file", key)
+
+        def ctl(*arguments):
+            return subprocess.run([pagoda, "ctl", "--base-url", server.url, "--admin-key-file", key, *arguments],
+                                  capture_output=True, text=True, timeout=PATIENCE)
+        stream = self.in_background(lambda: server.complete("slow model", max_tokens=1000))
+        eventually(lambda: server.facts("slow model")["requests_running"] == 1, "the slow model runs")
+        listed = json.loads(ctl("requests", "--output", "json").stdout)["requests"]
+        self.assertEqual([each["model"] for each in listed], ["slow model"])
+        number = str(listed[0]["id"])
+        self.assertIn(", slow model\n", ctl("requests").stdout)
+        self.assertIn("say ?model=NAME", ctl("cancel", number).stderr)
+        self.assertIn("no live request", ctl("cancel", number, "--model", "a").stderr)
+        self.assertEqual(ctl("cancel", number, "--model", "slow model").stdout, f"cancelled {number}\n")
+        self.assertEqual(stream()["choices"][0]["finish_reason"], "abort")
+        self.assertIn("ok", ctl("status").stdout)
+
     def test_metrics_and_the_access_log_tell_of_each_model(self):
         log = self.path("access.log")
         server = self.start({"a": {"model": model}, "b": {"model": model}}, "--access-log", log)
