@@ -65,6 +65,8 @@ using RequestRouterActor = Interface<
     caf::result<DetokenizeReply>(DetokenizeRequest),
     // The shutdown ladder's first step; answered when no request is live.
     caf::result<Drained>(Drain),
+    // Answered as soon as no request is live.
+    caf::result<Idle>(AwaitIdle),
     // (private) a client has ended: its requests are aborted, its texts are not tokenized.
     caf::result<void>(SinkGone),
     // (private) the drain's time is over: live requests are aborted.
@@ -300,6 +302,8 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::AwaitIdle)
+PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)
 PAGODA_LOCAL(pagoda::actors::CompileGrammar)
 PAGODA_LOCAL(pagoda::actors::CompileReply)

@@ -104,6 +104,10 @@ struct Drained {
   std::int64_t aborted = 0;  ///< how many had to be aborted
 };
 
+/// Answered as soon as no request is live; new ones are taken meanwhile.
+struct AwaitIdle {};
+struct Idle {};
+
 // -- router <-> tokenizer --------------------------------------------------------------------------------------------
 
 /// Private: a submitted prompt on its way through the tokenizer; answered with TokenizeReply.

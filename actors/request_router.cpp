@@ -37,6 +37,7 @@ struct RequestRouterState {
   std::unordered_map<RequestId, Submission> submissions;
   std::unordered_set<caf::actor_id> watched_clients;
   std::vector<caf::typed_response_promise<Drained>> draining;
+  std::vector<caf::typed_response_promise<Idle>> awaiting_idle;
   metrics::RefusalCounts refusals;
   std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
   trace::SharedTracer trace;
@@ -88,6 +89,11 @@ void answer_drains(Self self) {
       [answer](caf::error&) mutable { answer(); });
 }
 
+void answer_if_idle(RequestRouterState& state) {
+  if (state.core->core().num_live() > 0) return;
+  for (auto& promise : std::exchange(state.awaiting_idle, {})) deliver(promise, Idle{});
+}
+
 void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
   for (const auto job : effects.taken_back) state.tokenizer->take_back(job);
@@ -98,6 +104,7 @@ void apply(Self self, routing::RouterCore::Effects effects) {
     send(self, scheduler_of(state, expired.id), ExpireGroup{expired.id, std::move(expired.error)});
   }
   if (effects.drained) answer_drains(self);
+  answer_if_idle(state);
 }
 
 /// One message is on its way for the earliest end of a request's time; requests that end before leave no timer behind.
@@ -335,6 +342,12 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
         }
+        return promise;
+      },
+      [self](const AwaitIdle&) {
+        auto promise = self->make_response_promise<Idle>();
+        state_of(self).awaiting_idle.push_back(promise);
+        answer_if_idle(state_of(self));
         return promise;
       },
       [self](const SinkGone& message) {

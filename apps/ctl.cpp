@@ -30,6 +30,7 @@ struct CtlOptions {
   bool verify = true;
   Output output = Output::text;
   std::string request;  ///< of cancel
+  std::string model;    ///< likewise, where the server has several
 };
 
 struct Reply {
@@ -140,8 +141,8 @@ void print_status(const Json& status) {
   line("requests", number("requests_running") + " running, " + number("requests_waiting") + " waiting, " +
                        number("requests_swapped") + " swapped; " + number("requests_finished_total") + " finished, " +
                        number("requests_aborted_total") + " aborted, " + number("requests_failed_total") + " failed");
-  line("tokens", number("prompt_tokens_total") + " of prompts, " + number("generation_tokens_total") +
-                     " generated, " + number("recomputed_tokens_total") + " computed once more");
+  line("tokens", number("prompt_tokens_total") + " of prompts, " + number("generation_tokens_total") + " generated, " +
+                     number("recomputed_tokens_total") + " computed once more");
   const std::int64_t total = count(stats, "device_blocks_total");
   const std::int64_t free = count(stats, "device_blocks_free");
   const std::int64_t cached = count(stats, "device_blocks_cached");
@@ -150,7 +151,8 @@ void print_status(const Json& status) {
   line("prefix cache", share(count(stats, "prefix_cache_hits_total"), count(stats, "prefix_cache_queries_total")) +
                            " of the prompt tokens found");
   line("replica 0", number("steps_total") + " steps, " + number("worker_restarts_total") + " restarts of devices (" +
-                        number("worker_deaths_total") + " deaths, " + number("worker_hangs_total") + " hangs of processes)");
+                        number("worker_deaths_total") + " deaths, " + number("worker_hangs_total") +
+                        " hangs of processes)");
   const Json pids = stats.value("worker_pids", Json::array());
   std::string ranks;
   for (std::size_t rank = 0; rank < pids.size(); ++rank) {
@@ -188,14 +190,31 @@ int run_status(const CtlOptions& options) {
   return status["health"] == "ok" ? kExitOk : kExitFailure;
 }
 
+/// For a query.
+std::string percent_encoded(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%%%02X", static_cast<unsigned char>(c));
+    out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : std::string(digits);
+  }
+  return out;
+}
+
+/// Where the server has several models, each counts its requests for itself.
 void print_requests(const Json& answer) {
-  std::printf("%-8s %-10s %8s %8s %8s  %-20s %s\n", "id", "state", "prompt", "output", "age", "tenant", "request id");
+  const Json requests = answer.value("requests", Json::array());
+  const bool has_models = !requests.empty() && requests.front().contains("model");
+  std::printf("%-8s %-10s %8s %8s %8s  %-20s %s%s\n", "id", "state", "prompt", "output", "age", "tenant", "request id",
+              has_models ? ", model" : "");
   const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : std::string("-"); };
-  for (const Json& one : answer.value("requests", Json::array())) {
-    std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %s\n", one.value("id", Json()).dump().c_str(),
+  for (const Json& one : requests) {
+    const auto model = has_models ? ", " + text(one.value("model", Json())) : std::string();
+    std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %s%s\n", one.value("id", Json()).dump().c_str(),
                 text(one.value("state", Json())).c_str(), static_cast<long long>(count(one, "prompt_tokens")),
                 static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0),
-                text(one.value("tenant", Json())).c_str(), text(one.value("request_id", Json())).c_str());
+                text(one.value("tenant", Json())).c_str(), text(one.value("request_id", Json())).c_str(),
+                model.c_str());
   }
 }
 
@@ -223,30 +242,33 @@ Command add_ctl(CLI::App& pagoda) {
   const auto options = std::make_shared<CtlOptions>();
   app->add_option("--base-url", options->base_url, "Where the server is: http://HOST:PORT or https://HOST/PATH")
       ->capture_default_str();
-  app->add_option("--admin-key-file", options->key_file, "File whose first line is the key that is sent; what changes "
-                                                         "or lists requests wants an admin's");
+  app->add_option("--admin-key-file", options->key_file,
+                  "File whose first line is the key that is sent; what changes "
+                  "or lists requests wants an admin's");
   add_number(*app, "--timeout", options->timeout, "Seconds that each answer may take", 0.001, 3600.0);
   add_switch(*app, "verify", options->verify, "The certificate of an https server must be good");
-  add_words(*app, "--output", {"text", "json"},
-            [options](std::size_t word) { options->output = static_cast<Output>(word); }, "As text or as JSON")
+  add_words(
+      *app, "--output", {"text", "json"}, [options](std::size_t word) { options->output = static_cast<Output>(word); },
+      "As text or as JSON")
       ->default_str("text");
   auto* status = app->add_subcommand("status", "Health, requests, KV blocks, and the processes of devices");
   auto* requests = app->add_subcommand("requests", "The live requests");
   auto* cancel = app->add_subcommand("cancel", "End a live request: its client gets what there is");
   cancel->add_option("ID", options->request, "Its id, as `requests` tells");
+  cancel->add_option("--model", options->model, "Whose it is, where the server has several models");
   auto* drain = app->add_subcommand("drain", "Take no new requests; those that are live go on to their end");
   app->add_subcommand("reset-prefix-cache", "Later prompts find nothing that was computed before");
   const auto run = [=] {
     if (*status) return run_status(*options);
     if (*requests) return run_one(*options, "GET", "/admin/requests", print_requests);
     if (*cancel) {
-      const bool is_id = !options->request.empty() && std::ranges::all_of(options->request, [](unsigned char c) {
-        return std::isdigit(c) != 0;
-      });
+      const bool is_id = !options->request.empty() &&
+                         std::ranges::all_of(options->request, [](unsigned char c) { return std::isdigit(c) != 0; });
       if (!is_id) {
         return exit_with(Error{ErrorCode::bad_config, "ctl cancel takes the ID of a request, a number", "ID"});
       }
-      return run_one(*options, "DELETE", "/admin/requests/" + options->request,
+      const auto query = options->model.empty() ? std::string() : "?model=" + percent_encoded(options->model);
+      return run_one(*options, "DELETE", "/admin/requests/" + options->request + query,
                      [&](const Json&) { std::printf("cancelled %s\n", options->request.c_str()); });
     }
     if (*drain) {

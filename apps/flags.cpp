@@ -115,7 +115,8 @@ Status ConfigFlags::read_file() {
   if (path_.empty()) return {};
   const auto file = io::ConfigFile::load(path_);
   if (!file) return fail(file.error());
-  for (const auto& key : file->keys()) {
+  keys_of_file_ = file->keys();
+  for (const auto& key : keys_of_file_) {
     if (!is_known_key(key)) return fail(file->unknown_key(key));
   }
   for (const auto& binding : bindings_) {
@@ -124,6 +125,13 @@ Status ConfigFlags::read_file() {
     if (auto status = binding.read(*file); !status) return status;
   }
   return {};
+}
+
+bool ConfigFlags::is_given(const std::string& key) const {
+  if (std::ranges::find(keys_of_file_, key) != keys_of_file_.end()) return true;
+  const auto binding = std::ranges::find(bindings_, key, &Binding::key);
+  if (binding == bindings_.end()) return false;
+  return binding->flag->count() > 0 || (binding->positional != nullptr && binding->positional->count() > 0);
 }
 
 CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description) {

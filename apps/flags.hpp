@@ -51,6 +51,9 @@ class ConfigFlags {
   /// Errors: as ConfigFile; bad_config for a key that nobody knows, and for one that is given twice.
   Status read_file();
 
+  /// Whether a flag or the config file has set `key`. Behind read_file.
+  bool is_given(const std::string& key) const;
+
  private:
   struct Binding {
     std::string key;
@@ -63,6 +66,7 @@ class ConfigFlags {
   CLI::App& app_;
   std::string path_;
   std::vector<Binding> bindings_;
+  std::vector<std::string> keys_of_file_;
 };
 
 /// A flag or positional argument with a text, and a flag without a value.

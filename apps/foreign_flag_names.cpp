@@ -183,6 +183,8 @@ constexpr RefusedFlag kRefusedOfLlamaServer[] = {
      "has no counterpart: requests bring it, and the model's generation_config.json has defaults"},
     {"--cache-reuse,--slot-save-path,--slots,--no-slots", "is not needed: equal beginnings of prompts share KV blocks"},
     {"--lora,--lora-scaled", kNoLora},
+    {"--models-dir,--models-preset", "is --models here: a file that names the models (docs/several-models.md)"},
+    {"--models-max", "is --max-loaded-models here"},
     {"--mmproj", kNoMedia},
     {"-md,--model-draft,--draft-max", kNoSpeculation},
     {"-v,--verbose,--log-disable", kLogs},

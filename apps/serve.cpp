@@ -1,6 +1,10 @@
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/command.hpp"
 #include "apps/serve_options.hpp"
@@ -11,6 +15,7 @@
 #include "io/serving/access_log.hpp"
 #include "io/serving/span_exporter.hpp"
 #include "io/serving/telemetry.hpp"
+#include "pagoda/model_pool.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
@@ -31,24 +36,63 @@ struct FrontEnds {
   }
 };
 
-Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle& engine, ServeOptions& options,
-                                   const std::shared_ptr<const chat::ChatPrompts>& chat,
-                                   const std::shared_ptr<serving::Telemetry>& telemetry) {
+Result<FrontEnds> start_front_ends(caf::actor_system& system, const serving::ServedModels& models,
+                                   ServeOptions& options, const std::shared_ptr<serving::Telemetry>& telemetry) {
   FrontEnds front_ends;
   if (options.has_lines()) {
-    auto server = json_lines::Server::start(system, engine.router, options.lines, chat, telemetry);
+    auto server = json_lines::Server::start(system, models, options.lines, telemetry);
     if (!server) return fail(std::move(server.error()));
     front_ends.lines = std::move(*server);
   }
   if (!options.http.http.empty()) {
-    const auto& config = options.engine.config;
-    http::ServedModel model{.info = engine.model, .chat = chat, .max_queued_requests = config.max_queued_requests};
-    if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
-    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http, telemetry);
+    auto server = http::ApiServer::start(system, models, options.http, telemetry);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }
   return front_ends;
+}
+
+/// What is served, and who ends with it.
+struct Service {
+  std::vector<serving::ServedModel> models;
+  caf::actor supervisor;
+};
+
+/// One model, whose engine is there before anybody is served.
+tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options) {
+  const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
+  const auto& config = options.engine.config;
+  auto chat = io::load_chat_prompts(config);
+  if (!chat) return failed(std::move(chat.error()));
+  const auto engine = spawn_engine(system, config, options.engine.setup());
+  if (!engine) return failed(engine.error());
+  serving::ServedModel model{.info = engine->model,
+                             .router = engine->router,
+                             .chat = std::move(*chat),
+                             .max_queued_requests = config.max_queued_requests};
+  if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
+  return Service{{std::move(model)}, engine->supervisor};
+}
+
+tl::expected<Service, std::vector<Error>> start_pool(caf::actor_system& system, const ServeOptions& options) {
+  auto setup = options.engine.setup();
+  setup.progress = nullptr;  // of a load that nobody watches
+  auto pool = spawn_model_pool(system, options.pool, setup);
+  if (!pool) return tl::unexpected(std::move(pool.error()));
+  return Service{std::move(pool->models), pool->supervisor};
+}
+
+/// Returns at once.
+void end_service(const Service& service) {
+  // The supervisor first: it would take a router's end for a failure.
+  caf::anon_send_exit(service.supervisor, caf::exit_reason::user_shutdown);
+  for (const auto& model : service.models) caf::anon_send_exit(model.router, caf::exit_reason::user_shutdown);
+}
+
+bool is_loading(const Service& service) {
+  return std::ranges::any_of(service.models, [](const serving::ServedModel& model) {
+    return model.state() == model_pool::ModelState::loading;
+  });
 }
 
 /// What is told of requests, to whom it is asked for.
@@ -80,40 +124,50 @@ int run_serve(ServeOptions& options) {
     problems.push_back({ErrorCode::bad_config, "nothing to serve: listen is none and http is empty", "listen"});
   }
   if (!problems.empty()) return exit_with(problems);
-  auto chat = io::load_chat_prompts(options.engine.config);
-  if (!chat) return exit_with(chat.error());
   const auto telemetry = make_telemetry(options);
   if (!telemetry) return exit_with(telemetry.error());
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const auto engine = spawn_engine(system, options.engine.config, options.engine.setup());
-  if (!engine) return exit_with(engine.error());
-  (*telemetry)->model_name = engine->model.name;
+  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options);
+  if (!service) return exit_with(service.error());
   int code = kExitFailure;
-  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry); !front_ends) {
+  if (const auto front_ends = start_front_ends(system, serving::ServedModels(service->models), options, *telemetry);
+      !front_ends) {
     code = exit_with(front_ends.error());
   } else {
     const auto manager = ServiceManager::of_environment();
-    ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
-    if (!options.keys.keys_file.empty() || manager.is_there()) {
-      service.on_reload([&options] { options.keys.reload(*options.http.keys); });
+    ServedEngines engines{.supervisor = service->supervisor};
+    for (const auto& model : service->models) {
+      engines.routers.push_back(model.router);
+      if (options.has_pool()) engines.names.push_back(model.info.name);
     }
-    if (options.log_stats_interval > 0) service.log_stats_every(options.log_stats_interval);
+    ServiceLoop loop(system, engines, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
+    if (!options.keys.keys_file.empty() || manager.is_there()) {
+      loop.on_reload([&options] { options.keys.reload(*options.http.keys); });
+    }
+    if (options.log_stats_interval > 0) loop.log_stats_every(options.log_stats_interval);
     if (announce(*front_ends)) {  // else nobody would learn the address; main tells
-      manager.ready("serving " + engine->model.name);
-      code = service.run();
+      manager.ready("serving " + (options.has_pool() ? std::to_string(service->models.size()) + " models"
+                                                     : service->models.front().info.name));
+      code = loop.run();
     }
   }
-  end_engine(*engine);
+  end_service(*service);
+  // What loads cannot be told to stop, and is for nobody; all that clients are to hear has been sent.
+  if (is_loading(*service)) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
   return code;
 }
 
 }  // namespace
 
 Command add_serve(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "serve", "Serve a model: JSON lines over TCP, and the HTTP APIs with --http");
+  auto* app =
+      add_subcommand(pagoda, "serve", "Serve a model, or several: JSON lines over TCP, and the HTTP APIs with --http");
   const auto options = std::make_shared<ServeOptions>(*app);
   return {app, [options] { return run_serve(*options); }};
 }

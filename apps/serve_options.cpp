@@ -1,12 +1,17 @@
 #include "apps/serve_options.hpp"
 
+#include <string>
 #include <utility>
+
+#include "apps/models_file.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 constexpr double kMaxDrainTimeout = 86400;
 constexpr double kLeastStatsInterval = 0.1;
+constexpr std::int32_t kMostLoadedModels = 1024;
+constexpr double kMostModelsMemory = 1 << 20;  // GiB
 
 }  // namespace
 
@@ -32,10 +37,22 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "Seconds between lines of throughput in the log while there is work; 0: none");
   engine.flags.add("otlp_traces_endpoint", otlp_traces_endpoint,
                    "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
+  engine.flags.add("models", models,
+                   "JSON file of several models, which are loaded when a request names them, in the place of MODEL; "
+                   "what their entries leave open is as the other flags say");
+  engine.flags.add("max_loaded_models", pool.max_loaded,
+                   "With --models: models that are loaded at a time; the least recently used one makes room");
+  engine.flags.add("models_memory", pool.memory,
+                   "With --models: GiB that loaded models may take together on each device; 0: what is free at start");
+  engine.flags.add("model_keep_alive", model_keep_alive,
+                   "With --models: seconds without requests after which a model is unloaded; below 0: never");
+  engine.flags.add("model_load_timeout", pool.load_timeout,
+                   "With --models: seconds that a request waits for its model at most");
 }
 
 std::vector<Error> ServeOptions::finish() {
   auto problems = engine.finish();
+  if (has_pool()) std::erase_if(problems, [](const Error& problem) { return problem.param == "model"; });
   http.keys->replace(keys.read(problems));
   lines.keys = http.keys;
   lines.allow_unauthenticated = http.allow_unauthenticated;
@@ -52,7 +69,36 @@ std::vector<Error> ServeOptions::finish() {
     problems.push_back(
         {ErrorCode::bad_config, "log_stats_interval must be 0, or from 0.1 to 86400 seconds", "log_stats_interval"});
   }
+  if (has_pool()) {
+    finish_pool(problems);
+  } else {
+    for (const char* key : {"max_loaded_models", "models_memory", "model_keep_alive", "model_load_timeout"}) {
+      if (engine.flags.is_given(key))
+        problems.push_back({ErrorCode::bad_config, std::string(key) + " needs models", key});
+    }
+  }
   return problems;
+}
+
+void ServeOptions::finish_pool(std::vector<Error>& problems) {
+  const auto check = [&](bool is_fine, const char* key, const char* what) {
+    if (!is_fine) problems.push_back({ErrorCode::bad_config, std::string(key) + " must be " + what, key});
+  };
+  check(pool.max_loaded >= 1 && pool.max_loaded <= kMostLoadedModels, "max_loaded_models", "from 1 to 1024");
+  check(pool.memory >= 0 && pool.memory <= kMostModelsMemory, "models_memory", "GiB, or 0");
+  check(model_keep_alive <= kMaxDrainTimeout * 365, "model_keep_alive", "seconds; below 0: for ever");
+  check(pool.load_timeout > 0 && pool.load_timeout <= kMaxDrainTimeout, "model_load_timeout",
+        "above 0 and up to 86400 seconds");
+  for (const char* key : {"model", "served_model_name", "trace", "journal"}) {
+    if (!engine.flags.is_given(key)) continue;
+    problems.push_back({ErrorCode::bad_config,
+                        std::string(key) + " is of one model: with models it stands in the file, for each", key});
+  }
+  const ModelDefaults defaults{.config = engine.config,
+                               .keep_alive = model_keep_alive,
+                               .says_touch_memory = engine.flags.is_given("touch_memory"),
+                               .says_weight_memory = engine.flags.is_given("weight_memory")};
+  pool.models = read_models_file(models, defaults, problems);
 }
 
 }  // namespace pagoda::apps

@@ -5,6 +5,7 @@
 
 #include "apps/flags.hpp"
 #include "apps/server_keys.hpp"
+#include "pagoda/model_pool.hpp"
 
 namespace pagoda::apps {
 
@@ -20,6 +21,8 @@ struct ServeOptions {
   std::vector<Error> finish();
 
   bool has_lines() const { return lines.listen != kNoListen; }
+  /// Whether it serves models that come and go, and not one.
+  bool has_pool() const { return !models.empty(); }
 
   EngineFlags engine;
   json_lines::ServerConfig lines;
@@ -29,6 +32,12 @@ struct ServeOptions {
   std::string access_log;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
+  std::string models;             ///< file
+  double model_keep_alive = 300;  ///< seconds; below 0: for ever
+  ModelPoolConfig pool;           ///< once it is finished, with the models of the file
+
+ private:
+  void finish_pool(std::vector<Error>& problems);
 };
 
 }  // namespace pagoda::apps

@@ -1,5 +1,6 @@
 #include "apps/service_loop.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -21,10 +22,10 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine,
-                         std::vector<serving::FrontEnd*> front_ends, double drain_timeout, ServiceManager manager)
+ServiceLoop::ServiceLoop(caf::actor_system& system, ServedEngines engines, std::vector<serving::FrontEnd*> front_ends,
+                         double drain_timeout, ServiceManager manager)
     : system_(system),
-      engine_(engine),
+      engines_(std::move(engines)),
       front_ends_(std::move(front_ends)),
       drain_timeout_(static_cast<std::int64_t>(drain_timeout * 1000)),
       manager_(std::move(manager)) {
@@ -32,12 +33,16 @@ ServiceLoop::ServiceLoop(caf::actor_system& system, const EngineHandle& engine,
 }
 
 void ServiceLoop::log_stats_every(double seconds) {
-  stats_log_.emplace(loop_, system_, engine_.router, std::chrono::milliseconds(std::llround(seconds * 1000)));
+  const std::chrono::milliseconds interval(std::llround(seconds * 1000));
+  for (std::size_t i = 0; i < engines_.routers.size(); ++i) {
+    stats_logs_.emplace_back(loop_, system_, engines_.routers[i], interval,
+                             engines_.names.empty() ? std::string("000") : engines_.names[i]);
+  }
 }
 
 int ServiceLoop::run() {
   await_signal();
-  actors::when_ended(engine_.supervisor,
+  actors::when_ended(engines_.supervisor,
                      [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
   keep_alive();
   loop_->run();
@@ -55,13 +60,18 @@ void ServiceLoop::await_signal() {
 
 void ServiceLoop::keep_alive() {
   if (manager_.alive_interval().count() == 0) return;
-  const auto ask = [this, loop = loop_](caf::event_based_actor* self, const actors::RequestRouterActor& router) {
-    const auto answered = [this, loop] { boost::asio::post(*loop, [this] { manager_.alive(); }); };
-    actors::request(
-        self, router, actors::GetStats{}, [answered](const EngineStats&) { answered(); },
-        [](caf::error&) {});  // on_engine_down tells
+  const auto ask = [this, loop = loop_](caf::event_based_actor* self,
+                                        const std::vector<actors::RequestRouterActor>& routers) {
+    const auto answered = [this, loop, left = std::make_shared<std::size_t>(routers.size())] {
+      if (--*left == 0) boost::asio::post(*loop, [this] { manager_.alive(); });
+    };
+    for (const auto& router : routers) {
+      actors::request(
+          self, router, actors::GetStats{}, [answered](const EngineStats&) { answered(); },
+          [](caf::error&) {});  // on_engine_down tells
+    }
   };
-  system_.spawn(ask, engine_.router);
+  system_.spawn(ask, engines_.routers);
   next_sign_.expires_after(manager_.alive_interval());
   next_sign_.async_wait([this](const boost::system::error_code& error) {
     if (!error) keep_alive();
@@ -74,20 +84,31 @@ void ServiceLoop::begin_drain(int signal) {
   asked_ = signal != SIGHUP;
   await_impatience();
   for (auto* front_end : front_ends_) front_end->begin_drain();
+  struct Outcome {
+    std::size_t left = 0;  ///< engines that have not answered
+    std::int64_t aborted = 0;
+    int code = kExitOk;
+  };
   const auto ask_to_drain = [this, loop = loop_, timeout_ms = drain_timeout_.count()](
-                                caf::event_based_actor* self, const actors::RequestRouterActor& router) {
-    const auto report = [this, loop](std::int64_t aborted, int code) {
-      boost::asio::post(*loop, [this, aborted, code] {
-        if (aborted > 0) spdlog::warn("{} requests were aborted", aborted);
-        finish(code);
+                                caf::event_based_actor* self, const std::vector<actors::RequestRouterActor>& routers) {
+    const auto report = [this, loop, all = std::make_shared<Outcome>(Outcome{.left = routers.size()})](
+                            std::int64_t aborted, int code) {
+      all->aborted += aborted;
+      all->code = std::max(all->code, code);
+      if (--all->left > 0) return;
+      boost::asio::post(*loop, [this, outcome = *all] {
+        if (outcome.aborted > 0) spdlog::warn("{} requests were aborted", outcome.aborted);
+        finish(outcome.code);
       });
     };
-    actors::request(
-        self, router, actors::Drain{timeout_ms},
-        [report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
-        [report](caf::error&) { report(0, kExitFailure); });
+    for (const auto& router : routers) {
+      actors::request(
+          self, router, actors::Drain{timeout_ms},
+          [report](const actors::Drained& drained) { report(drained.aborted, kExitOk); },
+          [report](caf::error&) { report(0, kExitFailure); });
+    }
   };
-  system_.spawn(ask_to_drain, engine_.router);
+  system_.spawn(ask_to_drain, engines_.routers);
   deadline_.expires_after(drain_timeout_ + kDrainAnswerGrace);
   deadline_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;

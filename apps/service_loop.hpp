@@ -2,9 +2,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,13 +13,20 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "actors/interfaces.hpp"
 #include "apps/command.hpp"
 #include "apps/service_manager.hpp"
 #include "apps/stats_log.hpp"
 #include "io/serving/front_end.hpp"
-#include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
+
+/// The engine, or the pool of them, that a service serves.
+struct ServedEngines {
+  std::vector<actors::RequestRouterActor> routers = {};  ///< of each model
+  std::vector<std::string> names = {};                   ///< likewise, for the log; none where there is one model
+  caf::actor supervisor = {};                            ///< the service goes when it does
+};
 
 /// Waits for a signal or for the engine's end, then takes the service down in order: refuse new requests, let live ones
 /// finish, flush the connections. Runs on the main thread; actors reach it by posting to the loop, which they share, so
@@ -27,7 +35,7 @@ class ServiceLoop {
  public:
   /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds. `manager` hears of the end, and again
   /// and again that the engine answers.
-  ServiceLoop(caf::actor_system& system, const EngineHandle& engine, std::vector<serving::FrontEnd*> front_ends,
+  ServiceLoop(caf::actor_system& system, ServedEngines engines, std::vector<serving::FrontEnd*> front_ends,
               double drain_timeout, ServiceManager manager = {});
 
   /// From now on SIGHUP calls `reload`, and does not end the service. Before run.
@@ -43,7 +51,7 @@ class ServiceLoop {
  private:
   void await_signal();
   void begin_drain(int signal);
-  /// Asks the engine for a sign of life; the manager hears of it when it comes.
+  /// Asks the engines for a sign of life; the manager hears of it when all have given it.
   void keep_alive();
   /// Asked twice: at once. A terminal or a service manager that goes away sends SIGHUP along, before or after SIGTERM,
   /// which is no second wish.
@@ -52,7 +60,7 @@ class ServiceLoop {
   void finish(int code);
 
   caf::actor_system& system_;
-  const EngineHandle& engine_;
+  const ServedEngines engines_;
   std::vector<serving::FrontEnd*> front_ends_;
   std::chrono::milliseconds drain_timeout_;
   ServiceManager manager_;
@@ -60,7 +68,7 @@ class ServiceLoop {
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
   boost::asio::steady_timer deadline_{*loop_};
   boost::asio::steady_timer next_sign_{*loop_};  ///< of life
-  std::optional<StatsLog> stats_log_;
+  std::deque<StatsLog> stats_logs_;
   std::function<void()> reload_;
   bool asked_ = false;  ///< by SIGTERM or SIGINT
   bool finished_ = false;

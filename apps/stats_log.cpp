@@ -17,18 +17,19 @@ double share(std::int64_t part, std::int64_t all) {
 
 }  // namespace
 
-std::string throughput_line(const EngineStats& before, const EngineStats& now, double seconds) {
+std::string throughput_line(const EngineStats& before, const EngineStats& now, double seconds,
+                            std::string_view engine) {
   const auto prompt_tokens = now.prompt_tokens_total - before.prompt_tokens_total;
   const auto generated = now.generation_tokens_total - before.generation_tokens_total;
   const bool is_busy = now.requests_running + now.requests_waiting + now.requests_swapped > 0;
   if (!is_busy && prompt_tokens == 0 && generated == 0) return {};
   constexpr double kPercent = 100.0;
   return fmt::format(
-      "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
+      "Engine {}: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} tokens/s, Running: {} "
       "reqs, "
       "Waiting: {} reqs, KV cache usage: {:.1f}%, Prefix cache hit rate: {:.1f}%",
-      static_cast<double>(prompt_tokens) / seconds, static_cast<double>(generated) / seconds, now.requests_running,
-      now.requests_waiting + now.requests_swapped, kPercent * metrics::kv_cache_usage(now),
+      engine, static_cast<double>(prompt_tokens) / seconds, static_cast<double>(generated) / seconds,
+      now.requests_running, now.requests_waiting + now.requests_swapped, kPercent * metrics::kv_cache_usage(now),
       kPercent * share(now.prefix_cache_hits_total, now.prefix_cache_queries_total));
 }
 
@@ -37,16 +38,18 @@ struct StatsLog::State {
   using Clock = std::chrono::steady_clock;
 
   State(std::shared_ptr<boost::asio::io_context> its_loop, caf::actor_system& its_system,
-        actors::RequestRouterActor its_router, std::chrono::milliseconds its_interval)
+        actors::RequestRouterActor its_router, std::chrono::milliseconds its_interval, std::string its_name)
       : loop(std::move(its_loop)),
         system(its_system),
         router(std::move(its_router)),
         interval(its_interval),
+        name(std::move(its_name)),
         timer(*loop) {}
 
   void take(const EngineStats& now) {
     const auto time = Clock::now();
-    const auto line = throughput_line(before, now, std::chrono::duration<double>(time - measured).count());
+    if (now.steps_total < before.steps_total) before = {};  // it was loaded anew
+    const auto line = throughput_line(before, now, std::chrono::duration<double>(time - measured).count(), name);
     if (!line.empty()) spdlog::info("{}", line);
     before = now;
     measured = time;
@@ -56,6 +59,7 @@ struct StatsLog::State {
   caf::actor_system& system;
   actors::RequestRouterActor router;
   std::chrono::milliseconds interval;
+  std::string name;
   boost::asio::steady_timer timer;
   EngineStats before;
   Clock::time_point measured = Clock::now();
@@ -63,8 +67,8 @@ struct StatsLog::State {
 };
 
 StatsLog::StatsLog(std::shared_ptr<boost::asio::io_context> loop, caf::actor_system& system,
-                   const actors::RequestRouterActor& router, std::chrono::milliseconds interval)
-    : state_(std::make_shared<State>(std::move(loop), system, router, interval)) {
+                   const actors::RequestRouterActor& router, std::chrono::milliseconds interval, std::string engine)
+    : state_(std::make_shared<State>(std::move(loop), system, router, interval, std::move(engine))) {
   wait(state_);
 }
 

@@ -8,6 +8,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/http/body.hpp"
 #include "io/http/error_answer.hpp"
 #include "io/http/inquiry.hpp"
 #include "io/wire/json_writer.hpp"
@@ -38,17 +39,27 @@ bool has_fields(Exchange& exchange, const Request& request) {
   return !is_empty;
 }
 
+/// `model`: where there are several, each of which counts its requests for itself.
+void write_request(wire::JsonWriter& list, const LiveRequest& request, const std::string* model) {
+  list.open_object().field("id", request.id);
+  if (model != nullptr) list.field("model", *model);
+  list.key("request_id").value_or_null(request.request_id);
+  list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
+  list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
+  list.field("age_s", request.age_s).close_object();
+}
+
 void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
-  inquire(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, serving::Answer& answer) {
+  inquire_of_all(context, std::move(exchange), actors::ListRequests{}, [&context](Exchange& answering, auto& answers) {
     answer_object(answering, [&](wire::JsonWriter& json) {
-      json.key("requests")
-          .array(
-              std::get<actors::RequestList>(answer).requests, [](wire::JsonWriter& list, const LiveRequest& request) {
-                list.open_object().field("id", request.id).key("request_id").value_or_null(request.request_id);
-                list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
-                list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
-                list.field("age_s", request.age_s).close_object();
-              });
+      json.key("requests").open_array();
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        const auto* name = context.models.is_pool() ? &context.models.all()[i].info.name : nullptr;
+        for (const auto& request : std::get<actors::RequestList>(answers[i]).requests) {
+          write_request(json, request, name);
+        }
+      }
+      json.close_array();
     });
   });
 }
@@ -66,9 +77,15 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
     return exchange->respond_error(
         invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
   }
+  if (context.models.are_several() && find(request.query, "model").empty()) {
+    return exchange->respond_error(invalid_request(
+        "ids of requests are those of a model: say ?model=NAME, as GET /admin/requests tells", "model"));
+  }
+  const auto model = model_of_query(context, request);
+  if (!model) return exchange->respond_error(model.error());
   spdlog::info("{} cancels request {}", name_of(request), *id);
   inquire(
-      context, std::move(exchange), actors::AbortRequest{*id},
+      context, **model, std::move(exchange), actors::AbortRequest{*id},
       [id = *id](Exchange& answering, serving::Answer& answer) {
         if (!std::get<actors::CancelReply>(answer).found) {
           return answering.respond_error({404, "no live request has the id " + std::to_string(id), "id", "not_found"});
@@ -80,7 +97,7 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
 void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
   spdlog::info("{} resets the prefix cache", name_of(request));
-  inquire(context, std::move(exchange), actors::ResetPrefixCache{}, [](Exchange& answering, serving::Answer&) {
+  inquire_of_all(context, std::move(exchange), actors::ResetPrefixCache{}, [](Exchange& answering, auto&) {
     answer_object(answering, [](wire::JsonWriter& json) { json.field("reset", true); });
   });
 }
@@ -90,11 +107,14 @@ void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const 
   if (has_fields(*exchange, request)) return;
   if (!context.is_draining) spdlog::info("{} drains the server: it takes no new requests", name_of(request));
   context.drain();
-  actors::send_anonymously(context.router, actors::Drain{actors::Drain::kNoTimeout});
-  inquire(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, serving::Answer& answer) {
-    answer_object(answering, [&](wire::JsonWriter& json) {
-      json.field("status", "draining").field("live_requests", std::get<actors::RequestList>(answer).requests.size());
-    });
+  for (const auto& model : context.models.all()) {
+    actors::send_anonymously(model.router, actors::Drain{actors::Drain::kNoTimeout});
+  }
+  inquire_of_all(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, auto& answers) {
+    std::size_t num_live = 0;
+    for (const auto& answer : answers) num_live += std::get<actors::RequestList>(answer).requests.size();
+    answer_object(answering,
+                  [&](wire::JsonWriter& json) { json.field("status", "draining").field("live_requests", num_live); });
   });
 }
 

@@ -1,7 +1,7 @@
 #include "io/http/api_server.hpp"
 
 #include <ctime>
-#include <optional>
+#include <deque>
 #include <utility>
 
 #include "io/http/admin_routes.hpp"
@@ -20,17 +20,13 @@ namespace pagoda::http {
 
 class ApiServer::State {
  public:
-  State(caf::actor_system& system, actors::RequestRouterActor router, ServedModel model, const ServerConfig& config,
+  State(caf::actor_system& system, ServedModels models, const ServerConfig& config,
         std::shared_ptr<serving::Telemetry> telemetry)
       : context{.system = system,
-                .router = std::move(router),
                 .worker = worker,
                 .engine_end = engine_end,
-                .model = std::move(model.info),
-                .chat = std::move(model.chat),
+                .models = std::move(models),
                 .created = std::time(nullptr),
-                .max_queued_requests = model.max_queued_requests,
-                .aliases = std::move(model.aliases),
                 .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>(),
                 .keys = config.keys,
                 .log_prompts = config.log_prompts,
@@ -69,22 +65,23 @@ class ApiServer::State {
   EngineEnd engine_end;
   ApiContext context;
   std::unique_ptr<Server> server;
-  std::optional<serving::EngineWatch> engine_watch;
+  std::deque<serving::EngineWatch> engine_watches;
 };
 
 ApiServer::ApiServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 ApiServer::~ApiServer() = default;
 
-Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, actors::RequestRouterActor router,
-                                                    ServedModel model, ServerConfig config,
+Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, ServedModels models, ServerConfig config,
                                                     std::shared_ptr<serving::Telemetry> telemetry) {
-  auto state = std::make_unique<State>(system, std::move(router), std::move(model), config, std::move(telemetry));
+  auto state = std::make_unique<State>(system, std::move(models), config, std::move(telemetry));
   auto routes = state->routes(config.page);
   auto server = Server::start(std::move(config), std::move(routes), state->context.telemetry);
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
-  state->engine_watch.emplace(state->server->io(), state->context.router,
-                              [&end = state->engine_end] { end.announce(); });
+  for (const auto& model : state->context.models.all()) {
+    state->engine_watches.emplace_back(state->server->io(), model.router,
+                                       [&end = state->engine_end] { end.announce(); });
+  }
   return std::unique_ptr<ApiServer>(new ApiServer(std::move(state)));
 }
 

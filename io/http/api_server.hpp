@@ -2,36 +2,26 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "actors/interfaces.hpp"
-#include "engine/stats.hpp"
-#include "io/chat/chat_prompts.hpp"
 #include "io/http/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::http {
 
-/// The served model as clients know it.
-struct ServedModel {
-  ModelInfo info;
-  std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
-  std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
-  std::vector<std::string> aliases = {};  ///< names beside info.name, under which it is served too
-};
+using serving::ServedModel;
+using serving::ServedModels;
 
-/// The HTTP APIs (docs/http.md) in front of a request router.
+/// The HTTP APIs (docs/http.md) in front of the request routers of models.
 class ApiServer final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
   /// `telemetry`: of this and other servers of the process.
-  static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, actors::RequestRouterActor router,
-                                                  ServedModel model, ServerConfig config,
+  static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, ServedModels models, ServerConfig config,
                                                   std::shared_ptr<serving::Telemetry> telemetry = {});
   ~ApiServer() override;
 

@@ -19,21 +19,35 @@ tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body) {
   return std::move(*object);
 }
 
-tl::expected<wire::Json, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
+tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
   auto object = read_object(body);
-  if (!object) return object;
-  const auto model = object->find("model");
-  if (model == object->end() || model->is_null()) return std::move(*object);
-  if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
-  const auto& name = model->get_ref<const std::string&>();
-  if (!context.serves(name)) return tl::unexpected(no_such_model(context, name));
-  return std::move(*object);
+  if (!object) return tl::unexpected(std::move(object.error()));
+  const auto named = object->find("model");
+  if (named == object->end() || named->is_null()) {
+    if (context.models.are_several()) {
+      return tl::unexpected(
+          invalid_request("model is required: this server has " + context.models.listed("`", "`"), "model"));
+    }
+    return ModelBody{std::move(*object), &context.models.first()};
+  }
+  if (!named->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
+  const auto& name = named->get_ref<const std::string&>();
+  const auto* model = context.models.find(name);
+  if (model == nullptr) return tl::unexpected(no_such_model(context, name));
+  return ModelBody{std::move(*object), model};
+}
+
+tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
+                                                                      const Request& request) {
+  const auto name = find(request.query, "model");
+  if (name.empty()) return &context.models.first();
+  if (const auto* model = context.models.find(name)) return model;
+  return tl::unexpected(no_such_model(context, std::string(name)));
 }
 
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name) {
-  std::string served;
-  for (const auto& other : context.names()) served += (served.empty() ? "`" : ", `") + other + "`";
-  return {404, "The model `" + name + "` does not exist. Served: " + served, "model", "model_not_found"};
+  return {404, "The model `" + name + "` does not exist. Served: " + context.models.listed("`", "`"), "model",
+          "model_not_found"};
 }
 
 ErrorAnswer no_chat_template() {
@@ -61,7 +75,9 @@ Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_lo
     auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
       auto body = read_body(context, request.body);
       if (!body) return tl::unexpected(std::move(body.error()));
-      return parse(*body, request);
+      auto job = parse(*body->model, body->json, request);
+      if (job) job->model = body->model;
+      return job;
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
              [&context, holder = std::move(holder)](auto answering, auto job) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 #include <tl/expected.hpp>
@@ -23,9 +24,16 @@ namespace pagoda::http {
 /// The body as a JSON object.
 tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body);
 
-/// The body as a JSON object whose `model`, where it names one, is served here.
-tl::expected<wire::Json, ErrorAnswer> read_body(const ApiContext& context, std::string_view body);
+/// The body as a JSON object, and the model that its `model` names, which may be left out where there is only one.
+struct ModelBody {
+  wire::Json json;
+  const serving::ServedModel* model = nullptr;
+};
+tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body);
 
+/// The model that `model` of a target's query names; without it the first.
+tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
+                                                                      const Request& request);
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name);
 ErrorAnswer no_chat_template();
 
@@ -57,19 +65,22 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
   });
 }
 
-/// A handler that reads the body with `parse(body)` and goes on with `then(exchange, what it said)`.
+/// A handler that reads the body with `parse(model, body)` and goes on with `then(model, exchange, what it said)`.
 template <class Parse, class Then>
 Handler reading(const ApiContext& context, Parse parse, Then then) {
   return [&context, parse, then](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();
-    auto prepare = [&context, parse, text = std::move(request.body)]() -> decltype(parse(wire::Json())) {
+    using Parsed = decltype(parse(std::declval<const serving::ServedModel&>(), wire::Json()));
+    auto prepare = [&context, parse, text = std::move(request.body)] {
       auto body = read_body(context, text);
-      if (!body) return tl::unexpected(std::move(body.error()));
-      return parse(*body);
+      using Read = std::pair<const serving::ServedModel*, Parsed>;
+      if (!body) return Read{nullptr, tl::unexpected(std::move(body.error()))};
+      return Read{body->model, parse(*body->model, body->json)};
     };
-    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [then](auto answering, auto parsed) {
+    prepared(context, body_bytes, std::move(exchange), std::move(prepare), [then](auto answering, auto read) {
+      auto& [model, parsed] = read;
       if (!parsed) return answering->respond_error(parsed.error());
-      then(std::move(answering), std::move(*parsed));
+      then(*model, std::move(answering), std::move(*parsed));
     });
   };
 }
@@ -77,9 +88,10 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
 /// Answers the exchange of a request that is new work when the server drains. True when it did.
 bool refused_by_drain(const ApiContext& context, Exchange& exchange);
 
-/// A handler of a route that generates: reads the body, makes a job of it with `parse(body, request)`, and runs it.
-/// `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
-using ParseJob = std::function<ParsedJob(const wire::Json& body, const Request& request)>;
+/// A handler of a route that generates: reads the body, makes a job of it with `parse(model, body, request)`, and runs
+/// it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
+using ParseJob =
+    std::function<ParsedJob(const serving::ServedModel& model, const wire::Json& body, const Request& request)>;
 Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_long)(const Request& request) = nullptr);
 
 }  // namespace pagoda::http

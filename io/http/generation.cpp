@@ -45,21 +45,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
       : context_(context),
         holder_(std::move(holder)),
         engine_end_(context.engine_end),
-        model_name_(context.model.name),
         exchange_(std::move(exchange)),
         head_deadline_(exchange_->io()),
         job_(std::move(job)),
         streamed_tokens_(job_.requests.size()),
         charges_(job_.requests.size()),
         results_(job_.requests.size()),
-        session_(exchange_->io(), context.system, context.router,
-                 [this](std::vector<serving::Event>& events) { on_events(events); }) {}
+        session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
   ~Generation() { engine_end_.forget(this); }
 
   void start() {
     auto& record = exchange_->record().generation.emplace();
-    record.model = model_name_;
+    record.model = job_.model->info.name;
     record.asked(job_.requests.front().sampling, job_.requests.front().open);
     if (!is_admitted()) return;
     engine_end_.tell(this, [weak = weak_from_this()] {
@@ -119,12 +117,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
     ticket_.add_tokens(tokens);
   }
 
+  const actors::RequestRouterActor& router() const { return job_.model->router; }
+
   // -- prompts that are echoed: questions first, each tagged with its prompt
 
   void ask_for_prompt(std::size_t i) {
     auto& request = job_.requests[i];
     if (request.prompt) {
-      session_.ask(3 * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
+      session_.ask(router(), 3 * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
       texts_[i].text = *request.prompt;
     } else {
       ask_for_texts(i);
@@ -136,11 +136,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (job_.requests[i].prompt) {
       job_.requests[i].prompt.reset();
     } else {
-      session_.ask(3 * i + 1, actors::DetokenizeRequest{ids, false});
+      session_.ask(router(), 3 * i + 1, actors::DetokenizeRequest{ids, false});
       ++texts_[i].questions;
     }
-    session_.ask(3 * i + 2, actors::DetokenizeRequest{
-                                {ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
+    session_.ask(
+        router(), 3 * i + 2,
+        actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
     ++texts_[i].questions;
   }
 
@@ -165,7 +166,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       auto& request = job_.requests[i];
       if (context_.log_prompts) serving::log_prompt(request);
       request.stream = job_.stream || ticket_.counts_tokens();  // or what a client left behind would be free
-      session_.submit(i, std::make_shared<const GenerateRequest>(std::move(request)));
+      session_.submit(router(), i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
   }
 
@@ -351,7 +352,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const serving::SharedHolder holder_;
   serving::TenantTicket ticket_;  ///< of the holder
   EngineEnd& engine_end_;
-  const std::string& model_name_;
   const std::shared_ptr<Exchange> exchange_;
   boost::asio::steady_timer head_deadline_;
   GenerationJob job_;

@@ -16,6 +16,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/tenant.hpp"
 
 namespace pagoda::http {
@@ -57,8 +58,9 @@ struct GenerationJob {
   std::vector<GenerateRequest> requests;  ///< at least one; `stream` is set for them
   bool stream = false;
   std::unique_ptr<GenerationWriter> writer;
-  bool echo = false;      ///< tell the writer the prompts
-  FieldNames names = {};  ///< for errors of the engine, where the API calls a field otherwise
+  bool echo = false;                            ///< tell the writer the prompts
+  FieldNames names = {};                        ///< for errors of the engine, where the API calls a field otherwise
+  const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
 };
 
 /// What the parser of an API makes of a body.

@@ -12,60 +12,85 @@ namespace {
 /// Held by the exchange until it is answered or its client has gone.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
-  using OnAnswer = std::function<void(Exchange&, serving::Answer&)>;
+  using OnAnswers = std::function<void(Exchange&, std::vector<serving::Answer>&)>;
 
-  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswer on_answer, unsigned error_status)
+  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswers on_answers, unsigned error_status)
       : exchange_(std::move(exchange)),
-        on_answer_(std::move(on_answer)),
+        on_answers_(std::move(on_answers)),
         error_status_(error_status),
-        session_(exchange_->io(), context.system, context.router,
-                 [this](std::vector<serving::Event>& events) { on_events(events); }) {}
+        session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
-  void start(serving::Question question) {
+  void start(const std::vector<actors::RequestRouterActor>& routers, const serving::Question& question) {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
-    session_.ask(0, std::move(question));
+    answers_.resize(routers.size());
+    for (std::size_t i = 0; i < routers.size(); ++i) session_.ask(routers[i], i, question);
   }
 
  private:
   void on_events(std::vector<serving::Event>& events) {
     const auto self = shared_from_this();
     try {
-      take_answer(events);
+      take_answers(events);
     } catch (const std::exception& error) {
       exchange_->cut_off(error.what());
     }
   }
 
-  void take_answer(std::vector<serving::Event>& events) {
+  void take_answers(std::vector<serving::Event>& events) {
     for (auto& event : events) {
       auto* answered = std::get_if<serving::Answered>(&event);
       if (answered == nullptr) continue;
+      answers_[static_cast<std::size_t>(answered->tag)] = std::move(answered->answer);
+      if (++num_answers_ < answers_.size()) continue;
       session_.close();
       if (exchange_->has_begun()) return;  // somebody lost patience
-      if (const auto* error = std::get_if<Error>(&answered->answer)) {
-        auto answer = error_answer(*error);
-        if (error_status_ != 0) answer.status = error_status_;
-        exchange_->respond_error(answer);
-      } else {
-        on_answer_(*exchange_, answered->answer);
+      for (const auto& answer : answers_) {
+        if (const auto* error = std::get_if<Error>(&answer)) return respond_error(*error);
       }
-      return;
+      return on_answers_(*exchange_, answers_);
     }
   }
 
+  void respond_error(const Error& error) {
+    auto answer = error_answer(error);
+    if (error_status_ != 0) answer.status = error_status_;
+    exchange_->respond_error(answer);
+  }
+
   const std::shared_ptr<Exchange> exchange_;
-  OnAnswer on_answer_;
+  OnAnswers on_answers_;
   const unsigned error_status_;
+  std::vector<serving::Answer> answers_;  ///< by router
+  std::size_t num_answers_ = 0;
   serving::Session session_;
 };
 
+void inquire_of(const ApiContext& context, const std::vector<actors::RequestRouterActor>& routers,
+                std::shared_ptr<Exchange> exchange, const serving::Question& question, Inquiry::OnAnswers on_answers,
+                unsigned error_status) {
+  if (!exchange->is_open()) return;  // its client has gone meanwhile
+  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answers), error_status)
+      ->start(routers, question);
+}
+
 }  // namespace
 
-void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
-             std::function<void(Exchange&, serving::Answer&)> on_answer, unsigned error_status) {
-  if (!exchange->is_open()) return;  // its client has gone meanwhile
-  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answer), error_status)
-      ->start(std::move(question));
+void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+             serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
+             unsigned error_status) {
+  inquire_of(
+      context, {model.router}, std::move(exchange), question,
+      [on_answer = std::move(on_answer)](Exchange& answering, std::vector<serving::Answer>& answers) {
+        on_answer(answering, answers.front());
+      },
+      error_status);
+}
+
+void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+                    std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
+  std::vector<actors::RequestRouterActor> routers;
+  for (const auto& model : context.models.all()) routers.push_back(model.router);
+  inquire_of(context, routers, std::move(exchange), question, std::move(on_answers), error_status);
 }
 
 std::shared_ptr<boost::asio::steady_timer> answer_within(std::chrono::steady_clock::duration time,

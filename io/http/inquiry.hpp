@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -12,10 +13,16 @@
 
 namespace pagoda::http {
 
-/// Asks the engine one thing and answers the exchange with what comes of it. I/O thread. An error of the engine becomes
-/// the exchange's, with `error_status` unless that is 0; `on_answer` gets everything else.
-void inquire(const ApiContext& context, std::shared_ptr<Exchange> exchange, serving::Question question,
-             std::function<void(Exchange&, serving::Answer&)> on_answer, unsigned error_status = 0);
+/// Asks a model's engine one thing and answers the exchange with what comes of it. I/O thread. An error of the engine
+/// becomes the exchange's, with `error_status` unless that is 0; `on_answer` gets everything else.
+void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+             serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
+             unsigned error_status = 0);
+
+/// The same of every model: `on_answers` gets an answer for each, in their order. The first error is the exchange's.
+void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+                    std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers,
+                    unsigned error_status = 0);
 
 /// Whoever asked waits no longer than this: then `on_late` answers, unless the exchange is answered, or the timer
 /// cancelled, by then.

@@ -2,8 +2,10 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/http/inquiry.hpp"
+#include "io/http/stats_sum.hpp"
 #include "io/metrics/engine_text.hpp"
 #include "io/metrics/process_metrics.hpp"
 #include "io/metrics/prometheus_text.hpp"
@@ -15,10 +17,36 @@ namespace {
 
 constexpr auto kDeadline = std::chrono::seconds(1);
 
-std::string metrics_text(const ApiContext& context, const metrics::EngineMetrics& engine) {
+void write_pool_metrics(metrics::PrometheusText& text, const std::vector<serving::ServedModel>& models) {
+  const auto each = [&](const auto& value_of) {
+    for (const auto& model : models) {
+      text.sample(value_of(model), metrics::labels({{"model_name", model.info.name}}));
+    }
+  };
+  text.gauge("pagoda:model_loaded", "1 while the model's engine is there, else 0.");
+  each([](const auto& model) { return model.state() == model_pool::ModelState::loaded ? 1 : 0; });
+  text.gauge("pagoda:num_requests_waiting_for_model", "Requests that wait until the model is loaded.");
+  each([](const auto& model) { return model.residency->waiting.load(); });
+  text.counter("pagoda:model_loads_total", "Times that the model was loaded.");
+  each([](const auto& model) { return model.residency->loads.load(); });
+  text.counter("pagoda:model_load_failures_total", "Times that it could not be.");
+  each([](const auto& model) { return model.residency->load_failures.load(); });
+  text.counter("pagoda:model_unloads_total", "Times that its engine ended.");
+  each([](const auto& model) { return model.residency->unloads.load(); });
+  text.gauge("pagoda:model_load_seconds", "What the last load of the model took; 0 before the first.");
+  constexpr double kUsPerS = 1e6;
+  each([](const auto& model) { return static_cast<double>(model.residency->last_load_us.load()) / kUsPerS; });
+}
+
+std::string metrics_text(const ApiContext& context, const std::vector<serving::Answer>& answers) {
   std::string out;
   metrics::PrometheusText text(out);
-  metrics::write_engine_metrics(text, engine, context.model);
+  std::vector<metrics::ModelMetrics> engines;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    engines.push_back({context.models.all()[i].info, *std::get<serving::SharedMetrics>(answers[i])});
+  }
+  metrics::write_engine_metrics(text, engines);
+  if (context.models.is_pool()) write_pool_metrics(text, context.models.all());
   context.telemetry->write(text);
   text.gauge("pagoda:build_info", "This build, in labels; always 1.");
   text.sample(1, metrics::labels({{"version", version()}}));
@@ -31,19 +59,20 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
   const auto deadline = answer_within(kDeadline, exchange, [](Exchange& waiting) {
     waiting.respond_error({503, "the engine does not answer"});
   });
-  inquire(
+  inquire_of_all(
       context, exchange, actors::GetMetrics{},
-      [&context, deadline](Exchange& answering, serving::Answer& answer) {
+      [&context, deadline](Exchange& answering, std::vector<serving::Answer>& answers) {
         deadline->cancel();
-        answering.respond(200, metrics::kPrometheusContentType,
-                          metrics_text(context, *std::get<serving::SharedMetrics>(answer)));
+        answering.respond(200, metrics::kPrometheusContentType, metrics_text(context, answers));
       },
       503);
 }
 
 void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
-  inquire(context, exchange, actors::GetStats{}, [&context](Exchange& answering, serving::Answer& answer) {
-    const auto& stats = std::get<EngineStats>(answer);
+  inquire_of_all(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
+    const auto stats = sum_of(answers);
+    std::int64_t max_num_seqs = 0;
+    for (const auto& model : context.models.all()) max_num_seqs += model.info.max_num_seqs;
     std::string out;
     wire::JsonWriter json(out);
     json.open_object();
@@ -51,7 +80,7 @@ void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exc
     json.field("requests_running", stats.requests_running);
     json.field("requests_waiting", stats.requests_waiting);
     json.field("requests_swapped", stats.requests_swapped);
-    json.field("max_num_seqs", context.model.max_num_seqs);
+    json.field("max_num_seqs", max_num_seqs);
     json.field("kv_cache_usage", metrics::kv_cache_usage(stats));
     json.field("connections", context.telemetry->http.open.load() + context.telemetry->json_lines.open.load());
     json.field("overloaded", stats.overloaded);

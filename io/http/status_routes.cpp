@@ -3,8 +3,10 @@
 #include <chrono>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/http/inquiry.hpp"
+#include "io/http/stats_sum.hpp"
 #include "io/version.hpp"
 #include "io/wire/engine_facts.hpp"
 
@@ -20,39 +22,77 @@ void answer_status(Exchange& exchange, unsigned status, std::string_view word) {
   exchange.respond(status, "application/json", std::move(out));
 }
 
-std::string_view word_of_health(const EngineStats& stats) {
+std::string word_of_health(const EngineStats& stats) {
   return stats.health;
 }
 
 /// Also whether the router takes new requests.
-std::string_view word_of_readiness(const EngineStats& stats) {
-  return stats.health == "ok" && stats.overloaded ? std::string_view("overloaded") : stats.health;
+std::string word_of_readiness(const EngineStats& stats) {
+  return stats.health == "ok" && stats.overloaded ? "overloaded" : stats.health;
 }
 
-/// 200 while the engine answers and `word_of` its stats is "ok".
+/// Of the model that is worst, and which one that is; "ok" where all are. One of several that is overloaded refuses its
+/// own requests alone.
+std::string worst_word(const ApiContext& context, const std::vector<serving::Answer>& answers,
+                       std::string (*word_of)(const EngineStats&)) {
+  const auto& models = context.models.all();
+  std::size_t num_overloaded = 0;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto word = word_of(std::get<EngineStats>(answers[i]));
+    if (word == "ok") continue;
+    if (word != "overloaded") return context.models.are_several() ? models[i].info.name + ": " + word : word;
+    ++num_overloaded;
+  }
+  return num_overloaded == models.size() ? "overloaded" : "ok";
+}
+
+/// 200 while every engine answers and `word_of` its stats is "ok". A model that is not loaded is well.
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
-                   std::string_view (*word_of)(const EngineStats&)) {
+                   std::string (*word_of)(const EngineStats&)) {
   const auto deadline = answer_within(
       kHealthDeadline, exchange, [](Exchange& waiting) { answer_status(waiting, 503, "the engine does not answer"); });
-  inquire(
+  inquire_of_all(
       context, exchange, actors::GetStats{},
-      [deadline, word_of](Exchange& answering, serving::Answer& answer) {
+      [&context, deadline, word_of](Exchange& answering, std::vector<serving::Answer>& answers) {
         deadline->cancel();
-        const auto word = word_of(std::get<EngineStats>(answer));
+        const auto word = worst_word(context, answers, word_of);
         answer_status(answering, word == "ok" ? 200 : 503, word);
       },
       503);
 }
 
-void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
-  inquire(context, std::move(exchange), actors::GetStats{}, [](Exchange& answering, serving::Answer& answer) {
-    std::string out;
-    wire::JsonWriter json(out);
-    json.open_object();
-    wire::write_stats(json, std::get<EngineStats>(answer));
+void write_pool_facts(wire::JsonWriter& json, const serving::ServedModel& model) {
+  const auto& residency = *model.residency;
+  json.field("state", to_string(model.state())).field("memory_bytes", model.memory_bytes);
+  json.field("waiting_for_model", residency.waiting.load()).field("loads_total", residency.loads.load());
+  json.field("load_failures_total", residency.load_failures.load());
+  json.field("unloads_total", residency.unloads.load());
+}
+
+void write_models(wire::JsonWriter& json, const ApiContext& context, const std::vector<serving::Answer>& answers) {
+  json.key("models").open_array();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto& model = context.models.all()[i];
+    json.open_object().field("model", model.info.name);
+    write_pool_facts(json, model);
+    wire::write_stats(json, std::get<EngineStats>(answers[i]));
     json.close_object();
-    answering.respond(200, "application/json", std::move(out));
-  });
+  }
+  json.close_array();
+}
+
+/// Of several models what they have together, and each its own.
+void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
+  inquire_of_all(context, std::move(exchange), actors::GetStats{},
+                 [&context](Exchange& answering, std::vector<serving::Answer>& answers) {
+                   std::string out;
+                   wire::JsonWriter json(out);
+                   json.open_object();
+                   wire::write_stats(json, sum_of(answers));
+                   if (context.models.is_pool()) write_models(json, context, answers);
+                   json.close_object();
+                   answering.respond(200, "application/json", std::move(out));
+                 });
 }
 
 void answer_version(Exchange& exchange) {

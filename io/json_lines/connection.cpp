@@ -48,9 +48,9 @@ void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
 }
 
-serving::RequestRecord record_of(const GenerateOp& op, const ConnectionContext& context, const std::string& client) {
+serving::RequestRecord record_of(const GenerateOp& op, const std::string& model, const std::string& client) {
   serving::RequestRecord record{.api = serving::kJsonLines, .request_id = op.id, .client = client, .route = "generate"};
-  record.generation.emplace().model = context.telemetry.model_name;
+  record.generation.emplace().model = model;
   record.generation->asked(op.request->sampling, op.request->open);
   return record;
 }
@@ -69,8 +69,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
     : socket_(std::move(socket)),
       context_(context),
       on_closed_(std::move(on_closed)),
-      session_(context.io, context.system, context.router,
-               [this](std::vector<serving::Event>& events) { on_events(events); }),
+      session_(context.io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }),
       deadline_(context.io),
       next_probe_(context.io),
       queue_(static_cast<std::size_t>(context.config.coalesce_bytes)),
@@ -167,16 +166,16 @@ void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
-  handle(parse_line(line, is_authorized() ? context_.chat.get() : nullptr));
+  handle(parse_line(line, line_models()));
 }
 
 void Connection::prepare(std::string line) {
   preparing_ = true;
   boost::asio::post(context_.worker, [self = shared_from_this(), &io = context_.io, line = std::move(line),
-                                      chat = is_authorized() ? context_.chat : nullptr]() mutable {
+                                      models = line_models()]() mutable {
     std::optional<ParsedLine> parsed;
     try {
-      parsed.emplace(parse_line(line, chat.get()));
+      parsed.emplace(parse_line(line, models));
     } catch (const std::exception& error) {
       spdlog::error("a line of {} bytes failed: {}", line.size(), error.what());
     }
@@ -212,7 +211,7 @@ void Connection::refuse_line_too_long() {
   std::string().swap(input_);
   refuse({}, WireCode::line_too_long,
          "a line is longer than " + std::to_string(context_.config.max_line_bytes) + " bytes");
-  for (const auto& [tag, live] : live_) session_.cancel(tag);
+  for (const auto& [tag, live] : live_) session_.cancel(live.router, tag);
   begin_close();
 }
 
@@ -224,6 +223,10 @@ bool Connection::is_authorized() {
   return holder_ || !context_.config.keys->asks_for_keys();
 }
 
+LineModels Connection::line_models() {
+  return is_authorized() ? context_.line_models : context_.closed_models;
+}
+
 void Connection::run(GenerateOp& op) {
   if (tags_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
@@ -233,8 +236,9 @@ void Connection::run(GenerateOp& op) {
                   "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
-  Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_), op.reading};
-  if (live.reading && live.stream) live.calls.emplace(live.reading);
+    const auto& router = model(op.model).router;
+    Live live{op.id, op.timing, op.request->stream, router, record_of(op, model(op.model).info.name, client_), op.reading};
+    if (live.reading && live.stream) live.calls.emplace(live.reading);
   auto& request = *op.request;
   request.request_id = op.id;
   serving::apply_tenant(*context_.config.keys, holder_, request);
@@ -254,13 +258,13 @@ void Connection::run(GenerateOp& op) {
   const auto tag = ++last_tag_;
   live_.emplace(tag, std::move(live));
   tags_.emplace(op.id, tag);
-  session_.submit(tag, std::move(op.request));
+  session_.submit(router, tag, std::move(op.request));
 }
 
 void Connection::run(CancelOp& op) {
   const auto it = tags_.find(op.id);
   if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
-  session_.cancel(it->second);
+  session_.cancel(live_.at(it->second).router, it->second);
 }
 
 void Connection::run(PingOp& op) {
@@ -279,11 +283,11 @@ void Connection::run(AuthOp& op) {
 }
 
 void Connection::run(TokenizeOp& op) {
-  ask(std::move(op.id), actors::TokenizeRequest{std::move(op.text), op.add_special_tokens});
+  ask(op.model, std::move(op.id), actors::TokenizeRequest{std::move(op.text), op.add_special_tokens});
 }
 
 void Connection::run(DetokenizeOp& op) {
-  ask(std::move(op.id), actors::DetokenizeRequest{std::move(op.token_ids), op.skip_special_tokens});
+  ask(op.model, std::move(op.id), actors::DetokenizeRequest{std::move(op.token_ids), op.skip_special_tokens});
 }
 
 void Connection::run(ApplyTemplateOp& op) {
@@ -291,17 +295,17 @@ void Connection::run(ApplyTemplateOp& op) {
 }
 
 void Connection::run(ModelOp& op) {
-  ask(std::move(op.id), actors::GetModelInfo{});
+  ask(op.model, std::move(op.id), actors::GetModelInfo{});
 }
 
 void Connection::run(StatsOp& op) {
-  ask(std::move(op.id), actors::GetStats{});
+  ask(op.model, std::move(op.id), actors::GetStats{});
 }
 
-void Connection::ask(ClientId id, serving::Question question) {
+void Connection::ask(std::size_t index, ClientId id, serving::Question question) {
   const auto tag = ++last_tag_;
   asked_.emplace(tag, std::move(id));
-  session_.ask(tag, std::move(question));
+  session_.ask(model(index).router, tag, std::move(question));
 }
 
 void Connection::refuse(const ClientId& id, WireCode code, std::string message, std::string param, int retry_after_ms) {

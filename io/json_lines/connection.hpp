@@ -19,6 +19,7 @@
 #include "io/json_lines/output_queue.hpp"
 #include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/session.hpp"
 #include "io/serving/telemetry.hpp"
 
@@ -28,12 +29,13 @@ namespace pagoda::json_lines {
 struct ConnectionContext {
   boost::asio::io_context& io;
   caf::actor_system& system;
-  actors::RequestRouterActor router;
+  const serving::ServedModels models;
   const ServerConfig& config;
-  boost::asio::thread_pool& worker;               ///< one thread, for lines that would hold up the I/O thread
-  std::shared_ptr<const chat::ChatPrompts> chat;  ///< null: the model has no chat template
-  std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
+  boost::asio::thread_pool& worker;  ///< one thread, for lines that would hold up the I/O thread
+  std::vector<char> read_chunk;      ///< shared by all connections: a read fills it and is used up before the next
   serving::Telemetry& telemetry;
+  std::vector<LineModel> line_models = {};    ///< the models, for clients that may ask for them
+  std::vector<LineModel> closed_models = {};  ///< the same for others: their conversations are not rendered
 };
 
 /// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
@@ -69,6 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::string id;
     bool timing = false;
     bool stream = true;  ///< its client wants deltas
+    actors::RequestRouterActor router;
     serving::RequestRecord record;
     std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: answers are texts
     std::optional<CallEvents> calls = std::nullopt;                ///< of one that streams
@@ -104,7 +107,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(ApplyTemplateOp& op);
   void run(ModelOp& op);
   void run(StatsOp& op);
-  void ask(ClientId id, serving::Question question);
+  void ask(std::size_t index, ClientId id, serving::Question question);
+  LineModels line_models();
+  const serving::ServedModel& model(std::size_t index) const { return context_.models.all()[index]; }
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
 
   // Events of the session.

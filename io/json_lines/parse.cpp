@@ -85,6 +85,23 @@ GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* promp
   return read;
 }
 
+/// Which model the line is for.
+std::size_t read_model(FieldReader& fields, LineModels models) {
+  std::optional<std::string> name;
+  fields.read("model", name);
+  if (!name && models.size() == 1) return 0;
+  std::string names;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    for (const auto& served : models[i].names) {
+      if (served == name) return i;
+      names += (names.empty() ? "`" : ", `") + served + "`";
+    }
+  }
+  fields.refuse("model", name ? "the model `" + *name + "` does not exist. Served: " + names
+                              : "model is required: this server has " + names);
+  return 0;
+}
+
 /// The line's id when it has a usable one; `fields` learns what is wrong with it otherwise.
 ClientId read_id(const Json& object, FieldReader& fields, bool required) {
   const auto it = object.find("id");
@@ -115,33 +132,38 @@ T read_required(FieldReader& fields, const char* name) {
   return std::move(value).value_or(T{});
 }
 
-Parsed read_message(std::string_view op, const Json& object, const chat::ChatPrompts* prompts) {
+Parsed read_message(std::string_view op, const Json& object, LineModels models) {
   FieldReader fields(object);
   fields.skip("op");
   auto id = read_id(object, fields, op == "generate" || op == "cancel");
+  const bool is_of_model = op != "cancel" && op != "ping" && op != "auth";
+  const std::size_t model = is_of_model ? read_model(fields, models) : 0;
+  const auto* prompts = models[model].chat;
   ClientMessage message;
   if (op == "generate") {
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
     auto read = read_generate(fields, prompts, defaults);
     message = GenerateOp{id.value_or(""), std::make_shared<GenerateRequest>(std::move(read.request)), read.timing,
-                         std::move(read.reading)};
+                         std::move(read.reading), model};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
   } else if (op == "tokenize") {
     TokenizeOp tokenize{id, read_required<std::string>(fields, "text")};
     fields.read("add_special_tokens", tokenize.add_special_tokens);
+    tokenize.model = model;
     message = std::move(tokenize);
   } else if (op == "detokenize") {
     DetokenizeOp detokenize{id, read_required<std::vector<std::int64_t>>(fields, "token_ids")};
     fields.read("skip_special_tokens", detokenize.skip_special_tokens);
+    detokenize.model = model;
     message = std::move(detokenize);
   } else if (op == "apply_template") {
     message = ApplyTemplateOp{id, read_and_render(fields, prompts)};
   } else if (op == "model") {
-    message = ModelOp{id};
+    message = ModelOp{id, model};
   } else if (op == "stats") {
-    message = StatsOp{id};
+    message = StatsOp{id, model};
   } else if (op == "ping") {
     message = PingOp{id};
   } else if (op == "auth") {
@@ -165,16 +187,21 @@ tl::expected<Json, WireError> read_object(std::string_view line) {
 }  // namespace
 
 Parsed parse_line(std::string_view line, const chat::ChatPrompts* prompts) {
+  const LineModel only{{}, prompts};
+  return parse_line(line, LineModels(&only, 1));
+}
+
+Parsed parse_line(std::string_view line, LineModels models) {
   const auto object = read_object(line);
   if (!object) return tl::unexpected(RefusedLine{{}, object.error()});
   const auto op = object->find("op");
-  if (op == object->end()) return read_message("generate", *object, prompts);
+  if (op == object->end()) return read_message("generate", *object, models);
   if (!op->is_string()) {
     FieldReader ignored(*object);
     return tl::unexpected(
         RefusedLine{read_id(*object, ignored, false), {WireCode::invalid_request, "op must be a string", "op"}});
   }
-  return read_message(op->get_ref<const std::string&>(), *object, prompts);
+  return read_message(op->get_ref<const std::string&>(), *object, models);
 }
 
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -35,6 +36,7 @@ struct GenerateOp {
   bool timing = false;  ///< `done` is to tell why it was slow
   /// How answers to a conversation are taken apart; null: they are texts.
   std::shared_ptr<const chat::AnswerReading> reading = nullptr;
+  std::size_t model = 0;  ///< by its place among LineModels, here and in the others
 };
 struct CancelOp {
   std::string id;
@@ -43,11 +45,13 @@ struct TokenizeOp {
   ClientId id;
   std::string text;
   bool add_special_tokens = true;
+  std::size_t model = 0;
 };
 struct DetokenizeOp {
   ClientId id;
   std::vector<std::int64_t> token_ids;
   bool skip_special_tokens = true;
+  std::size_t model = 0;
 };
 struct ApplyTemplateOp {
   ClientId id;
@@ -55,9 +59,11 @@ struct ApplyTemplateOp {
 };
 struct ModelOp {
   ClientId id;
+  std::size_t model = 0;
 };
 struct StatsOp {
   ClientId id;
+  std::size_t model = 0;
 };
 struct PingOp {
   ClientId id;
@@ -76,10 +82,19 @@ struct RefusedLine {
   WireError error;
 };
 
+/// A model that lines may be for.
+struct LineModel {
+  std::vector<std::string> names;           ///< by which a line may name it in `model`
+  const chat::ChatPrompts* chat = nullptr;  ///< makes the prompts of conversations; null: it has no chat template
+};
+using LineModels = std::span<const LineModel>;
+
 /// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
 /// an integer that does not fit 64 bits. Ranges are checked later, by the request router, which also fills the fields
-/// that the line leaves open. `prompts` makes the prompts of conversations; null: the model has no chat template.
+/// that the line leaves open. `models`: at least one; where there are several, a line names the one that it is for.
 /// Errors: invalid_json, invalid_request (param names the field), unknown_op.
+tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
+/// Where there is one model, without a name.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
 /// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has

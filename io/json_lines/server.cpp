@@ -1,7 +1,7 @@
 #include "io/json_lines/server.hpp"
 
 #include <atomic>
-#include <optional>
+#include <deque>
 #include <thread>
 #include <unordered_map>
 
@@ -28,16 +28,19 @@ constexpr std::size_t kReadChunkBytes = 64 << 10;
 
 class Server::State {
  public:
-  State(caf::actor_system& system, actors::RequestRouterActor router, ServerConfig server_config,
-        std::shared_ptr<const chat::ChatPrompts> chat, std::shared_ptr<serving::Telemetry> server_telemetry)
+  State(caf::actor_system& system, serving::ServedModels models, ServerConfig server_config,
+        std::shared_ptr<serving::Telemetry> server_telemetry)
       : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
         config(std::move(server_config)),
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{
-            io,        system, std::move(router), config, worker, std::move(chat), std::vector<char>(kReadChunkBytes),
-            *telemetry} {}
+        context{io, system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes), *telemetry} {
+    for (const auto& model : context.models.all()) {
+      context.line_models.push_back({model.names(), model.chat.get()});
+      context.closed_models.push_back({model.names(), nullptr});
+    }
+  }
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
@@ -46,10 +49,12 @@ class Server::State {
 
   void run() {
     listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
-    engine_watch.emplace(io, context.router, [this] {
-      const auto all = connections;  // one that has nothing left to send goes from the table
-      for (const auto& [key, connection] : all) connection->on_engine_gone();
-    });
+    for (const auto& model : context.models.all()) {
+      engine_watches.emplace_back(io, model.router, [this] {
+        const auto all = connections;  // one that has nothing left to send goes from the table
+        for (const auto& [key, connection] : all) connection->on_engine_gone();
+      });
+    }
     thread = std::thread([this] { serving::run_io(io); });
   }
 
@@ -74,7 +79,7 @@ class Server::State {
 
   void end_connections(std::chrono::milliseconds grace) {
     listener.close();
-    engine_watch.reset();
+    engine_watches.clear();
     ending = true;
     if (connections.empty()) return io.stop();
     const auto all = connections;
@@ -99,7 +104,7 @@ class Server::State {
   boost::asio::thread_pool worker{1};
   ConnectionContext context;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;  ///< I/O thread
-  std::optional<serving::EngineWatch> engine_watch;
+  std::deque<serving::EngineWatch> engine_watches;
   bool ending = false;  ///< I/O thread
   std::atomic<std::size_t> num_connections{0};
   std::thread thread;
@@ -111,12 +116,10 @@ Server::~Server() {
   shutdown(std::chrono::milliseconds(0));
 }
 
-Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, actors::RequestRouterActor router,
-                                              ServerConfig config, std::shared_ptr<const chat::ChatPrompts> chat,
-                                              std::shared_ptr<serving::Telemetry> telemetry) {
+Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, serving::ServedModels models,
+                                              ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
-  auto state =
-      std::make_unique<State>(system, std::move(router), std::move(config), std::move(chat), std::move(telemetry));
+  auto state = std::make_unique<State>(system, std::move(models), std::move(config), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));

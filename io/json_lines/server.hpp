@@ -7,25 +7,22 @@
 #include <memory>
 #include <string>
 
-#include "actors/interfaces.hpp"
-#include "io/chat/chat_prompts.hpp"
 #include "io/json_lines/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::json_lines {
 
-/// Serves the engine behind a request router. Thread-safe. The actor system must outlive it.
+/// Serves the engines behind request routers. Thread-safe. The actor system must outlive it.
 class Server final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an
-  /// address beyond this machine without API keys), io_failed (address in use, unknown host). `chat` makes the prompts
-  /// of conversations; null: the model has no chat template. `telemetry` hears of connections and requests.
-  static Result<std::unique_ptr<Server>> start(caf::actor_system& system, actors::RequestRouterActor router,
-                                               ServerConfig config,
-                                               std::shared_ptr<const chat::ChatPrompts> chat = nullptr,
-                                               std::shared_ptr<serving::Telemetry> telemetry = {});
+  /// address beyond this machine without API keys), io_failed (address in use, unknown host). `telemetry` hears of
+  /// connections and requests.
+  static Result<std::unique_ptr<Server>> start(caf::actor_system& system, serving::ServedModels models,
+                                               ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {});
 
   /// As shutdown without grace.
   ~Server() override;

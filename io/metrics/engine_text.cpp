@@ -189,7 +189,8 @@ class Writer {
 
   void write_config() {
     text_.gauge("pagoda:cache_config_info", "The KV cache, in labels; always 1.");
-    text_.sample(1, labels({{"engine", kEngine},
+    text_.sample(1, labels({{"model_name", model_.name},
+                            {"engine", kEngine},
                             {"block_size", std::to_string(model_.block_size)},
                             {"cache_dtype", model_.kv_cache_dtype},
                             {"enable_prefix_caching", model_.enable_prefix_caching ? "True" : "False"},
@@ -204,6 +205,26 @@ class Writer {
   std::string engine_;
 };
 
+/// A family as it was written.
+struct Family {
+  std::string head;  ///< its name, help and type
+  std::string samples;
+};
+
+std::vector<Family> families_of(std::string_view text) {
+  std::vector<Family> families;
+  bool in_head = false;
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n') + 1);
+    const bool is_head = line.starts_with('#');
+    if (is_head && !in_head) families.emplace_back();
+    in_head = is_head;
+    (is_head ? families.back().head : families.back().samples) += line;
+    text.remove_prefix(line.size());
+  }
+  return families;
+}
+
 }  // namespace
 
 double kv_cache_usage(const EngineStats& stats) {
@@ -212,8 +233,19 @@ double kv_cache_usage(const EngineStats& stats) {
   return static_cast<double>(used) / static_cast<double>(stats.device_blocks_total);
 }
 
-void write_engine_metrics(PrometheusText& text, const EngineMetrics& metrics, const ModelInfo& model) {
-  Writer(text, metrics, model).write();
+void write_engine_metrics(PrometheusText& text, const std::vector<ModelMetrics>& engines) {
+  // Each writes the same families, whose samples have to stand together.
+  std::vector<std::vector<Family>> families;
+  for (const auto& engine : engines) {
+    std::string own;
+    PrometheusText own_text(own);
+    Writer(own_text, engine.metrics, engine.model).write();
+    families.push_back(families_of(own));
+  }
+  for (std::size_t i = 0; i < families.front().size(); ++i) {
+    text.add_lines(families.front()[i].head);
+    for (const auto& own : families) text.add_lines(own.at(i).samples);
+  }
 }
 
 }  // namespace pagoda::metrics

@@ -42,6 +42,9 @@ class PrometheusText {
   void sample(const Histogram& histogram, std::string_view labels = {},
               double largest_value = std::numeric_limits<double>::infinity());
 
+  /// Lines that another wrote.
+  void add_lines(std::string_view lines) { out_ += lines; }
+
  private:
   void family(std::string_view name, std::string_view type, std::string_view help);
   void begin_sample(std::string_view suffix, std::string_view labels, std::string_view le = {});

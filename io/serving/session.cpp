@@ -44,14 +44,13 @@ struct SessionState {
   SessionState() {}
 
   SessionActor::pointer self = nullptr;
-  RequestRouterActor router;
   std::shared_ptr<Outbox<Event>> outbox;
 
   SinkActor sink() const { return caf::actor_cast<SinkActor>(self); }
 
   void submit(const Submit& what) {
     request(
-        self, router, SubmitRequest{what.request, sink(), what.tag},
+        self, what.router, SubmitRequest{what.request, sink(), what.tag},
         [this, tag = what.tag](const SubmitReply& reply) {
           if (reply.ticket) {
             outbox->push(Accepted{tag, reply.prompt_tokens});
@@ -67,44 +66,43 @@ struct SessionState {
   // Found or not, the request's terminal output is the answer: it is live here, so its end is still to come.
   void cancel(const Cancel& what) {
     request(
-        self, router, CancelRequest{sink(), what.tag}, [](const CancelReply&) {}, [](caf::error&) {});
+        self, what.router, CancelRequest{sink(), what.tag}, [](const CancelReply&) {}, [](caf::error&) {});
   }
 
   template <class Reply, class Message>
-  void ask_for(std::uint64_t tag, const Message& message) {
+  void ask_for(const Ask& what, const Message& message) {
     request(
-        self, router, message,
-        [this, tag](const Reply& reply) {
+        self, what.router, message,
+        [this, tag = what.tag](const Reply& reply) {
           outbox->push(Answered{tag, to_answer(reply)});
         },
-        [this, tag](caf::error&) {
+        [this, tag = what.tag](caf::error&) {
           outbox->push(Answered{tag, engine_gone()});
         });
   }
 
-  void ask(std::uint64_t tag, const TokenizeRequest& question) { ask_for<TokenizeReply>(tag, question); }
-  void ask(std::uint64_t tag, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(tag, question); }
-  void ask(std::uint64_t tag, const GetModelInfo& question) { ask_for<ModelInfo>(tag, question); }
-  void ask(std::uint64_t tag, const GetStats& question) { ask_for<EngineStats>(tag, question); }
-  void ask(std::uint64_t tag, const ListRequests& question) { ask_for<RequestList>(tag, question); }
-  void ask(std::uint64_t tag, const AbortRequest& question) { ask_for<CancelReply>(tag, question); }
-  void ask(std::uint64_t tag, const ResetPrefixCache& question) { ask_for<PrefixCacheReset>(tag, question); }
-  void ask(std::uint64_t tag, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(tag, question); }
-  void ask(std::uint64_t tag, const GetView& question) { ask_for<view::EngineView>(tag, question); }
+  void ask(const Ask& what, const TokenizeRequest& question) { ask_for<TokenizeReply>(what, question); }
+  void ask(const Ask& what, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(what, question); }
+  void ask(const Ask& what, const GetModelInfo& question) { ask_for<ModelInfo>(what, question); }
+  void ask(const Ask& what, const GetStats& question) { ask_for<EngineStats>(what, question); }
+  void ask(const Ask& what, const ListRequests& question) { ask_for<RequestList>(what, question); }
+  void ask(const Ask& what, const AbortRequest& question) { ask_for<CancelReply>(what, question); }
+  void ask(const Ask& what, const ResetPrefixCache& question) { ask_for<PrefixCacheReset>(what, question); }
+  void ask(const Ask& what, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(what, question); }
+  void ask(const Ask& what, const GetView& question) { ask_for<view::EngineView>(what, question); }
 };
 
-SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self, const RequestRouterActor& router,
+SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self,
                                     const std::shared_ptr<Outbox<Event>>& outbox) {
   auto& state = state_of(self);
   state.self = self;
-  state.router = router;
   state.outbox = outbox;
   return {
       [self](OutputBatch& batch) { state_of(self).outbox->push(std::move(batch)); },
       [self](const Submit& what) { state_of(self).submit(what); },
       [self](const Cancel& what) { state_of(self).cancel(what); },
       [self](const Ask& what) {
-        std::visit([&](const auto& question) { state_of(self).ask(what.tag, question); }, what.question);
+        std::visit([&](const auto& question) { state_of(self).ask(what, question); }, what.question);
       },
       [self](const Flush&) { state_of(self).outbox->push(FlushMark{}); },
   };
@@ -112,24 +110,25 @@ SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState>
 
 }  // namespace
 
-Session::Session(boost::asio::io_context& io, caf::actor_system& system, RequestRouterActor router, OnEvents on_events)
-    : system_(system), router_(std::move(router)), outbox_(std::make_shared<Outbox<Event>>(io, std::move(on_events))) {}
+Session::Session(boost::asio::io_context& io, caf::actor_system& system, OnEvents on_events)
+    : system_(system), outbox_(std::make_shared<Outbox<Event>>(io, std::move(on_events))) {}
 
 const SessionActor& Session::actor() {
-  if (!actor_) actor_ = system_.spawn(session, router_, outbox_);
+  if (!actor_) actor_ = system_.spawn(session, outbox_);
   return actor_;
 }
 
-void Session::submit(std::uint64_t tag, std::shared_ptr<const GenerateRequest> request) {
-  if (!closed_) send_anonymously(actor(), Submit{tag, std::move(request)});
+void Session::submit(const RequestRouterActor& router, std::uint64_t tag,
+                     std::shared_ptr<const GenerateRequest> request) {
+  if (!closed_) send_anonymously(actor(), Submit{router, tag, std::move(request)});
 }
 
-void Session::cancel(std::uint64_t tag) {
-  if (!closed_) send_anonymously(actor(), Cancel{tag});
+void Session::cancel(const RequestRouterActor& router, std::uint64_t tag) {
+  if (!closed_) send_anonymously(actor(), Cancel{router, tag});
 }
 
-void Session::ask(std::uint64_t tag, Question question) {
-  if (!closed_) send_anonymously(actor(), Ask{tag, std::move(question)});
+void Session::ask(const RequestRouterActor& router, std::uint64_t tag, Question question) {
+  if (!closed_) send_anonymously(actor(), Ask{router, tag, std::move(question)});
 }
 
 void Session::flush() {

@@ -1,8 +1,8 @@
 #pragma once
 
 /// Between one client's connection and the engine, whatever the connection speaks: typed requests in, typed events out.
-/// A session is one actor. It is the sink of its requests and sends them to the request router, so their order is kept
-/// and their fate is tied to it: when it ends, the router aborts them.
+/// A session is one actor. It is the sink of its requests and sends them to the request router of the model they are
+/// for, so their order is kept and their fate is tied to it: when it ends, the routers abort them.
 
 #include <cstdint>
 #include <functional>
@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "actors/interfaces.hpp"
+#include "actors/model_pool.hpp"
 #include "io/serving/outbox.hpp"
 
 namespace pagoda::serving {
@@ -50,13 +51,16 @@ using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark>;
 
 /// Session -> its actor.
 struct Submit {
+  actors::RequestRouterActor router;
   std::uint64_t tag = 0;
   std::shared_ptr<const GenerateRequest> request;
 };
 struct Cancel {
+  actors::RequestRouterActor router;
   std::uint64_t tag = 0;
 };
 struct Ask {
+  actors::RequestRouterActor router;
   std::uint64_t tag = 0;
   Question question;
 };
@@ -73,20 +77,22 @@ class Session {
   using OnEvents = std::function<void(std::vector<Event>&)>;
 
   /// `system` and `io` must outlive it.
-  Session(boost::asio::io_context& io, caf::actor_system& system, actors::RequestRouterActor router,
-          OnEvents on_events);
+  Session(boost::asio::io_context& io, caf::actor_system& system, OnEvents on_events);
   ~Session() { close(); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // `router`: of the model that it is for. A request is cancelled where it was submitted.
+
   /// Starts a request; a `tag` must not be that of a live one. It is heard of in Accepted, and in OutputBatch up to its
   /// one terminal output; or once in Refused.
-  void submit(std::uint64_t tag, std::shared_ptr<const GenerateRequest> request);
+  void submit(const actors::RequestRouterActor& router, std::uint64_t tag,
+              std::shared_ptr<const GenerateRequest> request);
 
   /// Its terminal output, with the finish reason `abort` or what it ended with before, is still to come.
-  void cancel(std::uint64_t tag);
+  void cancel(const actors::RequestRouterActor& router, std::uint64_t tag);
 
-  void ask(std::uint64_t tag, Question question);
+  void ask(const actors::RequestRouterActor& router, std::uint64_t tag, Question question);
 
   void flush();
 
@@ -97,7 +103,6 @@ class Session {
   const SessionActor& actor();
 
   caf::actor_system& system_;
-  actors::RequestRouterActor router_;
   std::shared_ptr<Outbox<Event>> outbox_;
   SessionActor actor_;
   bool closed_ = false;
@@ -105,7 +110,7 @@ class Session {
 
 }  // namespace pagoda::serving
 
-CAF_BEGIN_TYPE_ID_BLOCK(pagoda_serving, caf::id_block::pagoda::end)
+CAF_BEGIN_TYPE_ID_BLOCK(pagoda_serving, caf::id_block::pagoda_pool::end)
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Submit))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Cancel))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Ask))

@@ -51,8 +51,7 @@ class MeteredConnection {
 struct Telemetry {
   ConnectionMeter http;
   ConnectionMeter json_lines;
-  std::string model_name;      ///< for the records of requests; not changed once a server runs
-  RequestObservers observers;  ///< likewise
+  RequestObservers observers;  ///< not changed once a server runs
   RequestCounts counts;
 
   /// The answer to a request has ended.

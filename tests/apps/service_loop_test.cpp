@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/json_lines/server.hpp"
+#include "pagoda/spawn_engine.hpp"
 #include "tests/io/json_lines/test_client.hpp"
 #include "tests/pagoda/test_models.hpp"
 #include "tests/support/split_memory_device.hpp"
@@ -41,9 +42,11 @@ class Service : public ::testing::Test {
     engine_ = std::move(*engine);
     json_lines::ServerConfig server_config;
     server_config.listen = "127.0.0.1:0";
-    server_ = std::move(*json_lines::Server::start(*system_, engine_.router, server_config));
-    loop_ =
-        std::make_unique<ServiceLoop>(*system_, engine_, std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
+    serving::ServedModels models({serving::ServedModel{.info = engine_.model, .router = engine_.router}});
+    server_ = std::move(*json_lines::Server::start(*system_, std::move(models), server_config));
+    loop_ = std::make_unique<ServiceLoop>(*system_,
+                                          ServedEngines{.routers = {engine_.router}, .supervisor = engine_.supervisor},
+                                          std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
     exit_code_ = std::async(std::launch::async, [this] { return loop_->run(); });
   }
   ~Service() override {

@@ -25,6 +25,7 @@ FLOORS = [
     ["engine/placement"],
     ["engine/routing"],
     ["engine/journal"],
+    ["engine/model_pool"],
 ]
 
 OURS = ("kernels/", "engine/", "actors/", "io/", "pagoda/", "apps/", "tests/")

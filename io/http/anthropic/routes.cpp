@@ -10,14 +10,17 @@
 namespace pagoda::http::anthropic {
 
 void add_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::post, "/v1/messages", Access::key,
-             generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {
-               if (!context.chat) return tl::unexpected(no_chat_template());
-               return parse_messages(body, *context.chat, {"msg_" + request.request_id, context.model.name});
-             }));
-  const auto parse = [&context](const wire::Json& body) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
-    if (!context.chat) return tl::unexpected(no_chat_template());
-    return parse_count_tokens(body, *context.chat);
+  using serving::ServedModel;
+  routes.add(
+      Verb::post, "/v1/messages", Access::key,
+      generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+        if (!model.chat) return tl::unexpected(no_chat_template());
+        return parse_messages(body, *model.chat, {"msg_" + request.request_id, model.info.name});
+      }));
+  const auto parse = [](const ServedModel& model,
+                        const wire::Json& body) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
+    if (!model.chat) return tl::unexpected(no_chat_template());
+    return parse_count_tokens(body, *model.chat);
   };
   const auto answer = [](Exchange& exchange, serving::Answer& ids) {
     std::string out;
@@ -26,9 +29,10 @@ void add_routes(Routes& routes, const ApiContext& context) {
     exchange.respond(200, "application/json", std::move(out));
   };
   routes.add(Verb::post, "/v1/messages/count_tokens", Access::key,
-             reading(context, parse, [&context, answer](auto exchange, actors::TokenizeRequest question) {
-               inquire(context, std::move(exchange), std::move(question), answer);
-             }));
+             reading(context, parse,
+                     [&context, answer](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
+                       inquire(context, model, std::move(exchange), std::move(question), answer);
+                     }));
 }
 
 }  // namespace pagoda::http::anthropic

@@ -64,11 +64,11 @@ class Writer final : public GenerationWriter {
     json.close_object();
   }
 
-  void write_load(std::string& out) const {
+  void write_load(std::string& out, std::string_view reason) const {
     JsonWriter json(out);
     open(json);
     write_text(json, {});
-    json.field("done", true).field("done_reason", "load").close_object();
+    json.field("done", true).field("done_reason", reason).close_object();
   }
 
  private:
@@ -176,9 +176,9 @@ std::unique_ptr<GenerationWriter> make_writer(AnswerOptions options) {
   return std::make_unique<Writer>(std::move(options));
 }
 
-std::string loaded_answer(const AnswerOptions& options) {
+std::string loaded_answer(const AnswerOptions& options, std::string_view reason) {
   std::string out;
-  Writer(options).write_load(out);
+  Writer(options).write_load(out, reason);
   return out;
 }
 

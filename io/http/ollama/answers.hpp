@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "io/chat/answer_reading.hpp"
 #include "io/http/generation.hpp"
@@ -31,8 +32,9 @@ struct AnswerOptions {
 /// eval_duration from there to the end, and total_duration is their sum.
 std::unique_ptr<GenerationWriter> make_writer(AnswerOptions options);
 
-/// The answer to a request without a prompt, by which clients have a model loaded before they need it.
-std::string loaded_answer(const AnswerOptions& options);
+/// The answer to a request without a prompt, by which clients have a model loaded before they need it, or unloaded:
+/// `reason` is "load" or "unload".
+std::string loaded_answer(const AnswerOptions& options, std::string_view reason);
 
 /// RFC 3339 with microseconds, in UTC.
 std::string timestamp(std::chrono::system_clock::time_point time);

@@ -49,7 +49,8 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   read_think(fields, &prompts, turn.chat);
   read_messages(fields, turn.chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (turn.chat.messages.empty()) return Loaded{loaded_answer(turn.answer)};
+  if (turn.chat.messages.empty())
+    return Loaded{loaded_answer(turn.answer, "load"), loaded_answer(turn.answer, "unload")};
   turn.request.add_special_tokens = false;  // the template writes them
   const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
   auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);

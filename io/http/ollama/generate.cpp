@@ -26,7 +26,7 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
     fields.refuse("system", "system needs a chat template, which this model has not");
   }
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (prompt.empty()) return Loaded{loaded_answer(turn.answer)};
+  if (prompt.empty()) return Loaded{loaded_answer(turn.answer, "load"), loaded_answer(turn.answer, "unload")};
 
   if (raw || prompts == nullptr) {
     turn.request.prompt = std::move(prompt);

@@ -21,17 +21,18 @@ std::string with_tag(const std::string& name) {
   return has_tag ? name : name + std::string(kLatest);
 }
 
-tl::expected<std::string, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body) {
+tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body) {
   auto model = body.find("model");
   if (model == body.end()) model = body.find("name");
   if (model == body.end() || model->is_null()) return tl::unexpected(invalid_request("model is required", "model"));
   if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   auto name = model->get<std::string>();
-  if (context.serves(name) || context.serves(without_latest(name))) return name;
-  std::string served;
-  for (const auto& other : context.names()) served += (served.empty() ? "'" : ", '") + with_tag(other) + "'";
+  const auto* served = context.models.find(name);
+  if (served == nullptr) served = context.models.find(without_latest(name));
+  if (served != nullptr) return NamedModel{served, std::move(name)};
   return tl::unexpected(
-      ErrorAnswer{404, "model '" + name + "' not found. Served: " + served, "model", "model_not_found"});
+      ErrorAnswer{404, "model '" + name + "' not found. Served: " + context.models.listed("'", "'", with_tag), "model",
+                  "model_not_found"});
 }
 
 }  // namespace pagoda::http::ollama

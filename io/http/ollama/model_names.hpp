@@ -13,8 +13,12 @@ namespace pagoda::http::ollama {
 /// A name as this API lists it: with a tag, which is "latest" where the name has none.
 std::string with_tag(const std::string& name);
 
-/// The name in `model` (or in `name`, as old clients call it) as the client wrote it: one that is served here, with or
-/// without ":latest".
-tl::expected<std::string, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body);
+/// A model of this server, and its name as the client wrote it.
+struct NamedModel {
+  const serving::ServedModel* model = nullptr;
+  std::string name;
+};
+/// That in `model` (or in `name`, as old clients call it): one that is served here, with or without ":latest".
+tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body);
 
 }  // namespace pagoda::http::ollama

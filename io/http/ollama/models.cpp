@@ -12,6 +12,7 @@
 namespace pagoda::http::ollama {
 namespace {
 
+using serving::ServedModel;
 using wire::JsonWriter;
 
 constexpr const char* kApiVersion = "0.12.11";          // the first whose generate and chat have logprobs
@@ -46,34 +47,51 @@ void write_model(JsonWriter& json, const ModelInfo& model, const std::string& na
   write_details(json, model);
 }
 
-template <class WriteRest>
-std::string listed(const ApiContext& context, WriteRest write_rest) {
+/// Those that are listed, under each of their names.
+template <class IsListed, class WriteRest>
+std::string listed(const ApiContext& context, IsListed is_listed, WriteRest write_rest) {
   std::string out;
   JsonWriter json(out);
-  json.open_object().key("models").array(context.names(), [&](JsonWriter& list, const std::string& name) {
-    list.open_object();
-    write_model(list, context.model, name);
-    write_rest(list);
-    list.close_object();
-  });
-  json.close_object();
+  json.open_object().key("models").open_array();
+  for (const auto& model : context.models.all()) {
+    if (!is_listed(model)) continue;
+    for (const auto& name : model.names()) {
+      json.open_object();
+      write_model(json, model.info, name);
+      write_rest(json, model);
+      json.close_object();
+    }
+  }
+  json.close_array().close_object();
   return out;
+}
+
+/// When a model goes unless it is used.
+std::string expiry_of(const ServedModel& model) {
+  const auto expires = model.residency ? model.residency->expires_unix_s.load() : 0;
+  if (expires == 0) return kNever;
+  return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(expires)));
 }
 
 }  // namespace
 
 std::string list_models(const ApiContext& context) {
-  return listed(context, [&](JsonWriter& json) { json.field("modified_at", loaded_at(context)); });
+  return listed(
+      context, [](const ServedModel&) { return true; },
+      [&](JsonWriter& json, const ServedModel&) { json.field("modified_at", loaded_at(context)); });
 }
 
 std::string list_running(const ApiContext& context) {
-  return listed(context, [&](JsonWriter& json) {
-    json.field("expires_at", kNever).field("size_vram", 0).field("context_length", context.model.max_model_len);
-  });
+  return listed(
+      context, [](const ServedModel& model) { return model.state() == model_pool::ModelState::loaded; },
+      [](JsonWriter& json, const ServedModel& model) {
+        json.field("expires_at", expiry_of(model)).field("size_vram", 0);
+        json.field("context_length", model.info.max_model_len);
+      });
 }
 
-std::string show_model(const ApiContext& context) {
-  const auto& model = context.model;
+std::string show_model(const ApiContext& context, const ServedModel& served) {
+  const auto& model = served.info;
   std::string out;
   JsonWriter json(out);
   json.open_object().field("modelfile", "").field("parameters", "").field("template", "");

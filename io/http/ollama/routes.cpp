@@ -1,12 +1,15 @@
 #include "io/http/ollama/routes.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "io/http/body.hpp"
+#include "io/http/inquiry.hpp"
 #include "io/http/ollama/chat.hpp"
 #include "io/http/ollama/generate.hpp"
+#include "io/http/ollama/keep_alive.hpp"
 #include "io/http/ollama/model_names.hpp"
 #include "io/http/ollama/models.hpp"
 
@@ -19,25 +22,56 @@ void answer(Exchange& exchange, std::string body) {
   exchange.respond(200, "application/json", std::move(body));
 }
 
-/// A handler that makes a turn of the body with `parse(body, model)` and runs it.
+/// What a body asks for, of which model, and how long that is to stay loaded.
+struct Asked {
+  ParsedTurn turn;
+  const serving::ServedModel* model = nullptr;
+  std::optional<TimeUs> keep_alive_us = {};
+};
+
+/// A request without a prompt has the model loaded, and answers when it is there; or, if it is not to stay, unloaded.
+void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const Asked& asked, Loaded loaded) {
+  const bool stays = !asked.model->keep_alive;
+  if (!stays && asked.keep_alive_us == 0) return answer(*exchange, std::move(loaded.unload_answer));
+  if (stays || asked.model->state() == model_pool::ModelState::loaded) {
+    return answer(*exchange, std::move(loaded.answer));
+  }
+  inquire(context, *asked.model, exchange, actors::TokenizeRequest{" ", false},
+          [text = std::move(loaded.answer)](Exchange& answering, serving::Answer&) { answer(answering, text); });
+}
+
+void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, Asked asked,
+               const serving::SharedHolder& holder) {
+  if (!asked.turn) return exchange->respond_error(asked.turn.error());
+  if (auto* loaded = std::get_if<Loaded>(&*asked.turn)) {
+    load(context, exchange, asked, std::move(*loaded));
+  } else {
+    auto job = std::get<GenerationJob>(std::move(*asked.turn));
+    job.model = asked.model;
+    run_generation(context, std::move(exchange), std::move(job), holder);
+  }
+  if (asked.model->keep_alive && asked.keep_alive_us) asked.model->keep_alive(*asked.keep_alive_us);
+}
+
+/// A handler that makes a turn of the body with `parse(model, body, name)` and runs it.
 template <class Parse>
 Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
     if (refused_by_drain(context, *exchange)) return;
     const auto body_bytes = request.body.size();
     auto holder = request.holder;
-    auto prepare = [&context, parse, text = std::move(request.body)]() -> ParsedTurn {
+    auto prepare = [&context, parse, text = std::move(request.body)]() -> Asked {
       const auto body = read_object(text);
-      if (!body) return tl::unexpected(body.error());
-      auto model = read_model_name(context, *body);
-      if (!model) return tl::unexpected(std::move(model.error()));
-      return parse(*body, std::move(*model));
+      if (!body) return {tl::unexpected(body.error())};
+      auto named = read_model_name(context, *body);
+      if (!named) return {tl::unexpected(std::move(named.error()))};
+      const auto keep_alive = read_keep_alive(*body);
+      if (!keep_alive) return {tl::unexpected(keep_alive.error())};
+      return {parse(*named->model, *body, std::move(named->name)), named->model, *keep_alive};
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
-             [&context, holder = std::move(holder)](auto answering, auto turn) {
-               if (!turn) return answering->respond_error(turn.error());
-               if (auto* loaded = std::get_if<Loaded>(&*turn)) return answer(*answering, std::move(loaded->answer));
-               run_generation(context, std::move(answering), std::get<GenerationJob>(std::move(*turn)), holder);
+             [&context, holder = std::move(holder)](auto answering, auto asked) {
+               take_turn(context, std::move(answering), std::move(asked), holder);
              });
   };
 }
@@ -45,12 +79,13 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
 tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::string_view text) {
   const auto body = read_object(text);
   if (!body) return tl::unexpected(body.error());
-  if (auto model = read_model_name(context, *body); !model) return tl::unexpected(std::move(model.error()));
+  const auto named = read_model_name(context, *body);
+  if (!named) return tl::unexpected(named.error());
   wire::FieldReader fields(*body, wire::FieldReader::Nulls::absent);
   for (const char* name : {"model", "name", "verbose"}) fields.skip(name);
   for (const char* name : {"system", "template", "options"}) refuse_unless_empty(fields, name, "the model is as it is");
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  return show_model(context);
+  return show_model(context, *named->model);
 }
 
 }  // namespace
@@ -60,13 +95,15 @@ void answer_is_running(Exchange& exchange) {
 }
 
 void add_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::post, "/api/generate", Access::key, taking_turns(context, [&](const Json& body, std::string model) {
-               return parse_generate(body, context.chat.get(), std::move(model));
+  using serving::ServedModel;
+  routes.add(Verb::post, "/api/generate", Access::key,
+             taking_turns(context, [](const ServedModel& model, const Json& body, std::string name) {
+               return parse_generate(body, model.chat.get(), std::move(name));
              }));
   routes.add(Verb::post, "/api/chat", Access::key,
-             taking_turns(context, [&](const Json& body, std::string model) -> ParsedTurn {
-               if (!context.chat) return tl::unexpected(no_chat_template());
-               return parse_chat(body, *context.chat, std::move(model));
+             taking_turns(context, [](const ServedModel& model, const Json& body, std::string name) -> ParsedTurn {
+               if (!model.chat) return tl::unexpected(no_chat_template());
+               return parse_chat(body, *model.chat, std::move(name));
              }));
   routes.add(Verb::post, "/api/show", Access::key, [&context](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();

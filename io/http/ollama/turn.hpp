@@ -21,6 +21,7 @@ namespace pagoda::http::ollama {
 /// A request without a prompt: all there is to it is its answer.
 struct Loaded {
   std::string answer;
+  std::string unload_answer;  ///< where the model is not to stay
 };
 
 /// What a body asks for.

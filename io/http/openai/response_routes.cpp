@@ -60,15 +60,16 @@ bool may_go_on_from_another(const Request& request) {
 }  // namespace
 
 void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store) {
-  const auto parse = [&context, &store](const wire::Json& body, const Request& request) -> ParsedJob {
-    if (!context.chat) {
+  const auto parse = [&store](const serving::ServedModel& model, const wire::Json& body,
+                              const Request& request) -> ParsedJob {
+    if (!model.chat) {
       auto answer = no_chat_template();
       answer.param = "input";
       return tl::unexpected(std::move(answer));
     }
     // An id of our own: who knows it may read what is stored, and a client's may come twice.
-    return parse_response(body, *context.chat, store, ResponseStore::owner_of(request),
-                          {new_request_id(), context.model.name, static_cast<std::int64_t>(std::time(nullptr))});
+    return parse_response(body, *model.chat, store, ResponseStore::owner_of(request),
+                          {new_request_id(), model.info.name, static_cast<std::int64_t>(std::time(nullptr))});
   };
   routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse, may_go_on_from_another));
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,

@@ -12,45 +12,53 @@
 namespace pagoda::http::openai {
 namespace {
 
-Head head_of(const ApiContext& context, const char* prefix, const Request& request) {
-  return {prefix + request.request_id, context.model.name, static_cast<std::int64_t>(std::time(nullptr))};
+Head head_of(const serving::ServedModel& model, const char* prefix, const Request& request) {
+  return {prefix + request.request_id, model.info.name, static_cast<std::int64_t>(std::time(nullptr))};
 }
 
-void write_model(wire::JsonWriter& json, const ApiContext& context, const std::string& name) {
+void write_model(wire::JsonWriter& json, const ApiContext& context, const serving::ServedModel& model,
+                 const std::string& name) {
   json.open_object().field("id", name).field("object", "model").field("created", context.created);
-  json.field("owned_by", "pagoda").field("root", context.model.name).key("parent").null();
-  json.field("max_model_len", context.model.max_model_len).close_object();
+  json.field("owned_by", "pagoda").field("root", model.info.name).key("parent").null();
+  json.field("max_model_len", model.info.max_model_len);
+  if (context.models.is_pool()) json.field("state", to_string(model.state()));
+  json.close_object();
 }
 
 void list_models(const ApiContext& context, Exchange& exchange) {
   std::string out;
   wire::JsonWriter json(out);
   json.open_object().field("object", "list").key("data").open_array();
-  for (const auto& name : context.names()) write_model(json, context, name);
+  for (const auto& model : context.models.all()) {
+    for (const auto& name : model.names()) write_model(json, context, model, name);
+  }
   json.close_array().close_object();
   exchange.respond(200, "application/json", std::move(out));
 }
 
 void show_model(const ApiContext& context, Exchange& exchange, const std::string& name) {
-  if (!context.serves(name)) return exchange.respond_error(no_such_model(context, name));
+  const auto* model = context.models.find(name);
+  if (model == nullptr) return exchange.respond_error(no_such_model(context, name));
   std::string out;
   wire::JsonWriter json(out);
-  write_model(json, context, name);
+  write_model(json, context, *model, name);
   exchange.respond(200, "application/json", std::move(out));
 }
 
 }  // namespace
 
 void add_routes(Routes& routes, const ApiContext& context) {
+  using serving::ServedModel;
   routes.add(Verb::post, "/v1/completions", Access::key,
-             generating(context, [&context](const wire::Json& body, const Request& request) {
-               return parse_completion(body, head_of(context, "cmpl-", request), context.max_queued_requests);
+             generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) {
+               return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
              }));
-  routes.add(Verb::post, "/v1/chat/completions", Access::key,
-             generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {
-               if (!context.chat) return tl::unexpected(no_chat_template());
-               return parse_chat(body, *context.chat, head_of(context, "chatcmpl-", request));
-             }));
+  routes.add(
+      Verb::post, "/v1/chat/completions", Access::key,
+      generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+        if (!model.chat) return tl::unexpected(no_chat_template());
+        return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
+      }));
   routes.add(Verb::get, "/v1/models", Access::key,
              [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
   routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {

@@ -18,21 +18,21 @@ using wire::JsonWriter;
 template <class T>
 using Parsed = tl::expected<T, ErrorAnswer>;
 
-Parsed<std::string> parse_template(const ApiContext& context, const wire::Json& body) {
-  if (!context.chat) return tl::unexpected(no_chat_template());
+Parsed<std::string> parse_template(const serving::ServedModel& model, const wire::Json& body) {
+  if (!model.chat) return tl::unexpected(no_chat_template());
   FieldReader fields(body, FieldReader::Nulls::absent);
   chat::ChatInput chat;
   fields.skip("model");
   wire::read_chat(fields, chat);
   wire::read_tools(fields, chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  auto text = context.chat->render(std::move(chat));
+  auto text = model.chat->render(std::move(chat));
   if (!text) return tl::unexpected(error_answer(text.error()));
   return std::move(*text);
 }
 
 /// A text, or a conversation in the model's template.
-Parsed<actors::TokenizeRequest> parse_tokenize(const ApiContext& context, const wire::Json& body) {
+Parsed<actors::TokenizeRequest> parse_tokenize(const serving::ServedModel& model, const wire::Json& body) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   GenerateRequest request;
   fields.skip("model");
@@ -44,20 +44,20 @@ Parsed<actors::TokenizeRequest> parse_tokenize(const ApiContext& context, const 
     return actors::TokenizeRequest{std::move(*request.prompt), request.add_special_tokens};
   }
   if (request.prompt) fields.refuse("messages", "prompt and messages exclude each other");
-  if (!context.chat) return tl::unexpected(no_chat_template());
+  if (!model.chat) return tl::unexpected(no_chat_template());
   chat::ChatInput chat;
   wire::read_chat(fields, chat);
   wire::read_tools(fields, chat);
   request.add_special_tokens = false;
   fields.read("add_special_tokens", request.add_special_tokens);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  if (auto status = context.chat->apply(std::move(chat), request); !status)
+  if (auto status = model.chat->apply(std::move(chat), request); !status)
     return tl::unexpected(error_answer(status.error()));
   return actors::TokenizeRequest{std::move(*request.prompt), request.add_special_tokens,
                                  std::move(request.prompt_literals)};
 }
 
-Parsed<actors::DetokenizeRequest> parse_detokenize(const wire::Json& body) {
+Parsed<actors::DetokenizeRequest> parse_detokenize(const serving::ServedModel& /*model*/, const wire::Json& body) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   actors::DetokenizeRequest request;
   request.skip_special_tokens = false;
@@ -69,10 +69,10 @@ Parsed<actors::DetokenizeRequest> parse_detokenize(const wire::Json& body) {
   return request;
 }
 
-void answer_tokens(const ApiContext& context, Exchange& exchange, const TokenIds& ids) {
+void answer_tokens(const serving::ServedModel& model, Exchange& exchange, const TokenIds& ids) {
   std::string out;
   JsonWriter json(out);
-  json.open_object().field("count", ids.size()).field("max_model_len", context.model.max_model_len);
+  json.open_object().field("count", ids.size()).field("max_model_len", model.info.max_model_len);
   json.key("tokens").array(ids, [](JsonWriter& list, TokenId id) { list.value(id); });
   json.close_object();
   exchange.respond(200, "application/json", std::move(out));
@@ -88,29 +88,27 @@ void answer_prompt(Exchange& exchange, const std::string& prompt) {
 }  // namespace
 
 void add_token_routes(Routes& routes, const ApiContext& context) {
+  using serving::ServedModel;
   routes.add(Verb::post, "/tokenize", Access::key,
-             reading(
-                 context, [&context](const wire::Json& body) { return parse_tokenize(context, body); },
-                 [&context](std::shared_ptr<Exchange> exchange, actors::TokenizeRequest question) {
-                   inquire(context, std::move(exchange), std::move(question),
-                           [&context](auto& answering, auto& answer) {
-                             answer_tokens(context, answering, std::get<TokenIds>(answer));
-                           });
-                 }));
-  routes.add(Verb::post, "/detokenize", Access::key,
-             reading(
-                 context, [](const wire::Json& body) { return parse_detokenize(body); },
-                 [&context](std::shared_ptr<Exchange> exchange, actors::DetokenizeRequest question) {
-                   inquire(context, std::move(exchange), std::move(question), [](auto& answering, auto& answer) {
-                     answer_prompt(answering, std::get<std::string>(answer));
-                   });
-                 }));
+             reading(context, parse_tokenize,
+                     [&context](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
+                       inquire(context, model, std::move(exchange), std::move(question),
+                               [&model](auto& answering, auto& answer) {
+                                 answer_tokens(model, answering, std::get<TokenIds>(answer));
+                               });
+                     }));
+  routes.add(
+      Verb::post, "/detokenize", Access::key,
+      reading(context, parse_detokenize,
+              [&context](const ServedModel& model, auto exchange, actors::DetokenizeRequest question) {
+                inquire(context, model, std::move(exchange), std::move(question),
+                        [](auto& answering, auto& answer) { answer_prompt(answering, std::get<std::string>(answer)); });
+              }));
   routes.add(Verb::post, "/apply_template", Access::key,
-             reading(
-                 context, [&context](const wire::Json& body) { return parse_template(context, body); },
-                 [](const std::shared_ptr<Exchange>& exchange, const std::string& prompt) {
-                   answer_prompt(*exchange, prompt);
-                 }));
+             reading(context, parse_template,
+                     [](const ServedModel&, const std::shared_ptr<Exchange>& exchange, const std::string& prompt) {
+                       answer_prompt(*exchange, prompt);
+                     }));
 }
 
 }  // namespace pagoda::http::openai

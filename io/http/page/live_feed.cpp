@@ -24,11 +24,11 @@ std::string end_event(std::string_view message) {
 
 }  // namespace
 
-LiveFeed::LiveFeed(const ApiContext& context, boost::asio::io_context& io)
+LiveFeed::LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io)
     : context_(context),
+      model_(model),
       timer_(io),
-      session_(io, context.system, context.router, [this](std::vector<serving::Event>& events) { on_events(events); }) {
-}
+      session_(io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
 void LiveFeed::join(const std::shared_ptr<Exchange>& watcher) {
   if (watchers_.size() >= kMaxWatchers) {
@@ -48,7 +48,7 @@ void LiveFeed::leave(const Exchange* watcher) {
 void LiveFeed::tick() {
   if (watchers_.empty()) return;
   if (context_.is_ending) return end(end_event("the server ends"));
-  if (!std::exchange(is_asked_, true)) session_.ask(0, actors::GetView{last_span_});
+  if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_});
   timer_.expires_after(kInterval);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     if (const auto self = weak.lock(); self && !cancelled) self->tick();

@@ -14,13 +14,13 @@
 
 namespace pagoda::http::page {
 
-/// Tells those who watch what the engine is doing, as events of a stream (docs/page.md). The engine is asked once for
-/// all of them, kInterval after the last question at the earliest, and not before it has answered that. Lives as long
-/// as somebody watches; nothing is asked of the engine otherwise. I/O thread only.
+/// Tells those who watch what a model's engine is doing, as events of a stream (docs/page.md). The engine is asked once
+/// for all of them, kInterval after the last question at the earliest, and not before it has answered that. Lives as
+/// long as somebody watches; nothing is asked of the engine otherwise. I/O thread only.
 class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
  public:
-  /// Both must outlive it.
-  LiveFeed(const ApiContext& context, boost::asio::io_context& io);
+  /// All must outlive it.
+  LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io);
 
   /// From now on until its client goes. Too many watchers are refused.
   void join(const std::shared_ptr<Exchange>& watcher);
@@ -33,6 +33,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
   void end(std::string_view last_event);
 
   const ApiContext& context_;
+  const serving::ServedModel& model_;
   boost::asio::steady_timer timer_;
   std::vector<std::shared_ptr<Exchange>> watchers_;
   serving::Session session_;

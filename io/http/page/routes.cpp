@@ -1,12 +1,14 @@
 #include "io/http/page/routes.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "io/http/ascii.hpp"
+#include "io/http/body.hpp"
 #include "io/http/ollama/routes.hpp"
 #include "io/http/page/files.hpp"
 #include "io/http/page/live_feed.hpp"
@@ -61,9 +63,13 @@ void add_routes(Routes& routes, const ApiContext& context) {
     answer_file(*exchange, request, *find_file("icon.svg"));
   });
   routes.add(Verb::get, "/ui/live", Access::watcher,
-             [&context, feed = std::make_shared<std::weak_ptr<LiveFeed>>()](const auto& exchange, const Request&) {
-               auto live = feed->lock();
-               if (!live) *feed = live = std::make_shared<LiveFeed>(context, exchange->io());
+             [&context, feeds = std::make_shared<std::map<const serving::ServedModel*, std::weak_ptr<LiveFeed>>>()](
+                 const auto& exchange, const Request& request) {
+               const auto model = model_of_query(context, request);
+               if (!model) return exchange->respond_error(model.error());
+               auto& feed = (*feeds)[*model];
+               auto live = feed.lock();
+               if (!live) feed = live = std::make_shared<LiveFeed>(context, **model, exchange->io());
                live->join(exchange);
              });
   routes.add(Verb::get, "/ui/{name}", Access::everybody, [](const auto& exchange, const Request& request) {

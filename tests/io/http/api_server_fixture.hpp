@@ -29,7 +29,8 @@ class ApiServerTest : public testing::Test {
 
   void start(ServedModel model = fake_model(), ServerConfig config = {}) {
     config.http = "127.0.0.1:0";
-    auto server = ApiServer::start(system_, router_, std::move(model), std::move(config));
+    model.router = router_;
+    auto server = ApiServer::start(system_, ServedModels({std::move(model)}), std::move(config));
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
   }

@@ -224,6 +224,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         while (!state.live.empty()) end_with(self, state.live.begin()->first, FinishReason::abort);
         return {aborted};
       },
+      [](const AwaitIdle&) { return Idle{}; },
       [self](const SinkGone& message) {
         auto& state = state_of(self);
         ++state.counts->lost_sinks;

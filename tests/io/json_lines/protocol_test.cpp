@@ -401,5 +401,25 @@ TEST(Events, ModelAndStatsCarryTheNamesOfTheProtocol) {
   }
 }
 
+TEST(Models, ALineNamesOneOfSeveralAndNeedNotNameTheOnlyOne) {
+  const std::vector<LineModel> several{{{"a", "alias"}, nullptr}, {{"b"}, nullptr}};
+  const auto generate = parse_line(R"({"id": "1", "prompt": "x", "model": "b"})", several);
+  ASSERT_TRUE(generate.has_value());
+  EXPECT_EQ(std::get<GenerateOp>(*generate).model, 1U);
+  EXPECT_EQ(std::get<StatsOp>(*parse_line(R"({"op": "stats", "model": "alias"})", several)).model, 0U);
+  EXPECT_TRUE(parse_line(R"({"op": "ping"})", several).has_value());
+  for (const char* line : {R"({"id": "1", "prompt": "x"})", R"({"id": "1", "prompt": "x", "model": "c"})",
+                           R"({"op": "tokenize", "text": "x"})", R"({"op": "model"})"}) {
+    const auto refused = parse_line(line, several);
+    ASSERT_FALSE(refused.has_value()) << line;
+    EXPECT_EQ(refused.error().error.param, "model");
+    EXPECT_NE(refused.error().error.message.find("`a`, `alias`, `b`"), std::string::npos);
+  }
+  const std::vector<LineModel> one{{{"a"}, nullptr}};
+  EXPECT_TRUE(parse_line(R"({"id": "1", "prompt": "x"})", one).has_value());
+  EXPECT_TRUE(parse_line(R"({"id": "1", "prompt": "x", "model": "a"})", one).has_value());
+  EXPECT_FALSE(parse_line(R"({"id": "1", "prompt": "x", "model": "b"})", one).has_value());
+}
+
 }  // namespace
 }  // namespace pagoda::json_lines

@@ -25,9 +25,15 @@ class ServerTest : public testing::Test {
   void start(ServerConfig config = {}, std::shared_ptr<const chat::ChatPrompts> chat = nullptr) {
     config.listen = "127.0.0.1:0";
     config.close_grace_ms = 3000;
-    auto server = Server::start(system_, router_, std::move(config), std::move(chat));
+    auto server = Server::start(system_, fake_model(std::move(chat)), std::move(config));
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
+  }
+
+  serving::ServedModels fake_model(std::shared_ptr<const chat::ChatPrompts> chat = nullptr) const {
+    serving::ServedModel model{.info = {}, .router = router_, .chat = std::move(chat)};
+    model.info.name = "fake";
+    return serving::ServedModels({std::move(model)});
   }
 
   TestClient client(int receive_buffer_bytes = 0) { return TestClient(server_->port(), receive_buffer_bytes); }

@@ -221,7 +221,7 @@ TEST_F(ServerTest, AnAddressInUseIsAnErrorThatNamesIt) {
   start();
   ServerConfig config;
   config.listen = server_->address();
-  const auto second = Server::start(system_, router_, config);
+  const auto second = Server::start(system_, fake_model(), config);
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code, ErrorCode::io_failed);
   EXPECT_NE(second.error().message.find(server_->address()), std::string::npos);
@@ -231,7 +231,7 @@ TEST_F(ServerTest, AWrongConfigurationIsRefusedBeforeAnythingListens) {
   for (const char* listen : {"", "7070", "host:", ":7070", "127.0.0.1:70000", "127.0.0.1:x", "::1:7070"}) {
     ServerConfig config;
     config.listen = listen;
-    const auto server = Server::start(system_, router_, config);
+    const auto server = Server::start(system_, fake_model(), config);
     ASSERT_FALSE(server.has_value()) << listen;
     EXPECT_EQ(server.error().code, ErrorCode::bad_config);
     EXPECT_EQ(server.error().param, "listen");
@@ -303,16 +303,16 @@ TEST_F(ServerTest, AClientMayGoWhileItsLongLineIsRead) {
 TEST_F(ServerTest, AnAddressBeyondThisMachineNeedsKeysOrConsent) {
   ServerConfig config;
   config.listen = "0.0.0.0:0";
-  const auto refused = Server::start(system_, router_, config);
+  const auto refused = Server::start(system_, fake_model(), config);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::bad_config);
   EXPECT_EQ(refused.error().param, "allow_unauthenticated");
   EXPECT_NE(refused.error().message.find("--allow-unauthenticated"), std::string::npos);
   config.allow_unauthenticated = true;
-  EXPECT_TRUE(Server::start(system_, router_, config).has_value());
+  EXPECT_TRUE(Server::start(system_, fake_model(), config).has_value());
   config.allow_unauthenticated = false;
   config.keys = *serving::make_key_ring({"key"});
-  EXPECT_TRUE(Server::start(system_, router_, config).has_value());
+  EXPECT_TRUE(Server::start(system_, fake_model(), config).has_value());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ export class Engine {
   #ui;
   #isShown = false;
   #stream = null; // an AbortController, while connected
+  #model = ""; // where there are several
   #isPaused = false;
   #last = null; // the last snapshot
   #heard = 0; // when it came
@@ -33,7 +34,13 @@ export class Engine {
     this.#follow();
   }
 
-  /** With another key. */
+  setModel(name) {
+    if (name === this.#model) return;
+    this.#model = name;
+    this.restart();
+  }
+
+  /** With another key, or another model. */
   restart() {
     this.#stream?.abort();
     this.#stream = null;
@@ -54,7 +61,8 @@ export class Engine {
     const controller = (this.#stream = new AbortController());
     let words = "The server has ended the stream";
     try {
-      const response = await ask("ui/live", { signal: controller.signal });
+      const path = this.#model ? `ui/live?model=${encodeURIComponent(this.#model)}` : "ui/live";
+      const response = await ask(path, { signal: controller.signal });
       this.#notice("");
       for await (const { event, data } of events(response)) {
         if (controller.signal.aborted) return;

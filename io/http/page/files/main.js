@@ -1,6 +1,6 @@
 // The frame of the page: tabs, theme, key, and whether the server answers.
 
-import { $ } from "./dom.js";
+import { $, make } from "./dom.js";
 import { askJson, key } from "./api.js";
 import { Playground } from "./playground.js";
 import { Engine } from "./engine.js";
@@ -61,12 +61,28 @@ function setHealth(isOk, words) {
   $("health").title = words;
 }
 
+/** The served model; of several a choice, whose engine the live view then shows. */
+function showServed(models) {
+  const names = [...new Set(models.map(({ root }) => root))];
+  const chosen = $("served").querySelector("select")?.value;
+  if (names.length < 2) {
+    $("served").textContent = models[0]?.id ?? "";
+    return;
+  }
+  const choice = make("select", { title: "The model that the engine view shows" });
+  choice.append(...names.map((name) => make("option", { value: name }, name)));
+  if (names.includes(chosen)) choice.value = chosen;
+  choice.addEventListener("change", () => engine.setModel(choice.value));
+  $("served").replaceChildren(choice);
+  engine.setModel(choice.value);
+}
+
 /** Lists the models, which says whether the server answers and takes the key. */
 async function connect() {
   try {
     const { data } = await askJson("v1/models");
     setHealth(true, "connected");
-    $("served").textContent = data[0]?.id ?? "";
+    showServed(data);
     playground.setModels(data);
   } catch (error) {
     setHealth(false, error.needsKey ? "key needed" : "no answer");

@@ -1,0 +1,400 @@
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "actors/clock.hpp"
+#include "actors/model_pool.hpp"
+#include "actors/watch.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+using model_pool::WaitingLine;
+using SubmitPromise = caf::typed_response_promise<SubmitReply>;
+
+/// What waits until the model is loaded: it goes to the router then, or hears why not.
+struct Waiting {
+  std::function<void()> go;
+  std::function<void(Error)> refuse;
+  std::shared_ptr<const GenerateRequest> request = nullptr;  ///< of one that may be cancelled
+  SubmitPromise promise = {};
+  SinkActor sink = {};
+};
+
+/// The host has work while a request of its engine is live (it awaits the router's Idle, behind the last request that
+/// it passed on) or a question is not answered.
+struct ModelHostState {
+  ModelHostState() {}
+
+  model_pool::ModelIndex index = 0;
+  PoolModel model;
+  ModelPoolActor pool;
+  WaitingLine line{{}, {}};
+  std::unordered_map<WaitingLine::Ticket, Waiting> waiting;
+  std::unordered_set<caf::actor_id> watched_clients;
+  std::optional<TimeUs> next_look;  ///< when a WaitOver is on its way that comes first
+
+  RequestRouterActor router;  ///< of the engine; none: it is not loaded
+  std::uint64_t life = 0;     ///< of the engine: answers of another are not counted
+  bool is_wanted = false;     ///< the pool has been told that something waits
+  bool is_draining = false;
+  bool is_busy = false;  ///< as the pool knows it
+  bool awaits_idle = false;
+  std::uint64_t requests = 0;  ///< that were passed on to the engine
+  std::int64_t questions = 0;  ///< likewise, and not answered yet
+  std::optional<caf::typed_response_promise<ModelReleased>> leaving;
+
+  bool serves() const { return router && !leaving; }
+};
+
+using Self = ModelHostActor::stateful_pointer<ModelHostState>;
+
+void tell_pool(Self self, ModelUse::Kind kind) {
+  auto& state = state_of(self);
+  send(self, state.pool, ModelUse{state.index, kind});
+}
+
+// -- what waits
+
+void look_at_line(Self self) {
+  auto& state = state_of(self);
+  state.model.residency->waiting = static_cast<std::int64_t>(state.line.size());
+  if (state.line.empty() && std::exchange(state.is_wanted, false)) tell_pool(self, ModelUse::Kind::unwanted);
+  const auto next = state.line.next_expiry();
+  if (!next || (state.next_look && *state.next_look <= *next)) return;
+  state.next_look = next;
+  constexpr TimeUs kUsPerMs = 1000;
+  const auto wait = std::chrono::milliseconds(std::max<TimeUs>(0, *next - now_us() + kUsPerMs - 1) / kUsPerMs);
+  send_later(self, caf::actor_cast<ModelHostActor>(self), wait, WaitOver{});
+}
+
+void want_model(Self self) {
+  auto& state = state_of(self);
+  if (state.line.empty() || state.router || std::exchange(state.is_wanted, true)) return;
+  tell_pool(self, ModelUse::Kind::wanted);
+}
+
+void wait(Self self, const WaitingLine::Arrival& arrival, Waiting what) {
+  auto& state = state_of(self);
+  if (state.is_draining) return what.refuse({ErrorCode::shutting_down, "the server is shutting down"});
+  const auto ticket = state.line.add(arrival, now_us());
+  if (!ticket) return what.refuse(ticket.error());
+  state.waiting.emplace(*ticket, std::move(what));
+  want_model(self);
+  look_at_line(self);
+}
+
+void refuse_all(Self self, const Error& error) {
+  auto& state = state_of(self);
+  while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().refuse(error);
+  state.model.residency->waiting = 0;
+}
+
+template <class Handle>
+void watch_client(Self self, const Handle& client) {
+  const auto id = caf::actor_cast<caf::actor_addr>(client).id();
+  if (state_of(self).watched_clients.insert(id).second) {
+    watch<SinkGone>(caf::actor_cast<RequestRouterActor>(self), client);
+  }
+}
+
+// -- what the engine does
+
+void look_for_end_of_work(Self self) {
+  auto& state = state_of(self);
+  if (!state.is_busy || state.awaits_idle || state.questions > 0) return;
+  state.is_busy = false;
+  if (state.leaving) {
+    auto promise = *std::exchange(state.leaving, std::nullopt);
+    state.router = RequestRouterActor{};
+    ++state.life;
+    deliver(promise, ModelReleased{true});
+    want_model(self);  // behind the answer
+  } else {
+    tell_pool(self, ModelUse::Kind::idle);
+  }
+}
+
+void await_idle(Self self) {
+  auto& state = state_of(self);
+  if (std::exchange(state.awaits_idle, true)) return;
+  const auto on_idle = [self, life = state.life, seen = state.requests](const Idle&) {
+    auto& now = state_of(self);
+    if (now.life != life) return;
+    now.awaits_idle = false;
+    if (now.requests != seen) return await_idle(self);
+    look_for_end_of_work(self);
+  };
+  pagoda::actors::request(self, state.router, AwaitIdle{}, on_idle,
+                          [](caf::error&) {});  // the pool tells of the engine's end
+}
+
+void begin_work(Self self) {
+  if (!std::exchange(state_of(self).is_busy, true)) tell_pool(self, ModelUse::Kind::busy);
+}
+
+void pass_on(Self self, const SubmitRequest& message, SubmitPromise promise) {
+  auto& state = state_of(self);
+  begin_work(self);
+  ++state.requests;
+  pagoda::actors::request(
+      self, state.router, message, [promise](const SubmitReply& answer) mutable { deliver(promise, answer); },
+      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+  await_idle(self);
+}
+
+/// A question that needs the engine's tokenizer.
+template <class Answer, class Question>
+void pass_on(Self self, const Question& question, caf::typed_response_promise<Answer> promise) {
+  auto& state = state_of(self);
+  begin_work(self);
+  ++state.questions;
+  const auto answered = [self, life = state.life] {
+    auto& now = state_of(self);
+    if (now.life != life) return;
+    --now.questions;
+    look_for_end_of_work(self);
+  };
+  pagoda::actors::request(
+      self, state.router, question,
+      [promise, answered](const Answer& answer) mutable {
+        deliver(promise, answer);
+        answered();
+      },
+      [promise, answered](caf::error& reason) mutable {
+        deliver(promise, std::move(reason));
+        answered();
+      });
+}
+
+std::int64_t bytes_of(const GenerateRequest& request) {
+  std::int64_t bytes = request.prompt ? std::ssize(*request.prompt) : 0;
+  if (request.prompt_token_ids) bytes += std::ssize(*request.prompt_token_ids) * std::int64_t{sizeof(std::int64_t)};
+  return bytes + std::ssize(request.prompt_literals) * std::int64_t{sizeof(ByteRange)};
+}
+
+/// The same with the time that it has left: the engine counts from when it comes there.
+SubmitRequest without_time_waited(const SubmitRequest& message, TimeUs waited_us) {
+  if (!message.request->timeout_ms || *message.request->timeout_ms <= 0) return message;
+  constexpr TimeUs kUsPerMs = 1000;
+  auto request = *message.request;
+  request.timeout_ms = std::max<std::int64_t>(1, *request.timeout_ms - waited_us / kUsPerMs);
+  return {std::make_shared<const GenerateRequest>(std::move(request)), message.sink, message.tag};
+}
+
+SubmitPromise submit(Self self, const SubmitRequest& message) {
+  auto promise = self->make_response_promise<SubmitReply>();
+  if (state_of(self).serves()) {
+    pass_on(self, message, promise);
+    return promise;
+  }
+  WaitingLine::Arrival arrival{.client = message.sink.id(), .tag = message.tag, .bytes = bytes_of(*message.request)};
+  constexpr TimeUs kUsPerMs = 1000;
+  if (const auto timeout = message.request->timeout_ms; timeout && *timeout > 0) arrival.time_us = kUsPerMs * *timeout;
+  watch_client(self, message.sink);
+  wait(self, arrival,
+       {.go = [self, message, promise,
+               since = now_us()] { pass_on(self, without_time_waited(message, now_us() - since), promise); },
+        .refuse = [promise](Error error) mutable { deliver(promise, SubmitReply{fail(std::move(error))}); },
+        .request = message.request,
+        .promise = promise,
+        .sink = message.sink});
+  return promise;
+}
+
+template <class Answer, class Question>
+caf::typed_response_promise<Answer> ask_engine(Self self, const Question& question, std::size_t num_bytes) {
+  auto promise = self->template make_response_promise<Answer>();
+  if (state_of(self).serves()) {
+    pass_on(self, question, promise);
+    return promise;
+  }
+  const auto asker = self->current_sender();
+  if (asker) watch_client(self, asker);
+  wait(self, {.client = asker ? asker->id() : caf::actor_id{}, .bytes = static_cast<std::int64_t>(num_bytes)},
+       {.go = [self, question, promise] { pass_on(self, question, promise); },
+        .refuse = [promise](Error error) mutable { deliver(promise, Answer{fail(std::move(error))}); }});
+  return promise;
+}
+
+/// Ended before it began: as many outputs as it is to have, without tokens.
+void end_cancelled(Self self, Waiting& cancelled, std::uint64_t tag) {
+  RequestResult result;
+  const auto most = static_cast<std::int32_t>(std::max<std::int64_t>(1, state_of(self).model.info.max_num_seqs));
+  const auto num_outputs = static_cast<std::int32_t>(std::clamp<std::int64_t>(cancelled.request->sampling.n, 1, most));
+  for (std::int32_t index = 0; index < num_outputs; ++index) result.outputs.emplace_back().index = index;
+  deliver(cancelled.promise, SubmitReply{RequestId{0}});
+  OutputBatch batch;
+  batch.outputs.push_back({.request_id = 0, .tag = tag, .deltas = {}, .done = std::move(result), .error = {}});
+  send(self, cancelled.sink, std::move(batch));
+}
+
+/// The engine's answer; without an engine, `otherwise`.
+template <class Answer, class Message>
+caf::typed_response_promise<Answer> answer_of(Self self, const Message& message, Answer otherwise) {
+  auto promise = self->template make_response_promise<Answer>();
+  const auto& router = state_of(self).router;
+  if (!router) {
+    deliver(promise, std::move(otherwise));
+    return promise;
+  }
+  pagoda::actors::request(
+      self, router, message, [promise](Answer& answer) mutable { deliver(promise, std::move(answer)); },
+      [promise, otherwise](caf::error&) mutable { deliver(promise, std::move(otherwise)); });
+  return promise;
+}
+
+/// Of a model that is not loaded: requests may wait for it all the same.
+EngineStats stats_without_engine(const ModelHostState& state) {
+  EngineStats stats;
+  stats.requests_waiting = static_cast<std::int64_t>(state.line.size());
+  return stats;
+}
+
+bool cancel_waiting(Self self, const CancelRequest& message) {
+  auto& state = state_of(self);
+  const auto ticket = state.line.cancel(message.sink.id(), message.tag);
+  if (!ticket) return false;
+  auto cancelled = std::move(state.waiting.extract(*ticket).mapped());
+  end_cancelled(self, cancelled, message.tag);
+  look_at_line(self);
+  return true;
+}
+
+caf::typed_response_promise<Drained> drain(Self self, const Drain& message) {
+  auto& state = state_of(self);
+  state.is_draining = true;
+  refuse_all(self, {ErrorCode::shutting_down, "the server is shutting down"});
+  look_at_line(self);
+  return answer_of(self, message, Drained{});
+}
+
+// -- what the pool says
+
+void serve(Self self, const RequestRouterActor& router) {
+  auto& state = state_of(self);
+  state.router = router;
+  ++state.life;
+  state.is_wanted = state.awaits_idle = false;
+  state.questions = 0;
+  state.is_busy = true;  // as the pool counts it
+  if (state.is_draining) send_anonymously(router, Drain{Drain::kNoTimeout});
+  while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().go();
+  look_at_line(self);
+  look_for_end_of_work(self);
+}
+
+void refuse(Self self, const Error& error) {
+  state_of(self).is_wanted = false;
+  refuse_all(self, error);
+}
+
+void forget_engine(Self self) {
+  auto& state = state_of(self);
+  state.router = RequestRouterActor{};
+  ++state.life;
+  state.is_busy = state.awaits_idle = false;
+  state.questions = 0;
+  if (state.leaving) {
+    auto promise = *std::exchange(state.leaving, std::nullopt);
+    deliver(promise, ModelReleased{true});
+  }
+  want_model(self);
+}
+
+caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel& message) {
+  auto& state = state_of(self);
+  auto promise = self->make_response_promise<ModelReleased>();
+  if (state.is_busy && message.hold) {
+    state.leaving = promise;
+  } else if (state.is_busy) {
+    deliver(promise, ModelReleased{false});
+  } else {
+    state.router = RequestRouterActor{};
+    ++state.life;
+    deliver(promise, ModelReleased{true});
+  }
+  return promise;
+}
+
+void on_client_gone(Self self, caf::actor_id client) {
+  auto& state = state_of(self);
+  state.watched_clients.erase(client);
+  for (const auto ticket : state.line.client_gone(client)) state.waiting.erase(ticket);
+  look_at_line(self);
+}
+
+void on_wait_over(Self self) {
+  auto& state = state_of(self);
+  state.next_look.reset();
+  for (auto& expired : state.line.expire(now_us())) {
+    state.waiting.extract(expired.ticket).mapped().refuse(std::move(expired.error));
+  }
+  look_at_line(self);
+}
+
+ModelHostActor::behavior_type behavior(Self self) {
+  return {
+      [self](const SubmitRequest& message) { return submit(self, message); },
+      [self](const CancelRequest& message) {
+        if (!cancel_waiting(self, message)) return answer_of(self, message, CancelReply{});
+        auto promise = self->make_response_promise<CancelReply>();
+        deliver(promise, CancelReply{true});
+        return promise;
+      },
+      [self](const ListRequests& message) { return answer_of(self, message, RequestList{}); },
+      [self](const AbortRequest& message) { return answer_of(self, message, CancelReply{}); },
+      [self](const ResetPrefixCache& message) { return answer_of(self, message, PrefixCacheReset{}); },
+      [self](const GetStats& message) { return answer_of(self, message, stats_without_engine(state_of(self))); },
+      [self](const GetMetrics& message) {
+        return answer_of(self, message, metrics::EngineMetrics{.stats = stats_without_engine(state_of(self))});
+      },
+      [self](const GetView& message) {
+        view::EngineView view;
+        view.now_us = now_us();
+        view.stats = stats_without_engine(state_of(self));
+        return answer_of(self, message, std::move(view));
+      },
+      [self](const GetModelInfo& message) { return answer_of(self, message, state_of(self).model.info); },
+      [self](const TokenizeRequest& message) {
+        const std::size_t num_bytes = message.text.size() + message.literals.size() * sizeof(ByteRange);
+        return ask_engine<TokenizeReply>(self, message, num_bytes);
+      },
+      [self](const DetokenizeRequest& message) {
+        return ask_engine<DetokenizeReply>(self, message, message.token_ids.size() * sizeof(TokenId));
+      },
+      [self](const Drain& message) { return drain(self, message); },
+      [self](const AwaitIdle& message) { return answer_of(self, message, Idle{}); },
+      [self](const SinkGone& message) { on_client_gone(self, message.sink.id()); },
+      [](const DrainTimeout&) {},
+      [](const DeadlineDue&) {},
+      [](const RequestClosed&) {},
+      [](const EngineFailed&) {},
+      [self](const ServeModel& message) { serve(self, message.router); },
+      [self](const RefuseModel& message) { refuse(self, message.error); },
+      [self](const ForgetEngine&) { forget_engine(self); },
+      [self](const ReleaseModel& message) { return release(self, message); },
+      [self](const WaitOver&) { on_wait_over(self); },
+  };
+}
+
+ModelHostActor::behavior_type model_host(Self self, model_pool::ModelIndex index, const PoolModel& model,
+                                         const ModelPoolActor& pool) {
+  auto& state = state_of(self);
+  state.index = index;
+  state.model = model;
+  state.pool = pool;
+  state.line = WaitingLine(model.name, model.line);
+  return behavior(self);
+}
+
+}  // namespace
+
+ModelHostActor spawn_model_host(caf::actor_system& system, model_pool::ModelIndex index, PoolModel model,
+                                ModelPoolActor pool) {
+  return system.spawn(model_host, index, std::move(model), std::move(pool));
+}
+
+}  // namespace pagoda::actors

@@ -1,0 +1,59 @@
+#pragma once
+
+/// An actor of the service's own beside Pagoda's, in the same actor system: it cuts a text into parts, has the model
+/// sum up each, all at once, and then what came of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "io/chat/chat_prompts.hpp"
+#include "io/serving/session.hpp"
+#include "pagoda/spawn_engine.hpp"
+
+namespace summarizer {
+
+struct Summarize {
+  std::string text;
+};
+struct Summary {
+  pagoda::Result<std::string> text;  ///< or why there is none
+};
+
+using SummarizerActor = pagoda::actors::Interface<caf::result<Summary>(Summarize),
+                                                  // (private) from the engine: it is the sink of its requests.
+                                                  caf::result<void>(pagoda::OutputBatch)>;
+
+struct Limits {
+  std::size_t part_bytes = 4000;         ///< that one request sums up; less where the model's context is short
+  std::size_t max_parts = 64;            ///< longer texts are refused
+  std::int64_t max_summary_tokens = 80;  ///< of a part, and of all
+};
+
+/// `chat`: the model's template; null: it is given a text to go on with.
+SummarizerActor spawn_summarizer(caf::actor_system& system, pagoda::EngineHandle engine,
+                                 std::shared_ptr<const pagoda::chat::ChatPrompts> chat, Limits limits);
+
+/// Call once before the first caf::actor_system, behind pagoda::init_actor_types.
+inline void init_message_types();
+
+}  // namespace summarizer
+
+// Messages of one's own come behind Pagoda's.
+CAF_BEGIN_TYPE_ID_BLOCK(summarizer, caf::id_block::pagoda_serving::end)
+CAF_ADD_TYPE_ID(summarizer, (summarizer::Summarize))
+CAF_ADD_TYPE_ID(summarizer, (summarizer::Summary))
+CAF_END_TYPE_ID_BLOCK(summarizer)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(summarizer::Summarize)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(summarizer::Summary)
+
+namespace summarizer {
+
+inline void init_message_types() {
+#ifdef CAF_VERSION_MAJOR
+  caf::init_global_meta_objects<caf::id_block::summarizer>();
+#endif
+}
+
+}  // namespace summarizer

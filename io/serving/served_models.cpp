@@ -1,0 +1,40 @@
+#include "io/serving/served_models.hpp"
+
+#include <algorithm>
+
+namespace pagoda::serving {
+
+bool ServedModel::serves(std::string_view name) const {
+  return name == info.name || std::ranges::find(aliases, name) != aliases.end();
+}
+
+std::vector<std::string> ServedModel::names() const {
+  std::vector<std::string> all{info.name};
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  return all;
+}
+
+ServedModels::ServedModels(std::vector<ServedModel> models) : models_(std::move(models)) {
+  PAGODA_ASSERT(!models_.empty(), "a server has a model");
+}
+
+const ServedModel* ServedModels::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(models_, [&](const ServedModel& model) { return model.serves(name); });
+  return found == models_.end() ? nullptr : &*found;
+}
+
+std::string ServedModels::listed(std::string_view before, std::string_view behind,
+                                 const std::function<std::string(const std::string&)>& worded) const {
+  std::string text;
+  for (const auto& model : models_) {
+    for (const auto& name : model.names()) {
+      if (!text.empty()) text += ", ";
+      text += before;
+      text += worded ? worded(name) : name;
+      text += behind;
+    }
+  }
+  return text;
+}
+
+}  // namespace pagoda::serving

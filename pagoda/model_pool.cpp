@@ -1,0 +1,214 @@
+#include "pagoda/model_pool.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "actors/model_pool.hpp"
+#include "io/model_files/model_files.hpp"
+#include "pagoda/engine_configs.hpp"
+#include "pagoda/engine_parts.hpp"
+#include "pagoda/engine_plan.hpp"
+
+namespace pagoda {
+namespace {
+
+constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
+constexpr double kUsPerS = 1e6;
+/// Of the memory that is free at start the KV caches of all models that may be loaded on a CPU take this share, unless
+/// they are told otherwise.
+constexpr double kKvShare = 0.25;
+/// Requests wait so long for a model that has no room before one that has work takes nothing new.
+constexpr TimeUs kPatienceUs = 2'000'000;
+
+/// Those that models share: CPU threads that are configured alike are one device, or models that compute at the same
+/// time would get in each other's way.
+class Devices {
+ public:
+  struct Device {
+    std::shared_ptr<kernels::Device> device;
+    std::size_t memory = 0;  ///< place in memories()
+  };
+  struct Memory {
+    std::string name;
+    std::int64_t available_bytes = 0;  ///< before anything is loaded
+  };
+
+  Result<Device> of(const EngineConfig& config) {
+    const auto key = config.device == "cpu" ? config.device + "," + std::to_string(config.threads) + "," +
+                                                  config.cpu_isa + "," + config.cpu_affinity
+                                            : config.device;
+    if (const auto found = devices_.find(key); found != devices_.end()) return found->second;
+    auto created = create_device(config);
+    if (!created) return fail(std::move(created.error()));
+    auto memory = std::ranges::find(memories_, config.device, &Memory::name);
+    if (memory == memories_.end()) {
+      const auto bytes = (*created)->available_bytes(kernels::MemoryKind::device);
+      memory = memories_.insert(memory, {config.device, static_cast<std::int64_t>(bytes)});
+    }
+    Device device{std::move(*created), static_cast<std::size_t>(memory - memories_.begin())};
+    return devices_.emplace(key, std::move(device)).first->second;
+  }
+
+  const std::vector<Memory>& memories() const { return memories_; }
+
+ private:
+  std::map<std::string, Device> devices_;
+  std::vector<Memory> memories_;
+};
+
+/// What is known of a model before it is loaded.
+struct PlannedModel {
+  EngineConfig config;  ///< as it is loaded, each time with the same sizes
+  std::shared_ptr<kernels::Device> device;
+  std::size_t memory = 0;
+  std::int64_t bytes = 0;
+  ModelInfo info;
+  std::shared_ptr<const chat::ChatPrompts> chat;
+};
+
+std::int64_t bytes_of(const EnginePlan& plan) {
+  return plan.memory.fixed_bytes() + std::int64_t{plan.num_device_blocks} * plan.memory.kv_bytes_per_block;
+}
+
+Result<PlannedModel> plan_model(const PooledModelConfig& model, std::int32_t num_at_a_time, Devices& devices) {
+  PlannedModel planned;
+  planned.config = model.config;
+  auto& config = planned.config;
+  const auto device = devices.of(config);
+  if (!device) return fail(device.error());
+  planned.device = device->device;
+  planned.memory = device->memory;
+  if (planned.device->shares_host_memory() && config.kv_cache_memory == 0 && config.num_device_blocks == 0) {
+    const auto bytes = static_cast<double>(devices.memories()[planned.memory].available_bytes);
+    config.kv_cache_memory = bytes * kKvShare / num_at_a_time / kBytesPerGib;
+  }
+  const auto plan = plan_engine(config, *planned.device);
+  if (!plan) return fail(plan.error());
+  if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
+  auto chat = io::load_chat_prompts(config, *plan->files);
+  if (!chat) return fail(chat.error());
+  planned.chat = std::move(*chat);
+  planned.bytes = bytes_of(*plan);
+  planned.info = model_info(config, *plan, planned.device->description());
+  // Whatever is free when it is loaded, it is as large as was told.
+  if (!plan->measures_kv_cache) config.num_device_blocks = plan->num_device_blocks;
+  config.num_host_blocks = plan->num_host_blocks;
+  return planned;
+}
+
+/// The engine on the model's files as they are now.
+Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, EngineSetup setup) {
+  if (!model.config.worker_processes) setup.device = model.device;
+  auto parts = load_engine_parts(model.config, setup);
+  if (!parts) return fail(parts.error());
+  if (parts->info.vocab_size != model.info.vocab_size || parts->info.architecture != model.info.architecture ||
+      parts->info.max_model_len != model.info.max_model_len) {
+    return fail(ErrorCode::bad_file, "its files hold another model than when the server started: start it anew");
+  }
+  auto running = spawn_actors(system, std::move(*parts));
+  if (!running) return fail(running.error());
+  std::vector<caf::actor> owners{caf::actor_cast<caf::actor>(running->replica_supervisor)};
+  const auto& devices = running->replica.devices;
+  for (const auto& worker : devices.workers) owners.push_back(caf::actor_cast<caf::actor>(worker));
+  for (const auto& cache_engine : devices.cache_engines) owners.push_back(caf::actor_cast<caf::actor>(cache_engine));
+  return std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(owners));
+}
+
+TimeUs keep_alive_us(double seconds) {
+  return seconds < 0 ? model_pool::kForever : std::llround(seconds * kUsPerS);
+}
+
+Error at(const PooledModelConfig& model, Error error) {
+  error.message = model.where + ": " + error.message;
+  return error;
+}
+
+/// Names that two models have.
+void check_names(const std::vector<PooledModelConfig>& models, std::vector<Error>& problems) {
+  std::map<std::string, const PooledModelConfig*> owners;
+  for (const auto& model : models) {
+    auto names = model.aliases;
+    names.push_back(model.config.served_model_name);
+    for (const auto& name : names) {
+      const auto [owner, is_new] = owners.emplace(name, &model);
+      if (is_new) continue;
+      problems.push_back(
+          {ErrorCode::bad_config, model.where + ": the name " + name + " is that of " + owner->second->where, "name"});
+    }
+  }
+}
+
+}  // namespace
+
+tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_system& system, ModelPoolConfig config,
+                                                                   const EngineSetup& setup) {
+  std::vector<Error> problems;
+  check_names(config.models, problems);
+  Devices devices;
+  std::vector<PlannedModel> planned;
+  const auto num_at_a_time = std::min(config.max_loaded, static_cast<std::int32_t>(config.models.size()));
+  for (const auto& model : config.models) {
+    auto wrong = model.config.validate();
+    for (auto& problem : wrong) problems.push_back(at(model, std::move(problem)));
+    if (!wrong.empty()) continue;
+    auto one = plan_model(model, num_at_a_time, devices);
+    if (!one) {
+      problems.push_back(at(model, std::move(one.error())));
+      continue;
+    }
+    if (const auto limit = config.memory * kBytesPerGib; limit > 0 && static_cast<double>(one->bytes) > limit) {
+      problems.push_back({ErrorCode::bad_config,
+                          model.where + ": it takes " + std::to_string(one->bytes >> 20) +
+                              " MiB, more than models_memory: raise that, or lower its kv_cache_memory",
+                          "models_memory"});
+    }
+    planned.push_back(std::move(*one));
+  }
+  if (!problems.empty()) return tl::unexpected(std::move(problems));
+
+  model_pool::ModelPoolConfig core{
+      .models = {}, .device_bytes = {}, .max_loaded = config.max_loaded, .patience_us = kPatienceUs};
+  for (const auto& memory : devices.memories()) {
+    core.device_bytes.push_back(config.memory > 0 ? static_cast<std::int64_t>(config.memory * kBytesPerGib)
+                                                  : memory.available_bytes);
+  }
+  std::vector<actors::PoolModel> models;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const auto& model = planned[i];
+    core.models.push_back({model.bytes, model.memory, keep_alive_us(config.models[i].keep_alive)});
+    const TimeUs max_wait_us = std::llround(config.load_timeout * kUsPerS);
+    models.push_back({.name = model.info.name,
+                      .load = [&system, model, setup] { return load_engine(system, model, setup); },
+                      .info = model.info,
+                      .line = {.max_waiting = static_cast<std::size_t>(config.max_waiting),
+                               .max_bytes = model.config.max_queued_prompt_bytes,
+                               .max_wait_us = max_wait_us},
+                      .preload = config.models[i].preload});
+  }
+  const auto spawned = actors::spawn_model_pool(system, std::move(core), models);
+  ModelPoolHandle handle{{}, caf::actor_cast<caf::actor>(spawned.pool)};
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const auto keep_alive = [pool = spawned.pool, i](TimeUs time_us) {
+      actors::send_anonymously(pool, actors::SetKeepAlive{i, time_us});
+    };
+    handle.models.push_back({.info = planned[i].info,
+                             .router = spawned.models[i],
+                             .chat = planned[i].chat,
+                             .max_queued_requests = planned[i].config.max_queued_requests,
+                             .aliases = config.models[i].aliases,
+                             .residency = models[i].residency,
+                             .memory_bytes = planned[i].bytes,
+                             .keep_alive = keep_alive});
+  }
+  return handle;
+}
+
+void end_model_pool(const ModelPoolHandle& pool) {
+  caf::anon_send_exit(pool.supervisor, caf::exit_reason::user_shutdown);
+}
+
+}  // namespace pagoda

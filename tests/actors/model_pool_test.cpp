@@ -1,0 +1,184 @@
+#include "actors/model_pool.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace pagoda::actors {
+namespace {
+
+/// A router whose requests end at once, with as many tokens as `life`.
+RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, int life) {
+  return {
+      [self, life](const SubmitRequest& message) {
+        RequestResult result;
+        result.usage.completion_tokens = life;
+        OutputBatch batch;
+        batch.outputs.push_back({.request_id = 1, .tag = message.tag, .deltas = {}, .done = result, .error = {}});
+        send(self, message.sink, std::move(batch));
+        return SubmitReply{RequestId{1}};
+      },
+      [](const CancelRequest&) { return CancelReply{}; },
+      [](const ListRequests&) { return RequestList{}; },
+      [](const AbortRequest&) { return CancelReply{}; },
+      [](const ResetPrefixCache&) { return PrefixCacheReset{}; },
+      [](const GetStats&) { return EngineStats{}; },
+      [](const GetMetrics&) { return metrics::EngineMetrics{}; },
+      [](const GetView&) { return view::EngineView{}; },
+      [](const GetModelInfo&) { return ModelInfo{}; },
+      [](const TokenizeRequest&) { return TokenizeReply{TokenIds{}}; },
+      [](const DetokenizeRequest&) { return DetokenizeReply{std::string()}; },
+      [](const Drain&) { return Drained{}; },
+      [](const AwaitIdle&) { return Idle{}; },
+      [](const SinkGone&) {},
+      [](const DrainTimeout&) {},
+      [](const DeadlineDue&) {},
+      [](const RequestClosed&) {},
+      [](const EngineFailed&) {},
+  };
+}
+
+caf::behavior fake_supervisor(caf::event_based_actor*) {
+  return {[](int) {}};
+}
+
+SinkActor::behavior_type counting_sink(SinkActor::pointer, const std::shared_ptr<std::atomic<int>>& last_life) {
+  return {[last_life](const OutputBatch& batch) {
+    happens_before::received();
+    for (const auto& output : batch.outputs) {
+      *last_life = output.done ? static_cast<int>(output.done->usage.completion_tokens) : -1;
+    }
+  }};
+}
+
+class ModelPool : public testing::Test {
+ protected:
+  ModelPool() : system_(configured()) {}
+
+  static caf::actor_system_config& configure(caf::actor_system_config& config) {
+#ifdef CAF_VERSION_MAJOR
+    caf::init_global_meta_objects<caf::id_block::pagoda>();
+    caf::init_global_meta_objects<caf::id_block::pagoda_pool>();
+    caf::core::init_global_meta_objects();
+#endif
+    configure_pool(config, 2);
+    return config;
+  }
+  caf::actor_system_config& configured() {
+    return configure(config_);
+  }
+
+  ~ModelPool() override {
+    caf::anon_send_exit(pool_.pool, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
+  }
+
+  void start(std::function<Result<SharedEngine>()> load) {
+    PoolModel model;
+    model.name = "m";
+    model.load = std::move(load);
+    model.line = {.max_waiting = 8, .max_bytes = 1 << 20, .max_wait_us = 60'000'000};
+    residency_ = model.residency;
+    model_pool::ModelPoolConfig config;
+    config.models = {{.bytes = 1, .device = 0}};
+    config.device_bytes = {10};
+    pool_ = spawn_model_pool(system_, config, {model});
+    sink_ = system_.spawn(counting_sink, last_life_);
+  }
+
+  Result<SharedEngine> engine() {
+    ++loads_;
+    supervisor_ = system_.spawn(fake_supervisor);
+    return std::make_shared<const LoadedEngine>(system_.spawn(fake_router, loads_.load()), supervisor_,
+                                                std::vector<caf::actor>{});
+  }
+
+  SubmitReply submit() {
+    caf::scoped_actor self{system_};
+    SubmitReply reply{fail(ErrorCode::internal, "no answer")};
+    auto request = std::make_shared<GenerateRequest>();
+    request->prompt = "x";
+    ask(self, pool_.models.front(), SubmitRequest{request, sink_, ++tag_},
+        [&](const SubmitReply& told) { reply = told; });
+    return reply;
+  }
+
+  template <class Condition>
+  static bool eventually(Condition condition) {
+    for (int i = 0; i < 6000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  caf::actor_system_config config_;
+  caf::actor_system system_;
+  SpawnedPool pool_;
+  SinkActor sink_;
+  model_pool::SharedResidency residency_;
+  std::atomic<int> loads_ = 0;
+  caf::actor supervisor_;
+  std::uint64_t tag_ = 0;
+  std::shared_ptr<std::atomic<int>> last_life_ = std::make_shared<std::atomic<int>>(0);
+};
+
+TEST_F(ModelPool, AnEngineThatEndsByItselfIsLoadedAnewByTheNextRequest) {
+  start([this] { return engine(); });
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_TRUE(eventually([&] { return *last_life_ == 1; }));
+  caf::anon_send_exit(supervisor_, caf::exit_reason::kill);
+  EXPECT_TRUE(eventually([&] { return residency_->state == model_pool::ModelState::unloaded; }));
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_TRUE(eventually([&] { return *last_life_ == 2; }));
+}
+
+TEST_F(ModelPool, ALoadThatThrowsFailsWhoWaitedForItAndNothingElse) {
+  start([this]() -> Result<SharedEngine> {
+    if (loads_++ == 0) throw std::runtime_error("the disk is gone");
+    return engine();
+  });
+  const auto refused = submit();
+  ASSERT_FALSE(refused.ticket.has_value());
+  EXPECT_EQ(refused.ticket.error().message, "the model m cannot be loaded: the disk is gone");
+  EXPECT_EQ(residency_->load_failures, 1);
+  EXPECT_TRUE(submit().ticket.has_value());
+}
+
+TEST_F(ModelPool, EndsWhileAModelLoadsAndTheEngineEndsWithIt) {
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> may_end = false;
+  start([&] {
+    has_begun = true;
+    while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return engine();
+  });
+  caf::scoped_actor self{system_};
+  send_anonymously(pool_.pool, ModelUse{0, ModelUse::Kind::wanted});
+  EXPECT_TRUE(eventually([&] { return has_begun.load(); }));
+  caf::anon_send_exit(pool_.pool, caf::exit_reason::user_shutdown);
+  self->wait_for(pool_.pool);
+  may_end = true;
+  EXPECT_TRUE(eventually([&] { return loads_ == 1; }));
+  self->wait_for(supervisor_);
+}
+
+TEST_F(ModelPool, BehindADrainNothingIsLoadedAnyMore) {
+  start([this] { return engine(); });
+  caf::scoped_actor self{system_};
+  bool drained = false;
+  ask(self, pool_.models.front(), Drain{0}, [&](const Drained&) { drained = true; });
+  EXPECT_TRUE(drained);
+  const auto refused = submit();
+  ASSERT_FALSE(refused.ticket.has_value());
+  EXPECT_EQ(refused.ticket.error().code, ErrorCode::shutting_down);
+  EXPECT_EQ(loads_, 0);
+}
+
+}  // namespace
+}  // namespace pagoda::actors

@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""pagoda serve --models: models that are loaded when a request names them and unloaded when others need their place, at
+a real server. A model whose trace goes to a pipe loads for as long as nobody reads that, so tests know what waits for
+what. Standard library only.
+
+usage: several_models_test.py PAGODA MODEL_DIR MODELS_DIR [unittest arguments]
+"""
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import exposition
+from server import CHATML, Server, slow_model
+
+PROMPT = "Once upon a time"
+SHORT = {"prompt": PROMPT, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+PATIENCE = 120 * float(os.environ.get("PAGODA_SLOWNESS", "1"))
+pagoda = model = models_dir = None
+
+
+class PoolServer(Server):
+    def __init__(self, file, *flags, json_lines=False):
+        super().__init__(pagoda, model, *flags, json_lines=json_lines)
+        at = self.command.index("--model")
+        self.command[at:at + 2] = ["--models", file]
+
+    def complete(self, name, **fields):
+        return self.json("POST", "/v1/completions", {**SHORT, "model": name, **fields})
+
+    def states(self):
+        return {entry["id"]: entry["state"] for entry in self.json("GET", "/v1/models")["data"]}
+
+    def facts(self, name):
+        """What /stats tells of a model."""
+        return next(each for each in self.stats()["models"] if each["model"] == name)
+
+
+def eventually(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
+        time.sleep(0.01)
+
+
+class Several(unittest.TestCase):
+    def setUp(self):
+        self.kept = contextlib.ExitStack()
+        self.addCleanup(self.kept.close)
+        self.folder = self.kept.enter_context(tempfile.TemporaryDirectory())
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def file(self, models):
+        path = self.path("models.json")
+        with open(path, "w") as file:
+            json.dump(models, file)
+        return path
+
+    def start(self, models, *flags, **more):
+        small = {"num_device_blocks": 64}
+        models = {name: {**small, **entry} for name, entry in models.items()}
+        return self.kept.enter_context(PoolServer(self.file(models), "--threads", "1", *flags, **more))
+
+    def slow(self):
+        folder = self.path("slow")
+        os.mkdir(folder)
+        slow_model(model, folder)
+        return {"model": folder, "load_format": "dummy"}
+
+    def other(self, which="qwen2-gqa-f32"):
+        """A model of another architecture, with random weights and the demo model's tokenizer."""
+        folder = self.path(which)
+        os.mkdir(folder)
+        slow_model(model, folder)
+        with open(os.path.join(model, "config.json")) as file:
+            vocab_size = json.load(file)["vocab_size"]
+        with open(os.path.join(models_dir, which, "config.json")) as file:
+            config = {**json.load(file), "vocab_size": vocab_size}
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            json.dump(config, file)
+        return {"model": folder, "load_format": "dummy"}
+
+    def gated(self, name="gate"):
+        """An entry whose load ends when open_gate(NAME) is called."""
+        os.mkfifo(self.path(name))
+        return {"model": model, "trace": self.path(name)}
+
+    def open_gate(self, name="gate"):
+        """Reads the trace from now on, or it would block the engine."""
+        def read():
+            with open(self.path(name), "rb") as pipe:
+                while pipe.read(1 << 16):
+                    pass
+        threading.Thread(target=read, daemon=True).start()
+
+    def in_background(self, call):
+        result = {}
+
+        def run():
+            try:
+                result["value"] = call()
+            except Exception as error:  # for the test's thread
+                result["error"] = error
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+
+        def join():
+            thread.join(PATIENCE)
+            self.assertFalse(thread.is_alive(), "a request has no answer")
+            if "error" in result:
+                raise result["error"]
+            return result["value"]
+        return join
+
+
+class OnDemandTest(Several):
+    def test_a_model_is_loaded_by_the_first_request_that_names_it(self):
+        with Server(pagoda, model, "--threads", "1") as single:
+            expected = single.json("POST", "/v1/completions", SHORT)["choices"][0]["text"]
+        server = self.start({"stories": {"model": model, "aliases": ["tales"]},
+                             "other": self.other()})
+        self.assertEqual(server.states(), {"stories": "unloaded", "tales": "unloaded", "other": "unloaded"})
+        answer = server.complete("tales")
+        self.assertEqual(answer["choices"][0]["text"], expected)
+        self.assertEqual(answer["model"], "stories")
+        self.assertEqual(server.states(), {"stories": "loaded", "tales": "loaded", "other": "unloaded"})
+        self.assertEqual(server.complete("other")["model"], "other")
+        self.assertEqual(server.facts("stories")["loads_total"], 1)
+        self.assertEqual(server.request("GET", "/health")[0], 200)
+
+    def test_a_name_is_needed_and_must_exist(self):
+        server = self.start({"a": {"model": model}, "b": {"model": model}})
+        status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": "c"})
+        error = json.loads(body)["error"]
+        self.assertEqual((status, error["code"], error["param"]), (404, "model_not_found", "model"))
+        self.assertIn("`a`, `b`", error["message"])
+        status, _, body = server.request("POST", "/v1/completions", SHORT)
+        error = json.loads(body)["error"]
+        self.assertEqual((status, error["param"]), (400, "model"))
+        self.assertIn("`a`, `b`", error["message"])
+        self.assertEqual(server.request("GET", "/v1/models/c")[0], 404)
+        self.assertEqual(server.json("GET", "/v1/models/b")["state"], "unloaded")
+        self.assertEqual(set(server.states().values()), {"unloaded"})
+
+    def test_every_api_names_its_model(self):
+        server = self.start({"a": {"model": model}, "b": self.other()}, json_lines=True)
+        chat = {"model": "a", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "temperature": 0}
+        self.assertEqual(server.json("POST", "/v1/chat/completions", chat)["model"], "a")
+        self.assertEqual(server.json("POST", "/v1/messages", chat)["model"], "a")
+        self.assertGreater(server.json("POST", "/v1/messages/count_tokens",
+                                       {k: chat[k] for k in ("model", "messages")})["input_tokens"], 0)
+        response = {"model": "a", "input": "hi", "max_output_tokens": 3}
+        self.assertEqual(server.json("POST", "/v1/responses", response)["model"], "a")
+        lengths = {name: server.json("GET", "/v1/models/" + name)["max_model_len"] for name in "ab"}
+        self.assertNotEqual(lengths["a"], lengths["b"])
+        for name in "ab":
+            tokenized = server.json("POST", "/tokenize", {"model": name, "prompt": PROMPT})
+            self.assertEqual(tokenized["max_model_len"], lengths[name])
+        tokens = tokenized["tokens"]
+        self.assertIn("Once", server.json("POST", "/detokenize", {"model": "b", "tokens": tokens})["prompt"])
+        self.assertIn("hi", server.json("POST", "/apply_template",
+                                        {"model": "a", "messages": chat["messages"]})["prompt"])
+        ollama = {"model": "b:latest", "prompt": PROMPT, "stream": False, "options": {"num_predict": 3}}
+        self.assertEqual(server.json("POST", "/api/generate", ollama)["model"], "b:latest")
+        self.assertEqual(server.json("POST", "/api/show", {"model": "b"})["model_info"]["general.basename"], "b")
+        self.assertEqual(server.request("POST", "/api/show", {"model": "c"})[0], 404)
+        self.assertEqual([each["name"] for each in server.json("GET", "/api/tags")["models"]],
+                         ["a:latest", "b:latest"])
+        with socket.create_connection((server.host, server.json_lines_port), timeout=PATIENCE) as connection:
+            lines = connection.makefile("rw")
+
+            def ask(**fields):
+                lines.write(json.dumps(fields) + "\n")
+                lines.flush()
+                return json.loads(lines.readline())
+            done = ask(id="1", model="b", prompt=PROMPT, max_tokens=3, stream=False)
+            self.assertEqual(done["event"], "done")
+            self.assertEqual(ask(op="tokenize", id="2", model="b", text=PROMPT)["token_ids"], tokens)
+            self.assertEqual(ask(op="model", id="3", model="a")["name"], "a")
+            self.assertEqual(ask(op="stats", id="4", model="a")["health"], "ok")
+            self.assertEqual(ask(op="ping", id="5")["event"], "pong")
+            for wrong in ({"model": "c"}, {}):
+                refused = ask(id="6", prompt=PROMPT, **wrong)
+                self.assertEqual((refused["event"], refused["error"]["param"]), ("error", "model"), refused)
+                self.assertIn("`a`, `b`", refused["error"]["message"])
+
+    def test_a_model_may_be_preloaded(self):
+        server = self.start({"a": {"model": model, "preload": True}, "b": {"model": model}})
+        eventually(lambda: server.states() == {"a": "loaded", "b": "unloaded"}, "a is loaded, and b is not")
+
+    def test_stats_are_of_each_and_of_all(self):
+        server = self.start({"a": {"model": model}, "b": {"model": model}, "c": {"model": model}})
+        for name in "aab":
+            server.complete(name)
+        stats = server.stats()
+        self.assertEqual([each["requests_finished_total"] for each in stats["models"]], [2, 1, 0])
+        self.assertEqual(stats["requests_finished_total"], 3)
+        self.assertEqual(stats["device_blocks_total"], sum(each["device_blocks_total"] for each in stats["models"]))
+        self.assertEqual((stats["health"], stats["overloaded"]), ("ok", False))
+        self.assertEqual(server.json("GET", "/load")["max_num_seqs"] % 3, 0)
+
+    def test_admins_see_and_cancel_the_requests_of_each_model(self):
+        key = self.path("admin.key")
+        with open(key, "w") as file:
+            file.write("a-key-of-an-admin-that-is-long\n")
+        server = self.start({"slow model": self.slow(), "a": {"model": model}}, "--admin-key-file", key)
+
+        def ctl(*arguments):
+            return subprocess.run([pagoda, "ctl", "--base-url", server.url, "--admin-key-file", key, *arguments],
+                                  capture_output=True, text=True, timeout=PATIENCE)
+        stream = self.in_background(lambda: server.complete("slow model", max_tokens=1000))
+        eventually(lambda: server.facts("slow model")["requests_running"] == 1, "the slow model runs")
+        listed = json.loads(ctl("requests", "--output", "json").stdout)["requests"]
+        self.assertEqual([each["model"] for each in listed], ["slow model"])
+        number = str(listed[0]["id"])
+        self.assertIn(", slow model\n", ctl("requests").stdout)
+        self.assertIn("say ?model=NAME", ctl("cancel", number).stderr)
+        self.assertIn("no live request", ctl("cancel", number, "--model", "a").stderr)
+        self.assertEqual(ctl("cancel", number, "--model", "slow model").stdout, f"cancelled {number}\n")
+        self.assertEqual(stream()["choices"][0]["finish_reason"], "abort")
+        self.assertIn("ok", ctl("status").stdout)
+
+    def test_metrics_and_the_access_log_tell_of_each_model(self):
+        log = self.path("access.log")
+        server = self.start({"a": {"model": model}, "b": {"model": model}}, "--access-log", log)
+        server.complete("a")
+        status, _, text = server.request("GET", "/metrics")
+        self.assertEqual(status, 200)
+        metrics = exposition.Metrics(text.decode())
+        samples = {(name, dict(labels).get("model_name")): value for (name, labels), value in metrics.samples.items()
+                   if name.startswith("pagoda:")}
+        self.assertEqual(samples["pagoda:model_loaded", "a"], 1)
+        self.assertEqual(samples["pagoda:model_loaded", "b"], 0)
+        self.assertEqual(samples["pagoda:model_loads_total", "a"], 1)
+        self.assertEqual(samples["pagoda:generation_tokens_total", "a"], 4)
+        self.assertEqual(samples["pagoda:generation_tokens_total", "b"], 0)
+        self.assertGreater(samples["pagoda:model_load_seconds", "a"], 0)
+        docs = os.path.join(os.path.dirname(__file__), "../../docs/metrics.md")
+        with open(docs) as file:
+            section = re.search(r"### Several models.*?(?=^## )", file.read(), re.DOTALL | re.MULTILINE)[0]
+        listed = dict(re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", section, re.MULTILINE))
+        told = {name: kind for name, kind in metrics.types.items() if "model_" in name or name.endswith("for_model")}
+        self.assertEqual(listed, told)
+        eventually(lambda: os.path.getsize(log) > 0, "a line of the access log")
+        with open(log) as lines:
+            self.assertEqual(json.loads(lines.readline())["model"], "a")
+
+
+class EvictionTest(Several):
+    def test_the_least_recently_used_model_makes_room(self):
+        server = self.start({name: {"model": model} for name in "abc"}, "--max-loaded-models", "2")
+        for name in "abac":
+            server.complete(name)
+        eventually(lambda: server.states() == {"a": "loaded", "b": "unloaded", "c": "loaded"}, "b has made room")
+        self.assertEqual([server.facts(name)["loads_total"] for name in "abc"], [1, 1, 1])
+        self.assertEqual(server.facts("b")["unloads_total"], 1)
+
+    def test_memory_is_a_limit_too(self):
+        models = {name: {"model": model} for name in "abc"}
+        probe = self.start(models)
+        each = probe.facts("a")["memory_bytes"]
+        server = self.start(models, "--models-memory", str(2.5 * each / 2**30))
+        for name in "abc":
+            server.complete(name)
+        eventually(lambda: sorted(server.states().values()) == ["loaded", "loaded", "unloaded"], "two are loaded")
+        server.complete("a")
+        self.assertEqual(server.facts("a")["loads_total"], 2)
+
+    def test_a_model_that_streams_stays_while_an_idle_one_goes(self):
+        server = self.start({"slow": self.slow(), "a": {"model": model}, "b": {"model": model}},
+                            "--max-loaded-models", "2")
+        server.complete("a")
+        stream = self.in_background(lambda: server.complete("slow", max_tokens=400))
+        eventually(lambda: server.facts("slow")["requests_running"] == 1, "the slow model runs")
+        server.complete("b")
+        self.assertEqual(server.facts("slow")["requests_running"], 1, "it should still run: make it slower")
+        self.assertEqual(stream()["usage"]["completion_tokens"], 400)
+        self.assertEqual(server.facts("a")["unloads_total"], 1)
+        self.assertEqual(server.facts("slow")["unloads_total"], 0)
+
+    def test_one_that_is_never_idle_gives_way_in_time_and_loses_nothing(self):
+        server = self.start({"slow": self.slow(), "a": {"model": model}}, "--max-loaded-models", "1")
+        streams = [self.in_background(lambda: server.complete("slow", max_tokens=300))]
+        eventually(lambda: server.facts("slow")["requests_running"] == 1, "the slow model runs")
+        waiting = self.in_background(lambda: server.complete("a"))
+        eventually(lambda: server.facts("a")["state"] == "waiting", "a waits for its place")
+        done = threading.Event()
+
+        def keep_busy():
+            while not done.is_set():
+                self.assertEqual(server.complete("slow", max_tokens=100)["usage"]["completion_tokens"], 100)
+        streams += [self.in_background(keep_busy) for _ in range(2)]
+        self.assertEqual(waiting()["model"], "a")
+        done.set()
+        self.assertEqual(streams[0]()["usage"]["completion_tokens"], 300)
+        for stream in streams[1:]:
+            stream()
+
+    def test_an_idle_model_goes_when_its_time_is_over_and_comes_back(self):
+        server = self.start({"a": {"model": model, "keep_alive": 0.2}, "b": {"model": model}})
+        server.complete("a")
+        server.complete("b")
+        eventually(lambda: server.states() == {"a": "unloaded", "b": "loaded"}, "a is idle for too long")
+        self.assertEqual(server.complete("a")["model"], "a")
+        self.assertEqual(server.facts("a")["loads_total"], 2)
+
+    def test_ollama_says_how_long_a_model_stays(self):
+        server = self.start({"a": {"model": model}, "b": {"model": model}})
+        loaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": "1h"})
+        self.assertEqual((loaded["done"], loaded["done_reason"]), (True, "load"))
+        running = server.json("GET", "/api/ps")["models"]
+        self.assertEqual([each["name"] for each in running], ["a:latest"])
+        self.assertLess(running[0]["expires_at"], "2300")
+        unloaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": 0})
+        self.assertEqual(unloaded["done_reason"], "unload")
+        eventually(lambda: server.json("GET", "/api/ps")["models"] == [], "a is unloaded")
+        status, _, body = server.request("POST", "/api/generate", {"model": "a", "keep_alive": "soon"})
+        self.assertEqual(status, 400, body)
+
+
+class LoadingTest(Several):
+    def waiting(self, server, name="gate"):
+        return server.facts(name)["waiting_for_model"]
+
+    def test_requests_for_a_loading_model_wait_and_others_do_not(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}})
+        answers = [self.in_background(lambda: server.complete("gate")) for _ in range(20)]
+        eventually(lambda: self.waiting(server) == 20, "20 requests wait")
+        self.assertEqual(server.facts("gate")["state"], "loading")
+        self.assertEqual(server.complete("a")["model"], "a")
+        self.assertEqual(server.request("GET", "/health")[0], 200)
+        self.open_gate()
+        texts = {answer()["choices"][0]["text"] for answer in answers}
+        self.assertEqual(len(texts), 1, "greedy requests have one answer")
+        self.assertEqual(server.facts("gate")["loads_total"], 1)
+
+    def test_a_request_waits_no_longer_than_it_said(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}}, "--model-load-timeout", "1")
+        for fields, expected in (({"timeout": 0.2}, 504), ({}, 503)):
+            status, headers, body = server.request("POST", "/v1/completions", {**SHORT, "model": "gate", **fields})
+            self.assertEqual(status, expected, body)
+            self.assertIn("gate", json.loads(body)["error"]["message"])
+        self.assertIn("retry-after", headers)
+        self.assertEqual(self.waiting(server), 0)
+        self.open_gate()
+        eventually(lambda: server.states()["gate"] == "loaded", "the load has gone on")
+
+    def test_a_client_that_goes_away_waits_no_longer(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}})
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
+        connection.request("POST", "/v1/completions", json.dumps({**SHORT, "model": "gate"}),
+                           {"Content-Type": "application/json"})
+        eventually(lambda: self.waiting(server) == 1, "it waits")
+        connection.close()
+        eventually(lambda: self.waiting(server) == 0, "it does not wait any more")
+        self.open_gate()
+
+    def test_a_waiting_line_is_cancelled_at_once(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}}, json_lines=True)
+        with socket.create_connection((server.host, server.json_lines_port), timeout=PATIENCE) as connection:
+            lines = connection.makefile("rw")
+            lines.write(json.dumps({"id": "x", "model": "gate", "prompt": PROMPT, "n": 2}) + "\n")
+            lines.flush()
+            eventually(lambda: self.waiting(server) == 1, "it waits")
+            lines.write(json.dumps({"op": "cancel", "id": "x"}) + "\n")
+            lines.flush()
+            done = json.loads(lines.readline())
+        self.assertEqual(done["event"], "done")
+        self.assertEqual([output["finish_reason"] for output in done["outputs"]], ["abort", "abort"])
+        self.open_gate()
+
+    def test_the_line_for_a_model_is_bounded(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}})
+        answers = [self.in_background(lambda: server.request("POST", "/v1/completions",
+                                                             {**SHORT, "model": "gate", "max_tokens": 1}))
+                   for _ in range(260)]
+        eventually(lambda: self.waiting(server) == 256, "the line is full")
+        eventually(lambda: True, "")
+        self.open_gate()
+        codes = [answer()[0] for answer in answers]
+        self.assertEqual((codes.count(200), codes.count(503)), (256, 4))
+
+    def test_sigterm_ends_a_server_whose_model_loads(self):
+        server = self.start({"gate": self.gated(), "a": {"model": model}})
+        answer = self.in_background(lambda: server.request("POST", "/v1/completions", {**SHORT, "model": "gate"}))
+        eventually(lambda: self.waiting(server) == 1, "it waits")
+        server.process.send_signal(signal.SIGTERM)
+        status, _, body = answer()
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "shutting_down"))
+        self.assertEqual(server.process.wait(PATIENCE), 0)
+
+    def test_sigterm_lets_every_model_finish(self):
+        server = self.start({"slow": self.slow(), "a": {"model": model}})
+        stream = self.in_background(lambda: server.complete("slow", max_tokens=150))
+        eventually(lambda: server.facts("slow")["requests_running"] == 1, "the slow model runs")
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(stream()["usage"]["completion_tokens"], 150)
+        self.assertEqual(server.process.wait(PATIENCE), 0)
+
+
+class BrokenTest(Several):
+    def test_a_model_whose_files_break_fails_its_own_requests_and_may_be_mended(self):
+        folder = self.path("copy")
+        shutil.copytree(model, folder)
+        weights = os.path.join(folder, "model.safetensors")
+        server = self.start({"copy": {"model": folder}, "a": {"model": model}})
+        with open(weights, "rb") as file:
+            whole = file.read()
+        os.remove(weights)
+        with open(weights, "wb") as file:
+            file.write(whole[:len(whole) // 2])
+        for _ in range(2):
+            status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": "copy"})
+            self.assertEqual(status, 500)
+            self.assertIn("the model copy cannot be loaded", json.loads(body)["error"]["message"])
+        self.assertEqual(server.complete("a")["model"], "a")
+        self.assertEqual(server.request("GET", "/health")[0], 200)
+        self.assertEqual(server.facts("copy")["load_failures_total"], 2)
+        os.remove(weights)
+        with open(weights, "wb") as file:
+            file.write(whole)
+        self.assertEqual(server.complete("copy")["model"], "copy")
+
+    def test_every_mistake_of_the_file_is_told_at_once(self):
+        path = self.file([{"name": "a", "model": model, "threads": "many"},
+                          {"name": "b", "model": self.path("nowhere")},
+                          {"name": "a", "model": model, "colour": "red"},
+                          {"model": model},
+                          {"name": "c", "model": model, "aliases": ["b"], "keep_alive": "long"}])
+        ended = subprocess.run([pagoda, "serve", "--models", path, "--http", "127.0.0.1:0", "--listen", "none"],
+                               capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        for words in ("a: threads must be an integer", 'unknown key "colour"', "name is required", "keep_alive must be"):
+            self.assertIn(words, ended.stderr)
+        path = self.file([{"name": "a", "model": model}, {"name": "b", "model": self.path("nowhere")},
+                          {"name": "c", "model": model, "aliases": ["b"]},
+                          {"name": "d", "model": model, "max_model_len": 10**6}])
+        ended = subprocess.run([pagoda, "serve", "--models", path, "--http", "127.0.0.1:0", "--listen", "none"],
+                               capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        for words in ("b: ", "nowhere", "the name b is that of", "d: max_model_len"):
+            self.assertIn(words, ended.stderr)
+
+    def test_what_is_of_one_model_is_refused_beside_a_file_of_them(self):
+        path = self.file({"a": {"model": model}})
+        for flags in (["--model", model], ["--trace", self.path("t")], ["--served-model-name", "x"]):
+            ended = subprocess.run([pagoda, "serve", "--models", path, *flags], capture_output=True, text=True,
+                                   timeout=PATIENCE)
+            self.assertEqual(ended.returncode, 2, ended.stderr)
+            self.assertIn("is of one model", ended.stderr)
+        ended = subprocess.run([pagoda, "serve", "--model", model, "--max-loaded-models", "2"], capture_output=True,
+                               text=True, timeout=PATIENCE)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("max_loaded_models needs models", ended.stderr)
+
+
+class WorkerProcessTest(Several):
+    def test_a_model_may_live_in_a_process_of_its_own_and_die_there(self):
+        server = self.start({"a": {"model": model, "worker_processes": True}, "b": {"model": model}})
+        before = server.complete("a")["choices"][0]["text"]
+        server.complete("b")
+        pid, = server.facts("a")["worker_pids"]
+        os.kill(pid, signal.SIGKILL)
+        self.assertEqual(server.complete("a")["choices"][0]["text"], before)
+        self.assertEqual(server.facts("a")["worker_deaths_total"], 1)
+        self.assertEqual(server.facts("b")["worker_deaths_total"], 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR MODELS_DIR [unittest arguments]")
+    pagoda, model, models_dir = sys.argv[1:4]
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
