@@ -16,7 +16,9 @@
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
 #include "io/http/engine_end.hpp"
+#include "io/http/job_parsers.hpp"
 #include "io/serving/key_ring.hpp"
+#include "io/serving/resumable_streams.hpp"
 #include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
@@ -27,6 +29,8 @@ struct ApiContext {
   actors::RequestRouterActor router;
   boost::asio::thread_pool& worker;  ///< one thread, for bodies that would hold up the I/O thread
   EngineEnd& engine_end;             ///< tells those that wait for the engine when it has ended
+  JobParsers& parsers;               ///< of the routes that generate; filled before the server starts
+  serving::ResumableStreams& streams;
   ModelInfo model;
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
   std::int64_t created = 0;                            ///< when the server started, in seconds since 1970

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/serving/recovered_request.hpp"
 #include "io/serving/tenant.hpp"
 
 namespace pagoda::http {
@@ -59,7 +61,11 @@ struct GenerationJob {
   std::unique_ptr<GenerationWriter> writer;
   bool echo = false;      ///< tell the writer the prompts
   FieldNames names = {};  ///< for errors of the engine, where the API calls a field otherwise
+  std::optional<serving::RequestOrigin> origin = {};  ///< of one whose stream is to outlive its connection
 };
+
+/// The error as one of the fields that the client knows.
+Error in_words_of(const FieldNames& names, Error error);
 
 /// What the parser of an API makes of a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <ostream>  // verb.hpp of Boost 1.74 needs it and does not say so
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct Request {
   Pairs headers;           ///< names in lower case; values without the spaces around them
   std::string body;        ///< application/json by its Content-Type, or empty; not looked into
   std::string request_id;  ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
+  std::string own_id = {};    ///< an id of the server's alone, for what has no right to the client's
+  std::int64_t created = 0;   ///< when it came, in seconds since 1970
   serving::SharedHolder holder = {};  ///< of the key that it came with; null: none that is known
 
   bool is_admin() const { return holder && holder->is_admin(); }

@@ -22,6 +22,12 @@ class Line {
     if (id) json_.field("id", *id);
     return json_;
   }
+  /// Of one request, some of whose events have numbers.
+  JsonWriter& json(std::string_view id, EventNumber number) {
+    json_.field("id", id);
+    if (number) json_.field("number", *number);
+    return json_;
+  }
 
  private:
   std::string& out_;
@@ -54,16 +60,17 @@ void write_output(JsonWriter& json, const SequenceResult& output) {
 
 }  // namespace
 
-void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta) {
+void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number) {
   Line line(out, "delta");
-  auto& json = line.json().field("id", id).field("index", delta.index).field("text", delta.text);
+  auto& json = line.json(id, number).field("index", delta.index).field("text", delta.text);
   write_token_ids(json, delta.token_ids);
   if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
 }
 
-void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing) {
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing,
+                 EventNumber number) {
   Line line(out, "done");
-  auto& json = line.json().field("id", id);
+  auto& json = line.json(id, number);
   json.key("outputs").array(result.outputs, write_output);
   if (result.prompt_logprobs) {
     json.key("prompt_logprobs")
@@ -84,7 +91,7 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
   json.field("ttft_ms", result.timing.ttft_ms).field("total_ms", result.timing.total_ms).close_object();
 }
 
-void append_error(std::string& out, const ClientId& id, const WireError& error) {
+void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number) {
   Line line(out, "error");
   auto& json = line.json().key("id");
   if (id) {
@@ -92,6 +99,7 @@ void append_error(std::string& out, const ClientId& id, const WireError& error) 
   } else {
     json.null();
   }
+  if (number) json.field("number", *number);
   json.key("error").open_object().field("code", to_string(error.code)).field("message", error.message);
   if (!error.param.empty()) json.field("param", error.param);
   if (error.retry_after_ms >= 0) json.field("retry_after_ms", error.retry_after_ms);

@@ -91,7 +91,7 @@ T read_required(FieldReader& fields, const char* name) {
 Parsed read_message(std::string_view op, const Json& object, const chat::ChatPrompts* prompts) {
   FieldReader fields(object);
   fields.skip("op");
-  auto id = read_id(object, fields, op == "generate" || op == "cancel");
+  auto id = read_id(object, fields, op == "generate" || op == "cancel" || op == "attach");
   ClientMessage message;
   if (op == "generate") {
     GenerateRequest defaults;
@@ -102,6 +102,11 @@ Parsed read_message(std::string_view op, const Json& object, const chat::ChatPro
     message = std::move(generate);
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
+  } else if (op == "attach") {
+    AttachOp attach{id.value_or("")};
+    fields.read("from", attach.from);
+    if (attach.from < 0) fields.refuse("from", "from must be at least 0");
+    message = std::move(attach);
   } else if (op == "tokenize") {
     TokenizeOp tokenize{id, read_required<std::string>(fields, "text")};
     fields.read("add_special_tokens", tokenize.add_special_tokens);
@@ -162,6 +167,7 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
   if (op != "generate") fields.refuse("op", "op must be generate here");
   GenerateObject read{id, read_generate(fields, prompts, defaults)};
   fields.read("timing", read.timing);
+  if (read.request.resumable) fields.refuse("resumable", "resumable is for requests to a server");
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
   return read;
 }

@@ -4,6 +4,7 @@
 /// lines; no sockets, no actors.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ struct GenerateOp {
 struct CancelOp {
   std::string id;
 };
+struct AttachOp {
+  std::string id;
+  std::int64_t from = 0;  ///< the number of the first event that is wanted
+};
 struct TokenizeOp {
   ClientId id;
   std::string text;
@@ -64,7 +69,8 @@ struct AuthOp {
 };
 
 using ClientMessage =
-    std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp, StatsOp, PingOp, AuthOp>;
+    std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp, StatsOp, PingOp,
+                 AuthOp>;
 
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {
@@ -88,13 +94,16 @@ struct GenerateObject {
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
                                                                 const chat::ChatPrompts* prompts = nullptr);
 
-// Events. Each appends one whole line, with its line end.
+// Events. Each appends one whole line, with its line end. Those of a resumable request have a `number`.
 
-void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
+using EventNumber = std::optional<std::uint64_t>;
+
+void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number = {});
 /// `timing`: with all that the client may ask for of it, else only the times.
-void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false);
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false,
+                 EventNumber number = {});
 /// A null id says that the line's id could not be read or that the error is not about one request.
-void append_error(std::string& out, const ClientId& id, const WireError& error);
+void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number = {});
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
 void append_text(std::string& out, const ClientId& id, std::string_view text);
 void append_model(std::string& out, const ClientId& id, const ModelInfo& model);

@@ -1,6 +1,5 @@
 #include "io/http/openai/routes.hpp"
 
-#include <ctime>
 #include <string>
 #include <utility>
 
@@ -13,7 +12,7 @@ namespace pagoda::http::openai {
 namespace {
 
 Head head_of(const ApiContext& context, const char* prefix, const Request& request) {
-  return {prefix + request.request_id, context.model.name, static_cast<std::int64_t>(std::time(nullptr))};
+  return {prefix + request.request_id, context.model.name, request.created};
 }
 
 void write_model(wire::JsonWriter& json, const ApiContext& context, const std::string& name) {
@@ -43,14 +42,15 @@ void show_model(const ApiContext& context, Exchange& exchange, const std::string
 
 void add_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::post, "/v1/completions", Access::key,
-             generating(context, [&context](const wire::Json& body, const Request& request) {
+             generating(context, "/v1/completions", [&context](const wire::Json& body, const Request& request) {
                return parse_completion(body, head_of(context, "cmpl-", request), context.max_queued_requests);
              }));
   routes.add(Verb::post, "/v1/chat/completions", Access::key,
-             generating(context, [&context](const wire::Json& body, const Request& request) -> ParsedJob {
-               if (!context.chat) return tl::unexpected(no_chat_template());
-               return parse_chat(body, *context.chat, head_of(context, "chatcmpl-", request));
-             }));
+             generating(context, "/v1/chat/completions",
+                        [&context](const wire::Json& body, const Request& request) -> ParsedJob {
+                          if (!context.chat) return tl::unexpected(no_chat_template());
+                          return parse_chat(body, *context.chat, head_of(context, "chatcmpl-", request));
+                        }));
   routes.add(Verb::get, "/v1/models", Access::key,
              [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
   routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {
