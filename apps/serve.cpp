@@ -1,22 +1,31 @@
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "apps/command.hpp"
 #include "apps/serve_options.hpp"
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
+#include "io/journal/journal_file.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/serving/access_log.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/span_exporter.hpp"
 #include "io/serving/telemetry.hpp"
+#include "pagoda/recovery.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 constexpr std::size_t kPoolThreads = 2;
+constexpr auto kRecoveryTime = std::chrono::seconds(600);
 
 /// The servers that were asked for; they end before the engine does.
 struct FrontEnds {
@@ -33,10 +42,11 @@ struct FrontEnds {
 
 Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle& engine, ServeOptions& options,
                                    const std::shared_ptr<const chat::ChatPrompts>& chat,
-                                   const std::shared_ptr<serving::Telemetry>& telemetry) {
+                                   const std::shared_ptr<serving::Telemetry>& telemetry,
+                                   const std::shared_ptr<serving::Recovery>& recovery) {
   FrontEnds front_ends;
   if (options.has_lines()) {
-    auto server = json_lines::Server::start(system, engine.router, options.lines, chat, telemetry);
+    auto server = json_lines::Server::start(system, engine.router, options.lines, chat, telemetry, recovery);
     if (!server) return fail(std::move(server.error()));
     front_ends.lines = std::move(*server);
   }
@@ -44,7 +54,7 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const EngineHandle
     const auto& config = options.engine.config;
     http::ServedModel model{.info = engine.model, .chat = chat, .max_queued_requests = config.max_queued_requests};
     if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
-    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http, telemetry);
+    auto server = http::ApiServer::start(system, engine.router, std::move(model), options.http, telemetry, recovery);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }
@@ -67,6 +77,37 @@ Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& o
   return telemetry;
 }
 
+/// What --recover asks for; null: nothing.
+Result<std::shared_ptr<serving::Recovery>> read_recovery(const ServeOptions& options) {
+  if (options.recover.empty()) return nullptr;
+  auto requests = recover_requests(options.recover, options.engine.config);
+  if (!requests) return fail(std::move(requests.error()));
+  return std::make_shared<serving::Recovery>(std::move(*requests));
+}
+
+/// Waits until the engine's own journal has all that is to be recovered; only then does the old one leave its place.
+Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
+                const ServeOptions& options) {
+  if (const auto rest = recovery.give_up_rest(); rest > 0) {
+    spdlog::warn("{} requests are not recovered: the server that they came by is not started", rest);
+  }
+  if (!recovery.wait_until_settled(kRecoveryTime)) {
+    return fail(ErrorCode::internal, "recover: the engine has not taken the requests within 600 s");
+  }
+  // Behind the answer the output processor has heard of all of them, and so its journal.
+  bool is_recorded = false;
+  caf::scoped_actor self(system);
+  actors::ask(self, engine.router, actors::GetMetrics{}, [&](const metrics::EngineMetrics&) { is_recorded = true; });
+  if (!is_recorded) return fail(ErrorCode::internal, "recover: the engine does not answer");
+  const bool is_same = options.recover == options.engine.config.journal;
+  if (auto placed = engine.take_journal_place(); !placed) return placed;
+  if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
+    if (auto kept = io::keep_journal(options.recover); !kept) return kept;
+  }
+  recovery.complete();
+  return {};
+}
+
 /// Tells where the servers listen. False when nobody can be told.
 bool announce(const FrontEnds& front_ends) {
   if (front_ends.lines) std::printf("listening on %s\n", front_ends.lines->address().c_str());
@@ -84,16 +125,23 @@ int run_serve(ServeOptions& options) {
   if (!chat) return exit_with(chat.error());
   const auto telemetry = make_telemetry(options);
   if (!telemetry) return exit_with(telemetry.error());
+  auto recovery = read_recovery(options);
+  if (!recovery) return exit_with(recovery.error());
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const auto engine = spawn_engine(system, options.engine.config, options.engine.setup());
+  auto setup = options.engine.setup();
+  setup.journal_takes_place_later = *recovery != nullptr && !options.engine.config.journal.empty();
+  const auto engine = spawn_engine(system, options.engine.config, setup);
   if (!engine) return exit_with(engine.error());
   (*telemetry)->model_name = engine->model.name;
   int code = kExitFailure;
-  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry); !front_ends) {
+  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry, *recovery);
+      !front_ends) {
     code = exit_with(front_ends.error());
+  } else if (const auto done = *recovery ? complete(**recovery, system, *engine, options) : Status(); !done) {
+    code = exit_with(done.error());
   } else {
     const auto manager = ServiceManager::of_environment();
     ServiceLoop service(system, *engine, front_ends->all(), options.drain_timeout, manager);  // takes signals from here

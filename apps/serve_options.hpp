@@ -29,6 +29,7 @@ struct ServeOptions {
   std::string access_log;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
+  std::string recover;
 };
 
 }  // namespace pagoda::apps

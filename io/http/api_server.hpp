@@ -12,6 +12,7 @@
 #include "io/chat/chat_prompts.hpp"
 #include "io/http/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
 
@@ -29,10 +30,12 @@ struct ServedModel {
 class ApiServer final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
-  /// `telemetry`: of this and other servers of the process.
+  /// `telemetry`: of this and other servers of the process. `recovery`: those of its requests that came by HTTP are taken
+  /// up, and clients are let in once it is complete.
   static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, actors::RequestRouterActor router,
                                                   ServedModel model, ServerConfig config,
-                                                  std::shared_ptr<serving::Telemetry> telemetry = {});
+                                                  std::shared_ptr<serving::Telemetry> telemetry = {},
+                                                  std::shared_ptr<serving::Recovery> recovery = {});
   ~ApiServer() override;
 
   std::uint16_t port() const;

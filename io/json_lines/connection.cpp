@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
+#include "io/json_lines/resumable_request.hpp"
 #include "io/serving/client_name.hpp"
 #include "io/serving/prompt_log.hpp"
 #include "io/serving/small_text.hpp"
@@ -225,41 +226,120 @@ bool Connection::is_authorized() {
 }
 
 void Connection::run(GenerateOp& op) {
-  if (tags_.contains(op.id)) {
+  if (tags_.contains(op.id) || attached_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
   }
-  if (live_.size() >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
+  const auto num_live = live_.size() + attached_.size();
+  if (num_live >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
     return refuse(op.id, WireCode::queue_full,
-                  "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
+                  "this connection has " + std::to_string(num_live) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
+  op.request->request_id = op.id;
+  if (op.request->resumable) return run_resumable(op);
   Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_)};
   auto& request = *op.request;
-  request.request_id = op.id;
-  serving::apply_tenant(*context_.config.keys, holder_, request);
-  if (holder_) {
-    live.record.tenant = holder_->tenant.name;
-    live.prompt_tokens = serving::estimated_prompt_tokens(request);
-    if (const auto refusal = live.ticket.admit(holder_->usage, 1, live.prompt_tokens)) {
-      const auto wait = static_cast<int>(refusal->retry_after.count());
-      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
-      live.record.error = to_string(code);
-      report(live);
-      return refuse(op.id, code, refusal->message, {}, wait == 0 ? -1 : wait);
-    }
-    request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
+  if (auto refusal = admit(request, live.record, live.ticket, live.prompt_tokens)) {
+    report(live);
+    return append_error(queue_.line(), op.id, *refusal);
   }
-  if (context_.config.log_prompts) serving::log_prompt(request);
+  request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
   const auto tag = ++last_tag_;
   live_.emplace(tag, std::move(live));
   tags_.emplace(op.id, tag);
   session_.submit(tag, std::move(op.request));
 }
 
+std::optional<WireError> Connection::admit(GenerateRequest& request, serving::RequestRecord& record,
+                                           serving::TenantTicket& ticket, std::int64_t& prompt_tokens) {
+  serving::apply_tenant(*context_.config.keys, holder_, request);
+  if (holder_) {
+    record.tenant = holder_->tenant.name;
+    prompt_tokens = serving::estimated_prompt_tokens(request);
+    if (const auto refusal = ticket.admit(holder_->usage, 1, prompt_tokens)) {
+      const auto wait = static_cast<int>(refusal->retry_after.count());
+      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
+      record.error = to_string(code);
+      return WireError{code, refusal->message, {}, wait == 0 ? -1 : wait};
+    }
+  }
+  if (context_.config.log_prompts) serving::log_prompt(request);
+  return std::nullopt;
+}
+
+void Connection::run_resumable(GenerateOp& op) {
+  auto& request = *op.request;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const serving::RequestOrigin origin{.api = serving::Api::json_lines,
+                                      .name = serving::stream_name(holder_, op.id),
+                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .timeout_ms = request.timeout_ms,
+                                      .timing = op.timing,
+                                      .stream = request.stream,
+                                      .path = {},
+                                      .body = {},
+                                      .own_id = {},
+                                      .created = 0};
+  auto stream = context_.streams.open(context_.io, origin.name);
+  if (!stream) return append_error(queue_.line(), op.id, wire_error(stream.error()));
+  auto record = record_of(op, context_, client_);
+  serving::TenantTicket ticket;
+  std::int64_t prompt_tokens = 0;
+  if (const auto refusal = admit(request, record, ticket, prompt_tokens)) {
+    (*stream)->withdraw();
+    record.generation->finish_reason = "error";
+    context_.telemetry.ended(record);
+    return append_error(queue_.line(), op.id, *refusal);
+  }
+  request.resume = serving::note_of(origin, context_.streams.config());
+  attach(*stream, 0);
+  json_lines::run_resumable(context_, std::move(op), std::move(*stream), std::move(ticket), prompt_tokens,
+                            std::move(record));
+}
+
 void Connection::run(CancelOp& op) {
+  if (const auto attached = attached_.find(op.id); attached != attached_.end()) {
+    return attached->second->stream->cancel();
+  }
   const auto it = tags_.find(op.id);
   if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
   session_.cancel(it->second);
+}
+
+void Connection::run(AttachOp& op) {
+  if (tags_.contains(op.id)) {
+    return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
+  }
+  auto stream = context_.streams.find(serving::stream_name(holder_, op.id));
+  if (!stream) {
+    return refuse(op.id, WireCode::unknown_id, "no resumable request with this id is live or has just ended", "id");
+  }
+  const auto& history = stream->history();
+  const auto from = static_cast<std::uint64_t>(op.from);
+  if (from < history.first()) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "events before number " + std::to_string(history.first()) + " are not kept any more", "from");
+  }
+  if (stream->has_ended() && from > history.next()) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "the request has ended after " + std::to_string(history.next()) + " events", "from");
+  }
+  attach(std::move(stream), from);
+}
+
+/// Its events are sent with what is queued for the connection.
+void Connection::attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from) {
+  attached_.erase(stream->name().id);  // of this connection, which asks once more
+  auto reader = std::make_unique<Attached>(*this, stream, from);
+  stream->attach(*reader);
+  attached_.emplace(stream->name().id, std::move(reader));
+}
+
+void Connection::on_replaced(const std::string& id) {
+  const auto replaced = attached_.extract(id);
+  if (!replaced) return;
+  refuse(id, WireCode::unknown_id, "another connection has attached to this request", "id");
+  pump();
 }
 
 void Connection::run(PingOp& op) {
@@ -422,8 +502,28 @@ void Connection::report(Live& live) {
 // -- output and the end
 // --------------------------------------------------------------------------------------------------
 
+/// As much as the client takes: the rest stays with the streams.
+void Connection::read_streams() {
+  for (auto next = attached_.begin(); next != attached_.end();) {
+    const auto current = next++;
+    auto& [id, reader] = *current;
+    const auto& history = reader->stream->history();
+    if (reader->next < history.first()) {
+      refuse(id, WireCode::queue_full, "output is read too slowly: its events are not kept any more", {},
+             routing::kRetryAfterMs);
+      attached_.erase(current);
+      continue;
+    }
+    while (reader->next < history.next() && queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
+      queue_.line() += history.at(reader->next++);
+    }
+    if (reader->stream->has_ended() && reader->next == history.next()) attached_.erase(current);
+  }
+}
+
 void Connection::pump() {
   if (closed_) return;
+  read_streams();
   metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
@@ -472,6 +572,7 @@ void Connection::cut_off_slow_reader() {
              " bytes waited; this connection's requests are cancelled and it is closed",
          {}, routing::kRetryAfterMs);
   forget_all();
+  attached_.clear();
   asked_.clear();
   session_.close();
   begin_close();
@@ -480,7 +581,7 @@ void Connection::cut_off_slow_reader() {
 
 void Connection::finish_when_done() {
   if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
-  if (preparing_ || !live_.empty() || !asked_.empty()) return;
+  if (preparing_ || !live_.empty() || !attached_.empty() || !asked_.empty()) return;
   if (input_ended_) {
     close_now();
   } else if (closing_) {
@@ -510,6 +611,7 @@ void Connection::close_now() {
   const auto self = shared_from_this();
   session_.close();
   forget_all();
+  attached_.clear();
   metered_.buffers(0);
   error_code ignored;
   socket_.close(ignored);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -18,6 +20,7 @@
 #include "io/json_lines/output_queue.hpp"
 #include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
+#include "io/serving/resumable_streams.hpp"
 #include "io/serving/session.hpp"
 #include "io/serving/telemetry.hpp"
 
@@ -33,6 +36,8 @@ struct ConnectionContext {
   std::shared_ptr<const chat::ChatPrompts> chat;  ///< null: the model has no chat template
   std::vector<char> read_chunk;  ///< shared by all connections: a read fills it and is used up before the next
   serving::Telemetry& telemetry;
+  serving::ResumableStreams& streams;
+  std::unordered_map<const void*, std::function<void()>> resumable;  ///< resumable requests: told when the engine ends
 };
 
 /// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
@@ -73,6 +78,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::int64_t prompt_tokens = 0;     ///< that its tenant was charged for
     std::int64_t generated_tokens = 0;  ///< likewise
   };
+  /// A stream that this connection reads.
+  struct Attached final : serving::StreamReader {
+    Attached(Connection& owner, std::shared_ptr<serving::ResumableStream> followed, std::uint64_t from)
+        : connection(owner), stream(std::move(followed)), next(from) {}
+    ~Attached() { stream->detach(*this); }
+    void on_news() override { connection.pump(); }
+    void on_replaced() override { connection.on_replaced(stream->name().id); }
+
+    Connection& connection;
+    std::shared_ptr<serving::ResumableStream> stream;
+    std::uint64_t next;  ///< the event that is to be sent next
+  };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
   // Input.
@@ -93,7 +110,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Whose key the client has given, as keys are known now. False: it has to give one.
   bool is_authorized();
   void run(GenerateOp& op);
+  void run_resumable(GenerateOp& op);
   void run(CancelOp& op);
+  void run(AttachOp& op);
   void run(PingOp& op);
   void run(AuthOp& op);
   void run(TokenizeOp& op);
@@ -103,6 +122,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(StatsOp& op);
   void ask(ClientId id, serving::Question question);
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
+  /// Why the request's tenant may not have it.
+  std::optional<WireError> admit(GenerateRequest& request, serving::RequestRecord& record,
+                                 serving::TenantTicket& ticket, std::int64_t& prompt_tokens);
+  void attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from);
+  void on_replaced(const std::string& id);
 
   // Events of the session.
   void on_events(std::vector<serving::Event>& events);
@@ -117,6 +141,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Output and the end.
   void pump();
+  void read_streams();
   void write();
   void on_written(const boost::system::error_code& error);
   void begin_close();
@@ -141,6 +166,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
   std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag
+  std::map<std::string, std::unique_ptr<Attached>> attached_;  ///< by the ids of their requests
   std::uint64_t last_tag_ = 0;
   std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag
 

@@ -11,6 +11,7 @@
 #include "io/chat/chat_prompts.hpp"
 #include "io/json_lines/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
 
@@ -21,11 +22,13 @@ class Server final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an
   /// address beyond this machine without API keys), io_failed (address in use, unknown host). `chat` makes the prompts
-  /// of conversations; null: the model has no chat template. `telemetry` hears of connections and requests.
+  /// of conversations; null: the model has no chat template. `telemetry` hears of connections and requests. `recovery`:
+  /// those of its requests that came by JSON lines are taken up, and clients are let in once it is complete.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, actors::RequestRouterActor router,
                                                ServerConfig config,
                                                std::shared_ptr<const chat::ChatPrompts> chat = nullptr,
-                                               std::shared_ptr<serving::Telemetry> telemetry = {});
+                                               std::shared_ptr<serving::Telemetry> telemetry = {},
+                                               std::shared_ptr<serving::Recovery> recovery = {});
 
   /// As shutdown without grace.
   ~Server() override;

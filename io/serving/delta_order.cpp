@@ -1,8 +1,14 @@
 #include "io/serving/delta_order.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "engine/request/sampling_params.hpp"
+
 namespace pagoda::serving {
+
+DeltaOrder::DeltaOrder(std::int64_t num_sequences)
+    : lanes_(static_cast<std::size_t>(std::clamp<std::int64_t>(num_sequences, 1, SamplingLimits{}.max_sequences))) {}
 
 void DeltaOrder::add(SequenceDelta delta, std::vector<SequenceDelta>& told) {
   const auto index = static_cast<std::size_t>(delta.index);

@@ -14,7 +14,8 @@ namespace pagoda::serving {
 /// So what is told is numbered the same each time that the request is computed.
 class DeltaOrder {
  public:
-  explicit DeltaOrder(std::int64_t num_sequences) : lanes_(static_cast<std::size_t>(num_sequences)) {}
+  /// As a request says it, which may ask for what nobody gets.
+  explicit DeltaOrder(std::int64_t num_sequences);
 
   /// Appends what may be told now. A delta of an unknown sequence is dropped.
   void add(SequenceDelta delta, std::vector<SequenceDelta>& told);

@@ -50,7 +50,7 @@ void ResumableStream::end() {
   has_ended_ = true;
   cancel_ = nullptr;
   give_up_ = nullptr;
-  if (reader_ == nullptr) wait_for_reader();  // from its end on
+  if (reader_ == nullptr) await_reader();  // from its end on
   tell();
 }
 
@@ -71,11 +71,12 @@ void ResumableStream::attach(StreamReader& reader) {
 void ResumableStream::detach(StreamReader& reader) {
   if (reader_ != &reader) return;
   reader_ = nullptr;
-  if (all_ != nullptr) wait_for_reader();
+  await_reader();
 }
 
-void ResumableStream::wait_for_reader() {
-  window_.expires_after(std::chrono::seconds(all_ == nullptr ? 0 : all_->config_.resume_window));
+void ResumableStream::await_reader() {
+  if (all_ == nullptr) return;
+  window_.expires_after(std::chrono::seconds(all_->config_.resume_window));
   window_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     const auto self = weak.lock();
     // The wait may have been over when somebody came.
@@ -119,7 +120,6 @@ Result<std::shared_ptr<ResumableStream>> ResumableStreams::open(boost::asio::io_
   }
   auto stream = std::make_shared<ResumableStream>(*this, io, name);
   streams_.emplace(std::move(name), stream);
-  stream->wait_for_reader();
   return stream;
 }
 

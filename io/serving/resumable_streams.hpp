@@ -63,6 +63,8 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   void end();
   /// It has never begun: there is nothing to come back for.
   void withdraw();
+  /// Nobody reads it yet, nor waits to: its time without a reader begins.
+  void await_reader();
 
   // -- who reads them
 
@@ -77,7 +79,6 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
 
  private:
   friend class ResumableStreams;
-  void wait_for_reader();
   void give_up();
 
   ResumableStreams* all_;  ///< null once it is not one of them any more
