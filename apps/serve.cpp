@@ -137,8 +137,7 @@ int run_serve(ServeOptions& options) {
   if (!engine) return exit_with(engine.error());
   (*telemetry)->model_name = engine->model.name;
   int code = kExitFailure;
-  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry, *recovery);
-      !front_ends) {
+  if (const auto front_ends = start_front_ends(system, *engine, options, *chat, *telemetry, *recovery); !front_ends) {
     code = exit_with(front_ends.error());
   } else if (const auto done = *recovery ? complete(**recovery, system, *engine, options) : Status(); !done) {
     code = exit_with(done.error());

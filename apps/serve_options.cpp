@@ -53,13 +53,13 @@ std::vector<Error> ServeOptions::finish() {
     problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
   }
   if (!recover.empty() && !engine.config.journal_tokens) {
-    problems.push_back({ErrorCode::bad_config,
-                        "recover needs journal_tokens: without prompts and outputs in a journal nothing goes on from it",
-                        "recover"});
+    problems.push_back(
+        {ErrorCode::bad_config,
+         "recover needs journal_tokens: without prompts and outputs in a journal nothing goes on from it", "recover"});
   }
   if (!recover.empty() && http.resume.resume_window == 0) {
-    problems.push_back({ErrorCode::bad_config, "recover needs a resume_window: nobody could come back for what it holds",
-                        "recover"});
+    problems.push_back(
+        {ErrorCode::bad_config, "recover needs a resume_window: nobody could come back for what it holds", "recover"});
   }
   const bool has_interval = log_stats_interval >= kLeastStatsInterval && log_stats_interval <= kMaxDrainTimeout;
   if (!has_interval && log_stats_interval != 0) {

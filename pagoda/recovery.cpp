@@ -25,9 +25,10 @@ Status check_setup(const io::JournalContents& journal, const std::string& path, 
   const auto before = io::parse_engine_config(setup->config, path);
   if (!before) return fail(before.error());
   if (!before->journal_tokens) {
-    return fail(ErrorCode::bad_config,
-                "recover: " + path + " has no prompts and outputs (journal_tokens was off), so nothing can be recovered",
-                "recover");
+    return fail(
+        ErrorCode::bad_config,
+        "recover: " + path + " has no prompts and outputs (journal_tokens was off), so nothing can be recovered",
+        "recover");
   }
   const auto model = io::model_fingerprint(config.model);
   if (!model) return fail(model.error());
@@ -107,8 +108,8 @@ Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::strin
   }
   if (recovered.empty()) spdlog::info("nothing to recover: no resumable request was live in {}", path);
   if (!recovered.empty()) {
-    spdlog::info("recovering {} live requests and {} that had just ended from {}", num_live, recovered.size() - num_live,
-                 path);
+    spdlog::info("recovering {} live requests and {} that had just ended from {}", num_live,
+                 recovered.size() - num_live, path);
   }
   return recovered;
 }

@@ -9,9 +9,10 @@
 
 namespace pagoda::journal {
 
-/// Finds in a journal the requests that may be taken up again: those whose clients want to come back, as far as they had
-/// come when the engine died. Only the output core is run, which knows all that clients were told; what is damaged, or
-/// was written half, is passed over. Tokens that are missing for that come out the same when they are computed again.
+/// Finds in a journal the requests that may be taken up again: those whose clients want to come back, as far as they
+/// had come when the engine died. Only the output core is run, which knows all that clients were told; what is damaged,
+/// or was written half, is passed over. Tokens that are missing for that come out the same when they are computed
+/// again.
 class ResumableRequests {
  public:
   /// `tokenizer`: of the model that was served.

@@ -30,8 +30,8 @@ struct ServedModel {
 class ApiServer final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
-  /// `telemetry`: of this and other servers of the process. `recovery`: those of its requests that came by HTTP are taken
-  /// up, and clients are let in once it is complete.
+  /// `telemetry`: of this and other servers of the process. `recovery`: those of its requests that came by HTTP are
+  /// taken up, and clients are let in once it is complete.
   static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, actors::RequestRouterActor router,
                                                   ServedModel model, ServerConfig config,
                                                   std::shared_ptr<serving::Telemetry> telemetry = {},

@@ -32,9 +32,9 @@ void PromptEcho::ask_for_texts(std::size_t i) {
     session_.ask(kTags * i + kText, actors::DetokenizeRequest{ids, false});
     ++texts_[i].questions;
   }
-  session_.ask(kTags * i + kFirstToken,
-               actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))},
-                                         false});
+  session_.ask(
+      kTags * i + kFirstToken,
+      actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
   ++texts_[i].questions;
 }
 

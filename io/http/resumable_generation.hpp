@@ -13,8 +13,8 @@ namespace pagoda::http {
 class Exchange;
 struct ApiContext;
 
-/// Runs a job with an origin, as run_generation does: what it writes goes into a stream that outlives the exchange, whose
-/// client is the first to follow it. I/O thread.
+/// Runs a job with an origin, as run_generation does: what it writes goes into a stream that outlives the exchange,
+/// whose client is the first to follow it. I/O thread.
 void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
                    serving::SharedHolder holder);
 

@@ -27,7 +27,8 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
   void on_news() override {
     const auto self = shared_from_this();  // the end of the answer drops it
     const auto& history = stream_->history();
-    if (next_ < history.first()) return exchange_->cut_off("events are dropped before its client reads them: see resume_buffer_mib");
+    if (next_ < history.first())
+      return exchange_->cut_off("events are dropped before its client reads them: see resume_buffer_mib");
     std::string out;
     while (next_ < history.next() && exchange_->unsent_bytes() + out.size() < kMostUnsentBytes) {
       out += history.at(next_++);

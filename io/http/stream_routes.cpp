@@ -86,13 +86,12 @@ void cancel(const ApiContext& context, Exchange& exchange, const Request& reques
 }  // namespace
 
 void add_stream_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::get, "/v1/streams/{id}", Access::key, [&context](std::shared_ptr<Exchange> exchange,
-                                                                     const Request& request) {
-    follow(context, std::move(exchange), request);
-  });
-  routes.add(Verb::delete_, "/v1/streams/{id}", Access::key, [&context](const auto& exchange, const Request& request) {
-    cancel(context, *exchange, request);
-  });
+  routes.add(Verb::get, "/v1/streams/{id}", Access::key,
+             [&context](std::shared_ptr<Exchange> exchange, const Request& request) {
+               follow(context, std::move(exchange), request);
+             });
+  routes.add(Verb::delete_, "/v1/streams/{id}", Access::key,
+             [&context](const auto& exchange, const Request& request) { cancel(context, *exchange, request); });
 }
 
 }  // namespace pagoda::http

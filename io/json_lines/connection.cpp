@@ -514,7 +514,8 @@ void Connection::read_streams() {
       attached_.erase(current);
       continue;
     }
-    while (reader->next < history.next() && queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
+    while (reader->next < history.next() &&
+           queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
       queue_.line() += history.at(reader->next++);
     }
     if (reader->stream->has_ended() && reader->next == history.next()) attached_.erase(current);

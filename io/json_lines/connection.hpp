@@ -164,8 +164,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<serving::KeyDigest> key_;  ///< that the client has given
   serving::SharedHolder holder_;           ///< whose it is
 
-  std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
-  std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag
+  std::unordered_map<std::uint64_t, Live> live_;               ///< by tag
+  std::unordered_map<std::string, std::uint64_t> tags_;        ///< client id -> tag
   std::map<std::string, std::unique_ptr<Attached>> attached_;  ///< by the ids of their requests
   std::uint64_t last_tag_ = 0;
   std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag

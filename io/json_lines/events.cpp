@@ -67,8 +67,7 @@ void append_delta(std::string& out, std::string_view id, const SequenceDelta& de
   if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
 }
 
-void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing,
-                 EventNumber number) {
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing, EventNumber number) {
   Line line(out, "done");
   auto& json = line.json(id, number);
   json.key("outputs").array(result.outputs, write_output);

@@ -68,9 +68,8 @@ struct AuthOp {
   std::string key;
 };
 
-using ClientMessage =
-    std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp, StatsOp, PingOp,
-                 AuthOp>;
+using ClientMessage = std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp,
+                                   StatsOp, PingOp, AuthOp>;
 
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {

@@ -37,9 +37,16 @@ class Server::State {
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{
-            io,         system, std::move(router), config, worker, std::move(chat), std::vector<char>(kReadChunkBytes),
-            *telemetry, streams, {}} {}
+        context{io,
+                system,
+                std::move(router),
+                config,
+                worker,
+                std::move(chat),
+                std::vector<char>(kReadChunkBytes),
+                *telemetry,
+                streams,
+                {}} {}
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;

@@ -9,9 +9,9 @@
 
 namespace pagoda::serving {
 
-/// Brings the deltas of a request into an order that follows from its tokens alone, whenever which sequence was computed:
-/// the first delta of each sequence by their indices, then the second of each, and so on, without those that have ended.
-/// So what is told is numbered the same each time that the request is computed.
+/// Brings the deltas of a request into an order that follows from its tokens alone, whenever which sequence was
+/// computed: the first delta of each sequence by their indices, then the second of each, and so on, without those that
+/// have ended. So what is told is numbered the same each time that the request is computed.
 class DeltaOrder {
  public:
   /// As a request says it, which may ask for what nobody gets.

@@ -10,11 +10,12 @@
 namespace pagoda::http::anthropic {
 
 void add_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::post, "/v1/messages", Access::key,
-             generating(context, "/v1/messages", [&context](const wire::Json& body, const Request& request) -> ParsedJob {
-               if (!context.chat) return tl::unexpected(no_chat_template());
-               return parse_messages(body, *context.chat, {"msg_" + request.request_id, context.model.name});
-             }));
+  routes.add(
+      Verb::post, "/v1/messages", Access::key,
+      generating(context, "/v1/messages", [&context](const wire::Json& body, const Request& request) -> ParsedJob {
+        if (!context.chat) return tl::unexpected(no_chat_template());
+        return parse_messages(body, *context.chat, {"msg_" + request.request_id, context.model.name});
+      }));
   const auto parse = [&context](const wire::Json& body) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
     if (!context.chat) return tl::unexpected(no_chat_template());
     return parse_count_tokens(body, *context.chat);

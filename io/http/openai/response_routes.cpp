@@ -69,7 +69,8 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
     return parse_response(body, *context.chat, store, ResponseStore::owner_of(request),
                           {request.own_id, context.model.name, request.created});
   };
-  routes.add(Verb::post, "/v1/responses", Access::key, generating(context, "/v1/responses", parse, may_go_on_from_another));
+  routes.add(Verb::post, "/v1/responses", Access::key,
+             generating(context, "/v1/responses", parse, may_go_on_from_another));
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,
              [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
   routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,
