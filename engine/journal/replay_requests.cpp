@@ -157,6 +157,7 @@ bool Replay::enter_output(std::uint8_t input, Decoder& in) {
   if (!record) return false;
   if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->open(std::move(*spec));
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
+  if (!output_->takes(step)) return false;
   const auto effects = output_->process(step, now);
   if (!effects.empty()) effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
   return true;

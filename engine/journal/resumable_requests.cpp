@@ -1,6 +1,7 @@
 #include "engine/journal/resumable_requests.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -70,6 +71,11 @@ std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokeniz
   output::OutputCore core(tokenizer);
   core.open(going_on_from(spec, nullptr));
   std::vector<SequenceDelta> told;
+  const auto process = [&](const StepOutputs& step) {
+    for (RequestOutput& output : core.process(step, 0).outputs) {
+      std::ranges::move(output.deltas, std::back_inserter(told));
+    }
+  };
   std::size_t longest = 0;
   for (const auto& [result, ended] : progress.sequences) longest = std::max(longest, result.token_ids.size());
   for (std::size_t i = 0; i < longest; ++i) {
@@ -85,10 +91,18 @@ std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokeniz
         output.finished = result.finish_reason;
       }
     }
-    for (RequestOutput& output : core.process(step, 0).outputs) {
-      std::ranges::move(output.deltas, std::back_inserter(told));
-    }
+    process(step);
   }
+  // Text that was held back comes with an end, whatever brought that.
+  StepOutputs ends;
+  for (const auto& sequence : progress.sequences) {
+    if (!sequence.ended || ends_with_token(sequence, spec.sampling)) continue;
+    SequenceOutput& output = ends.outputs.emplace_back();
+    output.request = spec.id;
+    output.sequence_index = sequence.result.index;
+    output.finished = sequence.result.finish_reason;
+  }
+  process(ends);
   return told;
 }
 

@@ -80,7 +80,9 @@ void ResumableStream::await_reader() {
   window_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     const auto self = weak.lock();
     // The wait may have been over when somebody came.
-    if (!cancelled && self && self->reader_ == nullptr) self->give_up();
+    if (cancelled || !self || self->reader_ != nullptr) return;
+    if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.id);
+    self->give_up();
   });
 }
 
@@ -90,7 +92,6 @@ void ResumableStream::cancel() {
 
 void ResumableStream::give_up() {
   const auto self = shared_from_this();
-  if (!has_ended_) spdlog::info("request {}: nobody has come back for it", name_.id);
   cancel_ = nullptr;
   window_.cancel();
   if (all_ != nullptr) all_->erase(name_);

@@ -1,5 +1,6 @@
 #include "engine/journal/resumable_requests.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,7 +54,7 @@ class Requests {
       if (below(150) == 0) step.ends.push_back({id, std::nullopt});
       if (below(150) == 0) step.ends.push_back({id, Error{ErrorCode::internal, "it failed"}});
       if (live.spec->sampling.prompt_logprobs && live.num_tokens.front() == 0) {
-        step.prompt_logprobs.push_back({id, {report(), report()}});
+        step.prompt_logprobs.push_back({id, {live.spec->prompt->size() - 1, report()}});
       }
       for (std::size_t i = 0; i < live.num_tokens.size(); ++i) {
         if (live.num_tokens[i] < 0) continue;
@@ -118,6 +119,16 @@ class Requests {
   TimeUs now_ = 1000;
 };
 
+bool is_aborted(const RequestProgress& progress) {
+  return std::ranges::any_of(progress.sequences, [](const auto& sequence) {
+    return sequence.ended && sequence.result.finish_reason == FinishReason::abort;
+  });
+}
+bool is_aborted(const RequestResult& result) {
+  return std::ranges::any_of(result.outputs,
+                             [](const auto& output) { return output.finish_reason == FinishReason::abort; });
+}
+
 std::vector<OutputCore::Resumable> read(const std::vector<MemoryJournal::Segment>& segments) {
   ResumableRequests reader(demo_tokenizer());
   for (const auto& segment : segments) {
@@ -173,6 +184,8 @@ TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
     while (!requests.is_idle()) requests.step();
     for (const auto& request : resumable) {
       const auto id = request.spec->id;
+      // Tokens of a step that failed were not told, and the text behind one that was aborted came with it or alone.
+      if (request.progress->error || is_aborted(*request.progress)) continue;
       std::map<std::int32_t, std::size_t> next;
       for (const SequenceDelta& delta : told_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
         const auto& all = requests.told(id).deltas.at(delta.index);
@@ -200,7 +213,7 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
     while (!requests.is_idle()) requests.step();
     for (const auto& request : resumable) {
       const auto& whole = requests.told(request.spec->id);
-      if (!whole.done) continue;
+      if (!whole.done || is_aborted(*whole.done)) continue;
       OutputCore core(demo_tokenizer());
       const auto spec = going_on_from(*request.spec, request.progress);
       ASSERT_TRUE(is_sound(spec));
@@ -214,7 +227,9 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
           if (output.done) done = std::move(output.done);
         }
       };
-      if (request.spec->sampling.chooses_at_end()) continue;  // whose tokens nobody was told in their order
+      const SamplingParams& sampling = request.spec->sampling;
+      // What is told lacks the tokens' order, or their log-probabilities, by which outputs are ranked.
+      if (sampling.chooses_at_end() || (sampling.ranks_outputs() && !sampling.logprobs)) continue;
       // What was told of the whole says which tokens are still to come.
       for (std::size_t i = 0; !done && i < 100; ++i) {
         StepOutputs step;
