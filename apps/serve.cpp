@@ -85,6 +85,11 @@ Result<std::shared_ptr<serving::Recovery>> read_recovery(const ServeOptions& opt
   return std::make_shared<serving::Recovery>(std::move(*requests));
 }
 
+bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+  std::error_code error;
+  return std::filesystem::weakly_canonical(one, error) == std::filesystem::weakly_canonical(other, error);
+}
+
 /// Waits until the engine's own journal has all that is to be recovered; only then does the old one leave its place.
 Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
                 const ServeOptions& options) {
@@ -99,7 +104,8 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   caf::scoped_actor self(system);
   actors::ask(self, engine.router, actors::GetMetrics{}, [&](const metrics::EngineMetrics&) { is_recorded = true; });
   if (!is_recorded) return fail(ErrorCode::internal, "recover: the engine does not answer");
-  const bool is_same = options.recover == options.engine.config.journal;
+  // Before it is moved: the two may be spelled otherwise.
+  const bool is_same = is_same_file(options.recover, options.engine.config.journal);
   if (auto placed = engine.take_journal_place(); !placed) return placed;
   if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
     if (auto kept = io::keep_journal(options.recover); !kept) return kept;

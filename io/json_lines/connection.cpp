@@ -9,7 +9,6 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
-#include "io/json_lines/resumable_request.hpp"
 #include "io/serving/client_name.hpp"
 #include "io/serving/prompt_log.hpp"
 #include "io/serving/small_text.hpp"
@@ -47,13 +46,6 @@ void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
 }
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
-}
-
-serving::RequestRecord record_of(const GenerateOp& op, const ConnectionContext& context, const std::string& client) {
-  serving::RequestRecord record{.api = serving::kJsonLines, .request_id = op.id, .client = client, .route = "generate"};
-  record.generation.emplace().model = context.telemetry.model_name;
-  record.generation->asked(op.request->sampling, op.request->open);
-  return record;
 }
 
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
@@ -225,6 +217,14 @@ bool Connection::is_authorized() {
   return holder_ || !context_.config.keys->asks_for_keys();
 }
 
+serving::RequestRecord Connection::record_of(const GenerateOp& op) const {
+  serving::RequestRecord record{
+      .api = serving::kJsonLines, .request_id = op.id, .client = client_, .route = "generate"};
+  record.generation.emplace().model = context_.telemetry.model_name;
+  record.generation->asked(op.request->sampling, op.request->open);
+  return record;
+}
+
 void Connection::run(GenerateOp& op) {
   if (tags_.contains(op.id) || attached_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
@@ -237,7 +237,7 @@ void Connection::run(GenerateOp& op) {
   }
   op.request->request_id = op.id;
   if (op.request->resumable) return run_resumable(op);
-  Live live{op.id, op.timing, op.request->stream, record_of(op, context_, client_)};
+  Live live{op.id, op.timing, op.request->stream, record_of(op)};
   auto& request = *op.request;
   if (auto refusal = admit(request, live.record, live.ticket, live.prompt_tokens)) {
     report(live);
@@ -267,36 +267,6 @@ std::optional<WireError> Connection::admit(GenerateRequest& request, serving::Re
   return std::nullopt;
 }
 
-void Connection::run_resumable(GenerateOp& op) {
-  auto& request = *op.request;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const serving::RequestOrigin origin{.api = serving::Api::json_lines,
-                                      .name = serving::stream_name(holder_, op.id),
-                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
-                                      .timeout_ms = request.timeout_ms,
-                                      .timing = op.timing,
-                                      .stream = request.stream,
-                                      .path = {},
-                                      .body = {},
-                                      .own_id = {},
-                                      .created = 0};
-  auto stream = context_.streams.open(context_.io, origin.name);
-  if (!stream) return append_error(queue_.line(), op.id, wire_error(stream.error()));
-  auto record = record_of(op, context_, client_);
-  serving::TenantTicket ticket;
-  std::int64_t prompt_tokens = 0;
-  if (const auto refusal = admit(request, record, ticket, prompt_tokens)) {
-    (*stream)->withdraw();
-    record.generation->finish_reason = "error";
-    context_.telemetry.ended(record);
-    return append_error(queue_.line(), op.id, *refusal);
-  }
-  request.resume = serving::note_of(origin, context_.streams.config());
-  attach(*stream, 0);
-  json_lines::run_resumable(context_, std::move(op), std::move(*stream), std::move(ticket), prompt_tokens,
-                            std::move(record));
-}
-
 void Connection::run(CancelOp& op) {
   if (const auto attached = attached_.find(op.id); attached != attached_.end()) {
     return attached->second->stream->cancel();
@@ -304,42 +274,6 @@ void Connection::run(CancelOp& op) {
   const auto it = tags_.find(op.id);
   if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
   session_.cancel(it->second);
-}
-
-void Connection::run(AttachOp& op) {
-  if (tags_.contains(op.id)) {
-    return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
-  }
-  auto stream = context_.streams.find(serving::stream_name(holder_, op.id));
-  if (!stream) {
-    return refuse(op.id, WireCode::unknown_id, "no resumable request with this id is live or has just ended", "id");
-  }
-  const auto& history = stream->history();
-  const auto from = static_cast<std::uint64_t>(op.from);
-  if (from < history.first()) {
-    return refuse(op.id, WireCode::invalid_request,
-                  "events before number " + std::to_string(history.first()) + " are not kept any more", "from");
-  }
-  if (stream->has_ended() && from > history.next()) {
-    return refuse(op.id, WireCode::invalid_request,
-                  "the request has ended after " + std::to_string(history.next()) + " events", "from");
-  }
-  attach(std::move(stream), from);
-}
-
-/// Its events are sent with what is queued for the connection.
-void Connection::attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from) {
-  attached_.erase(stream->name().id);  // of this connection, which asks once more
-  auto reader = std::make_unique<Attached>(*this, stream, from);
-  stream->attach(*reader);
-  attached_.emplace(stream->name().id, std::move(reader));
-}
-
-void Connection::on_replaced(const std::string& id) {
-  const auto replaced = attached_.extract(id);
-  if (!replaced) return;
-  refuse(id, WireCode::unknown_id, "another connection has attached to this request", "id");
-  pump();
 }
 
 void Connection::run(PingOp& op) {
@@ -501,26 +435,6 @@ void Connection::report(Live& live) {
 
 // -- output and the end
 // --------------------------------------------------------------------------------------------------
-
-/// As much as the client takes: the rest stays with the streams.
-void Connection::read_streams() {
-  for (auto next = attached_.begin(); next != attached_.end();) {
-    const auto current = next++;
-    auto& [id, reader] = *current;
-    const auto& history = reader->stream->history();
-    if (reader->next < history.first()) {
-      refuse(id, WireCode::queue_full, "output is read too slowly: its events are not kept any more", {},
-             routing::kRetryAfterMs);
-      attached_.erase(current);
-      continue;
-    }
-    while (reader->next < history.next() &&
-           queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
-      queue_.line() += history.at(reader->next++);
-    }
-    if (reader->stream->has_ended() && reader->next == history.next()) attached_.erase(current);
-  }
-}
 
 void Connection::pump() {
   if (closed_) return;

@@ -110,9 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Whose key the client has given, as keys are known now. False: it has to give one.
   bool is_authorized();
   void run(GenerateOp& op);
-  void run_resumable(GenerateOp& op);
   void run(CancelOp& op);
-  void run(AttachOp& op);
   void run(PingOp& op);
   void run(AuthOp& op);
   void run(TokenizeOp& op);
@@ -122,11 +120,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(StatsOp& op);
   void ask(ClientId id, serving::Question question);
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
+  serving::RequestRecord record_of(const GenerateOp& op) const;
   /// Why the request's tenant may not have it.
   std::optional<WireError> admit(GenerateRequest& request, serving::RequestRecord& record,
                                  serving::TenantTicket& ticket, std::int64_t& prompt_tokens);
+
+  // Streams of resumable requests (connection_streams.cpp).
+  void run_resumable(GenerateOp& op);
+  void run(AttachOp& op);
   void attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from);
   void on_replaced(const std::string& id);
+  void read_streams();
 
   // Events of the session.
   void on_events(std::vector<serving::Event>& events);
@@ -141,7 +145,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Output and the end.
   void pump();
-  void read_streams();
   void write();
   void on_written(const boost::system::error_code& error);
   void begin_close();

@@ -407,6 +407,27 @@ class KilledServers(Case):
                            for e in streams[1].events if "[DONE]" not in e)
             self.assertLessEqual(set(text.split()[:-1]), {"red", "blue", "green", "and"}, text)
 
+    def test_the_journals_of_two_servers_may_have_different_names(self):
+        folder = self.folder()
+        old, new = os.path.join(folder, "old"), os.path.join(folder, "new")
+        server = self.server("--journal", old)
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "temperature": 0.9, "seed": 3, "ignore_eos": True}
+        stream = HttpStream(server, "/v1/completions", body, "moved")
+        self.wait_for(lambda: len(stream.events) > 5, "nothing is streamed")
+        server.kill()
+        command = server.command[:-2]
+        for names in (("--journal", new, "--recover", old),
+                      ("--journal", new, "--recover", os.path.join(folder, ".", "new"))):
+            server.command = command + list(names)
+            server.start()
+            self.assertIn("recovering 1 live requests", server.said())
+            self.assertTrue(os.path.exists(new), "the journal that is written is at its place")
+            self.assertTrue(os.path.exists(old + ".1"), "the one that was recovered is kept")
+            self.assertFalse(os.path.exists(old))
+            if names[-1] == old:
+                server.kill()
+        self.finish([stream])
+
     def test_requests_that_nobody_can_come_back_for_are_not_recovered(self):
         journal = os.path.join(self.folder(), "j")
         server = self.server(journal=journal)
