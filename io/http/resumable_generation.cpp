@@ -126,7 +126,7 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
       tell_record();
       stream_->tell();
     } catch (const std::exception& error) {
-      spdlog::error("request {}: {}", stream_->name().id, error.what());
+      spdlog::error("request {}: {}", stream_->name().quoted_id(), error.what());
       fail_with({ErrorCode::internal, "the server failed on this request"});
     }
   }
@@ -291,7 +291,7 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
              std::function<void()> settled) {
   const auto& origin = recovered.origin;
   const auto drop = [&](const std::string& why) {
-    spdlog::warn("request {} cannot be recovered: {}", origin.name.id, why);
+    serving::log_dropped(origin, why);
     settled();
   };
   auto holder = context.keys->holder_of(origin.name.owner);

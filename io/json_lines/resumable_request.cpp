@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <spdlog/spdlog.h>
-
 #include "io/json_lines/connection.hpp"
 #include "io/serving/delta_order.hpp"
 #include "io/serving/session.hpp"
@@ -175,7 +173,7 @@ void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<se
 void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled) {
   const auto& origin = recovered.origin;
   const auto drop = [&](const std::string& why) {
-    spdlog::warn("request {} cannot be recovered: {}", origin.name.id, why);
+    serving::log_dropped(origin, why);
     settled();
   };
   const auto& keys = *context.config.keys;

@@ -4,7 +4,10 @@
 #include <span>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "engine/step/codec.hpp"
+#include "io/wire/json_text.hpp"
 
 namespace pagoda::serving {
 
@@ -21,6 +24,12 @@ std::optional<RequestOrigin> origin_of(const ResumeNote& note) {
   RequestOrigin origin;
   if (!decode(std::as_bytes(std::span(note.text)), origin)) return std::nullopt;
   return origin;
+}
+
+void log_dropped(const RequestOrigin& origin, std::string_view why) {
+  std::string reason;
+  wire::append_string(reason, why);  // which may have words of the client
+  spdlog::warn("request {} cannot be recovered: {}", origin.name.quoted_id(), reason);
 }
 
 }  // namespace pagoda::serving

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/request/generate_request.hpp"
@@ -54,5 +55,8 @@ struct RecoveredRequest {
   std::shared_ptr<GenerateRequest> request;  ///< that goes on where it was
   std::vector<SequenceDelta> told;           ///< what it has brought: those of each sequence in their order
 };
+
+/// Logs that it is not taken up.
+void log_dropped(const RequestOrigin& origin, std::string_view why);
 
 }  // namespace pagoda::serving

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
+#include "io/wire/json_text.hpp"
 
 namespace pagoda::serving {
 
@@ -23,6 +24,12 @@ std::vector<Error> ResumeConfig::validate() const {
   within("max_resumable_streams", max_resumable_streams, 1, 1 << 20);
   within("resume_buffer_mib", resume_buffer_mib, 1, 1 << 20);
   return problems;
+}
+
+std::string StreamName::quoted_id() const {
+  std::string text;
+  wire::append_string(text, id);
+  return text;
 }
 
 StreamName stream_name(const SharedHolder& holder, std::string_view id) {
@@ -81,7 +88,7 @@ void ResumableStream::await_reader() {
     const auto self = weak.lock();
     // The wait may have been over when somebody came.
     if (cancelled || !self || self->reader_ != nullptr) return;
-    if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.id);
+    if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.quoted_id());
     self->give_up();
   });
 }

@@ -38,6 +38,9 @@ struct StreamName {
   std::string owner;  ///< KeyHolder::id; empty: of nobody's key
   std::string id;
 
+  /// For logs: no text of a client makes a line of its own.
+  std::string quoted_id() const;
+
   auto operator<=>(const StreamName&) const = default;
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.owner, self.id); }
 };

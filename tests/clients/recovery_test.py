@@ -20,6 +20,8 @@ import unittest
 
 from server import CHATML, Server, slow_model
 
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
+
 pagoda = model = None
 flags = ()
 
@@ -66,7 +68,7 @@ class KilledServer:
     def end(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            code = self.process.wait(60)
+            code = self.process.wait(60 * SLOWNESS)
             self.process.stdout.close()
             if code != 0:
                 raise RuntimeError(f"the server ended with {code}: {self.said()}")
@@ -93,7 +95,7 @@ class HttpStream:
 
     def run(self):
         try:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 240 * SLOWNESS
             while not self.ended.is_set():
                 assert time.monotonic() < deadline, f"the stream did not end: {len(self.events)} events"
                 try:
@@ -105,7 +107,7 @@ class HttpStream:
             self.ended.set()
 
     def connect(self):
-        connection = socket.create_connection((self.server.host, self.server.port), timeout=120)
+        connection = socket.create_connection((self.server.host, self.server.port), timeout=120 * SLOWNESS)
         begins = self.num_connections == 0
         if begins:
             payload = json.dumps(self.body).encode()
@@ -183,12 +185,12 @@ class LineClient:
 
     def run(self):
         try:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 240 * SLOWNESS
             begins = True
             while len(self.done) < len(self.bodies):
                 assert time.monotonic() < deadline, "requests did not end"
                 try:
-                    self.connection = socket.create_connection((self.server.host, self.server.lines_port), timeout=120)
+                    self.connection = socket.create_connection((self.server.host, self.server.lines_port), timeout=120 * SLOWNESS)
                     with self.connection, self.connection.makefile("rb") as file:
                         for name, body in self.bodies.items():
                             if name in self.done:
@@ -291,11 +293,11 @@ class Case(unittest.TestCase):
 
     def finish(self, clients, seconds=300):
         for client in clients:
-            self.assertTrue(client.ended.wait(seconds), "a client has not got all of its stream")
+            self.assertTrue(client.ended.wait(seconds * SLOWNESS), "a client has not got all of its stream")
             self.assertIsNone(client.problem)
 
     def wait_for(self, condition, what, seconds=120):
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * SLOWNESS
         while not condition():
             self.assertLess(time.monotonic(), deadline, what)
             time.sleep(0.005)
@@ -463,7 +465,7 @@ class KilledServers(Case):
 class Refusals(Case):
     def command(self, *more):
         return subprocess.run([pagoda, "serve", "--model", model, "--listen", "127.0.0.1:0", *flags, *more],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=120 * SLOWNESS)
 
     def test_a_journal_that_is_none_is_refused(self):
         path = os.path.join(self.folder(), "j")
@@ -484,7 +486,7 @@ class Refusals(Case):
         with open(os.path.join(other, "config.json"), "a") as file:
             file.write("\n")
         result = subprocess.run([pagoda, "serve", "--model", other, "--listen", "127.0.0.1:0", *flags, "--journal",
-                                 journal, "--recover", journal], capture_output=True, text=True, timeout=120)
+                                 journal, "--recover", journal], capture_output=True, text=True, timeout=120 * SLOWNESS)
         self.assertEqual(result.returncode, 2)
         self.assertIn("is of another model", result.stderr)
         self.assertFalse(os.path.exists(journal + ".1"))
@@ -653,6 +655,8 @@ if __name__ == "__main__":
         sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
     pagoda, demo = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
-        flags = slow_model(demo, folder)  # slow enough to be killed in the middle
-        model = folder
+        model = demo
+        if SLOWNESS == 1:  # else it is slow enough to be killed in the middle
+            flags = slow_model(demo, folder)
+            model = folder
         unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
