@@ -1,3 +1,5 @@
+#include <deque>
+
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
 #include "engine/journal/recorded_block_manager.hpp"
@@ -11,10 +13,27 @@ struct BlockManagerState {
 
   std::unique_ptr<journal::RecordedBlockManager> blocks;
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
+  PlansDone plans_done;
+  std::deque<CachePlan> unfinished;  ///< plans that cache engines may die over, where memory outlives them
   trace::SharedTracer trace;
 };
 
-StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const PlanStep& message) {
+using Self = BlockManagerActor::stateful_pointer<BlockManagerState>;
+
+void remember(BlockManagerState& state, const CachePlan& plan) {
+  const StepId done = state.plans_done();
+  while (!state.unfinished.empty() && state.unfinished.front().step <= done) state.unfinished.pop_front();
+  state.unfinished.push_back(plan);
+}
+
+void on_replaced(Self self, const CacheEnginesReplaced& message) {
+  auto& state = state_of(self);
+  state.cache_engines = message.cache_engines;
+  if (message.memory_lost) state.unfinished.clear();
+  for (const CachePlan& plan : state.unfinished) send_to_all(self, state.cache_engines, CachePlan(plan));
+}
+
+StepPlan plan(Self self, const PlanStep& message) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory");
   memory::PlannedStep planned = state.blocks->plan(message);
@@ -25,20 +44,23 @@ StepPlan plan(BlockManagerActor::stateful_pointer<BlockManagerState> self, const
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
             arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
             arg("blocks_changed", planned.plan.blocks.size())});
-  if (!planned.cache_plan.empty()) send_to_all(self, state.cache_engines, std::move(planned.cache_plan));
+  if (!planned.cache_plan.empty()) {
+    if (state.plans_done) remember(state, planned.cache_plan);
+    send_to_all(self, state.cache_engines, std::move(planned.cache_plan));
+  }
   return reply(std::move(planned.plan));
 }
 
-BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<BlockManagerState> self,
-                                          const memory::BlockSpaceConfig& config,
+BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceConfig& config,
                                           const std::vector<CacheEngineActor>& cache_engines,
-                                          const Instruments& instruments) {
+                                          const Instruments& instruments, const PlansDone& plans_done) {
   state_of(self).blocks = std::make_unique<journal::RecordedBlockManager>(config, instruments.journal);
   state_of(self).cache_engines = cache_engines;
+  state_of(self).plans_done = plans_done;
   state_of(self).trace = instruments.trace;
   return {
       [self](const PlanStep& message) { return plan(self, message); },
-      [self](const CacheEnginesReplaced& message) { state_of(self).cache_engines = message.cache_engines; },
+      [self](const CacheEnginesReplaced& message) { on_replaced(self, message); },
       [self](const GetView&) { return reply(state_of(self).blocks->core().block_map()); },
   };
 }
@@ -46,8 +68,10 @@ BlockManagerActor::behavior_type behavior(BlockManagerActor::stateful_pointer<Bl
 }  // namespace
 
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments) {
-  return system.spawn(behavior, std::move(config), std::move(cache_engines), std::move(instruments));
+                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments,
+                                      PlansDone plans_done) {
+  return system.spawn(behavior, std::move(config), std::move(cache_engines), std::move(instruments),
+                      std::move(plans_done));
 }
 
 }  // namespace pagoda::actors

@@ -45,16 +45,23 @@ struct DeviceProcess {
   DeviceProcessActor actor;
   std::int64_t pid = 0;
   int num_failed_starts = 0;  ///< processes before it that ended while they loaded
+  bool memory_lost = true;    ///< its KV memory holds nothing, though another process had some
 };
+
+/// No cache plan up to the one that it tells is left to do, also if its cache engine has died. Any thread.
+using PlansDone = std::function<StepId()>;
 
 /// Makes the parts of one device's actors, at the start and when one of them has ended. Called on any thread.
 struct DeviceFactory {
   std::function<Result<WorkerParts>()> make_worker;
   std::function<Result<CacheParts>()> make_cache_engine;
-  /// Set: in place of the others, and the actors live in the process that this starts. Blocks while it loads.
-  std::function<Result<DeviceProcess>(caf::actor_system&)> start_process = nullptr;
+  /// Set: in place of the others, and the actors live in the process that this starts, over the KV memory of the one
+  /// before it where that has outlived it and is not lost. Blocks while it loads.
+  std::function<Result<DeviceProcess>(caf::actor_system&, bool memory_lost)> start_process = nullptr;
   /// Set with it: ends one that blocks, with an error, and lets no other begin.
   std::function<void()> give_up = nullptr;
+  /// Set where KV memory may outlive its process.
+  PlansDone plans_done = nullptr;
 };
 
 /// The actors of a group of devices, and the process ids of those that live in processes of their own.
@@ -62,6 +69,7 @@ struct SpawnedDevices {
   DeviceGroup actors;
   std::vector<std::int64_t> pids;
   int num_failed_starts = 0;
+  bool memory_lost = false;
 };
 /// By rank. Those that were spawned are ended when another cannot be.
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
@@ -88,8 +96,10 @@ SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerC
                                BlockManagerActor block_manager, std::vector<WorkerActor> workers,
                                OutputProcessorActor outputs, Instruments instruments);
 
+/// `plans_done`: null where no KV memory outlives the cache engine that has died.
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
-                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments);
+                                      std::vector<CacheEngineActor> cache_engines, Instruments instruments,
+                                      PlansDone plans_done = nullptr);
 
 CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts, Instruments instruments);
 

@@ -135,8 +135,8 @@ using SchedulerActor = Interface<
 using BlockManagerActor = Interface<
     // Message 3, answered with message 5; message 4 goes to the cache engines before the answer.
     caf::result<StepPlan>(PlanStep),
-    // (private) supervisor: cache engines whose memory holds nothing took the place of dead ones. The scheduler is told
-    // behind it (DeviceReplaced), so the plan with device_memory_lost comes later.
+    // (private) supervisor: cache engines took the place of dead ones. The scheduler is told behind it
+    // (DeviceReplaced), so a plan with device_memory_lost comes later; plans that the dead have left come before.
     caf::result<void>(CacheEnginesReplaced),
     // (private) scheduler: who holds which block.
     caf::result<view::BlockMap>(GetView)>;
@@ -210,7 +210,7 @@ struct ConnectWorker {
 };
 struct DeviceReplaced {
   std::vector<WorkerActor> workers;  ///< by rank
-  bool memory_lost = false;          ///< the cache engines are new as well
+  bool memory_lost = false;          ///< the cache engines' memory is new as well
 };
 /// What became of the devices of a replica, for its stats.
 struct DeviceStatus {
@@ -221,6 +221,7 @@ struct DeviceStatus {
 };
 struct CacheEnginesReplaced {
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
+  bool memory_lost = true;  ///< their memory holds nothing; else what the dead have left of plans is to be done
 };
 struct ConnectScheduler {
   StepSinkActor scheduler;

@@ -211,7 +211,7 @@ constexpr ProcessEnd last_value(ProcessEnd) {
 struct DeviceFailed {
   Error error;
   bool in_vain = false;      ///< the stream had not ended a single step or plan
-  bool memory_lost = false;  ///< it is the cache engine's
+  bool memory_lost = false;  ///< it is the cache engine's, or a process's whose memory has not outlived it
   ProcessEnd process = ProcessEnd::none;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

@@ -20,7 +20,8 @@ constexpr int kMaxDevicesInVain = 4 * scheduling::kMaxWorkersLost;
 /// (1) All workers of the group end, since none can run a step without the others; when a cache engine has ended, all
 /// cache engines do. A worker's and a cache engine's state waits for its stream. (2) When they have, new ones are made,
 /// over the same KV memory. Workers have no rows; what cache engines kept counts as lost. (3) Block manager, then
-/// scheduler are told. A device in a process of its own is one actor, whose state ends the process: both are replaced.
+/// scheduler are told. A device in a process of its own is one actor, whose state ends the process: both are replaced,
+/// and what the cache engine kept is lost only if its memory has not outlived it, or may be wrong.
 struct ReplicaSupervisorState {
   ReplicaSupervisorState() {}
 
@@ -39,6 +40,15 @@ struct ReplicaSupervisorState {
 
 using Self = ReplicaSupervisorActor::stateful_pointer<ReplicaSupervisorState>;
 
+bool live_in_processes(const std::vector<DeviceFactory>& factories) {
+  return factories.front().start_process != nullptr;
+}
+
+std::string who_has_ended(const ReplicaSupervisorState& state) {
+  if (live_in_processes(state.factories)) return "the worker process";
+  return state.memory_lost ? "the cache engine" : "the worker";
+}
+
 void end_all(const Replica& replica) {
   end_now(replica.scheduler);
   for (const WorkerActor& worker : replica.devices.workers) end_now(worker);
@@ -56,8 +66,8 @@ void fail_replica(Self self, ErrorCode code, std::string why) {
 void fail_devices(Self self, const Error& problem) {
   const auto& state = state_of(self);
   if (!state.device_error) {
-    const std::string who = state.memory_lost ? "the cache engine" : "the worker";
-    return fail_replica(self, ErrorCode::internal, who + " has ended and cannot be replaced: " + problem.message);
+    return fail_replica(self, ErrorCode::internal,
+                        who_has_ended(state) + " has ended and cannot be replaced: " + problem.message);
   }
   fail_replica(
       self, ErrorCode::device_failed,
@@ -74,10 +84,11 @@ void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) 
 }
 
 /// The devices of a group that live in processes of their own.
-Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories) {
+Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
+                                       bool memory_lost) {
   SpawnedDevices spawned;
   for (const DeviceFactory& factory : factories) {
-    auto process = factory.start_process(system);
+    auto process = factory.start_process(system, memory_lost);
     if (!process) {
       for (const WorkerActor& device : spawned.actors.workers) end_now(device);
       return fail(std::move(process.error()));
@@ -86,18 +97,16 @@ Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vec
     spawned.actors.cache_engines.push_back(process->actor);
     spawned.pids.push_back(process->pid);
     spawned.num_failed_starts += process->num_failed_starts;
+    spawned.memory_lost |= process->memory_lost;
   }
   return spawned;
 }
 
-bool live_in_processes(const std::vector<DeviceFactory>& factories) {
-  return factories.front().start_process != nullptr;
-}
-
 Status replace_processes(Self self) {
   auto& state = state_of(self);
-  auto fresh = start_processes(self->system(), state.factories);
+  auto fresh = start_processes(self->system(), state.factories, state.memory_lost);
   if (!fresh) return fail(std::move(fresh.error()));
+  state.memory_lost |= fresh->memory_lost;
   for (const WorkerActor& device : fresh->actors.workers) watch(caf::actor_cast<ReplicaSupervisorActor>(self), device);
   state.replica->devices = std::move(fresh->actors);
   state.status.pids = std::move(fresh->pids);
@@ -145,19 +154,22 @@ void replace_devices(Self self) {
     return fail_replica(self, ErrorCode::device_failed,
                         "the device has failed again and again: " + state.device_error->message);
   }
+  const bool are_processes = live_in_processes(state.factories);
   Status made;
-  if (live_in_processes(state.factories)) {
+  if (are_processes) {
     made = replace_processes(self);
   } else {
     made = state.memory_lost ? spawn_cache_engines(self) : Status();
     if (made) made = spawn_workers(self);
   }
   if (!made) return fail_devices(self, made.error());
-  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed",
-               state.memory_lost ? "the cache engine" : "the worker");
+  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed{}", who_has_ended(state),
+               state.memory_lost ? "" : " where it is not in the KV cache");
   const Replica& replica = *state.replica;
   connect_devices(replica, self->address());
-  if (state.memory_lost) send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines});
+  if (state.memory_lost || are_processes) {
+    send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines, state.memory_lost});
+  }
   send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
   state.status.health = DeviceStatus{}.health;
   send(self, replica.scheduler, state.status);
@@ -213,10 +225,12 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     return fail_replica(self, ErrorCode::internal, "an actor of the engine has ended");
   }
   state.gone.insert(child.id());
-  state.memory_lost |= is_cache_engine;
+  // A process has told before its end whether its memory is lost; who ends without a word may have left anything in it.
+  state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
   tell_of_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
-  const bool rest_ended = !state.memory_lost || all_ended(state.gone, devices.cache_engines);
+  const bool all_end = state.memory_lost || live_in_processes(state.factories);
+  const bool rest_ended = !all_end || all_ended(state.gone, devices.cache_engines);
   if (workers_ended && rest_ended) replace_devices(self);
 }
 
@@ -252,7 +266,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
 
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments) {
-  if (live_in_processes(factories)) return start_processes(system, factories);
+  if (live_in_processes(factories)) return start_processes(system, factories, false);
   SpawnedDevices spawned;
   auto& [workers, cache_engines] = spawned.actors;
   for (const DeviceFactory& factory : factories) {

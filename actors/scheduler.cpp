@@ -26,6 +26,8 @@ void advance(Self self);
 
 EngineStats stats_of(const SchedulerState& state) {
   EngineStats stats = state.core->core().stats();
+  stats.recomputed_tokens_total = state.core->core().metrics().recomputed_tokens;
+  stats.worker_pause_s_total = state.core->core().metrics().worker_pause.sum();
   stats.worker_deaths_total = state.devices.deaths;
   stats.worker_hangs_total = state.devices.hangs;
   stats.worker_pids = state.devices.pids;

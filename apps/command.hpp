@@ -35,6 +35,7 @@ Command add_inspect(CLI::App& pagoda);
 Command add_tokenize(CLI::App& pagoda);
 Command add_quantize(CLI::App& pagoda);
 Command add_replay(CLI::App& pagoda);
+Command add_ctl(CLI::App& pagoda);
 Command add_doctor(CLI::App& pagoda);
 Command add_key(CLI::App& pagoda);
 Command add_manual(CLI::App& pagoda);

@@ -54,10 +54,10 @@ int run(int argc, char** argv) {
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{
-      apps::add_serve(pagoda),   apps::add_chat(pagoda),     apps::add_generate(pagoda), apps::add_bench(pagoda),
-      apps::add_inspect(pagoda), apps::add_tokenize(pagoda), apps::add_quantize(pagoda), apps::add_replay(pagoda),
-      apps::add_doctor(pagoda),  apps::add_key(pagoda),      apps::add_manual(pagoda),   apps::add_completion(pagoda),
-      apps::add_worker(pagoda)};
+      apps::add_serve(pagoda),      apps::add_chat(pagoda),     apps::add_generate(pagoda), apps::add_bench(pagoda),
+      apps::add_inspect(pagoda),    apps::add_tokenize(pagoda), apps::add_quantize(pagoda), apps::add_replay(pagoda),
+      apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),      apps::add_manual(pagoda),
+      apps::add_completion(pagoda), apps::add_worker(pagoda)};
   auto arguments = arguments_of(argc, argv);
   if (!arguments) return apps::exit_with(arguments.error());
   std::ranges::reverse(*arguments);  // as CLI11 takes them

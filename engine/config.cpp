@@ -208,6 +208,7 @@ std::vector<Error> EngineConfig::validate() const {
   }
   check.number("step_deadline", step_deadline, 0, true, 86400);
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
+  if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);

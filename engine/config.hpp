@@ -66,6 +66,7 @@ struct EngineConfig {
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
   bool worker_processes = false;  ///< the device's actors live in a process of their own, which may die
+  bool standby_worker = false;    ///< another such process has loaded the model already when one dies
   double step_deadline = 0;       ///< seconds that a step of such a process may take; 0 = ten times what was measured
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;

@@ -32,9 +32,11 @@ struct EngineStats {
   std::int64_t requests_finished_total = 0;
   std::int64_t requests_aborted_total = 0;
   std::int64_t requests_failed_total = 0;
+  std::int64_t recomputed_tokens_total = 0;    ///< whose KV was lost, by preemption or with a worker
   std::int64_t worker_restarts_total = 0;      ///< new workers, alone or with a new cache engine
   std::int64_t worker_deaths_total = 0;        ///< worker processes that ended by themselves or were killed
   std::int64_t worker_hangs_total = 0;         ///< worker processes that did nothing any more, and were ended
+  double worker_pause_s_total = 0;             ///< in which what ran waited for workers to be replaced
   std::vector<std::int64_t> worker_pids = {};  ///< of the worker processes that live; none without --worker-processes
   double uptime_s = 0;
   bool overloaded = false;  ///< new requests are refused with queue_full for now
@@ -49,8 +51,9 @@ struct EngineStats {
                  self.preemptions_recompute_total, self.preemptions_swap_total, self.prefix_cache_queries_total,
                  self.prefix_cache_hits_total, self.allocated_slots, self.used_slots, self.swap_bytes_total,
                  self.swap_bytes_per_s, self.requests_finished_total, self.requests_aborted_total,
-                 self.requests_failed_total, self.worker_restarts_total, self.worker_deaths_total,
-                 self.worker_hangs_total, self.worker_pids, self.uptime_s, self.overloaded, self.health);
+                 self.requests_failed_total, self.recomputed_tokens_total, self.worker_restarts_total,
+                 self.worker_deaths_total, self.worker_hangs_total, self.worker_pause_s_total, self.worker_pids,
+                 self.uptime_s, self.overloaded, self.health);
   }
 };
 

@@ -106,6 +106,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
   visit("worker_processes", config.worker_processes,
         "Run the model in a process of its own: when it dies or hangs, another takes its place and requests go on");
+  visit("standby_worker", config.standby_worker,
+        "Have another worker process ready, with the model loaded, to take the place of one that dies");
   visit("step_deadline", config.step_deadline,
         "Seconds after which a step in a worker process hangs; 0: ten times what such steps took, at least 1");
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");

@@ -106,6 +106,14 @@ class Device {
   /// For logs: for example "cpu avx512, 2 threads".
   virtual std::string description() const = 0;
   virtual Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  /// Memory of this device that is a file's (memfd_create), so that it outlives the process: what it holds stays, and
+  /// the file is not kept open. Errors: unsupported where a device has memory of its own; io_failed.
+  virtual Result<Buffer> map(int file, std::size_t offset, std::size_t bytes) {
+    static_cast<void>(file);
+    static_cast<void>(offset);
+    static_cast<void>(bytes);
+    return fail(ErrorCode::unsupported, "this device has no memory of files");
+  }
   /// Takes the physical memory of a buffer of this device now, where it would else be taken as it is first written;
   /// what it holds stays. For buffers that no stream uses yet. `progress(done)` hears of the share that is done, 0
   /// to 1. Errors: out_of_memory, with the numbers.

@@ -88,15 +88,21 @@ Result<kernels::Buffer> swap_file(const EngineConfig& config, const EnginePlan& 
 /// The blocks of the KV cache and of the host pool, which is refused before anything is taken if the machine has less.
 Result<std::shared_ptr<execution::KvMemory>> take_kv_memory(const EngineConfig& config, const EnginePlan& plan,
                                                             const std::shared_ptr<kernels::Device>& device,
-                                                            const StartProgress& progress) {
+                                                            const StartProgress& progress,
+                                                            const std::function<Result<execution::KvPools>()>& pools) {
   const bool takes_it_now = device->shares_host_memory() && config.touch_memory;
   if (takes_it_now) {
     if (const Status fits = check_host_memory(config, plan); !fits) return fail(fits.error());
   }
-  auto file = swap_file(config, plan);
-  if (!file) return fail(file.error());
+  auto brought = pools ? pools() : execution::KvPools{};
+  if (!brought) return fail(std::move(brought.error()));
+  if (brought->host.data() == nullptr) {
+    auto file = swap_file(config, plan);
+    if (!file) return fail(file.error());
+    brought->host = std::move(*file);
+  }
   auto memory = execution::KvMemory::create(device, plan.memory.kv_bytes_per_block, plan.num_device_blocks,
-                                            plan.num_host_blocks, std::move(*file));
+                                            plan.num_host_blocks, std::move(*brought));
   if (!memory || !takes_it_now) return memory;
   const auto report = [&](double done) {
     if (progress) progress("taking memory for the KV cache", done);
@@ -120,7 +126,8 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
 }  // namespace
 
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
-                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress) {
+                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
+                                 const std::function<Result<execution::KvPools>()>& pools) {
   EnginePlan plan = planned;
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
   const auto loader = ModelLoader::create(config, plan, device, progress);
@@ -130,7 +137,7 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
     if (!num_blocks) return fail(num_blocks.error());
     plan.num_device_blocks = *num_blocks;
   }
-  const auto memory = take_kv_memory(config, plan, device, progress);
+  const auto memory = take_kv_memory(config, plan, device, progress, pools);
   if (!memory) return fail(memory.error());
   return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), plan.num_device_blocks};
 }

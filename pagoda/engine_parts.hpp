@@ -29,9 +29,11 @@ struct LoadedDevice {
   actors::DeviceFactory factory;
   std::int32_t num_device_blocks = 0;  ///< those of the plan, or as many as were measured to fit
 };
-/// Loads weights as far as they are needed and takes the KV memory. Errors as Engine::create.
+/// Loads weights as far as they are needed and takes the KV memory, which `pools` may bring (null: the device's own).
+/// Errors as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
-                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress);
+                                 const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
+                                 const std::function<Result<execution::KvPools>()>& pools = nullptr);
 
 /// The actors of one running engine.
 struct RunningEngine {

@@ -34,8 +34,8 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   shared.grammar_compiler = grammars.compiler;
   shared.outputs = actors::spawn_output_processor(system, parts.tokenizer, parts.instruments);
   replica.devices = std::move(devices->actors);
-  replica.block_manager =
-      actors::spawn_block_manager(system, parts.blocks, replica.devices.cache_engines, parts.instruments);
+  replica.block_manager = actors::spawn_block_manager(system, parts.blocks, replica.devices.cache_engines,
+                                                      parts.instruments, factories.front().plans_done);
   replica.scheduler = actors::spawn_scheduler(system, parts.scheduler, replica.block_manager, replica.devices.workers,
                                               shared.outputs, parts.instruments);
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,

@@ -26,6 +26,7 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   config.num_host_blocks = blocks.num_host_blocks;
   config.swap_dir.clear();
   config.worker_processes = false;
+  config.standby_worker = false;
   config.step_deadline = 0;
   std::size_t num_spare = 0;
   for (const auto& held : content.held) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -38,6 +39,20 @@ bool may_pass(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
+/// What a process is given beside its end of the link.
+constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
+
+device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
+  return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
+}
+
+/// The memory of KV blocks that outlives processes; none where it cannot: a device has its own, or blocks that are
+/// swapped out lie in a file.
+Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.device != "cpu" || !config.swap_dir.empty()) return nullptr;
+  return device_link::KeptMemory::create(kept_size(plan));
+}
+
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
   const execution::RunnerConfig runner = runner_config(config, plan);
   return {.max_num_seqs = runner.max_num_seqs,
@@ -49,15 +64,45 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .layout = runner.layout};
 }
 
+/// A process that loads the model before it is needed, on a thread of its own.
+class StandbyWorker {
+ public:
+  using Process = std::unique_ptr<device_link::WorkerProcess>;
+
+  void begin(const device_link::WorkerProcessConfig& process,
+             const device_link::WorkerProcess::SharedDeadlines& deadlines, const std::stop_token& stop) {
+    thread_ = std::jthread([this, process, deadlines, stop] {
+      loaded_ = device_link::WorkerProcess::start(process, deadlines, nullptr, stop);
+    });
+  }
+
+  /// Waits until it has loaded. No value: none was begun. An error also when it has ended since.
+  std::optional<Result<Process>> take() {
+    if (!thread_.joinable()) return std::nullopt;
+    thread_.join();
+    if (loaded_ && (*loaded_)->has_ended()) {
+      loaded_ = fail(ErrorCode::device_failed,
+                     "the worker process " + std::to_string((*loaded_)->pid()) + " has ended while it stood by");
+    }
+    return std::exchange(loaded_, nullptr);
+  }
+
+ private:
+  Result<Process> loaded_ = nullptr;
+  std::jthread thread_;  // its end is waited for before what it writes goes
+};
+
 /// Starts one process after the other until one has loaded the model.
 class WorkerStarts {
  public:
-  WorkerStarts(device_link::WorkerProcessConfig process, StartProgress progress, std::int64_t weight_bytes)
+  WorkerStarts(device_link::WorkerProcessConfig process, bool stand_by, StartProgress progress,
+               std::int64_t weight_bytes)
       : process_(std::move(process)),
+        stands_by_(stand_by),
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
-  Result<actors::DeviceProcess> start(caf::actor_system& system) {
+  Result<actors::DeviceProcess> start(caf::actor_system& system, bool memory_lost) {
     using Clock = std::chrono::steady_clock;
     const bool is_first = !last_ready_;
     if (last_ready_ && Clock::now() - *last_ready_ < kShortLife) {
@@ -65,8 +110,16 @@ class WorkerStarts {
     } else {
       pause_ = kFirstPause;
     }
+    std::optional<Result<StandbyWorker::Process>> standby = standby_.take();
     for (int failures = 0;; ++failures) {
-      auto process = device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
+      // A process that has ended while it loaded had the memory mapped.
+      memory_lost |= failures > 0 || process_.memory == nullptr;
+      if (memory_lost && process_.memory != nullptr && !is_first) {
+        if (const Status cleared = process_.memory->clear(); !cleared) return fail(cleared.error());
+      }
+      auto process = standby ? std::move(*standby)
+                             : device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
+      standby.reset();
       if (process) {
         // Its memory was there for one before it: what is taken again need not be taken at once.
         process_.start.touch_memory = false;
@@ -74,7 +127,9 @@ class WorkerStarts {
         last_ready_ = Clock::now();
         const std::int64_t pid = (*process)->pid();
         spdlog::info("the worker process {} is ready", pid);
-        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures};
+        if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
+        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures,
+                                     memory_lost};
       }
       const Error& error = process.error();
       const bool again = error.code == ErrorCode::device_failed || (!is_first && may_pass(error.code));
@@ -96,11 +151,13 @@ class WorkerStarts {
   }
 
   device_link::WorkerProcessConfig process_;
+  bool stands_by_;
   StartProgress progress_;
   device_link::WorkerProcess::SharedDeadlines deadlines_;
   std::stop_source stop_;
   std::chrono::milliseconds pause_ = kFirstPause;
   std::optional<std::chrono::steady_clock::time_point> last_ready_;
+  StandbyWorker standby_;
 };
 
 /// Ends the process once its parent has ended, however that came: the socket tells it as well, but only to who reads
@@ -111,7 +168,7 @@ void bind_to_parent() {
   // terminal stops it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
   // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
-  ::syscall(SYS_close_range, device_link::kInheritedDescriptor + 1, ~0U, 0);
+  ::syscall(SYS_close_range, kMemoryDescriptor + 1, ~0U, 0);
 }
 
 struct LoadedWorker {
@@ -134,7 +191,11 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const St
   if (!device) return fail(std::move(device.error()));
   const auto plan = plan_engine(*config, **device);
   if (!plan) return fail(plan.error());
-  auto loaded = load_device(*config, *plan, *device, progress);
+  const auto kept = [&]() -> Result<execution::KvPools> {
+    if (!start.keeps_memory) return execution::KvPools{};
+    return device_link::KeptMemory::map(**device, kMemoryDescriptor, kept_size(*plan));
+  };
+  auto loaded = load_device(*config, *plan, *device, progress, kept);
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));
@@ -161,6 +222,7 @@ int work() {
   auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
   const auto start = channel ? receive_start(**channel) : std::nullopt;
   if (!start) return EXIT_FAILURE;
+  if (!start->keeps_memory) ::close(kMemoryDescriptor);  // whatever it is
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
@@ -191,20 +253,28 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
                 "worker_processes");
   }
+  auto memory = kept_memory(config, plan);
+  if (!memory) return fail(std::move(memory.error()));
   device_link::WorkerProcessConfig process{.command = setup.worker_command,
                                            .start = {.version = std::string(version()),
                                                      .config = io::to_text(config),
                                                      .num_device_blocks = plan.num_device_blocks,
                                                      .num_host_blocks = plan.num_host_blocks,
-                                                     .touch_memory = config.touch_memory},
+                                                     .touch_memory = config.touch_memory,
+                                                     .keeps_memory = *memory != nullptr},
                                            .limits = device_limits(config, plan),
                                            .block_bytes = plan.layout.block_bytes(),
+                                           .memory = *memory,
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
-  const auto starts = std::make_shared<WorkerStarts>(std::move(process), setup.progress, plan.memory.weight_bytes);
+  const auto starts = std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,
+                                                     plan.memory.weight_bytes);
   actors::DeviceFactory factory;
-  factory.start_process = [starts](caf::actor_system& system) { return starts->start(system); };
+  factory.start_process = [starts](caf::actor_system& system, bool memory_lost) {
+    return starts->start(system, memory_lost);
+  };
   factory.give_up = [starts] { starts->give_up(); };
+  if (*memory != nullptr) factory.plans_done = [kept = *memory] { return kept->last_plan(); };
   return LoadedDevice{std::move(factory), plan.num_device_blocks};
 }
 

@@ -48,6 +48,7 @@ struct StepMetrics {
   Histogram plan_seconds{kStepSeconds};     ///< from the question what fits into a step to the answer
   Histogram compute_seconds{kStepSeconds};  ///< of a step on its device
   Histogram copy_seconds{kStepSeconds};     ///< of the swaps of a plan
+  Histogram worker_pause{kTokenSeconds};    ///< what ran when a worker was lost waited so long for the next step's end
   std::int64_t recomputed_tokens = 0;       ///< whose KV was there, was lost, and is computed once more
 };
 

@@ -111,6 +111,7 @@ void SchedulerCore::device_replaced(bool memory_lost) {
     if (SequenceGroup* group = table_.find(id))
       group->cleared_length = group->longest_output() + config_.pipeline_depth;
   }
+  if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = asked_us_;
   if (!in_flight_.empty()) table_.news.steps_failed(in_flight_.front().step);
   if (const auto& pending = planning_.pending()) table_.news.steps_failed(pending->step);
   planning_.discard_pending(memory_lost);
@@ -194,6 +195,9 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   ++stats_.steps_total;
   metrics_.tokens.observe(static_cast<double>(step.num_tokens));
   metrics_.compute_seconds.observe(static_cast<double>(result.finished_us - result.started_us) / 1e6);
+  if (const auto lost = std::exchange(lost_at_us_, std::nullopt)) {
+    metrics_.worker_pause.observe(static_cast<double>(result.finished_us - *lost) / 1e6);
+  }
   planning_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;

@@ -173,7 +173,9 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  TimeUs asked_us_ = 0;  ///< when the plan that is unanswered was asked for; for the metrics
+  // For the metrics.
+  TimeUs asked_us_ = 0;               ///< when the last plan was asked for
+  std::optional<TimeUs> lost_at_us_;  ///< when the steps began that a worker was lost over, until another ends a step
 };
 
 }  // namespace pagoda::scheduling

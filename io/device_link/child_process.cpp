@@ -15,8 +15,13 @@
 namespace pagoda::device_link {
 namespace {
 
+/// A copy of the descriptor behind those that children are given, so that giving one does not overwrite another.
+Descriptor copy_behind(int descriptor, std::size_t num_given) {
+  return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, kInheritedDescriptor + static_cast<int>(num_given)));
+}
+
 /// 0, or an error number.
-int spawn(const std::vector<std::string>& command, int inherited, pid_t& pid) {
+int spawn(const std::vector<std::string>& command, const std::vector<int>& inherited, pid_t& pid) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -25,7 +30,12 @@ int spawn(const std::vector<std::string>& command, int inherited, pid_t& pid) {
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&files, inherited, kInheritedDescriptor);
+  std::vector<Descriptor> given;
+  for (const int descriptor : inherited) {
+    given.push_back(copy_behind(descriptor, inherited.size()));
+    const int place = kInheritedDescriptor + static_cast<int>(given.size()) - 1;
+    ::posix_spawn_file_actions_adddup2(&files, given.back().get(), place);
+  }
   ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {  // closed
     ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
@@ -44,19 +54,19 @@ int spawn(const std::vector<std::string>& command, int inherited, pid_t& pid) {
   return error;
 }
 
-std::string how_it_ended(const siginfo_t& info) {
-  if (info.si_code == CLD_EXITED) return "ended with exit code " + std::to_string(info.si_status);
-  return "was killed by signal " + std::to_string(info.si_status);
+ChildEnd end_of(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return {"ended with exit code " + std::to_string(info.si_status)};
+  return {"was killed by signal " + std::to_string(info.si_status), info.si_status == SIGKILL};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std::string>& command, Descriptor inherited,
-                                                          Events events) {
+Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std::string>& command,
+                                                          const std::vector<int>& inherited, Events events) {
   std::unique_ptr<ChildProcess> child(new ChildProcess(std::move(events)));
   std::promise<int> spawned;
   const auto run = [self = child.get(), &command, &inherited, &spawned] {
-    const int error = spawn(command, inherited.get(), self->pid_);
+    const int error = spawn(command, inherited, self->pid_);
     spawned.set_value(error);  // nothing of start() is touched from here on
     if (error == 0) self->wait_for_end();
   };
@@ -101,7 +111,7 @@ void ChildProcess::wait_for_end() {
       siginfo_t reaped{};
       ::waitid(P_PID, static_cast<id_t>(pid_), &reaped, WEXITED);
     }
-    if (events_.on_ended) events_.on_ended(how_it_ended(info));
+    if (events_.on_ended) events_.on_ended(end_of(info));
     return;
   }
 }

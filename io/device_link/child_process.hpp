@@ -15,8 +15,13 @@
 
 namespace pagoda::device_link {
 
-/// Where a child finds the descriptor that it was given.
+/// Where a child finds the first of the descriptors that it was given; the others follow.
 inline constexpr int kInheritedDescriptor = 3;
+
+struct ChildEnd {
+  std::string how;          ///< "was killed by signal 9"
+  bool was_killed = false;  ///< with SIGKILL: it has done nothing wrong itself
+};
 
 /// A program that this process has started. A thread of its own starts it and waits for what becomes of it, without
 /// polling: a child may ask to die with the thread that started it (PR_SET_PDEATHSIG), so that one must not end first.
@@ -24,15 +29,15 @@ class ChildProcess {
  public:
   /// Called on the thread that waits, at most once each; before start() returns, even.
   struct Events {
-    std::function<void()> on_stopped;                      ///< by a signal (SIGSTOP): it does nothing any more
-    std::function<void(const std::string& how)> on_ended;  ///< "was killed by signal 9", and reaped
+    std::function<void()> on_stopped;                     ///< by a signal (SIGSTOP): it does nothing any more
+    std::function<void(const ChildEnd& ended)> on_ended;  ///< and is reaped
   };
 
-  /// `command`: a program's path and arguments. The child has `inherited` as kInheritedDescriptor, standard error as
-  /// its standard output, no standard input, and a process group of its own, so that a terminal's signals are not for
-  /// it. Errors: io_failed.
-  static Result<std::unique_ptr<ChildProcess>> start(const std::vector<std::string>& command, Descriptor inherited,
-                                                     Events events);
+  /// `command`: a program's path and arguments. The child has `inherited`, open descriptors that stay the caller's,
+  /// from kInheritedDescriptor on, standard error as its standard output, no standard input, and a process group of its
+  /// own, so that a terminal's signals are not for it. Errors: io_failed.
+  static Result<std::unique_ptr<ChildProcess>> start(const std::vector<std::string>& command,
+                                                     const std::vector<int>& inherited, Events events);
   /// Kills it and waits for its end.
   ~ChildProcess();
 

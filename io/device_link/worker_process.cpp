@@ -1,6 +1,7 @@
 #include "io/device_link/worker_process.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -29,8 +30,11 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig 
     self->is_stopped_ = true;
     self->channel_->close();
   };
-  const auto on_ended = [self = process.get()](const std::string& how) { self->told_end_.set_value(how); };
-  auto child = ChildProcess::start(process->config_.command, std::move(inherited), {on_stopped, on_ended});
+  const auto on_ended = [self = process.get()](const ChildEnd& ended) { self->told_end_.set_value(ended); };
+  std::vector<int> given{inherited.get()};
+  if (process->config_.memory != nullptr) given.push_back(process->config_.memory->file());
+  auto child = ChildProcess::start(process->config_.command, given, {on_stopped, on_ended});
+  inherited.reset();  // else the end of the process would not end the link
   if (!child) return fail(std::move(child.error()));
   process->child_ = std::move(*child);
   if (Status loaded = process->load(progress, stop); !loaded) return fail(std::move(loaded.error()));
@@ -70,6 +74,10 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
   if (loaded) return *loaded;
   const actors::DeviceFailed why = why_it_ended(end);
   return fail(why.error.code, why.error.message + " while it loaded the model");
+}
+
+bool WorkerProcess::has_ended() const {
+  return is_stopped_ || end_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 void WorkerProcess::listen(Listener listener) {
@@ -169,7 +177,7 @@ std::optional<TimeUs> WorkerProcess::before_wait() {
       {ErrorCode::device_failed, name() + " hangs: step " + std::to_string(deadline->step) + " has not ended within " +
                                      std::to_string(deadline->allowed_us / 1000) + " ms"},
       !has_ended_a_step_,
-      true,
+      config_.memory == nullptr,
       actors::ProcessEnd::hung};
   channel_->close();
   return std::nullopt;
@@ -186,17 +194,20 @@ void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) c
 actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   const std::lock_guard lock(mutex_);
   if (problem_) return *problem_;
-  const auto failed = [&](const std::string& what, actors::ProcessEnd process) {
+  // What a process has written that did something wrong itself may be wrong, too.
+  const auto failed = [&](const std::string& what, actors::ProcessEnd process, bool was_sound) {
     // Who dies without having been asked for anything may have been killed; else it may die again and again.
     const bool in_vain = !has_ended_a_step_ && !sent_.empty();
-    return actors::DeviceFailed{{ErrorCode::device_failed, name() + " " + what}, in_vain, true, process};
+    const bool memory_lost = config_.memory == nullptr || !was_sound;
+    return actors::DeviceFailed{{ErrorCode::device_failed, name() + " " + what}, in_vain, memory_lost, process};
   };
-  if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung);
+  if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {
     child_->kill();  // if it has only closed its end
-    return failed(end_.get(), actors::ProcessEnd::died);
+    const ChildEnd ended = end_.get();
+    return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }
-  return failed("has sent what is no message", actors::ProcessEnd::died);
+  return failed("has sent what is no message", actors::ProcessEnd::died, false);
 }
 
 }  // namespace pagoda::device_link

@@ -18,6 +18,7 @@
 #include "engine/trace/tracer.hpp"
 #include "io/device_link/child_process.hpp"
 #include "io/device_link/frame_channel.hpp"
+#include "io/device_link/kept_memory.hpp"
 #include "io/device_link/messages.hpp"
 
 namespace pagoda::device_link {
@@ -28,7 +29,8 @@ struct WorkerProcessConfig {
   StartWorker start;
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
-  TimeUs step_deadline_us = 0;  ///< 0 = by measured times
+  std::shared_ptr<KeptMemory> memory;  ///< of the KV blocks; null: each process has its own, and it ends with it
+  TimeUs step_deadline_us = 0;         ///< 0 = by measured times
   trace::SharedTracer trace;
 };
 
@@ -59,6 +61,8 @@ class WorkerProcess {
   ~WorkerProcess();
 
   pid_t pid() const { return child_->pid(); }
+  /// Whether it is known to have ended or to be stopped. Before listen().
+  bool has_ended() const;
   /// Begins to listen. Once, before the first send.
   void listen(Listener listener);
   /// One thread.
@@ -87,8 +91,8 @@ class WorkerProcess {
   WorkerProcessConfig config_;
   Listener listener_;  // as long as thread_ runs
   std::unique_ptr<FrameChannel> channel_;
-  std::promise<std::string> told_end_;
-  std::future<std::string> end_ = told_end_.get_future();
+  std::promise<ChildEnd> told_end_;
+  std::future<ChildEnd> end_ = told_end_.get_future();
   std::atomic<bool> is_stopped_ = false;
   std::unique_ptr<ChildProcess> child_;  // its events use what stands before it
   std::mutex mutex_;                     // of what follows: who sends and who reads

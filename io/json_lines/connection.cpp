@@ -237,7 +237,8 @@ void Connection::run(GenerateOp& op) {
   }
   op.request->request_id = op.id;
   if (op.request->resumable) return run_resumable(op);
-  Live live{op.id, op.timing, op.request->stream, record_of(op)};
+  Live live{op.id, op.timing, op.request->stream, record_of(op), op.reading};
+  if (live.reading && live.stream) live.calls.emplace(live.reading);
   auto& request = *op.request;
   if (auto refusal = admit(request, live.record, live.ticket, live.prompt_tokens)) {
     report(live);
@@ -348,13 +349,15 @@ void Connection::on_event(OutputBatch& batch) {
       live.ticket.add_tokens(std::ssize(delta.token_ids));
       if (!live.stream) continue;
       queue_.add_delta(output.tag, id, delta);
+      if (live.calls) live.calls->add(queue_.line(), id, delta);
       generation.completion_tokens += std::ssize(delta.token_ids);
     }
     if (output.done) {
       const auto& usage = output.done->usage;
       live.ticket.add_tokens(usage.prompt_tokens - live.prompt_tokens + usage.completion_tokens -
                              live.generated_tokens);
-      append_done(queue_.line(), id, *output.done, it->second.timing);
+      if (live.calls) live.calls->finish(queue_.line(), id);
+      append_done(queue_.line(), id, *output.done, live.timing, live.reading.get());
       generation.prompt_tokens = output.done->usage.prompt_tokens;
       generation.done(*output.done, generation.completion_tokens);
     } else if (output.error) {
@@ -380,7 +383,7 @@ void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   it->second.ticket.refused();
-  append_error(queue_.line(), it->second.id, wire_error(refused.error));
+  append_error(queue_.line(), it->second.id, request_error(refused.error, it->second.reading.get()));
   it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);
 }

@@ -13,6 +13,12 @@ namespace pagoda::json_lines {
 
 void Connection::run_resumable(GenerateOp& op) {
   auto& request = *op.request;
+  if (op.reading) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "resumable is not supported where the answer is taken apart: with tools, or with structured outputs "
+                  "behind thinking",
+                  "resumable");
+  }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const serving::RequestOrigin origin{.api = serving::Api::json_lines,
                                       .name = serving::stream_name(holder_, op.id),

@@ -106,7 +106,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     record_.generation->prompt_tokens = usage.prompt_tokens;
     record_.generation->done(result, record_.generation->completion_tokens);
     std::string line;
-    append_done(line, stream_->name().id, result, facts_.timing, stream_->history().next());
+    append_done(line, stream_->name().id, result, facts_.timing, nullptr, stream_->history().next());
     stream_->add(std::move(line));
     finish();
   }

@@ -168,6 +168,8 @@ class Writer {
             stats_.worker_deaths_total);
     counter("pagoda:worker_hangs_total", "Worker processes that did nothing any more, and were ended.",
             stats_.worker_hangs_total);
+    histogram("pagoda:worker_pause_seconds", "What ran when a worker was lost waited so long for the next step.",
+              metrics_.steps.worker_pause);
     std::int64_t resident = 0;
     for (const auto pid : stats_.worker_pids) resident += resident_bytes_of(pid);
     gauge("pagoda:worker_processes", "Worker processes that live; 0 without --worker-processes.",

@@ -41,9 +41,11 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_finished_total", stats.requests_finished_total);
   json.field("requests_aborted_total", stats.requests_aborted_total);
   json.field("requests_failed_total", stats.requests_failed_total);
+  json.field("recomputed_tokens_total", stats.recomputed_tokens_total);
   json.field("worker_restarts_total", stats.worker_restarts_total);
   json.field("worker_deaths_total", stats.worker_deaths_total);
   json.field("worker_hangs_total", stats.worker_hangs_total);
+  json.field("worker_pause_s_total", stats.worker_pause_s_total);
   json.key("worker_pids").open_array();
   for (const std::int64_t pid : stats.worker_pids) json.value(pid);
   json.close_array();

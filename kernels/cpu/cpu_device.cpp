@@ -81,9 +81,10 @@ class CpuDevice final : public Device {
     return text;
   }
 
-  Result<Buffer> allocate(std::size_t bytes, MemoryKind) override {
-    if (!binding_.interleaves()) return allocate_cpu_memory(bytes);
-    return allocate_cpu_memory(bytes, [this](void* data, std::size_t size) { binding_.interleave(data, size); });
+  Result<Buffer> allocate(std::size_t bytes, MemoryKind) override { return allocate_cpu_memory(bytes, place()); }
+
+  Result<Buffer> map(int file, std::size_t offset, std::size_t bytes) override {
+    return map_cpu_memory(file, offset, bytes, place());
   }
 
   /// In rounds, each of which starts only while there is memory for it, so that another process that takes memory
@@ -131,6 +132,12 @@ class CpuDevice final : public Device {
   std::size_t available_bytes(MemoryKind) const override { return available_cpu_memory(); }
 
  private:
+  /// Where large memory lies.
+  std::function<void(void*, std::size_t)> place() const {
+    if (!binding_.interleaves()) return {};
+    return [this](void* data, std::size_t size) { binding_.interleave(data, size); };
+  }
+
   /// A thread that can no longer be bound (the process was moved to other cores meanwhile) runs where it may.
   std::function<void(int)> on_start_of_thread() const {
     if (!binding_.binds()) return {};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include <sys/mman.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
-constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr std::size_t kHugePageBytes = kFileAlignment;
 
 std::string in_mib(std::size_t bytes) {
   return std::to_string(bytes >> 20) + " MiB";
@@ -41,22 +42,53 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// A mapping that begins and ends at a huge page, so that all of it can lie on such.
-Result<Buffer> allocate_large(std::size_t bytes) {
-  if (bytes > available_cpu_memory()) return does_not_fit(bytes);
-  const std::size_t whole = round_up(bytes, kHugePageBytes);
+/// A mapping of whole huge pages that begins at one, so that all of it can lie on such; null when the system has none.
+std::byte* map_huge_pages(std::size_t whole) {
   const std::size_t mapped = whole + kHugePageBytes;
   void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) return does_not_fit(bytes);
+  if (map == MAP_FAILED) return nullptr;
   auto* begin = static_cast<std::byte*>(map);
   const std::size_t before = (kHugePageBytes - reinterpret_cast<std::uintptr_t>(map) % kHugePageBytes) % kHugePageBytes;
   if (before > 0) munmap(begin, before);
   munmap(begin + before + whole, mapped - before - whole);
-  std::byte* data = begin + before;
+  return begin + before;
+}
+
+void wish_for_huge_pages(std::byte* data, std::size_t whole) {
 #if defined(MADV_HUGEPAGE)
-  madvise(data, whole, MADV_HUGEPAGE);  // a wish: without huge pages the memory is only slower
+  madvise(data, whole, MADV_HUGEPAGE);  // without them the memory is only slower
+#else
+  static_cast<void>(data);
+  static_cast<void>(whole);
 #endif
+}
+
+Buffer large_buffer(std::byte* data, std::size_t bytes) {
   return Buffer(data, bytes, [](void* p, std::size_t size) { munmap(p, round_up(size, kHugePageBytes)); });
+}
+
+Result<Buffer> allocate_large(std::size_t bytes) {
+  if (bytes > available_cpu_memory()) return does_not_fit(bytes);
+  const std::size_t whole = round_up(bytes, kHugePageBytes);
+  std::byte* data = map_huge_pages(whole);
+  if (data == nullptr) return does_not_fit(bytes);
+  wish_for_huge_pages(data, whole);
+  return large_buffer(data, bytes);
+}
+
+/// Whether the system's administrator has said that processes shall have none.
+bool huge_pages_are_off() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  std::getline(file, modes);
+  return modes.find("[never]") != std::string::npos;
+}
+
+/// Memory of files has huge pages only where it is made of such at once. What cannot be stays as it is.
+void make_huge_pages(void* data, std::size_t bytes) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which C libraries came to know later
+  static const bool off = huge_pages_are_off();
+  if (!off) madvise(data, bytes, kCollapse);
 }
 
 }  // namespace
@@ -69,6 +101,24 @@ Result<Buffer> allocate_cpu_memory(std::size_t bytes, const std::function<void(v
   return buffer;
 }
 
+Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
+                              const std::function<void(void* data, std::size_t bytes)>& place) {
+  if (bytes == 0) return Buffer();
+  const std::size_t whole = round_up(bytes, kHugePageBytes);
+  std::byte* reserved = map_huge_pages(whole);
+  void* data = reserved == nullptr ? MAP_FAILED
+                                   : mmap(reserved, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+                                          static_cast<off_t>(offset));
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    if (reserved != nullptr) munmap(reserved, whole);
+    return fail(ErrorCode::io_failed, "cannot map " + in_mib(bytes) + " of a file: " + std::strerror(error));
+  }
+  wish_for_huge_pages(reserved, whole);
+  if (place) place(data, bytes);
+  return large_buffer(reserved, bytes);
+}
+
 Result<Buffer> allocate_host_memory(std::size_t bytes) {
   return allocate_cpu_memory(bytes);
 }
@@ -76,7 +126,10 @@ Result<Buffer> allocate_host_memory(std::size_t bytes) {
 Status touch_cpu_memory(void* data, std::size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   // Takes whole pages at once, and tells of a failure where a write would end the process.
-  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return {};
+  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) {
+    make_huge_pages(data, bytes);
+    return {};
+  }
   if (errno == ENOMEM || errno == EFAULT) {
     return fail(ErrorCode::out_of_memory,
                 "cannot take " + beside_available_memory(bytes) + ": " + std::strerror(errno));

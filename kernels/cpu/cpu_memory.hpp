@@ -15,8 +15,15 @@ namespace pagoda::kernels {
 Result<Buffer> allocate_cpu_memory(std::size_t bytes,
                                    const std::function<void(void* data, std::size_t bytes)>& place = {});
 
-/// Writes to every page of memory from allocate_cpu_memory, so that the operating system gives it now; what it holds
-/// stays. On huge pages where `data` and `bytes` are whole ones. Errors (out_of_memory): the system has no more.
+/// Memory of a file from `offset` on, a multiple of kFileAlignment, shared with whoever maps it. Aligned to huge pages.
+/// What is behind the file's end must not be touched. Errors: io_failed.
+inline constexpr std::size_t kFileAlignment = std::size_t{2} << 20;
+Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
+                              const std::function<void(void* data, std::size_t bytes)>& place = {});
+
+/// Writes to every page of memory from allocate_cpu_memory or map_cpu_memory, so that the operating system gives it
+/// now; what it holds stays. On huge pages where `data` and `bytes` are whole ones. Errors (out_of_memory): the system
+/// has no more.
 Status touch_cpu_memory(void* data, std::size_t bytes);
 
 /// Memory that may still be taken without swapping: the bytes of available_memory (kernels/cpu/memory_limits.hpp).

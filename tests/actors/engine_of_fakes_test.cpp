@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
 #include "io/model_files/model_files.hpp"
 #include "kernels/device.hpp"
@@ -53,16 +55,59 @@ SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::shared_pt
   }};
 }
 
+/// Stands for a worker process: ends when it is told of its failure, and what it has inside ends with it.
+struct FakeProcess {
+  FakeProcess() {}
+  ~FakeProcess() {
+    end_now(worker);
+    end_now(cache_engine);
+  }
+
+  WorkerActor worker;
+  CacheEngineActor cache_engine;
+  caf::actor_addr supervisor;
+};
+
+DeviceProcessActor::behavior_type fake_process(DeviceProcessActor::stateful_pointer<FakeProcess> self,
+                                               const WorkerActor& worker, const CacheEngineActor& cache_engine) {
+  state_of(self).worker = worker;
+  state_of(self).cache_engine = cache_engine;
+  return {
+      [self](ExecuteStep& step) { send(self, state_of(self).worker, std::move(step)); },
+      [](const StepMasks&) {},
+      [](const CacheReady&) {},
+      [](const CacheConnected&) {},
+      [self](const ConnectScheduler& connect) {
+        auto& state = state_of(self);
+        state.supervisor = connect.supervisor;
+        send(self, state.worker, connect);
+        send(self, state.cache_engine, ConnectWorker{state.worker, connect.scheduler, connect.supervisor});
+      },
+      [self](CachePlan& plan) { send(self, state_of(self).cache_engine, std::move(plan)); },
+      [](const StepEnqueued&) {},
+      [](const ConnectCache&) {},
+      [](const ConnectWorker&) {},
+      [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
+  };
+}
+
 class EngineOfFakes : public ::testing::Test {
  protected:
-  EngineOfFakes() {
+  enum class Devices : std::uint8_t { here, processes };
+
+  explicit EngineOfFakes(Devices devices = Devices::here) {
 #ifdef CAF_VERSION_MAJOR
     caf::init_global_meta_objects<caf::id_block::pagoda>();
     caf::core::init_global_meta_objects();
 #endif
     configure_pool(config_, 2);
     system_ = std::make_unique<caf::actor_system>(config_);
-    memory_ = execution::KvMemory::create(device_, kBlockSize * sizeof(test::Mark), kDeviceBlocks, kHostBlocks).value();
+    execution::KvPools pools;
+    if (devices == Devices::processes) pools.progress = device_->allocate(sizeof(execution::PlanProgress), {}).value();
+    progress_ = pools.progress.as<execution::PlanProgress>();
+    memory_ = execution::KvMemory::create(device_, kBlockSize * sizeof(test::Mark), kDeviceBlocks, kHostBlocks,
+                                          std::move(pools))
+                  .value();
     tokenizer_ = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
     DeviceFactory factory{[this] { return make_worker(); }, [this] { return make_cache_engine(); }};
     shared_.tokenizer = spawn_tokenizer(*system_, tokenizer_);
@@ -70,13 +115,15 @@ class EngineOfFakes : public ::testing::Test {
         spawn_grammar_compiler(*system_, tokenizer_, {.vocab_size = test::kFakeVocab, .eos_token_ids = {}});
     shared_.grammar_compiler = grammars.compiler;
     shared_.outputs = spawn_output_processor(*system_, tokenizer_, instruments_);
-    replica_.devices.cache_engines = {spawn_cache_engine(*system_, make_cache_engine().value(), instruments_)};
-    replica_.devices.workers = {
-        spawn_worker(*system_, make_worker().value(), replica_.devices.cache_engines.front(), instruments_)};
+    if (devices == Devices::processes) {
+      factory.start_process = [this](caf::actor_system&, bool memory_lost) { return start_process(memory_lost); };
+      factory.plans_done = [this] { return progress_->last_plan(); };
+    }
+    replica_.devices = spawn_devices(*system_, {factory}, instruments_).value().actors;
     replica_.block_manager = spawn_block_manager(
         *system_,
         {.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = kDeviceBlocks, .num_host_blocks = kHostBlocks},
-        replica_.devices.cache_engines, instruments_);
+        replica_.devices.cache_engines, instruments_, factory.plans_done);
     scheduling::SchedulerConfig scheduler;
     scheduler.max_num_seqs = 16;
     scheduler.max_num_batched_tokens = 64;
@@ -105,6 +152,7 @@ class EngineOfFakes : public ::testing::Test {
     caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
     shared_ = {};
     replica_ = {};
+    inside_.clear();
     sink_ = nullptr;
     self->await_all_other_actors_done();
     const std::lock_guard lock(runners_->mutex);
@@ -132,6 +180,20 @@ class EngineOfFakes : public ::testing::Test {
   Result<CacheParts> make_cache_engine() {
     auto stream = device_->create_stream("fake-copy");
     return CacheParts{memory_, std::move(*stream)};
+  }
+
+  /// When all of the process before it has ended, as a supervisor waits for.
+  Result<DeviceProcess> start_process(bool memory_lost) {
+    caf::scoped_actor self{*system_};
+    for (const caf::actor& one : inside_) self->wait_for(one);
+    if (memory_lost) {
+      std::memset(memory_->device_base(), 0xee, static_cast<std::size_t>(memory_->block_bytes() * kDeviceBlocks));
+      ++times_lost_;
+    }
+    const CacheEngineActor cache_engine = spawn_cache_engine(*system_, make_cache_engine().value(), instruments_);
+    const WorkerActor worker = spawn_worker(*system_, make_worker().value(), cache_engine, instruments_);
+    inside_ = {caf::actor_cast<caf::actor>(cache_engine), caf::actor_cast<caf::actor>(worker)};
+    return DeviceProcess{system_->spawn(fake_process, worker, cache_engine), ++last_pid_, 0, memory_lost};
   }
 
   template <class Answer, class Handle, class Message>
@@ -199,6 +261,10 @@ class EngineOfFakes : public ::testing::Test {
   caf::actor_system_config config_;
   std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
   std::shared_ptr<execution::KvMemory> memory_;
+  execution::PlanProgress* progress_ = nullptr;
+  std::vector<caf::actor> inside_;  ///< of the process
+  std::int64_t last_pid_ = 0;
+  std::atomic<int> times_lost_ = 0;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::atomic<bool> no_more_workers_ = false;
@@ -254,6 +320,71 @@ TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
   EXPECT_GT(ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total, kRounds / 2);
   EXPECT_GT(killed_at_work, kRounds / 2);
   EXPECT_GT(sum_of(&Timing::restarts), kRounds / 2);
+}
+
+class EngineOfFakeProcesses : public EngineOfFakes {
+ protected:
+  EngineOfFakeProcesses() : EngineOfFakes(Devices::processes) {}
+
+  std::int64_t num_recomputed() {
+    return ask<metrics::EngineMetrics>(shared_.router, GetMetrics{}).steps.recomputed_tokens;
+  }
+  void fail_process(bool memory_lost) {
+    const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.front());
+    send_anonymously(process,
+                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, memory_lost, ProcessEnd::died});
+  }
+};
+
+TEST_F(EngineOfFakeProcesses, MemoryThatOutlivesThemIsGoneOnWithAndNoTokenChanges) {
+  constexpr std::int64_t kTokens = 60;
+  std::mt19937_64 random(6);
+  std::uint64_t tag = 0;
+#ifdef __SANITIZE_THREAD__
+  constexpr int kRounds = 20;  // each takes seconds
+#else
+  constexpr int kRounds = 120;
+#endif
+  runners_->step_us = 50;
+  int lost = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t first = tag + 1;
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(submit(++tag, kTokens));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    const bool memory_lost = random() % 4 == 0;
+    lost += memory_lost ? 1 : 0;
+    fail_process(memory_lost);
+    ASSERT_TRUE(received_->wait_for(tag)) << "round " << round;
+    for (std::uint64_t one = first; one <= tag; ++one) expect_right(one, kTokens);
+  }
+  EXPECT_EQ(times_lost_, lost);
+  const auto stats = ask<EngineStats>(shared_.router, GetStats{});
+  EXPECT_EQ(stats.worker_restarts_total, kRounds);
+  EXPECT_GT(stats.preemptions_swap_total, kRounds) << "plans must be under way where processes die";
+}
+
+TEST_F(EngineOfFakeProcesses, OnlyWhatIsInNoFullBlockIsComputedAgain) {
+  runners_->step_us = 500;
+  for (std::uint64_t tag = 4; tag <= 12; tag += 4) ASSERT_TRUE(submit(tag, 80));  // one sequence each
+  const auto wait_for_tokens = [&](std::int64_t count) {
+    while (ask<EngineStats>(shared_.router, GetStats{}).generation_tokens_total < count) {
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+  wait_for_tokens(100);
+  fail_process(false);
+  ASSERT_TRUE(received_->wait_for(3));
+  for (std::uint64_t tag = 4; tag <= 12; tag += 4) expect_right(tag, 80);
+  EXPECT_LE(num_recomputed(), 3 * (kBlockSize + 2)) << "a block and what was in flight, for each";
+}
+
+TEST_F(EngineOfFakeProcesses, OneThatEndsWithoutAWordLeavesMemoryThatNobodyTrusts) {
+  runners_->step_us = 500;
+  for (std::uint64_t tag = 1; tag <= 8; ++tag) ASSERT_TRUE(submit(tag, 80));
+  caf::anon_send_exit(replica().devices.workers.front(), caf::exit_reason::kill);
+  ASSERT_TRUE(received_->wait_for(8));
+  for (std::uint64_t tag = 1; tag <= 8; ++tag) expect_right(tag, 80);
+  EXPECT_EQ(times_lost_, 1);
 }
 
 TEST_F(EngineOfFakes, ADrainEndsWhatIsLiveAndRefusesWhatComes) {

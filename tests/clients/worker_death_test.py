@@ -88,6 +88,57 @@ class Workers(unittest.TestCase):
         self.expect_undisturbed(outcomes)
         self.expect_one_death(server, dead)
 
+    def test_the_kv_cache_outlives_a_worker_that_is_killed_but_not_one_that_crashes(self):
+        # About 3,000 tokens of 18 sequences are in blocks of 32; of each at most one block is not whole.
+        for sig, least, most in ((signal.SIGKILL, 0, 18 * 36), (signal.SIGSEGV, 2000, 10**9)):
+            server = self.start("--block-size", "32")
+            outcomes = self.submit()
+            server.wait_for(lambda s: s["generation_tokens_total"] > 3000)
+            dead = server.kill_worker(sig)
+            self.expect_undisturbed(outcomes)
+            self.expect_one_death(server, dead)
+            stats = server.stats()
+            self.assertGreaterEqual(stats["recomputed_tokens_total"], least)
+            self.assertLessEqual(stats["recomputed_tokens_total"], most)
+            gaps = [b - a for outcome in outcomes for a, b in zip(outcome.times, outcome.times[1:])]
+            self.assertGreater(stats["worker_pause_s_total"], 0)
+            self.assertLess(stats["worker_pause_s_total"], max(gaps) + 1)
+
+    def standby(self, server):
+        (serving,) = server.stats()["worker_pids"]
+        deadline = time.monotonic() + 30
+        while len(server.workers()) < 2:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        (standby,) = set(server.workers()) - {serving}
+        return standby
+
+    def test_a_worker_that_stands_by_takes_the_place_of_one_that_dies(self):
+        server = self.start("--standby-worker")
+        for num_deaths in (1, 2, 3):
+            standby = self.standby(server)
+            outcomes = self.submit(80)
+            server.wait_for(lambda s: s["requests_running"] > 0)
+            server.kill_worker()
+            self.expect_undisturbed(outcomes, 80)
+            stats = server.wait_for(lambda s: s["worker_pids"] == [standby] and s["health"] == "ok")
+            self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (num_deaths, 0))
+        self.assertEqual(server.zombies(), [])
+
+    def test_a_worker_that_stands_by_may_die_too(self):
+        server = self.start("--standby-worker")
+        for sig in (signal.SIGKILL, signal.SIGSTOP):
+            standby = self.standby(server)
+            os.kill(standby, sig)
+            outcomes = self.submit()
+            server.wait_for(lambda s: s["requests_running"] > 0)
+            server.kill_worker()
+            self.expect_undisturbed(outcomes)
+            stats = server.wait_for(lambda s: s["health"] == "ok" and s["worker_pids"])
+            self.assertNotIn(standby, stats["worker_pids"])
+            self.assertEqual(stats["requests_failed_total"], 0)
+        self.assertEqual(server.zombies(), [])
+
     def test_a_worker_that_is_killed_while_it_loads_is_replaced(self):
         server = self.start()
         outcomes = self.submit()

@@ -153,7 +153,8 @@ class WorkerServer:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def kill_worker(self, sig=signal.SIGKILL):
-        (pid,) = self.workers()
+        """The one that serves; another may stand by."""
+        (pid,) = self.stats()["worker_pids"] if "--standby-worker" in self.command else self.workers()
         os.kill(pid, sig)
         return pid
 

@@ -4,9 +4,12 @@
 #include <csignal>
 #include <future>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace pagoda::device_link {
 namespace {
@@ -15,7 +18,11 @@ struct Told {
   std::promise<void> stopped;
   std::promise<std::string> ended;
   ChildProcess::Events events() {
-    return {[this] { stopped.set_value(); }, [this](const std::string& how) { ended.set_value(how); }};
+    return {[this] { stopped.set_value(); },
+            [this](const ChildEnd& end) {
+              EXPECT_EQ(end.was_killed, end.how == "was killed by signal 9");
+              ended.set_value(end.how);
+            }};
   }
 };
 
@@ -24,7 +31,7 @@ std::unique_ptr<ChildProcess> start(const std::string& script, Told& told, Descr
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const Descriptor other(ends[0]);
   if (inherited.get() < 0) inherited = Descriptor(ends[1]);
-  auto child = ChildProcess::start({"/bin/sh", "-c", script}, std::move(inherited), told.events());
+  auto child = ChildProcess::start({"/bin/sh", "-c", script}, {inherited.get()}, told.events());
   EXPECT_TRUE(child);
   return std::move(*child);
 }
@@ -70,9 +77,29 @@ TEST(ChildProcess, ItHasTheDescriptorAndAProcessGroupOfItsOwn) {
   EXPECT_EQ(told.ended.get_future().get(), "ended with exit code 1");  // nothing to read on its standard input
 }
 
+TEST(ChildProcess, ItHasAllItsDescriptorsInTheirOrderWhateverTheirNumbers) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor own(ends[0]);
+  const Descriptor given(ends[1]);
+  // Each stands where the child is to find another.
+  std::vector<Descriptor> copies;
+  std::vector<int> inherited;
+  for (int i = 0; i < 4; ++i) copies.emplace_back(::fcntl(given.get(), F_DUPFD_CLOEXEC, 0));
+  for (const Descriptor& copy : copies) inherited.insert(inherited.begin(), copy.get());
+  Told told;
+  const auto child = ChildProcess::start({"/bin/sh", "-c", "printf a >&3; printf b >&4; printf c >&5; printf d >&6"},
+                                         inherited, told.events());
+  ASSERT_TRUE(child);
+  EXPECT_EQ(told.ended.get_future().get(), "ended with exit code 0");
+  char text[8] = {};
+  ASSERT_EQ(::recv(own.get(), text, 4, MSG_WAITALL), 4);
+  EXPECT_STREQ(text, "abcd");
+}
+
 TEST(ChildProcess, AProgramThatIsNotThereIsAnError) {
   Told told;
-  const auto child = ChildProcess::start({"/nonexistent/program"}, Descriptor(), told.events());
+  const auto child = ChildProcess::start({"/nonexistent/program"}, {STDERR_FILENO}, told.events());
   ASSERT_FALSE(child);
   EXPECT_EQ(child.error().code, ErrorCode::io_failed);
   EXPECT_NE(child.error().message.find("/nonexistent/program"), std::string::npos);

@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench_serve/http_connection.hpp"
+#include "apps/command.hpp"
+#include "apps/flag_values.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+using Json = nlohmann::json;
+
+enum class Output : std::uint8_t { text, json };
+
+struct CtlOptions {
+  std::string base_url = "http://127.0.0.1:8000";
+  std::string key_file;
+  double timeout = 10;
+  bool verify = true;
+  Output output = Output::text;
+  std::string request;  ///< of cancel
+};
+
+struct Reply {
+  int status = 0;
+  Json body;  ///< discarded when it is no JSON
+};
+
+/// Takes a whole answer.
+class WholeReply final : public bench_serve::ReplySink {
+ public:
+  void on_sent() override {}
+  void on_head(const bench_serve::ReplyHead& head) override { status_ = head.status; }
+  void on_body(std::string_view bytes) override { body_ += bytes; }
+  void on_end(const std::string& error) override { error_ = error; }
+
+  Result<Reply> take(const bench_serve::BaseUrl& url) const {
+    if (!error_.empty()) return fail(ErrorCode::io_failed, "the server at " + url.authority() + ": " + error_);
+    return Reply{status_, Json::parse(body_, nullptr, false)};
+  }
+
+ private:
+  int status_ = 0;
+  std::string body_;
+  std::string error_;
+};
+
+/// Asks a server, one question after the other over one connection.
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> create(const CtlOptions& options) {
+    auto url = bench_serve::BaseUrl::parse(options.base_url);
+    if (!url) return fail(std::move(url.error()));
+    const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout * 1000));
+    auto server = bench_serve::Server::find(*url, options.verify, timeout);
+    if (!server) return fail(std::move(server.error()));
+    std::unique_ptr<Client> client(new Client(std::move(*server)));
+    if (options.key_file.empty()) return client;
+    std::ifstream file(options.key_file);
+    std::string key;
+    if (!file || !std::getline(file, key) || key.empty()) {
+      return fail(ErrorCode::bad_config, "cannot read a key from " + options.key_file, "admin_key_file");
+    }
+    if (key.back() == '\r') key.pop_back();
+    client->key_line_ = "Authorization: Bearer " + key + "\r\n";
+    return client;
+  }
+
+  Result<Reply> ask(std::string_view verb, std::string_view path) {
+    std::string request(verb);
+    request.append(" ").append(server_.url.path).append(path).append(" HTTP/1.1\r\nHost: ");
+    request += server_.url.authority() + "\r\n" + key_line_ + "Content-Length: 0\r\n\r\n";
+    WholeReply reply;
+    if (connection_ == nullptr) connection_ = bench_serve::make_connection(io_, server_);
+    connection_->exchange(std::move(request), {}, reply);
+    io_.restart();
+    io_.run();
+    return reply.take(server_.url);
+  }
+
+ private:
+  explicit Client(bench_serve::Server server) : server_(std::move(server)) {}
+
+  bench_serve::Server server_;
+  std::string key_line_;
+  boost::asio::io_context io_;
+  std::shared_ptr<bench_serve::HttpConnection> connection_;
+};
+
+/// What the server says of why it did not do it.
+Error refusal(const Reply& reply) {
+  std::string why = "the server answers with status " + std::to_string(reply.status);
+  if (reply.body.is_object() && reply.body.contains("error") && reply.body["error"].is_object()) {
+    why = reply.body["error"].value("message", why);
+  }
+  if (reply.status == 401 || reply.status == 403) why += "; --admin-key-file FILE brings one";
+  return {ErrorCode::io_failed, why};
+}
+
+/// The body of an answer that must be there.
+Result<Json> object(Client& client, std::string_view verb, std::string_view path) {
+  auto reply = client.ask(verb, path);
+  if (!reply) return fail(std::move(reply.error()));
+  if (reply->status != 200) return tl::unexpected(refusal(*reply));
+  if (!reply->body.is_object()) return fail(ErrorCode::io_failed, std::string(path) + " is not answered with JSON");
+  return std::move(reply->body);
+}
+
+void print(const Json& value) {
+  std::printf("%s\n", value.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+std::int64_t count(const Json& stats, const char* name) {
+  const auto found = stats.find(name);
+  return found != stats.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+}
+
+std::string share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? "-" : std::to_string(100 * part / whole) + " %";
+}
+
+void print_status(const Json& status) {
+  const Json& stats = status["stats"];
+  const auto line = [](const char* name, const std::string& what) { std::printf("%-14s %s\n", name, what.c_str()); };
+  const auto number = [&](const char* name) { return std::to_string(count(stats, name)); };
+  line("version", status.value("version", "?"));
+  line("health", status.value("health", "?"));
+  line("ready", status.value("ready", "?"));
+  line("requests", number("requests_running") + " running, " + number("requests_waiting") + " waiting, " +
+                       number("requests_swapped") + " swapped; " + number("requests_finished_total") + " finished, " +
+                       number("requests_aborted_total") + " aborted, " + number("requests_failed_total") + " failed");
+  line("tokens", number("prompt_tokens_total") + " of prompts, " + number("generation_tokens_total") +
+                     " generated, " + number("recomputed_tokens_total") + " computed once more");
+  const std::int64_t total = count(stats, "device_blocks_total");
+  const std::int64_t free = count(stats, "device_blocks_free");
+  const std::int64_t cached = count(stats, "device_blocks_cached");
+  line("KV blocks", std::to_string(total - free - cached) + " used, " + std::to_string(cached) + " cached, " +
+                        std::to_string(free) + " free of " + std::to_string(total));
+  line("prefix cache", share(count(stats, "prefix_cache_hits_total"), count(stats, "prefix_cache_queries_total")) +
+                           " of the prompt tokens found");
+  line("replica 0", number("steps_total") + " steps, " + number("worker_restarts_total") + " restarts of devices (" +
+                        number("worker_deaths_total") + " deaths, " + number("worker_hangs_total") + " hangs of processes)");
+  const Json pids = stats.value("worker_pids", Json::array());
+  std::string ranks;
+  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+    ranks += (rank == 0 ? "" : ", ") + std::string("rank ") + std::to_string(rank) + " is process " + pids[rank].dump();
+  }
+  line("", ranks.empty() ? "rank 0 in the server's process" : ranks);
+  char uptime[64];
+  std::snprintf(uptime, sizeof uptime, "%.0f s", stats.value("uptime_s", 0.0));
+  line("uptime", uptime);
+}
+
+/// Exit code 1 when the server cannot compute.
+int run_status(const CtlOptions& options) {
+  const auto client = Client::create(options);
+  if (!client) return exit_with(client.error());
+  Json status;
+  // These tell with a status of 503 why not.
+  for (const char* name : {"health", "ready"}) {
+    const auto reply = (*client)->ask("GET", std::string("/") + name);
+    if (!reply) return exit_with(reply.error());
+    if (reply->status != 200 && reply->status != 503) return exit_with(refusal(*reply));
+    status[name] = reply->body.is_object() ? reply->body.value("status", "?") : "?";
+  }
+  const auto version = object(**client, "GET", "/version");
+  if (!version) return exit_with(version.error());
+  status["version"] = version->value("version", "?");
+  auto stats = object(**client, "GET", "/stats");
+  if (!stats) return exit_with(stats.error());
+  status["stats"] = std::move(*stats);
+  if (options.output == Output::json) {
+    print(status);
+  } else {
+    print_status(status);
+  }
+  return status["health"] == "ok" ? kExitOk : kExitFailure;
+}
+
+void print_requests(const Json& answer) {
+  std::printf("%-8s %-10s %8s %8s %8s  %-20s %s\n", "id", "state", "prompt", "output", "age", "tenant", "request id");
+  const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : std::string("-"); };
+  for (const Json& one : answer.value("requests", Json::array())) {
+    std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %s\n", one.value("id", Json()).dump().c_str(),
+                text(one.value("state", Json())).c_str(), static_cast<long long>(count(one, "prompt_tokens")),
+                static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0),
+                text(one.value("tenant", Json())).c_str(), text(one.value("request_id", Json())).c_str());
+  }
+}
+
+/// Asks one question, and prints the answer as `show` does or as it came.
+template <class Show>
+int run_one(const CtlOptions& options, std::string_view verb, const std::string& path, Show show) {
+  const auto client = Client::create(options);
+  if (!client) return exit_with(client.error());
+  const auto answer = object(**client, verb, path);
+  if (!answer) return exit_with(answer.error());
+  if (options.output == Output::json) {
+    print(*answer);
+  } else {
+    show(*answer);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_ctl(CLI::App& pagoda) {
+  auto* app = add_subcommand(pagoda, "ctl", "Look at a server that runs, and tell it what to do, over its HTTP port");
+  app->require_subcommand(1);
+  app->fallthrough();
+  const auto options = std::make_shared<CtlOptions>();
+  app->add_option("--base-url", options->base_url, "Where the server is: http://HOST:PORT or https://HOST/PATH")
+      ->capture_default_str();
+  app->add_option("--admin-key-file", options->key_file, "File whose first line is the key that is sent; what changes "
+                                                         "or lists requests wants an admin's");
+  add_number(*app, "--timeout", options->timeout, "Seconds that each answer may take", 0.001, 3600.0);
+  add_switch(*app, "verify", options->verify, "The certificate of an https server must be good");
+  add_words(*app, "--output", {"text", "json"},
+            [options](std::size_t word) { options->output = static_cast<Output>(word); }, "As text or as JSON")
+      ->default_str("text");
+  auto* status = app->add_subcommand("status", "Health, requests, KV blocks, and the processes of devices");
+  auto* requests = app->add_subcommand("requests", "The live requests");
+  auto* cancel = app->add_subcommand("cancel", "End a live request: its client gets what there is");
+  cancel->add_option("ID", options->request, "Its id, as `requests` tells");
+  auto* drain = app->add_subcommand("drain", "Take no new requests; those that are live go on to their end");
+  app->add_subcommand("reset-prefix-cache", "Later prompts find nothing that was computed before");
+  const auto run = [=] {
+    if (*status) return run_status(*options);
+    if (*requests) return run_one(*options, "GET", "/admin/requests", print_requests);
+    if (*cancel) {
+      const bool is_id = !options->request.empty() && std::ranges::all_of(options->request, [](unsigned char c) {
+        return std::isdigit(c) != 0;
+      });
+      if (!is_id) {
+        return exit_with(Error{ErrorCode::bad_config, "ctl cancel takes the ID of a request, a number", "ID"});
+      }
+      return run_one(*options, "DELETE", "/admin/requests/" + options->request,
+                     [&](const Json&) { std::printf("cancelled %s\n", options->request.c_str()); });
+    }
+    if (*drain) {
+      return run_one(*options, "POST", "/admin/drain", [](const Json& answer) {
+        std::printf("draining: %lld live requests\n", static_cast<long long>(count(answer, "live_requests")));
+      });
+    }
+    return run_one(*options, "POST", "/admin/reset_prefix_cache",
+                   [](const Json&) { std::printf("the prefix cache is reset\n"); });
+  };
+  return {app, run};
+}
+
+}  // namespace pagoda::apps
