@@ -81,7 +81,8 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         auto& state = state_of(self);
         state.sinks.emplace(message.spec->id,
                             OutputProcessorState::Destination{message.sink, message.spec->tag, message.scheduler});
-        state.core->open(message.spec);
+        const bool is_open = state.core->open(message.spec);
+        PAGODA_ASSERT(is_open, "what a request goes on from was looked at when it was read");
       },
       [self](const StepOutputs& step) { process(self, step); },
       [self](const ConnectOutputs& connect) { state_of(self).router = connect.router; },

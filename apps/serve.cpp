@@ -1,27 +1,37 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
+
+#include <spdlog/spdlog.h>
 
 #include "apps/command.hpp"
 #include "apps/serve_options.hpp"
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
+#include "io/journal/journal_file.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/serving/access_log.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/span_exporter.hpp"
 #include "io/serving/telemetry.hpp"
 #include "pagoda/model_pool.hpp"
+#include "pagoda/recovery.hpp"
 #include "pagoda/spawn_engine.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 constexpr std::size_t kPoolThreads = 2;
+constexpr auto kRecoveryTime = std::chrono::seconds(600);
 
 /// The servers that were asked for; they end before the engine does.
 struct FrontEnds {
@@ -37,15 +47,16 @@ struct FrontEnds {
 };
 
 Result<FrontEnds> start_front_ends(caf::actor_system& system, const serving::ServedModels& models,
-                                   ServeOptions& options, const std::shared_ptr<serving::Telemetry>& telemetry) {
+                                   ServeOptions& options, const std::shared_ptr<serving::Telemetry>& telemetry,
+                                   const std::shared_ptr<serving::Recovery>& recovery) {
   FrontEnds front_ends;
   if (options.has_lines()) {
-    auto server = json_lines::Server::start(system, models, options.lines, telemetry);
+    auto server = json_lines::Server::start(system, models, options.lines, telemetry, recovery);
     if (!server) return fail(std::move(server.error()));
     front_ends.lines = std::move(*server);
   }
   if (!options.http.http.empty()) {
-    auto server = http::ApiServer::start(system, models, options.http, telemetry);
+    auto server = http::ApiServer::start(system, models, options.http, telemetry, recovery);
     if (!server) return fail(std::move(server.error()));
     front_ends.http = std::move(*server);
   }
@@ -56,22 +67,28 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const serving::Ser
 struct Service {
   std::vector<serving::ServedModel> models;
   caf::actor supervisor;
+  std::optional<EngineHandle> engine = std::nullopt;  ///< of one that is there before anybody is served
 };
 
-/// One model, whose engine is there before anybody is served.
-tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options) {
+/// One model, whose engine is there before anybody is served. `journal_waits`: its journal takes the place of another
+/// once what that has is recovered.
+tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
+                                                       bool journal_waits) {
   const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
   const auto& config = options.engine.config;
   auto chat = io::load_chat_prompts(config);
   if (!chat) return failed(std::move(chat.error()));
-  const auto engine = spawn_engine(system, config, options.engine.setup());
+  auto setup = options.engine.setup();
+  setup.journal_takes_place_later = journal_waits;
+  auto engine = spawn_engine(system, config, setup);
   if (!engine) return failed(engine.error());
   serving::ServedModel model{.info = engine->model,
                              .router = engine->router,
                              .chat = std::move(*chat),
                              .max_queued_requests = config.max_queued_requests};
   if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
-  return Service{{std::move(model)}, engine->supervisor};
+  const auto supervisor = engine->supervisor;
+  return Service{{std::move(model)}, supervisor, std::move(*engine)};
 }
 
 tl::expected<Service, std::vector<Error>> start_pool(caf::actor_system& system, const ServeOptions& options) {
@@ -111,6 +128,43 @@ Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& o
   return telemetry;
 }
 
+/// What --recover asks for; null: nothing.
+Result<std::shared_ptr<serving::Recovery>> read_recovery(const ServeOptions& options) {
+  if (options.recover.empty()) return nullptr;
+  auto requests = recover_requests(options.recover, options.engine.config);
+  if (!requests) return fail(std::move(requests.error()));
+  return std::make_shared<serving::Recovery>(std::move(*requests));
+}
+
+bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+  std::error_code error;
+  return std::filesystem::weakly_canonical(one, error) == std::filesystem::weakly_canonical(other, error);
+}
+
+/// Waits until the engine's own journal has all that is to be recovered; only then does the old one leave its place.
+Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
+                const ServeOptions& options) {
+  if (const auto rest = recovery.give_up_rest(); rest > 0) {
+    spdlog::warn("{} requests are not recovered: the server that they came by is not started", rest);
+  }
+  if (!recovery.wait_until_settled(kRecoveryTime)) {
+    return fail(ErrorCode::internal, "recover: the engine has not taken the requests within 600 s");
+  }
+  // Behind the answer the output processor has heard of all of them, and so its journal.
+  bool is_recorded = false;
+  caf::scoped_actor self(system);
+  actors::ask(self, engine.router, actors::GetMetrics{}, [&](const metrics::EngineMetrics&) { is_recorded = true; });
+  if (!is_recorded) return fail(ErrorCode::internal, "recover: the engine does not answer");
+  // Before it is moved: the two may be spelled otherwise.
+  const bool is_same = is_same_file(options.recover, options.engine.config.journal);
+  if (auto placed = engine.take_journal_place(); !placed) return placed;
+  if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
+    if (auto kept = io::keep_journal(options.recover); !kept) return kept;
+  }
+  recovery.complete();
+  return {};
+}
+
 /// Tells where the servers listen. False when nobody can be told.
 bool announce(const FrontEnds& front_ends) {
   if (front_ends.lines) std::printf("listening on %s\n", front_ends.lines->address().c_str());
@@ -126,16 +180,22 @@ int run_serve(ServeOptions& options) {
   if (!problems.empty()) return exit_with(problems);
   const auto telemetry = make_telemetry(options);
   if (!telemetry) return exit_with(telemetry.error());
+  auto recovery = read_recovery(options);
+  if (!recovery) return exit_with(recovery.error());
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options);
+  const bool journal_waits = *recovery != nullptr && !options.engine.config.journal.empty();
+  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, journal_waits);
   if (!service) return exit_with(service.error());
   int code = kExitFailure;
-  if (const auto front_ends = start_front_ends(system, serving::ServedModels(service->models), options, *telemetry);
+  if (const auto front_ends =
+          start_front_ends(system, serving::ServedModels(service->models), options, *telemetry, *recovery);
       !front_ends) {
     code = exit_with(front_ends.error());
+  } else if (const auto done = *recovery ? complete(**recovery, system, *service->engine, options) : Status(); !done) {
+    code = exit_with(done.error());
   } else {
     const auto manager = ServiceManager::of_environment();
     ServedEngines engines{.supervisor = service->supervisor};

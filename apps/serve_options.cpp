@@ -32,6 +32,8 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "File of the keys that open the admin routes of the HTTP API");
   engine.flags.add("drain_timeout", drain_timeout,
                    "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
+  engine.flags.add("recover", recover,
+                   "Journal of a server that has died: its resumable requests go on; may be the file of --journal");
   engine.flags.add("access_log", access_log, "File to append a JSON line to for each request; -: standard output");
   engine.flags.add("log_stats_interval", log_stats_interval,
                    "Seconds between lines of throughput in the log while there is work; 0: none");
@@ -57,12 +59,24 @@ std::vector<Error> ServeOptions::finish() {
   lines.keys = http.keys;
   lines.allow_unauthenticated = http.allow_unauthenticated;
   lines.log_prompts = http.log_prompts;
+  // Before the servers have it: what is not recorded cannot be recovered.
+  http.resume.is_recorded = !engine.config.journal.empty() && engine.config.journal_tokens;
+  lines.resume = http.resume;
   if (has_lines()) {
     for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
   }
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
   if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
     problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
+  }
+  if (!recover.empty() && !engine.config.journal_tokens) {
+    problems.push_back(
+        {ErrorCode::bad_config,
+         "recover needs journal_tokens: without prompts and outputs in a journal nothing goes on from it", "recover"});
+  }
+  if (!recover.empty() && http.resume.resume_window == 0) {
+    problems.push_back(
+        {ErrorCode::bad_config, "recover needs a resume_window: nobody could come back for what it holds", "recover"});
   }
   const bool has_interval = log_stats_interval >= kLeastStatsInterval && log_stats_interval <= kMaxDrainTimeout;
   if (!has_interval && log_stats_interval != 0) {

@@ -35,6 +35,7 @@ struct ServeOptions {
   std::string models;             ///< file
   double model_keep_alive = 300;  ///< seconds; below 0: for ever
   ModelPoolConfig pool;           ///< once it is finished, with the models of the file
+  std::string recover;            ///< file of a journal
 
  private:
   void finish_pool(std::vector<Error>& problems);

@@ -130,10 +130,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 14> kCommandKeys{
+inline constexpr std::array<const char*, 15> kCommandKeys{
     "keys_file",         "api_key",       "api_key_file",       "admin_key_file",       "drain_timeout",
     "log_level",         "access_log",    "log_stats_interval", "otlp_traces_endpoint", "models",
-    "max_loaded_models", "models_memory", "model_keep_alive",   "model_load_timeout"};
+    "max_loaded_models", "models_memory", "model_keep_alive",   "model_load_timeout",   "recover"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>
@@ -156,6 +156,13 @@ void visit_fields(http::ServerConfig& config, Visit&& visit) {
         "Let JSON lines and the HTTP API listen beyond this machine without API keys");
   visit("log_prompts", config.log_prompts,
         "Log the prompt of each request, of JSON lines too; else no text of a client is in any log");
+  visit("resume_window", config.resume.resume_window,
+        "Seconds that the stream of a request with `resumable` waits for a client that comes back: a live one is "
+        "cancelled then, one that has ended is forgotten; 0: no stream is kept");
+  visit("max_resumable_streams", config.resume.max_resumable_streams,
+        "Most such streams of HTTP, and as many of JSON lines");
+  visit("resume_buffer_mib", config.resume.resume_buffer_mib,
+        "MiB of their events that are kept, of HTTP and of JSON lines each; what is oldest is dropped");
   visit("tls_cert", config.tls_cert, "PEM file with the HTTP server's certificate and its chain; empty: no TLS");
   visit("tls_key", config.tls_key, "PEM file with its private key");
   visit("cors_origin", config.cors_origin, "Origin whose pages may call the HTTP API, or *; empty: none");

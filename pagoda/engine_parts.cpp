@@ -12,6 +12,7 @@
 #include "io/config_file.hpp"
 #include "io/journal/journal_file.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/model_files/model_fingerprint.hpp"
 #include "io/swap_file.hpp"
 #include "io/trace_file.hpp"
 #include "pagoda/engine_configs.hpp"
@@ -39,15 +40,18 @@ Result<std::array<std::uint64_t, 2>> random_key() {
   }
 }
 
-Result<journal::SharedJournal> open_journal(const EngineConfig& config) {
+Result<std::shared_ptr<io::JournalFile>> open_journal(const EngineConfig& config, const EngineSetup& setup) {
   if (config.journal.empty()) return nullptr;
-  std::optional<io::JournalFile::Key> token_key;
+  io::JournalFile::Options options{.takes_place_later = setup.journal_takes_place_later};
   if (!config.journal_tokens) {
     const auto key = random_key();
     if (!key) return fail(key.error());
-    token_key = *key;
+    options.token_key = *key;
   }
-  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), token_key);
+  auto model = io::model_fingerprint(config.model);
+  if (!model) return fail(std::move(model.error()));
+  options.model = std::move(*model);
+  return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), options);
 }
 
 /// A pool that the user made small is allowed, but says what it means for long requests.
@@ -158,7 +162,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                                         : load_device(config, *plan, *device, setup.progress);
   if (!loaded) return fail(std::move(loaded.error()));
   plan->num_device_blocks = loaded->num_device_blocks;
-  auto journal = open_journal(config);
+  auto journal = open_journal(config, setup);
   if (!journal) return fail(journal.error());
   // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
   const auto prefix_hash_key = random_key();
@@ -171,7 +175,8 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
                     .grammars = grammar_config(*plan, **tokenizer, *dialect),
                     .info = model_info(config, *plan, (*device)->description()),
-                    .instruments = {std::move(*trace), std::move(*journal)}};
+                    .instruments = {std::move(*trace), *journal},
+                    .journal_file = std::move(*journal)};
   warn_of_small_pool(parts.limits, parts.info);
   return parts;
 }

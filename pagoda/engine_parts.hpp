@@ -5,6 +5,7 @@
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
+#include "io/journal/journal_file.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
@@ -20,6 +21,7 @@ struct EngineParts {
   grammar::Compiler::Config grammars;
   ModelInfo info;
   actors::Instruments instruments;
+  std::shared_ptr<io::JournalFile> journal_file;  ///< null: none; else it is the instruments' too
 };
 
 /// One device with its model and its KV memory.

@@ -23,6 +23,9 @@ struct EngineSetup {
   /// With EngineConfig::worker_processes: a program that calls run_worker_process (pagoda/worker_process.hpp) before
   /// anything else, and its arguments. `pagoda` is such a program: {"/proc/self/exe", "worker"} where this is it.
   std::vector<std::string> worker_command = {};
+  /// The journal that is at EngineConfig::journal stays there until EngineHandle::take_journal_place: for one who is
+  /// still to take up what it holds.
+  bool journal_takes_place_later = false;
 };
 
 }  // namespace pagoda

@@ -57,9 +57,14 @@ Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig&
   auto parts = load_engine_parts(config, setup);
   if (!parts) return fail(parts.error());
   auto model = parts->info;
+  const auto journal = parts->journal_file;
   auto running = spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());
-  return EngineHandle{running->actors.router, running->supervisor, std::move(model)};
+  EngineHandle handle{running->actors.router, running->supervisor, std::move(model)};
+  if (journal && setup.journal_takes_place_later) {
+    handle.take_journal_place = [journal] { return journal->take_place(); };
+  }
+  return handle;
 }
 
 }  // namespace pagoda

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "actors/interfaces.hpp"
 #include "engine/config.hpp"
 #include "kernels/result.hpp"
@@ -16,6 +18,8 @@ struct EngineHandle {
   actors::RequestRouterActor router;
   caf::actor supervisor;
   ModelInfo model;
+  /// See EngineSetup::journal_takes_place_later. Errors: bad_config.
+  std::function<Status()> take_journal_place = [] { return Status(); };
 };
 
 /// Ends the engine, failed or not. Returns at once.

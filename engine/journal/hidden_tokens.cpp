@@ -9,6 +9,24 @@
 #include "engine/request/ending_tokens.hpp"
 
 namespace pagoda::journal {
+namespace {
+
+/// As many tokens as there were.
+std::shared_ptr<const RequestProgress> blank_progress(const RequestProgress& progress) {
+  auto blank = std::make_shared<RequestProgress>(progress);
+  for (RequestProgress::Sequence& sequence : blank->sequences) {
+    SequenceResult& result = sequence.result;
+    result.text.clear();
+    result.stop_reason = {};
+    result.token_ids.assign(result.token_ids.size(), 0);
+    if (result.logprobs) result.logprobs->assign(result.logprobs->size(), {});
+    if (result.cumulative_logprob) result.cumulative_logprob = 0;
+  }
+  blank->prompt_logprobs.assign(progress.prompt_logprobs.size(), std::nullopt);
+  return blank;
+}
+
+}  // namespace
 
 SharedSpec blank(const RequestSpec& spec) {
   auto blank = std::make_shared<RequestSpec>(spec);
@@ -19,6 +37,8 @@ SharedSpec blank(const RequestSpec& spec) {
   if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
   blank->sampling.thinking_token_budget.reset();
   blank->grammar = nullptr;
+  blank->resume = nullptr;
+  if (spec.progress) blank->progress = blank_progress(*spec.progress);
   return blank;
 }
 

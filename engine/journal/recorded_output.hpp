@@ -24,9 +24,9 @@ class RecordedOutput {
   RecordedOutput(const RecordedOutput&) = delete;
   RecordedOutput& operator=(const RecordedOutput&) = delete;
 
-  void open(SharedSpec spec) {
-    recorder_.input(OutputInput::open, spec);
-    core_.open(std::move(spec));
+  bool open(SharedSpec spec) {
+    recorder_.input(OutputInput::open, spec, spec->resume);
+    return core_.open(std::move(spec));
   }
   output::OutputCore::Effects process(const StepOutputs& step, TimeUs now) {
     recorder_.input(OutputInput::process, step, now);

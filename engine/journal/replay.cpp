@@ -143,7 +143,8 @@ bool Replay::load_state(Source source, Decoder& in) {
   switch (source) {
     case Source::setup: {
       std::string setup;
-      if (!read(in, setup)) return false;
+      std::string model;
+      if (!read(in, setup, model)) return false;
       if (watcher_.setup) watcher_.setup(setup);
       return true;
     }

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/journal/recorded_output.hpp"
+#include "engine/journal/output_records.hpp"
 #include "engine/journal/recorded_router.hpp"
 #include "engine/journal/replay.hpp"
 
@@ -31,12 +31,6 @@ bool is_sound(const routing::AdmissionLimits& limits) {
          (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
          limits.default_timeout_ms >= 0 && limits.default_timeout_ms <= kMaxTimeoutMs &&
          (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
-}
-
-bool is_sound(const StepOutputs& outputs) {
-  return is_sound_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
-           return is_sound_time(started.first_scheduled_us) && is_sound_count(started.cached_tokens);
-         });
 }
 
 std::string of_request(const char* what, RequestId id) {
@@ -159,26 +153,14 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
 }
 
 bool Replay::enter_output(std::uint8_t input, Decoder& in) {
-  if (input > static_cast<std::uint8_t>(last_value(OutputInput{}))) return false;
-  switch (static_cast<OutputInput>(input)) {
-    case OutputInput::open: {
-      SharedSpec spec;
-      if (!read(in, spec) || !pagoda::is_sound(spec)) return false;
-      output_->open(std::move(spec));
-      return true;
-    }
-    case OutputInput::process: {
-      StepOutputs step;
-      TimeUs now = 0;
-      if (!read(in, step, now) || !is_sound(step) || !is_sound_time(now)) return false;
-      const auto effects = output_->process(step, now);
-      if (!effects.empty()) {
-        effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
-      }
-      return true;
-    }
-  }
-  return false;
+  auto record = read_output_record(input, in);
+  if (!record) return false;
+  if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->open(std::move(*spec));
+  const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
+  if (!output_->takes(step)) return false;
+  const auto effects = output_->process(step, now);
+  if (!effects.empty()) effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
+  return true;
 }
 
 }  // namespace pagoda::journal

@@ -31,7 +31,7 @@ metrics::RequestEnding ending_of(FinishReason worst) {
 
 }  // namespace
 
-void OutputCore::open(SharedSpec spec) {
+bool OutputCore::open(SharedSpec spec) {
   const SamplingParams& sampling = spec->sampling;
   RequestState request;
   const auto stop_strings = std::make_shared<const text::StopStrings>(sampling.stop);
@@ -48,9 +48,29 @@ void OutputCore::open(SharedSpec spec) {
     request.sequences.push_back(std::move(sequence));
   }
   if (sampling.prompt_logprobs) request.prompt_logprobs.emplace_back();
+  if (const auto& progress = spec->progress) {
+    for (std::size_t i = 0; i < request.sequences.size(); ++i) {
+      const RequestProgress::Sequence& before = progress->sequences[i];
+      if (!restore(*spec, before.result, before.ended, request.sequences[i])) return false;
+      request.num_ended += before.ended ? 1 : 0;
+    }
+    if (!progress->prompt_logprobs.empty()) request.prompt_logprobs = progress->prompt_logprobs;
+    request.cached_tokens = progress->cached_tokens;
+    request.preemptions = progress->preemptions;
+    request.restarts = progress->restarts + 1;
+  }
   const RequestId id = spec->id;
   request.spec = std::move(spec);
   requests_.emplace(id, std::move(request));
+  return true;
+}
+
+bool OutputCore::takes(const StepOutputs& step) const {
+  return std::ranges::all_of(step.outputs, [&](const SequenceOutput& output) {
+    const auto found = requests_.find(output.request);
+    return found == requests_.end() ||
+           (output.sequence_index >= 0 && output.sequence_index < std::ssize(found->second.sequences));
+  });
 }
 
 OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
@@ -63,6 +83,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     return &found->second;
   };
 
+  forget_ended(now);
   take_facts(step);
   for (const SequenceOutput& output : step.outputs) {
     RequestState* request = touch(output.request);
@@ -89,6 +110,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
       effects.outputs.push_back(std::move(output));
       metrics_.ended(metrics::RequestEnding::error);
       remember_end(*request, std::nullopt, now);
+      keep_ended(*request, end.error, now);
       requests_.erase(end.request);
       continue;
     }
@@ -106,6 +128,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     const bool done = request.num_ended == request.sequences.size();
     // Deltas come in the order of the sequences, also beside a result that has them best first.
     const bool chooses_at_end = request.spec->sampling.chooses_at_end();
+    if (done) keep_ended(request, std::nullopt, now);
     if (done && chooses_at_end) keep_best(request);
     if (done || !chooses_at_end) take_deltas(request, output);
     if (done) count_end(request, now);
@@ -231,6 +254,7 @@ void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
   for (SequenceState& sequence : request.sequences) {
     if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
     const std::int32_t index = sequence.delta.index;
+    sequence.delta.ended = sequence.ended;
     if (request.spec->stream) output.deltas.push_back(std::move(sequence.delta));
     sequence.delta = SequenceDelta{};
     sequence.delta.index = index;

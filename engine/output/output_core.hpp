@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,8 +34,9 @@ class OutputCore {
  public:
   explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  /// A request will produce outputs. Before its first StepOutputs.
-  void open(SharedSpec spec);
+  /// A request will produce outputs. Before its first StepOutputs. False, and it is not, where it is to go on from what
+  /// no request with this tokenizer comes to.
+  bool open(SharedSpec spec);
 
   struct Effects {
     std::vector<RequestOutput> outputs;  ///< at most one per request
@@ -47,7 +49,22 @@ class OutputCore {
   /// forgotten. `now`: for the timing of terminal outputs.
   Effects process(const StepOutputs& step, TimeUs now);
 
+  /// Whether they are of sequences that requests have: of a step that was read from bytes.
+  bool takes(const StepOutputs& step) const;
+
   std::size_t num_open() const { return requests_.size(); }
+
+  /// A request that could be taken up again (RequestSpec::resume), as far as it has come.
+  struct Resumable {
+    SharedSpec spec;
+    std::shared_ptr<const RequestProgress> progress;
+  };
+  /// Those that are open, and those that have ended and may still be asked for; by their ids.
+  std::vector<Resumable> resumable() const;
+
+  /// Of those that have ended the last are kept, as many and as much of them as this.
+  static constexpr std::size_t kMaxEndedRequests = 1024;
+  static constexpr std::size_t kMaxEndedBytes = std::size_t{4} << 20;
 
   /// What it has counted since it was made. Not part of its state: nothing follows from it.
   const metrics::RequestMetrics& metrics() const { return metrics_; }
@@ -92,6 +109,17 @@ class OutputCore {
     }
   };
 
+  /// One that has ended, of Resumable.
+  struct Ended {
+    SharedSpec spec;
+    std::shared_ptr<const RequestProgress> progress;
+    TimeUs until_us = 0;
+  };
+
+  static RequestProgress progress_of(const RequestState& request);
+  void keep_ended(const RequestState& request, const std::optional<Error>& error, TimeUs now);
+  void forget_ended(TimeUs now);
+  void drop_oldest_ended();
   void take_facts(const StepOutputs& step);
   void count_token(RequestState& request, SequenceState& sequence, TimeUs sampled);
   void count_end(const RequestState& request, TimeUs now);
@@ -106,10 +134,14 @@ class OutputCore {
   static void take_deltas(RequestState& request, RequestOutput& output);
   void finish(RequestState& request, TimeUs now, RequestOutput& output) const;
   bool load_request(Decoder& in);
-  static bool load_sequence(Decoder& in, const RequestSpec& spec, SequenceState& sequence);
+  bool load_ended(Decoder& in);
+  /// Makes of a new sequence one that has come to `result`. False when none of this request comes to that.
+  static bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unordered_map<RequestId, RequestState> requests_;
+  std::deque<Ended> ended_to_resume_;  ///< in the order of their ends
+  std::size_t ended_bytes_ = 0;        ///< about what they take
   metrics::RequestMetrics metrics_;
   view::Last<view::EndedRequest, view::kMaxEnded> ended_;  ///< for who watches; no part of its state either
 };

@@ -9,6 +9,23 @@
 #include "engine/step/codec.hpp"
 
 namespace pagoda::output {
+namespace {
+
+/// About what it takes, as bytes of a state.
+std::size_t estimated_bytes(const OutputCore::Resumable& request) {
+  constexpr std::size_t kTokenBytes = 4;
+  constexpr std::size_t kLogprobBytes = 16;
+  const auto entry_bytes = [](const LogprobEntry& entry) { return kLogprobBytes * (1 + entry.top.size()); };
+  std::size_t bytes = request.spec->prompt->size() * kTokenBytes + request.spec->resume->text.size();
+  for (const auto& [result, ended] : request.progress->sequences) {
+    bytes += result.text.size() + result.token_ids.size() * kTokenBytes;
+    for (const LogprobEntry& entry : result.logprobs.value_or(std::vector<LogprobEntry>())) bytes += entry_bytes(entry);
+  }
+  for (const auto& entry : request.progress->prompt_logprobs) bytes += entry ? entry_bytes(*entry) : 1;
+  return bytes;
+}
+
+}  // namespace
 
 void OutputCore::save(Encoder& out) const {
   std::vector<const RequestState*> in_order;
@@ -17,11 +34,19 @@ void OutputCore::save(Encoder& out) const {
   out.put(in_order.size());
   for (const RequestState* request : in_order) {
     out.put(request->spec);
+    out.put(request->spec->resume);
     out.put(*request);
     for (const SequenceState& sequence : request->sequences) {
       out.put(sequence.result);
       out.put(sequence.ended);
     }
+  }
+  out.put(ended_to_resume_.size());
+  for (const Ended& ended : ended_to_resume_) {
+    out.put(ended.spec);
+    out.put(ended.spec->resume);
+    out.put(ended.progress);
+    out.put(ended.until_us);
   }
 }
 
@@ -31,14 +56,29 @@ bool OutputCore::load(Decoder& in) {
   for (; num_requests > 0; --num_requests) {
     if (!load_request(in)) return false;
   }
+  return load_ended(in);
+}
+
+namespace {
+
+/// A spec, and behind it what is not among its fields.
+bool get_spec(Decoder& in, SharedSpec& spec) {
+  std::shared_ptr<const ResumeNote> resume;
+  if (!in.get(spec) || !is_sound(spec) || !in.get(resume)) return false;
+  if (resume) spec = with_note(*spec, std::move(resume));
   return true;
 }
 
+}  // namespace
+
 bool OutputCore::load_request(Decoder& in) {
   SharedSpec spec;
-  if (!in.get(spec) || !is_sound(spec) || requests_.contains(spec->id)) return false;
-  open(spec);
+  if (!get_spec(in, spec) || requests_.contains(spec->id)) return false;
+  auto begun = std::make_shared<RequestSpec>(*spec);
+  begun->progress = nullptr;  // what it has come to since follows
+  open(std::move(begun));
   RequestState& request = requests_.at(spec->id);
+  request.spec = spec;
   if (!in.get(request) || !is_sound_time(request.first_scheduled_us) || !is_sound_time(request.first_token_us)) {
     return false;
   }
@@ -47,35 +87,99 @@ bool OutputCore::load_request(Decoder& in) {
     return false;
   }
   for (SequenceState& sequence : request.sequences) {
-    if (!load_sequence(in, *spec, sequence)) return false;
-    request.num_ended += sequence.ended ? 1 : 0;
+    SequenceResult result;
+    bool ended = false;
+    if (!in.get(result) || !in.get(ended) || !restore(*spec, std::move(result), ended, sequence)) return false;
+    request.num_ended += ended ? 1 : 0;
   }
-  return request.num_ended < request.sequences.size();
+  // One that goes on from its end is told of that.
+  return request.num_ended < request.sequences.size() || (spec->progress && spec->progress->has_ended());
 }
 
-bool OutputCore::load_sequence(Decoder& in, const RequestSpec& spec, SequenceState& sequence) {
-  const SequenceResult begun = sequence.result;
-  SequenceResult& result = sequence.result;
-  if (!in.get(result) || !in.get(sequence.ended)) return false;
-  if (result.index != begun.index || result.logprobs.has_value() != begun.logprobs.has_value() ||
-      result.cumulative_logprob.has_value() != begun.cumulative_logprob.has_value()) {
+bool OutputCore::load_ended(Decoder& in) {
+  std::size_t num_ended = 0;
+  if (!in.get(num_ended) || num_ended > kMaxEndedRequests) return false;
+  for (; num_ended > 0; --num_ended) {
+    Ended ended;
+    if (!get_spec(in, ended.spec) || !ended.spec->resume || !in.get(ended.progress) || !in.get(ended.until_us)) {
+      return false;
+    }
+    if (!ended.progress || !ended.progress->has_ended() || !is_sound_time(ended.until_us)) return false;
+    if (!is_sound(going_on_from(*ended.spec, ended.progress))) return false;
+    ended_bytes_ += estimated_bytes({ended.spec, ended.progress});
+    ended_to_resume_.push_back(std::move(ended));
+  }
+  return true;
+}
+
+bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) {
+  const SequenceResult begun = std::exchange(sequence.result, std::move(result));
+  const SequenceResult& come_to = sequence.result;
+  sequence.ended = ended;
+  if (come_to.index != begun.index || come_to.logprobs.has_value() != begun.logprobs.has_value() ||
+      come_to.cumulative_logprob.has_value() != begun.cumulative_logprob.has_value()) {
     return false;
   }
   // Nothing of it has been told yet. What others have said was told with the step that brought it.
   if (spec.sampling.chooses_at_end()) {
-    sequence.delta = {result.index, result.text, result.token_ids, result.logprobs.value_or(sequence.delta.logprobs)};
+    sequence.delta = {come_to.index, come_to.text, come_to.token_ids,
+                      come_to.logprobs.value_or(sequence.delta.logprobs)};
   }
-  if (sequence.ended) return true;
+  if (ended) return true;
   std::string text;
-  for (std::size_t i = 0; i < result.token_ids.size(); ++i) {
-    const std::string piece = sequence.detokenizer.push(result.token_ids[i]);
+  for (std::size_t i = 0; i < come_to.token_ids.size(); ++i) {
+    const std::string piece = sequence.detokenizer.push(come_to.token_ids[i]);
     if (piece.empty()) continue;
     const bool may_stop = static_cast<std::int64_t>(i) + 1 > spec.sampling.min_tokens;
     const auto matched = sequence.stop_matcher.push(piece, may_stop);
     if (matched.stop) return false;  // it would have ended there
     text += matched.text;
   }
-  return text == result.text;
+  return text == come_to.text;
+}
+
+RequestProgress OutputCore::progress_of(const RequestState& request) {
+  RequestProgress progress;
+  for (const SequenceState& sequence : request.sequences) {
+    progress.sequences.push_back({sequence.result, sequence.ended});
+  }
+  progress.prompt_logprobs = request.prompt_logprobs;
+  progress.cached_tokens = request.cached_tokens;
+  progress.preemptions = request.preemptions;
+  progress.restarts = request.restarts;
+  return progress;
+}
+
+std::vector<OutputCore::Resumable> OutputCore::resumable() const {
+  std::vector<Resumable> all;
+  for (const auto& [id, request] : requests_) {
+    if (!request.spec->resume) continue;
+    all.push_back({request.spec, std::make_shared<const RequestProgress>(progress_of(request))});
+  }
+  for (const Ended& ended : ended_to_resume_) all.push_back({ended.spec, ended.progress});
+  std::ranges::sort(all, {}, [](const Resumable& request) { return request.spec->id; });
+  return all;
+}
+
+/// Before its results are handed out, and those that best_of leaves out are dropped.
+void OutputCore::keep_ended(const RequestState& request, const std::optional<Error>& error, TimeUs now) {
+  if (!request.spec->resume) return;
+  auto progress = std::make_shared<RequestProgress>(progress_of(request));
+  progress->error = error;
+  Ended ended{request.spec, std::move(progress), now + request.spec->resume->keep_ms * 1000};
+  ended_bytes_ += estimated_bytes({ended.spec, ended.progress});
+  ended_to_resume_.push_back(std::move(ended));
+  while (ended_to_resume_.size() > kMaxEndedRequests || ended_bytes_ > kMaxEndedBytes) drop_oldest_ended();
+}
+
+void OutputCore::forget_ended(TimeUs now) {
+  while (!ended_to_resume_.empty() && ended_to_resume_.front().until_us <= now) drop_oldest_ended();
+}
+
+void OutputCore::drop_oldest_ended() {
+  const Ended& oldest = ended_to_resume_.front();
+  ended_bytes_ -= estimated_bytes({oldest.spec, oldest.progress});
+  ended_to_resume_.pop_front();
 }
 
 }  // namespace pagoda::output

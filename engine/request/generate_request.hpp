@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/request/request_progress.hpp"
 #include "engine/request/sampling_defaults.hpp"
 #include "engine/request/sampling_params.hpp"
 #include "engine/types.hpp"
@@ -38,11 +40,14 @@ struct GenerateRequest {
   std::optional<std::int64_t> timeout_ms;  ///< from its arrival to its end, else it fails; absent: the engine's default
   std::string request_id;                  ///< what its client calls it, for those who list requests; at most
                                            ///< kMaxRequestIdBytes
+  bool resumable = false;                  ///< who serves it keeps its events for a client that comes back
+  std::shared_ptr<const ResumeNote> resume;         ///< as RequestSpec's, and no field either
+  std::shared_ptr<const RequestProgress> progress;  ///< as RequestSpec's
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open,
                  self.may_drop_thinking_budget, self.stream, self.add_special_tokens, self.priority, self.user,
-                 self.cache_salt, self.timeout_ms, self.request_id);
+                 self.cache_salt, self.timeout_ms, self.request_id, self.resumable, self.progress);
   }
 };
 

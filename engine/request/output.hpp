@@ -43,9 +43,10 @@ struct SequenceDelta {
   std::string text;
   TokenIds token_ids;
   std::vector<LogprobEntry> logprobs;  ///< one per token id when logprobs were asked
+  bool ended = false;                  ///< it is the sequence's last
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.index, self.text, self.token_ids, self.logprobs);
+    return visit(self.index, self.text, self.token_ids, self.logprobs, self.ended);
   }
 };
 

@@ -1,13 +1,61 @@
 #include "engine/request/request_spec.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace pagoda {
+namespace {
+
+/// Sampled sequences have their first tokens together, and beams are told at their end.
+bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
+  const SamplingParams& sampling = spec.sampling;
+  const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+  if (std::ssize(progress.sequences) != num_sequences) return false;
+  const std::size_t most_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() : 0;
+  if (progress.prompt_logprobs.size() > most_prompt_logprobs) return false;
+  if (!is_sound_count(progress.cached_tokens) || !is_sound_count(progress.preemptions) ||
+      !is_sound_count(progress.restarts)) {
+    return false;
+  }
+  const bool has_begun = progress.has_tokens();
+  std::int32_t index = 0;
+  return std::ranges::all_of(progress.sequences, [&](const RequestProgress::Sequence& sequence) {
+    const SequenceResult& result = sequence.result;
+    const std::int64_t num_tokens = std::ssize(result.token_ids);
+    if (result.index != index++ || num_tokens > sampling.max_tokens) return false;
+    if (result.logprobs.has_value() != sampling.logprobs.has_value() ||
+        result.cumulative_logprob.has_value() != sampling.tells_cumulative_logprob()) {
+      return false;
+    }
+    if (result.logprobs && std::ssize(*result.logprobs) != num_tokens) return false;
+    const auto is_id = [](TokenId token) { return token >= 0; };
+    if (!std::ranges::all_of(result.token_ids, is_id)) return false;
+    if (sequence.ended || progress.error) return true;
+    return sampling.use_beam_search ? !has_begun : num_tokens < sampling.max_tokens && has_begun == (num_tokens > 0);
+  });
+}
+
+}  // namespace
 
 bool is_sound(const SharedSpec& spec) {
   if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
   const SamplingParams& sampling = spec->sampling;
   return sampling.n >= 1 && sampling.n <= sampling.num_sequences() &&
          sampling.num_sequences() <= SamplingLimits{}.max_sequences && sampling.max_tokens >= 1 &&
-         sampling.thinking_token_budget.value_or(0) >= 0 && is_sound_time(spec->arrival_us);
+         sampling.thinking_token_budget.value_or(0) >= 0 && is_sound_time(spec->arrival_us) &&
+         (spec->progress == nullptr || is_sound(*spec->progress, *spec));
+}
+
+SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note) {
+  auto with = std::make_shared<RequestSpec>(spec);
+  with->resume = std::move(note);
+  return with;
+}
+
+SharedSpec going_on_from(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress) {
+  auto with = std::make_shared<RequestSpec>(spec);
+  with->progress = std::move(progress);
+  return with;
 }
 
 }  // namespace pagoda

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/request/request_progress.hpp"
 #include "engine/request/sampling_params.hpp"
 #include "engine/types.hpp"
 
@@ -25,12 +26,16 @@ struct RequestSpec {
   std::string user;
   std::string cache_salt;
   TimeUs arrival_us = 0;
+  /// Set: it comes from an engine that has died, and goes on from there. Nothing of it is told again.
+  std::shared_ptr<const RequestProgress> progress;
+  /// Not among the fields, as it may be long and the output core alone keeps it.
+  std::shared_ptr<const ResumeNote> resume;
   /// Of sampling.structured_outputs. Not among the fields, for it has no bytes: who reads a spec may compile it anew.
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.tag, self.prompt, self.sampling, self.seed, self.stream, self.priority, self.user,
-                 self.cache_salt, self.arrival_us);
+                 self.cache_salt, self.arrival_us, self.progress);
   }
 };
 
@@ -38,5 +43,9 @@ using SharedSpec = std::shared_ptr<const RequestSpec>;
 
 /// Whether one that was read from bytes is as admission makes them, as far as whoever runs it relies on that.
 bool is_sound(const SharedSpec& spec);
+
+/// The same request with a note, or with what it has come to.
+SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note);
+SharedSpec going_on_from(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress);
 
 }  // namespace pagoda

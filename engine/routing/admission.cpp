@@ -153,7 +153,18 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
   spec->user = request.user;
   spec->cache_salt = request.cache_salt;
   spec->arrival_us = arrival.at_us;
-  return SharedSpec(std::move(spec));
+  spec->resume = request.resume;
+  spec->progress = request.progress;
+  SharedSpec made(std::move(spec));
+  const auto is_known = [&](const RequestProgress::Sequence& sequence) {
+    return std::ranges::all_of(sequence.result.token_ids, [&](TokenId token) { return token < limits.vocab_size; });
+  };
+  const bool is_usable =
+      is_sound(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
+  if (!is_usable) {
+    return fail(ErrorCode::invalid_request, "what the request had come to is not what it can come to here");
+  }
+  return made;
 }
 
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,

@@ -21,6 +21,9 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   without.cache_salt = request.cache_salt;
   without.timeout_ms = request.timeout_ms;
   without.request_id = request.request_id;
+  without.resumable = request.resumable;
+  without.resume = request.resume;
+  without.progress = request.progress;
   if (request.prompt) {
     without.prompt.emplace();
   } else {

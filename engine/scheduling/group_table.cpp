@@ -53,9 +53,11 @@ std::optional<RequestId> GroupTable::head_of_queue() const {
 
 void GroupTable::add(std::unique_ptr<SequenceGroup> group) {
   SequenceGroup& added = *group;
-  Sequence& first = added.sequences.emplace_back();
-  first.id = next_sequence++;
-  group_of[first.id] = added.entry.id;
+  if (added.sequences.empty()) added.sequences.emplace_back();
+  for (Sequence& sequence : added.sequences) {
+    sequence.id = next_sequence++;
+    group_of[sequence.id] = added.entry.id;
+  }
   const bool fresh = groups.emplace(added.entry.id, std::move(group)).second;
   PAGODA_ASSERT(fresh, "request ids are unique");
   place(added);

@@ -41,8 +41,32 @@ void SchedulerCore::add_group(SharedSpec spec) {
   group->forked = group->num_samples() == 1 && !group->decoding->chooses_tokens();
   group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
+  const auto progress = group->spec->progress;
+  if (progress) go_on_from(*progress, *group);
+  SequenceGroup& added = *group;
   table_.add(std::move(group));
+  if (progress && progress->has_ended()) end_group(added, progress->error);
   planning_.something_changed();
+}
+
+/// As if the group had been preempted with the tokens that it had: beams, of which none were told, begin anew.
+void SchedulerCore::go_on_from(const RequestProgress& progress, SequenceGroup& group) {
+  if (group.spec->sampling.prompt_logprobs) {
+    const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size());
+    group.next_prompt_logprob = group.first_unknown_prompt_logprob = std::max(1, known);
+  }
+  if (!progress.has_ended() && (group.decoding->chooses_tokens() || !progress.has_tokens())) return;
+  group.forked = true;
+  for (const RequestProgress::Sequence& before : progress.sequences) {
+    Sequence& sequence = group.sequences.emplace_back();
+    sequence.index = before.result.index;
+    sequence.output = before.result.token_ids;
+    if (before.ended || progress.error) {
+      sequence.state = SequenceState::finished;
+    } else {
+      sequence.num_lost_tokens = group.length(sequence);
+    }
+  }
 }
 
 void SchedulerCore::abort_group(RequestId request) {

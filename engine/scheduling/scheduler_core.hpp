@@ -124,6 +124,8 @@ class SchedulerCore final : private GroupEffects {
     return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
   }
 
+  static void go_on_from(const RequestProgress& progress, SequenceGroup& group);
+
   // answers
   void run_rows(const PendingPlan& pending, RequestId group, Range rows, StepBuilder& building);
   void leave_out(SequenceId admitted, StepId step);

@@ -8,7 +8,9 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "io/http/engine_end.hpp"
+#include "io/http/job_parsers.hpp"
 #include "io/serving/key_ring.hpp"
+#include "io/serving/resumable_streams.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
 
@@ -19,6 +21,8 @@ struct ApiContext {
   caf::actor_system& system;
   boost::asio::thread_pool& worker;  ///< one thread, for bodies that would hold up the I/O thread
   EngineEnd& engine_end;             ///< tells those that wait for the engine when it has ended
+  JobParsers& parsers;               ///< of the routes that generate; filled before the server starts
+  serving::ResumableStreams& streams;
   const serving::ServedModels models;
   std::int64_t created = 0;  ///< when the server started, in seconds since 1970
   std::shared_ptr<serving::Telemetry> telemetry = {};

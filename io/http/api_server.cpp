@@ -4,6 +4,8 @@
 #include <deque>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+
 #include "io/http/admin_routes.hpp"
 #include "io/http/anthropic/routes.hpp"
 #include "io/http/api_context.hpp"
@@ -12,8 +14,10 @@
 #include "io/http/openai/response_routes.hpp"
 #include "io/http/openai/routes.hpp"
 #include "io/http/page/routes.hpp"
+#include "io/http/resumable_generation.hpp"
 #include "io/http/server.hpp"
 #include "io/http/status_routes.hpp"
+#include "io/http/stream_routes.hpp"
 #include "io/serving/engine_watch.hpp"
 
 namespace pagoda::http {
@@ -22,9 +26,12 @@ class ApiServer::State {
  public:
   State(caf::actor_system& system, ServedModels models, const ServerConfig& config,
         std::shared_ptr<serving::Telemetry> telemetry)
-      : context{.system = system,
+      : streams(config.resume),
+        context{.system = system,
                 .worker = worker,
                 .engine_end = engine_end,
+                .parsers = parsers,
+                .streams = streams,
                 .models = std::move(models),
                 .created = std::time(nullptr),
                 .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>(),
@@ -40,6 +47,7 @@ class ApiServer::State {
     add_status_routes(all, context);
     add_admin_routes(all, context);
     add_metrics_routes(all, context);
+    add_stream_routes(all, context);
     openai::add_routes(all, context);
     openai::add_response_routes(all, context, responses);
     anthropic::add_routes(all, context);
@@ -58,12 +66,24 @@ class ApiServer::State {
     if (server) server->shutdown(grace);
     worker.stop();  // nobody waits for what it has not begun
     worker.join();
+    streams.close();  // there is no I/O thread any more
+  }
+
+  void take_up_all() {
+    for (auto& request : recovery->requests_of(serving::Api::http)) {
+      boost::asio::post(server->io(), [this, request = std::move(request)]() mutable {
+        take_up(context, server->io(), std::move(request), [this] { recovery->settled(); });
+      });
+    }
   }
 
   boost::asio::thread_pool worker{1};
   openai::ResponseStore responses;
   EngineEnd engine_end;
+  JobParsers parsers;
+  serving::ResumableStreams streams;
   ApiContext context;
+  std::shared_ptr<serving::Recovery> recovery;  ///< null: there is none
   std::unique_ptr<Server> server;
   std::deque<serving::EngineWatch> engine_watches;
 };
@@ -72,15 +92,21 @@ ApiServer::ApiServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 ApiServer::~ApiServer() = default;
 
 Result<std::unique_ptr<ApiServer>> ApiServer::start(caf::actor_system& system, ServedModels models, ServerConfig config,
-                                                    std::shared_ptr<serving::Telemetry> telemetry) {
+                                                    std::shared_ptr<serving::Telemetry> telemetry,
+                                                    std::shared_ptr<serving::Recovery> recovery) {
   auto state = std::make_unique<State>(system, std::move(models), config, std::move(telemetry));
   auto routes = state->routes(config.page);
-  auto server = Server::start(std::move(config), std::move(routes), state->context.telemetry);
+  auto server = Server::start(std::move(config), std::move(routes), state->context.telemetry, recovery == nullptr);
   if (!server) return fail(std::move(server.error()));
   state->server = std::move(*server);
   for (const auto& model : state->context.models.all()) {
     state->engine_watches.emplace_back(state->server->io(), model.router,
                                        [&end = state->engine_end] { end.announce(); });
+  }
+  if (recovery) {
+    state->recovery = recovery;
+    state->take_up_all();
+    recovery->on_complete([&server = *state->server] { server.let_in(); });
   }
   return std::unique_ptr<ApiServer>(new ApiServer(std::move(state)));
 }

@@ -7,6 +7,7 @@
 
 #include "io/http/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
@@ -20,9 +21,11 @@ using serving::ServedModels;
 class ApiServer final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
-  /// `telemetry`: of this and other servers of the process.
+  /// `telemetry`: of this and other servers of the process. `recovery`: those of its requests that came by HTTP are
+  /// taken up, for the first model, and clients are let in once it is complete.
   static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, ServedModels models, ServerConfig config,
-                                                  std::shared_ptr<serving::Telemetry> telemetry = {});
+                                                  std::shared_ptr<serving::Telemetry> telemetry = {},
+                                                  std::shared_ptr<serving::Recovery> recovery = {});
   ~ApiServer() override;
 
   std::uint16_t port() const;

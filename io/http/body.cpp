@@ -1,9 +1,13 @@
 #include "io/http/body.hpp"
 
+#include <chrono>
+#include <ctime>
 #include <limits>
 #include <utility>
 
 #include <spdlog/spdlog.h>
+
+#include "io/http/gate.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -66,18 +70,50 @@ bool refused_by_drain(const ApiContext& context, Exchange& exchange) {
   return true;
 }
 
-Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_long)(const Request& request)) {
-  return [&context, parse = std::move(parse), may_take_long](std::shared_ptr<Exchange> exchange, Request request) {
+namespace {
+
+/// A job whose stream is to outlive its connection, with what is to be known of it for that.
+ParsedJob with_origin(const ApiContext& context, GenerationJob job, const std::string& path, Request request) {
+  const auto& config = context.streams.config();
+  const auto refused = [](const char* why) { return tl::unexpected(invalid_request(why, "resumable")); };
+  if (!job.stream) return refused("resumable needs stream: true");
+  if (job.requests.size() > 1) return refused("resumable takes one prompt");
+  if (config.is_recorded && request.body.size() > serving::kMaxOriginBytes) {
+    return refused("resumable takes bodies of at most 1 MiB where streams are recorded (--journal)");
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  job.origin = serving::RequestOrigin{.api = serving::Api::http,
+                                      .name = serving::stream_name(request.holder, request.request_id),
+                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .timeout_ms = job.requests.front().timeout_ms,
+                                      .path = path,
+                                      .body = std::move(request.body),
+                                      .own_id = std::move(request.own_id),
+                                      .created = request.created};
+  return job;
+}
+
+}  // namespace
+
+Handler generating(const ApiContext& context, std::string path, ParseJob parse,
+                   bool (*may_take_long)(const Request& request)) {
+  context.parsers.emplace(path, parse);
+  return [&context, path = std::move(path), parse = std::move(parse), may_take_long](std::shared_ptr<Exchange> exchange,
+                                                                                     Request request) {
     if (refused_by_drain(context, *exchange)) return;
     const bool takes_long = may_take_long != nullptr && may_take_long(request);
     const auto body_bytes = takes_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
     auto holder = request.holder;
-    auto prepare = [&context, parse, request = std::move(request)]() -> ParsedJob {
+    request.own_id = new_request_id();
+    request.created = static_cast<std::int64_t>(std::time(nullptr));
+    auto prepare = [&context, path, parse, request = std::move(request)]() mutable -> ParsedJob {
       auto body = read_body(context, request.body);
       if (!body) return tl::unexpected(std::move(body.error()));
       auto job = parse(*body->model, body->json, request);
-      if (job) job->model = body->model;
-      return job;
+      if (!job) return job;
+      job->model = body->model;
+      if (!job->requests.front().resumable) return job;
+      return with_origin(context, std::move(*job), path, std::move(request));
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
              [&context, holder = std::move(holder)](auto answering, auto job) {
@@ -88,6 +124,16 @@ Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_lo
                }
              });
   };
+}
+
+ParsedJob parse_again(const ApiContext& context, const Request& request) {
+  const auto parser = context.parsers.find(request.path);
+  if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no " + request.path});
+  const auto body = read_body(context, request.body);
+  if (!body) return tl::unexpected(body.error());
+  auto job = parser->second(*body->model, body->json, request);
+  if (job) job->model = body->model;
+  return job;
 }
 
 }  // namespace pagoda::http

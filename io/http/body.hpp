@@ -88,10 +88,12 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
 /// Answers the exchange of a request that is new work when the server drains. True when it did.
 bool refused_by_drain(const ApiContext& context, Exchange& exchange);
 
-/// A handler of a route that generates: reads the body, makes a job of it with `parse(model, body, request)`, and runs
-/// it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
-using ParseJob =
-    std::function<ParsedJob(const serving::ServedModel& model, const wire::Json& body, const Request& request)>;
-Handler generating(const ApiContext& context, ParseJob parse, bool (*may_take_long)(const Request& request) = nullptr);
+/// A handler of a route that generates, at `path`: reads the body, makes a job of it with `parse(model, body, request)`,
+/// and runs it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
+Handler generating(const ApiContext& context, std::string path, ParseJob parse,
+                   bool (*may_take_long)(const Request& request) = nullptr);
+
+/// What such a handler makes of a request that has come before, for another process, with a name of its own.
+ParsedJob parse_again(const ApiContext& context, const Request& request);
 
 }  // namespace pagoda::http

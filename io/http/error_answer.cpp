@@ -14,8 +14,9 @@ ErrorAnswer error_answer(const wire::WireError& error) {
   switch (error.code) {
     case WireCode::invalid_json:
       return with(400, "invalid_json");
-    case WireCode::invalid_request:
     case WireCode::duplicate_id:
+      return with(409, "duplicate_request_id");
+    case WireCode::invalid_request:
     case WireCode::unknown_op:
     case WireCode::line_too_long:
       return with(400, "");

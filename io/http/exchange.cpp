@@ -32,6 +32,10 @@ Exchange::~Exchange() {
 
 void Exchange::cut_off(const char* why) {
   spdlog::error("request {}: its connection is closed: {}", form_.request_id, why);
+  drop();
+}
+
+void Exchange::drop() {
   if (connection_ != nullptr) connection_->close_soon();
 }
 

@@ -42,6 +42,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// For an answer that could not be made or written, as where memory is out: logs `why` and closes the connection. Its
   /// client has gone then.
   void cut_off(const char* why);
+  /// The same where that is nobody's fault.
+  void drop();
 
   /// The answer comes in pieces: as chunks, or, to a client of HTTP/1.0, up to the connection's end. To HEAD it is
   /// complete with this, and on_closed is called, so that nothing more is made for nobody.

@@ -4,16 +4,19 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <boost/asio/steady_timer.hpp>
 
 #include "io/http/api_context.hpp"
 #include "io/http/exchange.hpp"
+#include "io/http/job_charges.hpp"
 #include "io/http/limit_headers.hpp"
+#include "io/http/prompt_echo.hpp"
+#include "io/http/resumable_generation.hpp"
 #include "io/serving/prompt_log.hpp"
 #include "io/serving/session.hpp"
-#include "io/serving/tenancy.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -26,16 +29,6 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-/// The error as one of the fields that the client knows.
-Error in_words_of(const FieldNames& names, Error error) {
-  const auto found =
-      std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });
-  if (found == names.end()) return error;
-  if (error.message.starts_with(found->first)) error.message.replace(0, found->first.size(), found->second);
-  error.param = found->second;
-  return error;
-}
-
 /// Lives until the answer is complete or the client has gone: until then the exchange's on_closed holds it, and it the
 /// exchange.
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -43,13 +36,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
              serving::SharedHolder holder)
       : context_(context),
-        holder_(std::move(holder)),
+        charges_(std::move(holder)),
         engine_end_(context.engine_end),
         exchange_(std::move(exchange)),
         head_deadline_(exchange_->io()),
         job_(std::move(job)),
         streamed_tokens_(job_.requests.size()),
-        charges_(job_.requests.size()),
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
@@ -66,7 +58,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     exchange_->on_drained([this] { flush_held(); });
     if (job_.echo) {
-      for (std::size_t i = 0; i < job_.requests.size(); ++i) ask_for_prompt(i);
+      echo_.emplace(job_, session_).ask();
     } else {
       submit_all();
     }
@@ -77,23 +69,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // -- the limits of the key's holder
 
-  /// What a prompt's request has been charged for.
-  struct Charge {
-    std::int64_t prompt_tokens = 0;     ///< first as estimated
-    std::int64_t generated_tokens = 0;  ///< those that were told of
-    bool is_exact = false;              ///< the engine has told the prompt's tokens
-  };
-
   bool is_admitted() {
-    std::int64_t prompt_tokens = 0;
-    for (std::size_t i = 0; i < job_.requests.size(); ++i) {
-      auto& request = job_.requests[i];
-      request.request_id = exchange_->request_id();
-      serving::apply_tenant(*context_.keys, holder_, request);
-      prompt_tokens += charges_[i].prompt_tokens = serving::estimated_prompt_tokens(request);
-    }
-    if (!holder_) return true;
-    const auto refusal = ticket_.admit(holder_->usage, std::ssize(job_.requests), prompt_tokens);
+    for (auto& request : job_.requests) request.request_id = exchange_->request_id();
+    const auto refusal = charges_.admit(*context_.keys, job_.requests);
     tell_limits();
     if (!refusal) return true;
     ended_ = true;
@@ -102,61 +80,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return false;
   }
 
-  void tell_limits() {
-    if (holder_) exchange_->set_limit_headers(limit_headers(holder_->usage->levels(serving::LimitClock::now())));
-  }
-
-  void charge_prompt(std::size_t prompt, std::int64_t tokens) {
-    auto& charge = charges_[prompt];
-    if (tokens == 0 || std::exchange(charge.is_exact, true)) return;
-    ticket_.add_tokens(tokens - std::exchange(charge.prompt_tokens, tokens));
-  }
-
-  void charge_output(std::size_t prompt, std::int64_t tokens) {
-    charges_[prompt].generated_tokens += tokens;
-    ticket_.add_tokens(tokens);
-  }
+  void tell_limits() { http::tell_limits(*exchange_, charges_.holder()); }
 
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
-  // -- prompts that are echoed: questions first, each tagged with its prompt
-
-  void ask_for_prompt(std::size_t i) {
-    auto& request = job_.requests[i];
-    if (request.prompt) {
-      session_.ask(router(), 3 * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
-      texts_[i].text = *request.prompt;
-    } else {
-      ask_for_texts(i);
-    }
-  }
-
-  void ask_for_texts(std::size_t i) {
-    const auto& ids = *job_.requests[i].prompt_token_ids;
-    if (job_.requests[i].prompt) {
-      job_.requests[i].prompt.reset();
-    } else {
-      session_.ask(router(), 3 * i + 1, actors::DetokenizeRequest{ids, false});
-      ++texts_[i].questions;
-    }
-    session_.ask(
-        router(), 3 * i + 2,
-        actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
-    ++texts_[i].questions;
-  }
-
   void on_event(serving::Answered& answered) {
-    const auto i = answered.tag / 3;
-    if (auto* error = std::get_if<Error>(&answered.answer)) return fail_with(*error);
-    if (auto* ids = std::get_if<TokenIds>(&answered.answer)) {
-      job_.requests[i].prompt_token_ids.emplace(ids->begin(), ids->end());
-      return ask_for_texts(i);
-    }
-    auto& texts = texts_[i];
-    (answered.tag % 3 == 1 ? texts.text : texts.first_token) = std::get<std::string>(std::move(answered.answer));
-    if (--texts.questions > 0) return;
-    job_.writer->prompt(i, std::move(texts.text), std::move(texts.first_token));
-    if (++prompts_known_ == job_.requests.size()) submit_all();
+    if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
+    if (echo_->is_told()) submit_all();
   }
 
   // -- the engine's part
@@ -165,7 +95,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     for (std::size_t i = 0; i < job_.requests.size(); ++i) {
       auto& request = job_.requests[i];
       if (context_.log_prompts) serving::log_prompt(request);
-      request.stream = job_.stream || ticket_.counts_tokens();  // or what a client left behind would be free
+      request.stream = job_.stream || charges_.counts_tokens();
       session_.submit(router(), i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
   }
@@ -185,13 +115,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_event(serving::Accepted& accepted) {
     prompt_tokens_ += accepted.prompt_tokens;
-    charge_prompt(static_cast<std::size_t>(accepted.tag), accepted.prompt_tokens);
+    charges_.prompt(static_cast<std::size_t>(accepted.tag), accepted.prompt_tokens);
     record().prompt_tokens = prompt_tokens_;
     if (++accepted_ == job_.requests.size()) begin();
   }
 
   void on_event(serving::Refused& refused) {
-    if (accepted_ == 0) ticket_.refused();
+    if (accepted_ == 0) charges_.refused();
     fail_with(std::move(refused.error));
   }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
@@ -201,7 +131,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (ended_) return;
       if (output.error) return fail_with(std::move(*output.error));
       const auto prompt = static_cast<std::size_t>(output.tag);
-      for (const auto& delta : output.deltas) charge_output(prompt, std::ssize(delta.token_ids));
+      for (const auto& delta : output.deltas) charges_.output(prompt, std::ssize(delta.token_ids));
       if (job_.stream) {
         for (auto& delta : output.deltas) {
           streamed_tokens_[prompt] += std::ssize(delta.token_ids);
@@ -217,8 +147,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_done(std::size_t prompt, RequestResult result) {
     record().done(result, streamed_tokens_[prompt]);
-    charge_prompt(prompt, result.usage.prompt_tokens);
-    charge_output(prompt, result.usage.completion_tokens - charges_[prompt].generated_tokens);
+    charges_.done(prompt, result.usage);
     if (job_.stream) early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
     results_[prompt] = std::move(result);
     ++num_done_;
@@ -303,7 +232,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (num_done_ < job_.requests.size()) return;
     const auto exchange = exchange_;
     ended_ = true;
-    ticket_.end();
+    charges_.end();
     if (job_.stream) {
       job_.writer->end(out_);
       exchange->write(std::exchange(out_, {}));
@@ -319,7 +248,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void fail_with(Error error) {
     const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
     ended_ = true;
-    ticket_.end();
+    charges_.end();
     record().finish_reason = "error";
     tell_limits();
     if (!exchange_->has_begun()) {
@@ -342,26 +271,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
     out_.clear();
   }
 
-  struct PromptTexts {
-    std::string text;
-    std::string first_token;
-    int questions = 0;  ///< not answered yet
-  };
-
   const ApiContext& context_;
-  const serving::SharedHolder holder_;
-  serving::TenantTicket ticket_;  ///< of the holder
+  JobCharges charges_;
   EngineEnd& engine_end_;
   const std::shared_ptr<Exchange> exchange_;
   boost::asio::steady_timer head_deadline_;
   GenerationJob job_;
-  std::map<std::size_t, PromptTexts> texts_;
-  std::size_t prompts_known_ = 0;
 
   std::size_t accepted_ = 0;
   std::int64_t prompt_tokens_ = 0;
   std::vector<std::int64_t> streamed_tokens_;  ///< by prompt
-  std::vector<Charge> charges_;                ///< likewise
   std::vector<RequestResult> results_;
   std::size_t num_done_ = 0;
 
@@ -370,10 +289,20 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<std::size_t> held_done_;  ///< prompts that were done before the stream began
   bool early_ = true;                   ///< the answer has not begun
   bool ended_ = false;
-  serving::Session session_;  ///< last: its events use the rest
+  serving::Session session_;  ///< last but for who asks it: its events use the rest
+  std::optional<PromptEcho> echo_;
 };
 
 }  // namespace
+
+Error in_words_of(const FieldNames& names, Error error) {
+  const auto found =
+      std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });
+  if (found == names.end()) return error;
+  if (error.message.starts_with(found->first)) error.message.replace(0, found->first.size(), found->second);
+  error.param = found->second;
+  return error;
+}
 
 FieldNames field_names(std::string_view prompt, FieldNames others) {
   others.insert(others.end(), {{"prompt", prompt}, {"prompt_token_ids", prompt}, {"prompt_literals", prompt}});
@@ -383,6 +312,7 @@ FieldNames field_names(std::string_view prompt, FieldNames others) {
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
                     serving::SharedHolder holder) {
   if (!exchange->is_open()) return;  // its client has gone meanwhile
+  if (job.origin) return run_resumable(context, std::move(exchange), std::move(job), std::move(holder));
   std::make_shared<Generation>(context, std::move(exchange), std::move(job), std::move(holder))->start();
 }
 

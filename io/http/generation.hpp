@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/serving/recovered_request.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/tenant.hpp"
 
@@ -61,7 +63,11 @@ struct GenerationJob {
   bool echo = false;                            ///< tell the writer the prompts
   FieldNames names = {};                        ///< for errors of the engine, where the API calls a field otherwise
   const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
+  std::optional<serving::RequestOrigin> origin = {};  ///< of one whose stream is to outlive its connection
 };
+
+/// The error as one of the fields that the client knows.
+Error in_words_of(const FieldNames& names, Error error);
 
 /// What the parser of an API makes of a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;

@@ -35,6 +35,10 @@ Pairs limit_headers(const serving::LimitLevels& levels) {
   return headers;
 }
 
+void tell_limits(Exchange& exchange, const serving::SharedHolder& holder) {
+  if (holder) exchange.set_limit_headers(limit_headers(holder->usage->levels(serving::LimitClock::now())));
+}
+
 ErrorAnswer limit_answer(const serving::LimitRefusal& refusal) {
   if (refusal.retry_after.count() == 0) return invalid_request(refusal.message);
   return {429, refusal.message, {}, "rate_limit_exceeded", {}, refusal.retry_after.count()};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <ostream>  // verb.hpp of Boost 1.74 needs it and does not say so
 #include <string>
 #include <string_view>
@@ -27,13 +28,15 @@ inline std::string_view find(const Pairs& pairs, std::string_view name) {
 
 /// One whole request that has passed the transport's checks: its route exists, its key is good, its body is in.
 struct Request {
-  Verb verb = Verb::get;   ///< the client's own: HEAD is handed to the handler of GET
-  std::string path;        ///< percent-decoded, without the query; no control bytes, no . or .. between slashes
-  Pairs params;            ///< what stood in the places of the route's pattern, percent-decoded
-  Pairs query;             ///< percent-decoded, + is a space
-  Pairs headers;           ///< names in lower case; values without the spaces around them
-  std::string body;        ///< application/json by its Content-Type, or empty; not looked into
-  std::string request_id;  ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
+  Verb verb = Verb::get;    ///< the client's own: HEAD is handed to the handler of GET
+  std::string path;         ///< percent-decoded, without the query; no control bytes, no . or .. between slashes
+  Pairs params;             ///< what stood in the places of the route's pattern, percent-decoded
+  Pairs query;              ///< percent-decoded, + is a space
+  Pairs headers;            ///< names in lower case; values without the spaces around them
+  std::string body;         ///< application/json by its Content-Type, or empty; not looked into
+  std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
+  std::string own_id = {};  ///< an id of the server's alone, for what has no right to the client's
+  std::int64_t created = 0;           ///< when it came, in seconds since 1970
   serving::SharedHolder holder = {};  ///< of the key that it came with; null: none that is known
 
   bool is_admin() const { return holder && holder->is_admin(); }

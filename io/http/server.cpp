@@ -52,8 +52,12 @@ class Server::State {
     return listener.check_exposure("http", config.keys->asks_for_keys(), config.allow_unauthenticated);
   }
 
-  void run() {
-    listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+  void let_in() {
+    if (!ending) listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+  }
+
+  void run(bool lets_in) {
+    if (lets_in) let_in();
     thread = std::thread([this] { serving::run_io(io); });
   }
 
@@ -118,12 +122,16 @@ Server::~Server() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(ServerConfig config, Routes routes,
-                                              std::shared_ptr<serving::Telemetry> telemetry) {
+                                              std::shared_ptr<serving::Telemetry> telemetry, bool lets_in) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
   auto state = std::make_unique<State>(std::move(config), std::move(routes), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
-  state->run();
+  state->run(lets_in);
   return std::unique_ptr<Server>(new Server(std::move(state)));
+}
+
+void Server::let_in() {
+  boost::asio::post(state_->io, [state = state_.get()] { state->let_in(); });
 }
 
 std::uint16_t Server::port() const {

@@ -24,9 +24,10 @@ class Server {
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an address
   /// beyond this machine without API keys; certificate and key do not fit), io_failed (address in use, unknown host, a
   /// file that cannot be read).
-  /// `telemetry` hears of connections and requests.
+  /// `telemetry` hears of connections and requests. Unless it `lets_in`, clients that come wait until let_in.
   static Result<std::unique_ptr<Server>> start(ServerConfig config, Routes routes,
-                                               std::shared_ptr<serving::Telemetry> telemetry = {});
+                                               std::shared_ptr<serving::Telemetry> telemetry = {}, bool lets_in = true);
+  void let_in();
 
   /// As shutdown without grace.
   ~Server();

@@ -1,5 +1,7 @@
 #include "io/http/server_config.hpp"
 
+#include <utility>
+
 #include "io/serving/listen_address.hpp"
 
 namespace pagoda::http {
@@ -31,6 +33,7 @@ std::vector<Error> ServerConfig::validate() const {
   within("http_send_timeout_ms", http_send_timeout_ms, 1, kDayMs);
   within("http_max_buffered_bytes", http_max_buffered_bytes, 1024, kMaxBodyBytes);
   within("http_close_grace_ms", http_close_grace_ms, 0, kDayMs);
+  for (auto& problem : resume.validate()) problems.push_back(std::move(problem));
   if (tls_cert.empty() != tls_key.empty()) {
     const auto* missing = tls_cert.empty() ? "tls_cert" : "tls_key";
     refuse(missing, "tls_cert and tls_key are given together or not at all");

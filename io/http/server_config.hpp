@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/serving/key_ring.hpp"
+#include "io/serving/resume_config.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::http {
@@ -22,6 +23,7 @@ struct ServerConfig {
   std::string cors_origin;             ///< the origin whose pages may call, or *; empty: none
   bool log_prompts = false;            ///< each request's prompt goes to the log
   bool page = true;                    ///< serve the page for browsers
+  serving::ResumeConfig resume;        ///< of the server of JSON lines too
   std::int64_t max_body_bytes = 32 << 20;
   std::int32_t http_max_connections = 1024;
   std::int32_t http_header_timeout_ms = 10'000;  ///< for the TLS handshake, and for a request's head once it has begun

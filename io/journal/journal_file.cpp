@@ -28,7 +28,7 @@ namespace pagoda::io {
 namespace {
 
 constexpr std::string_view kMagic = "PAGODA-J";
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 2;
 constexpr std::size_t kHeaderBytes = 4096;
 // Where things stand in it:
 constexpr std::size_t kFormatAt = 8;
@@ -100,6 +100,11 @@ std::uint64_t layout_of_records() {
   std::vector<std::byte> bytes;
   Encoder out(bytes);
   out.put(RequestSpec{});
+  out.put(ResumeNote{});
+  RequestProgress progress;
+  progress.sequences.emplace_back();
+  progress.prompt_logprobs.emplace_back();
+  out.put(progress);
   out.put(result);
   out.put(outputs);
   out.put(answer);
@@ -133,8 +138,9 @@ std::uint64_t layout_of_records() {
   return journal::digest(bytes);
 }
 
-/// Moves what is at the path, and those before it, one number on.
-Status keep_journals(const std::string& path) {
+}  // namespace
+
+Status keep_journal(const std::string& path) {
   const auto name = [&](int i) { return i == 0 ? path : path + "." + std::to_string(i); };
   for (int i = kKeptJournals; i > 0; --i) {
     if (std::rename(name(i - 1).c_str(), name(i).c_str()) != 0 && errno != ENOENT) {
@@ -144,10 +150,9 @@ Status keep_journals(const std::string& path) {
   return {};
 }
 
-}  // namespace
-
-Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path, std::int64_t bytes, std::string setup,
-                                                         std::optional<Key> token_key) {
+Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& place, std::int64_t bytes,
+                                                         std::string setup, const Options& options) {
+  const std::string path = options.takes_place_later ? place + kLaterSuffix : place;
   const std::size_t segment_bytes = static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
   if (segment_bytes < kLeastSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
@@ -155,7 +160,11 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path
   struct stat before {};
   if (::stat(path.c_str(), &before) == 0) {
     if (!S_ISREG(before.st_mode)) return fail(ErrorCode::bad_config, "journal: " + path + " is no file", "journal");
-    if (const Status kept = keep_journals(path); !kept) return fail(kept.error());
+    if (options.takes_place_later) {  // of one that died before it had taken over what the other holds
+      ::unlink(path.c_str());
+    } else if (const Status kept = keep_journal(path); !kept) {
+      return fail(kept.error());
+    }
   }
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return refused("make", path, errno);
@@ -179,13 +188,24 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& path
   const std::string_view program = version().substr(0, kMaxVersionBytes);
   put(map, kVersionAt, static_cast<std::uint32_t>(program.size()));
   std::memcpy(map.data() + kVersionAt + 4, program.data(), program.size());
-  return std::shared_ptr<JournalFile>(new JournalFile(map, segment_bytes, std::move(setup), token_key));
+  return std::shared_ptr<JournalFile>(new JournalFile(place, map, segment_bytes, std::move(setup), options));
 }
 
-JournalFile::JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
-                         std::optional<Key> token_key)
-    : file_(file), segment_bytes_(segment_bytes), setup_(std::move(setup)), token_key_(token_key) {
+JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
+                         Options options)
+    : path_(std::move(path)),
+      file_(file),
+      segment_bytes_(segment_bytes),
+      setup_(std::move(setup)),
+      options_(std::move(options)) {
   begin_segment();
+}
+
+Status JournalFile::take_place() {
+  PAGODA_ASSERT(options_.takes_place_later, "it is there already");
+  if (const Status kept = keep_journal(path_); !kept) return kept;
+  if (std::rename((path_ + kLaterSuffix).c_str(), path_.c_str()) != 0) return refused("make", path_, errno);
+  return {};
 }
 
 JournalFile::~JournalFile() {
@@ -212,6 +232,7 @@ void JournalFile::begin_segment() {
   out.put(journal::Source::setup);
   out.put(journal::kState);
   out.put(setup_);
+  out.put(options_.model);
   write(record);
 }
 
@@ -317,6 +338,17 @@ Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::s
   }
   std::ranges::sort(contents.segments, {}, &JournalContents::Segment::number);
   return contents;
+}
+
+std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
+  if (journal.segments.empty()) return std::nullopt;
+  Decoder in(journal.segments.back().records.front());
+  journal::Source source{};
+  std::uint8_t what = 0;
+  JournalContents::Setup setup;
+  const bool is_setup = in.get(source) && in.get(what) && source == journal::Source::setup && what == journal::kState;
+  if (!is_setup || !in.get(setup.config) || !in.get(setup.model) || in.num_left() > 0) return std::nullopt;
+  return setup;
 }
 
 Result<JournalContents> read_journal(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/journal/journal.hpp"
@@ -31,12 +32,23 @@ class JournalFile final : public journal::Journal {
  public:
   using Key = std::array<std::uint64_t, 2>;
 
+  struct Options {
+    std::optional<Key> token_key = std::nullopt;  ///< prompts and outputs stay out of it; the key is never written
+    std::string model = {};  ///< what tells the served model from others; begins every segment, as the setup does
+    /// The file is made beside its place, with kLaterSuffix behind its name, until take_place is called: what is at its
+    /// place stays there, and counts.
+    bool takes_place_later = false;
+  };
+  static constexpr const char* kLaterSuffix = ".recovering";
+
   /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, that as PATH.2, and that as
-  /// PATH.3: what a crashed process has left is not lost when the next begins. `setup` begins every segment. With a
-  /// `token_key` prompts and outputs stay out of it; the key is never written.
+  /// PATH.3: what a crashed process has left is not lost when the next begins. `setup` begins every segment.
   /// Errors: bad_config (it cannot be made there, or `bytes` is too few), out_of_memory (the disk is full).
   static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup,
-                                                     std::optional<Key> token_key = std::nullopt);
+                                                     const Options& options);
+  static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup) {
+    return create(path, bytes, std::move(setup), Options());
+  }
   ~JournalFile() override;
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
@@ -44,18 +56,23 @@ class JournalFile final : public journal::Journal {
   std::uint64_t segment() const override;
   bool append(std::uint64_t segment, std::span<const std::byte> record) override;
   void begin_segment_if_full() override;
-  std::optional<Key> token_key() const override { return token_key_; }
+  std::optional<Key> token_key() const override { return options_.token_key; }
+
+  /// From now on it is at its place, and what was there is kept. Once. Errors: bad_config.
+  Status take_place();
 
  private:
-  JournalFile(std::span<std::byte> file, std::size_t segment_bytes, std::string setup, std::optional<Key> token_key);
+  JournalFile(std::string path, std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
+              Options options);
   void begin_segment();
   bool write(std::span<const std::byte> record);
   std::span<std::byte> current() const;
 
+  std::string path_;
   std::span<std::byte> file_;
   std::size_t segment_bytes_;
   std::string setup_;
-  std::optional<Key> token_key_;
+  Options options_;
   mutable std::mutex mutex_;  ///< of what follows, and of the file
   std::uint64_t segment_ = 0;
   std::size_t used_ = 0;            ///< bytes of the segment
@@ -72,11 +89,22 @@ struct JournalContents {
     std::uint64_t number = 0;
     std::vector<std::span<const std::byte>> records;
   };
+  /// What stands at the beginning of a segment.
+  struct Setup {
+    std::string config;
+    std::string model;
+  };
   std::vector<std::byte> bytes;
   std::string version;  ///< of the program that wrote it
   std::vector<Segment> segments;
   std::int64_t num_damaged = 0;  ///< segments that end before their end, at a record that is not whole
 };
+
+/// Of the last segment; nothing when there is none, or it is damaged.
+std::optional<JournalContents::Setup> setup_of(const JournalContents& journal);
+
+/// Moves a journal out of its place: it is kept as PATH.1, and those before it one number on. Errors: bad_config.
+Status keep_journal(const std::string& path);
 
 /// Reads a journal, also while it is written. Errors: io_failed, bad_file.
 Result<JournalContents> read_journal(const std::string& path);

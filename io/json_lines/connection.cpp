@@ -48,13 +48,6 @@ void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
 }
 
-serving::RequestRecord record_of(const GenerateOp& op, const std::string& model, const std::string& client) {
-  serving::RequestRecord record{.api = serving::kJsonLines, .request_id = op.id, .client = client, .route = "generate"};
-  record.generation.emplace().model = model;
-  record.generation->asked(op.request->sampling, op.request->open);
-  return record;
-}
-
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {
   return message ? std::visit([](const auto& op) { return ClientId(op.id); }, *message) : message.error().id;
 }
@@ -227,41 +220,62 @@ LineModels Connection::line_models() {
   return is_authorized() ? context_.line_models : context_.closed_models;
 }
 
+serving::RequestRecord Connection::record_of(const GenerateOp& op) const {
+  serving::RequestRecord record{
+      .api = serving::kJsonLines, .request_id = op.id, .client = client_, .route = "generate"};
+  record.generation.emplace().model = model(op.model).info.name;
+  record.generation->asked(op.request->sampling, op.request->open);
+  return record;
+}
+
 void Connection::run(GenerateOp& op) {
-  if (tags_.contains(op.id)) {
+  if (tags_.contains(op.id) || attached_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
   }
-  if (live_.size() >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
+  const auto num_live = live_.size() + attached_.size();
+  if (num_live >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
     return refuse(op.id, WireCode::queue_full,
-                  "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
+                  "this connection has " + std::to_string(num_live) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
-    const auto& router = model(op.model).router;
-    Live live{op.id, op.timing, op.request->stream, router, record_of(op, model(op.model).info.name, client_), op.reading};
-    if (live.reading && live.stream) live.calls.emplace(live.reading);
+  op.request->request_id = op.id;
+  if (op.request->resumable) return run_resumable(op);
+  const auto& router = model(op.model).router;
+  Live live{op.id, op.timing, op.request->stream, router, record_of(op), op.reading};
+  if (live.reading && live.stream) live.calls.emplace(live.reading);
   auto& request = *op.request;
-  request.request_id = op.id;
-  serving::apply_tenant(*context_.config.keys, holder_, request);
-  if (holder_) {
-    live.record.tenant = holder_->tenant.name;
-    live.prompt_tokens = serving::estimated_prompt_tokens(request);
-    if (const auto refusal = live.ticket.admit(holder_->usage, 1, live.prompt_tokens)) {
-      const auto wait = static_cast<int>(refusal->retry_after.count());
-      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
-      live.record.error = to_string(code);
-      report(live);
-      return refuse(op.id, code, refusal->message, {}, wait == 0 ? -1 : wait);
-    }
-    request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
+  if (auto refusal = admit(request, live.record, live.ticket, live.prompt_tokens)) {
+    report(live);
+    return append_error(queue_.line(), op.id, *refusal);
   }
-  if (context_.config.log_prompts) serving::log_prompt(request);
+  request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
   const auto tag = ++last_tag_;
   live_.emplace(tag, std::move(live));
   tags_.emplace(op.id, tag);
   session_.submit(router, tag, std::move(op.request));
 }
 
+std::optional<WireError> Connection::admit(GenerateRequest& request, serving::RequestRecord& record,
+                                           serving::TenantTicket& ticket, std::int64_t& prompt_tokens) {
+  serving::apply_tenant(*context_.config.keys, holder_, request);
+  if (holder_) {
+    record.tenant = holder_->tenant.name;
+    prompt_tokens = serving::estimated_prompt_tokens(request);
+    if (const auto refusal = ticket.admit(holder_->usage, 1, prompt_tokens)) {
+      const auto wait = static_cast<int>(refusal->retry_after.count());
+      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
+      record.error = to_string(code);
+      return WireError{code, refusal->message, {}, wait == 0 ? -1 : wait};
+    }
+  }
+  if (context_.config.log_prompts) serving::log_prompt(request);
+  return std::nullopt;
+}
+
 void Connection::run(CancelOp& op) {
+  if (const auto attached = attached_.find(op.id); attached != attached_.end()) {
+    return attached->second->stream->cancel();
+  }
   const auto it = tags_.find(op.id);
   if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
   session_.cancel(live_.at(it->second).router, it->second);
@@ -431,6 +445,7 @@ void Connection::report(Live& live) {
 
 void Connection::pump() {
   if (closed_) return;
+  read_streams();
   metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
@@ -479,6 +494,7 @@ void Connection::cut_off_slow_reader() {
              " bytes waited; this connection's requests are cancelled and it is closed",
          {}, routing::kRetryAfterMs);
   forget_all();
+  attached_.clear();
   asked_.clear();
   session_.close();
   begin_close();
@@ -487,7 +503,7 @@ void Connection::cut_off_slow_reader() {
 
 void Connection::finish_when_done() {
   if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
-  if (preparing_ || !live_.empty() || !asked_.empty()) return;
+  if (preparing_ || !live_.empty() || !attached_.empty() || !asked_.empty()) return;
   if (input_ended_) {
     close_now();
   } else if (closing_) {
@@ -517,6 +533,7 @@ void Connection::close_now() {
   const auto self = shared_from_this();
   session_.close();
   forget_all();
+  attached_.clear();
   metered_.buffers(0);
   error_code ignored;
   socket_.close(ignored);

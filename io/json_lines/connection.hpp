@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -19,6 +21,7 @@
 #include "io/json_lines/output_queue.hpp"
 #include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
+#include "io/serving/resumable_streams.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/session.hpp"
 #include "io/serving/telemetry.hpp"
@@ -34,6 +37,8 @@ struct ConnectionContext {
   boost::asio::thread_pool& worker;  ///< one thread, for lines that would hold up the I/O thread
   std::vector<char> read_chunk;      ///< shared by all connections: a read fills it and is used up before the next
   serving::Telemetry& telemetry;
+  serving::ResumableStreams& streams;
+  std::unordered_map<const void*, std::function<void()>> resumable = {};  ///< requests: told when the engine ends
   std::vector<LineModel> line_models = {};    ///< the models, for clients that may ask for them
   std::vector<LineModel> closed_models = {};  ///< the same for others: their conversations are not rendered
 };
@@ -79,6 +84,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::int64_t prompt_tokens = 0;     ///< that its tenant was charged for
     std::int64_t generated_tokens = 0;  ///< likewise
   };
+  /// A stream that this connection reads.
+  struct Attached final : serving::StreamReader {
+    Attached(Connection& owner, std::shared_ptr<serving::ResumableStream> followed, std::uint64_t from)
+        : connection(owner), stream(std::move(followed)), next(from) {}
+    ~Attached() { stream->detach(*this); }
+    void on_news() override { connection.pump(); }
+    void on_replaced() override { connection.on_replaced(stream->name().id); }
+
+    Connection& connection;
+    std::shared_ptr<serving::ResumableStream> stream;
+    std::uint64_t next;  ///< the event that is to be sent next
+  };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
   // Input.
@@ -111,6 +128,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   LineModels line_models();
   const serving::ServedModel& model(std::size_t index) const { return context_.models.all()[index]; }
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
+  serving::RequestRecord record_of(const GenerateOp& op) const;
+  /// Why the request's tenant may not have it.
+  std::optional<WireError> admit(GenerateRequest& request, serving::RequestRecord& record,
+                                 serving::TenantTicket& ticket, std::int64_t& prompt_tokens);
+
+  // Streams of resumable requests (connection_streams.cpp).
+  void run_resumable(GenerateOp& op);
+  void run(AttachOp& op);
+  void attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from);
+  void on_replaced(const std::string& id);
+  void read_streams();
 
   // Events of the session.
   void on_events(std::vector<serving::Event>& events);
@@ -147,8 +175,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<serving::KeyDigest> key_;  ///< that the client has given
   serving::SharedHolder holder_;           ///< whose it is
 
-  std::unordered_map<std::uint64_t, Live> live_;         ///< by tag
-  std::unordered_map<std::string, std::uint64_t> tags_;  ///< client id -> tag
+  std::unordered_map<std::uint64_t, Live> live_;               ///< by tag
+  std::unordered_map<std::string, std::uint64_t> tags_;        ///< client id -> tag
+  std::map<std::string, std::unique_ptr<Attached>> attached_;  ///< by the ids of their requests
   std::uint64_t last_tag_ = 0;
   std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag
 

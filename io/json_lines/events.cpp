@@ -23,6 +23,12 @@ class Line {
     if (id) json_.field("id", *id);
     return json_;
   }
+  /// Of one request, some of whose events have numbers.
+  JsonWriter& json(std::string_view id, EventNumber number) {
+    json_.field("id", id);
+    if (number) json_.field("number", *number);
+    return json_;
+  }
 
  private:
   std::string& out_;
@@ -65,9 +71,9 @@ WireError request_error(Error error, const chat::AnswerReading* reading) {
   return wire_error(error);
 }
 
-void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta) {
+void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number) {
   Line line(out, "delta");
-  auto& json = line.json().field("id", id).field("index", delta.index).field("text", delta.text);
+  auto& json = line.json(id, number).field("index", delta.index).field("text", delta.text);
   write_token_ids(json, delta.token_ids);
   if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
 }
@@ -78,9 +84,9 @@ void append_tool_call(std::string& out, std::string_view id, std::int32_t index,
 }
 
 void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing,
-                 const chat::AnswerReading* reading) {
+                 const chat::AnswerReading* reading, EventNumber number) {
   Line line(out, "done");
-  auto& json = line.json().field("id", id);
+  auto& json = line.json(id, number);
   json.key("outputs").array(
       result.outputs, [&](JsonWriter& list, const SequenceResult& output) { write_output(list, id, output, reading); });
   if (result.prompt_logprobs) {
@@ -102,7 +108,7 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
   json.field("ttft_ms", result.timing.ttft_ms).field("total_ms", result.timing.total_ms).close_object();
 }
 
-void append_error(std::string& out, const ClientId& id, const WireError& error) {
+void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number) {
   Line line(out, "error");
   auto& json = line.json().key("id");
   if (id) {
@@ -110,6 +116,7 @@ void append_error(std::string& out, const ClientId& id, const WireError& error) 
   } else {
     json.null();
   }
+  if (number) json.field("number", *number);
   json.key("error").open_object().field("code", to_string(error.code)).field("message", error.message);
   if (!error.param.empty()) json.field("param", error.param);
   if (error.retry_after_ms >= 0) json.field("retry_after_ms", error.retry_after_ms);

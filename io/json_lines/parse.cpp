@@ -135,8 +135,8 @@ T read_required(FieldReader& fields, const char* name) {
 Parsed read_message(std::string_view op, const Json& object, LineModels models) {
   FieldReader fields(object);
   fields.skip("op");
-  auto id = read_id(object, fields, op == "generate" || op == "cancel");
-  const bool is_of_model = op != "cancel" && op != "ping" && op != "auth";
+  auto id = read_id(object, fields, op == "generate" || op == "cancel" || op == "attach");
+  const bool is_of_model = op != "cancel" && op != "attach" && op != "ping" && op != "auth";
   const std::size_t model = is_of_model ? read_model(fields, models) : 0;
   const auto* prompts = models[model].chat;
   ClientMessage message;
@@ -148,6 +148,11 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
                          std::move(read.reading), model};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
+  } else if (op == "attach") {
+    AttachOp attach{id.value_or("")};
+    fields.read("from", attach.from);
+    if (attach.from < 0) fields.refuse("from", "from must be at least 0");
+    message = std::move(attach);
   } else if (op == "tokenize") {
     TokenizeOp tokenize{id, read_required<std::string>(fields, "text")};
     fields.read("add_special_tokens", tokenize.add_special_tokens);
@@ -215,6 +220,7 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
   if (op != "generate") fields.refuse("op", "op must be generate here");
   GenerateObject read = read_generate(fields, prompts, defaults);
   read.id = id;
+  if (read.request.resumable) fields.refuse("resumable", "resumable is for requests to a server");
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
   return read;
 }

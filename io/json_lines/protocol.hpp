@@ -41,6 +41,10 @@ struct GenerateOp {
 struct CancelOp {
   std::string id;
 };
+struct AttachOp {
+  std::string id;
+  std::int64_t from = 0;  ///< the number of the first event that is wanted
+};
 struct TokenizeOp {
   ClientId id;
   std::string text;
@@ -73,8 +77,8 @@ struct AuthOp {
   std::string key;
 };
 
-using ClientMessage =
-    std::variant<GenerateOp, CancelOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp, StatsOp, PingOp, AuthOp>;
+using ClientMessage = std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp,
+                                   StatsOp, PingOp, AuthOp>;
 
 /// Why a line was refused, with its id when that could be read.
 struct RefusedLine {
@@ -112,17 +116,19 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
 /// unless its structured_outputs go along with them.
 WireError request_error(Error error, const chat::AnswerReading* reading);
 
-// Events. Each appends one whole line, with its line end.
+// Events. Each appends one whole line, with its line end. Those of a resumable request have a `number`.
 
-void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
+using EventNumber = std::optional<std::uint64_t>;
+
+void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number = {});
 /// A call in the answer at `index`.
 void append_tool_call(std::string& out, std::string_view id, std::int32_t index, const chat::Answer::Part& call);
 /// `timing`: with all that the client may ask for of it, else only the times. With a `reading` each output has the
 /// message that it is.
 void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false,
-                 const chat::AnswerReading* reading = nullptr);
+                 const chat::AnswerReading* reading = nullptr, EventNumber number = {});
 /// A null id says that the line's id could not be read or that the error is not about one request.
-void append_error(std::string& out, const ClientId& id, const WireError& error);
+void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number = {});
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
 void append_text(std::string& out, const ClientId& id, std::string_view text);
 void append_model(std::string& out, const ClientId& id, const ModelInfo& model);

@@ -12,6 +12,7 @@
 
 #include "engine/routing/queue_full.hpp"
 #include "io/json_lines/connection.hpp"
+#include "io/json_lines/resumable_request.hpp"
 #include "io/serving/engine_watch.hpp"
 #include "io/serving/listener.hpp"
 #include "io/serving/run_io.hpp"
@@ -32,10 +33,11 @@ class Server::State {
         std::shared_ptr<serving::Telemetry> server_telemetry)
       : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
         config(std::move(server_config)),
+        streams(config.resume),
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{io, system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes), *telemetry} {
+        context{io, system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes), *telemetry, streams} {
     for (const auto& model : context.models.all()) {
       context.line_models.push_back({model.names(), model.chat.get()});
       context.closed_models.push_back({model.names(), nullptr});
@@ -47,12 +49,27 @@ class Server::State {
     return listener.check_exposure("listen", config.keys->asks_for_keys(), config.allow_unauthenticated);
   }
 
+  void let_in() {
+    if (!ending) listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+  }
+
+  void recover(std::shared_ptr<serving::Recovery> from) {
+    recovery = std::move(from);
+    for (auto& request : recovery->requests_of(serving::Api::json_lines)) {
+      boost::asio::post(io, [this, request = std::move(request)]() mutable {
+        take_up(context, std::move(request), [this] { recovery->settled(); });
+      });
+    }
+    recovery->on_complete([this] { boost::asio::post(io, [this] { let_in(); }); });
+  }
+
   void run() {
-    listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+    if (!recovery) let_in();
     for (const auto& model : context.models.all()) {
       engine_watches.emplace_back(io, model.router, [this] {
         const auto all = connections;  // one that has nothing left to send goes from the table
         for (const auto& [key, connection] : all) connection->on_engine_gone();
+        for (const auto& [key, tell] : context.resumable) tell();
       });
     }
     thread = std::thread([this] { serving::run_io(io); });
@@ -98,6 +115,8 @@ class Server::State {
   std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::io_context io{1};
   ServerConfig config;
+  serving::ResumableStreams streams;
+  std::shared_ptr<serving::Recovery> recovery;  ///< null: there is none
   serving::Listener listener;
   boost::asio::steady_timer grace_end;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
@@ -117,10 +136,12 @@ Server::~Server() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(caf::actor_system& system, serving::ServedModels models,
-                                              ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry) {
+                                              ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry,
+                                              std::shared_ptr<serving::Recovery> recovery) {
   if (auto problems = config.validate(); !problems.empty()) return fail(std::move(problems.front()));
   auto state = std::make_unique<State>(system, std::move(models), std::move(config), std::move(telemetry));
   if (auto status = state->listen(); !status) return fail(std::move(status.error()));
+  if (recovery) state->recover(std::move(recovery));
   state->run();
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
@@ -140,6 +161,7 @@ void Server::shutdown(std::chrono::milliseconds grace) {
   // What the worker still prepares posts to the I/O that is about to go.
   state_->worker.stop();
   state_->worker.join();
+  state_->streams.close();  // there is no I/O thread any more
 }
 
 std::size_t Server::num_connections() const {

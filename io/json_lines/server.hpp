@@ -9,6 +9,7 @@
 
 #include "io/json_lines/server_config.hpp"
 #include "io/serving/front_end.hpp"
+#include "io/serving/recovery.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
 #include "kernels/result.hpp"
@@ -20,9 +21,11 @@ class Server final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an
   /// address beyond this machine without API keys), io_failed (address in use, unknown host). `telemetry` hears of
-  /// connections and requests.
+  /// connections and requests. `recovery`: those of its requests that came by JSON lines are taken up, for the first
+  /// model, and clients are let in once it is complete.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, serving::ServedModels models,
-                                               ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {});
+                                               ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {},
+                                               std::shared_ptr<serving::Recovery> recovery = {});
 
   /// As shutdown without grace.
   ~Server() override;

@@ -6,18 +6,20 @@
 #include <vector>
 
 #include "io/serving/key_ring.hpp"
+#include "io/serving/resume_config.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::json_lines {
 
 /// What the TCP server is told at start. Field names are the keys of a config file and, with dashes, the flags;
-/// the keys themselves come from files of their own, and allow_unauthenticated and log_prompts are those of the HTTP
-/// server.
+/// the keys themselves come from files of their own, and allow_unauthenticated, log_prompts and resume are those of the
+/// HTTP server.
 struct ServerConfig {
   std::string listen = "127.0.0.1:7070";  ///< HOST:PORT; [::1]:PORT for IPv6; port 0 picks one
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();  ///< without users' keys nobody has to authenticate
   bool allow_unauthenticated = false;                               ///< listen beyond this machine without API keys
   bool log_prompts = false;                                         ///< each request's prompt goes to the log
+  serving::ResumeConfig resume;
   std::int64_t max_line_bytes = 4 << 20;
   std::int32_t max_connections = 1024;
   std::int32_t max_live_requests_per_connection = 1024;

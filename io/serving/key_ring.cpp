@@ -100,6 +100,14 @@ SharedHolder KeyRing::find(const KeyDigest& digest) const {
   return found == nullptr ? nullptr : found->holder;
 }
 
+SharedHolder KeyRing::holder_of(std::string_view id) const {
+  const auto state = this->state();
+  for (const auto& known : state->known) {
+    if (known.holder->id == id) return known.holder;
+  }
+  return nullptr;
+}
+
 bool KeyRing::asks_for_keys() const {
   return state()->asks_for_keys;
 }

@@ -50,6 +50,8 @@ class KeyRing {
   /// Whose key it is; null: nobody's. The time that it takes says nothing about the keys but how many there are.
   SharedHolder find(std::string_view key) const { return find(digest_of(key)); }
   SharedHolder find(const KeyDigest& digest) const;
+  /// The holder of this id (KeyHolder::id); null: there is none.
+  SharedHolder holder_of(std::string_view id) const;
 
   /// There are users' keys: who brings none is refused.
   bool asks_for_keys() const;

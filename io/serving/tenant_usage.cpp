@@ -117,6 +117,11 @@ void TenantUsage::add_tokens(std::int64_t count, Clock::time_point now) {
   if (tokens_) tokens_->take(count, now);
 }
 
+void TenantUsage::go_on(std::int64_t num_requests) {
+  const std::lock_guard lock(mutex_);
+  live_ += num_requests;
+}
+
 void TenantUsage::ended(std::int64_t num_requests) {
   const std::lock_guard lock(mutex_);
   live_ -= num_requests;
@@ -160,6 +165,12 @@ std::optional<LimitRefusal> TenantTicket::admit(std::shared_ptr<TenantUsage> usa
   num_requests_ = num_requests;
   prompt_tokens_ = prompt_tokens;
   return std::nullopt;
+}
+
+void TenantTicket::go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests) {
+  usage->go_on(num_requests);
+  usage_ = std::move(usage);
+  num_requests_ = num_requests;
 }
 
 void TenantTicket::add_tokens(std::int64_t count) {

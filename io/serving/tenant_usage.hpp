@@ -81,6 +81,9 @@ class TenantUsage {
   /// Tokens beside those that were taken with admit; negative: those were too many.
   void add_tokens(std::int64_t count, Clock::time_point now);
 
+  /// So many that a process before has admitted go on: they are live, whatever the limits.
+  void go_on(std::int64_t num_requests);
+
   /// So many live ones have ended.
   void ended(std::int64_t num_requests);
   /// And have cost nothing: the engine had no place for them.
@@ -110,6 +113,7 @@ class TenantTicket {
   std::optional<LimitRefusal> admit(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests,
                                     std::int64_t prompt_tokens);
   /// See TenantUsage.
+  void go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
   void add_tokens(std::int64_t count);
   bool counts_tokens() const { return usage_ && usage_->limits_tokens(); }
   void end();

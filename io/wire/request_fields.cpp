@@ -32,6 +32,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("user", request.user);
   fields.read("cache_salt", request.cache_salt);
   read_timeout(fields, request.timeout_ms);
+  fields.read("resumable", request.resumable);
 
   auto& sampling = request.sampling;
   read_open(fields, "temperature", sampling.temperature, request.open.temperature);

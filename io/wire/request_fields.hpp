@@ -13,8 +13,8 @@ void read_open(FieldReader& fields, const char* name, T& value, bool& is_open) {
 }
 
 /// The fields of a request that every interface gives the same names and meanings: all of sampling but max_tokens and
-/// logprobs, and add_special_tokens, priority, user, cache_salt and timeout_ms, which may also be given in seconds as
-/// timeout. One that is absent keeps the value of `request`.
+/// logprobs, and add_special_tokens, priority, user, cache_salt, resumable and timeout_ms, which may also be given in
+/// seconds as timeout. One that is absent keeps the value of `request`.
 void read_request_fields(FieldReader& fields, GenerateRequest& request);
 
 /// The same for an API whose answer is one text: n above 1 and prompt_logprobs are refused.

@@ -13,7 +13,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
   routes.add(
       Verb::post, "/v1/messages", Access::key,
-      generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+      generating(context, "/v1/messages", [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
         if (!model.chat) return tl::unexpected(no_chat_template());
         return parse_messages(body, *model.chat, {"msg_" + request.request_id, model.info.name});
       }));

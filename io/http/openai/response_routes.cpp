@@ -1,6 +1,5 @@
 #include "io/http/openai/response_routes.hpp"
 
-#include <ctime>
 #include <string>
 #include <utility>
 
@@ -69,9 +68,10 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
     }
     // An id of our own: who knows it may read what is stored, and a client's may come twice.
     return parse_response(body, *model.chat, store, ResponseStore::owner_of(request),
-                          {new_request_id(), model.info.name, static_cast<std::int64_t>(std::time(nullptr))});
+                          {request.own_id, model.info.name, request.created});
   };
-  routes.add(Verb::post, "/v1/responses", Access::key, generating(context, parse, may_go_on_from_another));
+  routes.add(Verb::post, "/v1/responses", Access::key,
+             generating(context, "/v1/responses", parse, may_go_on_from_another));
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,
              [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
   routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,

@@ -1,6 +1,5 @@
 #include "io/http/openai/routes.hpp"
 
-#include <ctime>
 #include <string>
 #include <utility>
 
@@ -13,7 +12,7 @@ namespace pagoda::http::openai {
 namespace {
 
 Head head_of(const serving::ServedModel& model, const char* prefix, const Request& request) {
-  return {prefix + request.request_id, model.info.name, static_cast<std::int64_t>(std::time(nullptr))};
+  return {prefix + request.request_id, model.info.name, request.created};
 }
 
 void write_model(wire::JsonWriter& json, const ApiContext& context, const serving::ServedModel& model,
@@ -50,12 +49,12 @@ void show_model(const ApiContext& context, Exchange& exchange, const std::string
 void add_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
   routes.add(Verb::post, "/v1/completions", Access::key,
-             generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) {
+             generating(context, "/v1/completions", [](const ServedModel& model, const wire::Json& body, const Request& request) {
                return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
              }));
   routes.add(
       Verb::post, "/v1/chat/completions", Access::key,
-      generating(context, [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+      generating(context, "/v1/chat/completions", [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
         if (!model.chat) return tl::unexpected(no_chat_template());
         return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
       }));

@@ -27,7 +27,7 @@ class OutputCoreTest : public ::testing::Test {
     spec->sampling.max_tokens = 100;
     spec->arrival_us = 1000;
     if (change) change(*spec);
-    core_.open(spec);
+    EXPECT_TRUE(core_.open(spec));
     return spec;
   }
 

@@ -90,7 +90,34 @@ void Simulation::add_request() {
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
+  if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, told);
   scheduler_.add_group(spec);
+}
+
+void Simulation::resume(RequestSpec& spec, Told& told) const {
+  if (spec.sampling.use_beam_search) return;  // of which nothing is told before its end
+  auto progress = std::make_shared<RequestProgress>();
+  for (std::int32_t index = 0; index < spec.sampling.num_sequences(); ++index) {
+    const TokenIds right = model_.right_answer(spec, index);
+    // The first goes on, unless its first token is its last.
+    const std::size_t most = index == 0 ? right.size() - 1 : right.size();
+    if (most == 0) return;
+    const std::size_t known = 1 + (spec.seed >> static_cast<unsigned>(index)) % most;
+    auto& sequence = progress->sequences.emplace_back();
+    sequence.result.index = index;
+    sequence.result.token_ids.assign(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(known));
+    if (spec.sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0;
+    sequence.ended = known == right.size();
+  }
+  for (const auto& [result, ended] : progress->sequences) {
+    told.tokens[result.index] = result.token_ids;
+    if (ended) told.finished[result.index] = FinishReason::stop;
+  }
+  if (spec.sampling.prompt_logprobs) {
+    progress->prompt_logprobs.resize(spec.prompt->size());
+    told.prompt_logprobs.assign(spec.prompt->begin() + 1, spec.prompt->end());
+  }
+  spec.progress = std::move(progress);
 }
 
 void Simulation::after_scheduler_event() {

@@ -62,6 +62,8 @@ class Simulation {
   std::optional<std::string> judge(const Told& told) const;
   void arrive();
   void add_request();
+  /// Tokens of each of its sequences, some of which may have ended.
+  void resume(RequestSpec& spec, Told& told) const;
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const PlanStep& plan);

@@ -50,6 +50,15 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(half_swapped_groups, 2 * kSometimes) << "groups must be partly swapped out and partly recomputed";
 }
 
+TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    SimulationConfig config = random_simulation(seed);
+    config.resume_chance = 0.5;
+    const auto error = Simulation(config, seed).run();
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(config) << ")";
+  }
+}
+
 /// Beyond those that every run goes through.
 TEST(Simulation, SeedsThatHaveFoundSomethingFindNothingMore) {
   for (const std::uint64_t seed : {1026583U, 1039215U, 1123753U, 1356562U, 1714490U}) {

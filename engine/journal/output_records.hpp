@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "engine/request/request_spec.hpp"
+#include "engine/step/codec.hpp"
+#include "engine/step/outputs.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::journal {
+
+/// What enters an OutputCore, as it was recorded: a request to open, or a step with its time.
+using OutputRecord = std::variant<SharedSpec, std::pair<StepOutputs, TimeUs>>;
+
+/// Nothing for bytes that no such record has.
+std::optional<OutputRecord> read_output_record(std::uint8_t input, Decoder& in);
+
+}  // namespace pagoda::journal

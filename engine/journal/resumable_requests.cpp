@@ -1,0 +1,109 @@
+#include "engine/journal/resumable_requests.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "engine/journal/journal.hpp"
+#include "engine/journal/output_records.hpp"
+
+namespace pagoda::journal {
+namespace {
+
+TokenReport report_of(const SequenceResult& result, std::size_t i) {
+  TokenReport report;
+  report.token = result.token_ids[i];
+  if (!result.logprobs) return report;
+  const LogprobEntry& entry = (*result.logprobs)[i];
+  report.logprob = entry.logprob;
+  report.rank = entry.rank;
+  for (const TokenLogprob& candidate : entry.top) report.top.emplace_back(candidate.token_id, candidate.logprob);
+  return report;
+}
+
+/// Whether the last token was an end, and not only followed by one.
+bool ends_with_token(const RequestProgress::Sequence& sequence, const SamplingParams& sampling) {
+  const SequenceResult& result = sequence.result;
+  if (!sequence.ended || std::holds_alternative<std::string>(result.stop_reason)) return false;  // its text tells
+  if (result.finish_reason == FinishReason::stop) return true;
+  return result.finish_reason == FinishReason::length && std::ssize(result.token_ids) == sampling.max_tokens;
+}
+
+}  // namespace
+
+void ResumableRequests::record(std::span<const std::byte> bytes) {
+  Decoder in(bytes);
+  Source source{};
+  std::uint8_t what = 0;
+  if (!in.get(source) || !in.get(what)) {
+    ++num_damaged_;
+  } else if (source == Source::output && what != kEffect) {
+    if (!enter(what, in)) ++num_damaged_;
+  }
+}
+
+bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
+  if (what == kState) {
+    auto core = std::make_unique<output::OutputCore>(tokenizer_);
+    // Where it is damaged, what was known before is what it says.
+    if (!core->load(in) || in.num_left() > 0) return false;
+    core_ = std::move(core);
+    return true;
+  }
+  auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
+  if (!record) return false;
+  if (core_ == nullptr) return true;  // its state was in a segment that is gone
+  if (auto* spec = std::get_if<SharedSpec>(&*record)) return core_->open(std::move(*spec));
+  const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
+  if (!core_->takes(step)) return false;
+  core_->process(step, now);
+  return true;
+}
+
+std::vector<output::OutputCore::Resumable> ResumableRequests::take() const {
+  return core_ ? core_->resumable() : std::vector<output::OutputCore::Resumable>();
+}
+
+std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
+                                       const RequestProgress& progress) {
+  if (!spec.stream || spec.sampling.chooses_at_end() || spec.sampling.use_beam_search) return {};
+  output::OutputCore core(tokenizer);
+  core.open(going_on_from(spec, nullptr));
+  std::vector<SequenceDelta> told;
+  const auto process = [&](const StepOutputs& step) {
+    for (RequestOutput& output : core.process(step, 0).outputs) {
+      std::ranges::move(output.deltas, std::back_inserter(told));
+    }
+  };
+  std::size_t longest = 0;
+  for (const auto& [result, ended] : progress.sequences) longest = std::max(longest, result.token_ids.size());
+  for (std::size_t i = 0; i < longest; ++i) {
+    StepOutputs step;
+    for (const auto& sequence : progress.sequences) {
+      const SequenceResult& result = sequence.result;
+      if (i >= result.token_ids.size()) continue;
+      SequenceOutput& output = step.outputs.emplace_back();
+      output.request = spec.id;
+      output.sequence_index = result.index;
+      output.token = report_of(result, i);
+      if (i + 1 == result.token_ids.size() && ends_with_token(sequence, spec.sampling)) {
+        output.finished = result.finish_reason;
+      }
+    }
+    process(step);
+  }
+  // Text that was held back comes with an end, whatever brought that.
+  StepOutputs ends;
+  for (const auto& sequence : progress.sequences) {
+    if (!sequence.ended || ends_with_token(sequence, spec.sampling)) continue;
+    SequenceOutput& output = ends.outputs.emplace_back();
+    output.request = spec.id;
+    output.sequence_index = sequence.result.index;
+    output.finished = sequence.result.finish_reason;
+  }
+  process(ends);
+  return told;
+}
+
+}  // namespace pagoda::journal

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/output/output_core.hpp"
+
+namespace pagoda::journal {
+
+/// Finds in a journal the requests that may be taken up again: those whose clients want to come back, as far as they
+/// had come when the engine died. Only the output core is run, which knows all that clients were told; what is damaged,
+/// or was written half, is passed over. Tokens that are missing for that come out the same when they are computed
+/// again.
+class ResumableRequests {
+ public:
+  /// `tokenizer`: of the model that was served.
+  explicit ResumableRequests(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  /// The records of all segments in their order.
+  void record(std::span<const std::byte> bytes);
+
+  /// As far as the records go.
+  std::vector<output::OutputCore::Resumable> take() const;
+  std::int64_t num_damaged() const { return num_damaged_; }
+
+ private:
+  bool enter(std::uint8_t what, Decoder& in);
+
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::unique_ptr<output::OutputCore> core_;  ///< null before its first state
+  std::int64_t num_damaged_ = 0;              ///< records that could not be read
+};
+
+/// What a request that had come to `progress` has told of it: the deltas of each sequence in their order, one for each
+/// token. Nothing of one that tells all at its end.
+std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
+                                       const RequestProgress& progress);
+
+}  // namespace pagoda::journal

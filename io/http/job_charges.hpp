@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
+#include "io/serving/key_ring.hpp"
+#include "io/serving/tenancy.hpp"
+#include "io/serving/tenant.hpp"
+
+namespace pagoda::http {
+
+/// What a job's requests cost the holder of its key.
+class JobCharges {
+ public:
+  explicit JobCharges(serving::SharedHolder holder) : holder_(std::move(holder)) {}
+
+  const serving::SharedHolder& holder() const { return holder_; }
+  /// What a client left behind would be free, were it told only at its end.
+  bool counts_tokens() const { return ticket_.counts_tokens(); }
+
+  /// Makes the requests those of the holder. Or why they are not admitted.
+  std::optional<serving::LimitRefusal> admit(const serving::KeyRing& keys, std::vector<GenerateRequest>& requests) {
+    std::int64_t prompt_tokens = 0;
+    charges_.resize(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      serving::apply_tenant(keys, holder_, requests[i]);
+      prompt_tokens += charges_[i].prompt_tokens = serving::estimated_prompt_tokens(requests[i]);
+    }
+    if (!holder_) return std::nullopt;
+    return ticket_.admit(holder_->usage, std::ssize(requests), prompt_tokens);
+  }
+
+  /// Of one request that was admitted, and paid for its prompt, by a process before.
+  void go_on() {
+    charges_.assign(1, Charge{.is_exact = true});
+    if (holder_) ticket_.go_on(holder_->usage, 1);
+  }
+
+  /// The engine has told the tokens of a prompt; 0: not yet.
+  void prompt(std::size_t prompt, std::int64_t tokens) {
+    auto& charge = charges_[prompt];
+    if (tokens == 0 || std::exchange(charge.is_exact, true)) return;
+    ticket_.add_tokens(tokens - std::exchange(charge.prompt_tokens, tokens));
+  }
+  void output(std::size_t prompt, std::int64_t tokens) {
+    charges_[prompt].generated_tokens += tokens;
+    ticket_.add_tokens(tokens);
+  }
+  /// The same of tokens that were paid for.
+  void output_before(std::size_t prompt, std::int64_t tokens) { charges_[prompt].generated_tokens += tokens; }
+  void done(std::size_t prompt, const Usage& usage) {
+    this->prompt(prompt, usage.prompt_tokens);
+    output(prompt, usage.completion_tokens - charges_[prompt].generated_tokens);
+  }
+  void end() { ticket_.end(); }
+  void refused() { ticket_.refused(); }
+
+ private:
+  struct Charge {
+    std::int64_t prompt_tokens = 0;     ///< first as estimated
+    std::int64_t generated_tokens = 0;  ///< those that were told of
+    bool is_exact = false;              ///< the engine has told the prompt's tokens
+  };
+
+  serving::SharedHolder holder_;
+  serving::TenantTicket ticket_;
+  std::vector<Charge> charges_;  ///< by prompt
+};
+
+}  // namespace pagoda::http

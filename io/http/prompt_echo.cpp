@@ -1,0 +1,57 @@
+#include "io/http/prompt_echo.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace pagoda::http {
+namespace {
+
+/// Each prompt has a tag for the ids of its text, one for its text and one for its first token.
+constexpr std::size_t kTags = 3;
+constexpr std::size_t kText = 1;
+constexpr std::size_t kFirstToken = 2;
+
+}  // namespace
+
+void PromptEcho::ask_for_prompt(std::size_t i) {
+  auto& request = requests_[i];
+  if (request.prompt) {
+    session_.ask(router_, kTags * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
+    texts_[i].text = *request.prompt;
+  } else {
+    ask_for_texts(i);
+  }
+}
+
+void PromptEcho::ask_for_texts(std::size_t i) {
+  const auto& ids = *requests_[i].prompt_token_ids;
+  if (requests_[i].prompt) {
+    requests_[i].prompt.reset();
+  } else {
+    session_.ask(router_, kTags * i + kText, actors::DetokenizeRequest{ids, false});
+    ++texts_[i].questions;
+  }
+  session_.ask(
+      router_, kTags * i + kFirstToken,
+      actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
+  ++texts_[i].questions;
+}
+
+std::optional<Error> PromptEcho::on_answer(serving::Answered& answered) {
+  const auto i = static_cast<std::size_t>(answered.tag) / kTags;
+  if (auto* error = std::get_if<Error>(&answered.answer)) return std::move(*error);
+  if (auto* ids = std::get_if<TokenIds>(&answered.answer)) {
+    requests_[i].prompt_token_ids.emplace(ids->begin(), ids->end());
+    ask_for_texts(i);
+    return std::nullopt;
+  }
+  auto& texts = texts_[i];
+  (answered.tag % kTags == kText ? texts.text : texts.first_token) = std::get<std::string>(std::move(answered.answer));
+  if (--texts.questions > 0) return std::nullopt;
+  writer_.prompt(i, std::move(texts.text), std::move(texts.first_token));
+  ++num_told_;
+  return std::nullopt;
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,319 @@
+#include "io/http/resumable_generation.hpp"
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <spdlog/spdlog.h>
+
+#include "io/http/api_context.hpp"
+#include "io/http/body.hpp"
+#include "io/http/exchange.hpp"
+#include "io/http/job_charges.hpp"
+#include "io/http/limit_headers.hpp"
+#include "io/http/prompt_echo.hpp"
+#include "io/http/stream_follower.hpp"
+#include "io/serving/delta_order.hpp"
+#include "io/serving/prompt_log.hpp"
+#include "io/serving/session.hpp"
+
+namespace pagoda::http {
+namespace {
+
+/// One prompt, streamed. Its stream holds it until the end, or until nobody comes back for it; its client's exchange is
+/// only the first that follows the stream.
+class ResumableGeneration : public std::enable_shared_from_this<ResumableGeneration> {
+ public:
+  ResumableGeneration(const ApiContext& context, boost::asio::io_context& io, GenerationJob job,
+                      serving::SharedHolder holder, std::shared_ptr<serving::ResumableStream> stream)
+      : context_(context),
+        job_(std::move(job)),
+        charges_(std::move(holder)),
+        stream_(std::move(stream)),
+        order_(job_.requests.front().sampling.n),
+        session_(io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {
+    record_.model = job_.model->info.name;
+    record_.asked(job_.requests.front().sampling, job_.requests.front().open);
+  }
+  ~ResumableGeneration() { context_.engine_end.forget(this); }
+
+  void start(const std::shared_ptr<Exchange>& exchange) {
+    auto& request = job_.requests.front();
+    request.request_id = job_.origin->name.id;
+    request.resume = serving::note_of(*job_.origin, context_.streams.config());
+    first_ = exchange;
+    tell_record();
+    const auto refusal = charges_.admit(*context_.keys, job_.requests);
+    tell_limits(*exchange, charges_.holder());
+    if (refusal) {
+      record_.finish_reason = "error";
+      tell_record();
+      stream_->withdraw();
+      return exchange->respond_error(limit_answer(*refusal));
+    }
+    waiting_ = exchange;
+    exchange->on_closed([weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self || self->ended_) return;
+      self->waiting_ = nullptr;  // the request goes on
+      self->stream_->await_reader();
+    });
+    live_with_stream();
+    ask();
+  }
+
+  void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
+    settled_ = std::move(settled);
+    recovered_ = std::move(recovered);
+    charges_.go_on();
+    stream_->await_reader();
+    live_with_stream();
+    ask();
+  }
+
+ private:
+  const actors::RequestRouterActor& router() const { return job_.model->router; }
+
+  void live_with_stream() {
+    stream_->on_cancel([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->session_.cancel(self->router(), 0);
+    });
+    stream_->on_give_up([self = shared_from_this()] { self->finish(); });
+    context_.engine_end.tell(this, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->session_.flush();
+    });
+  }
+
+  void ask() {
+    if (!job_.echo) return submit();
+    echo_.emplace(job_, session_).ask();
+  }
+
+  void submit() {
+    if (recovered_) return submit_again();
+    auto& request = job_.requests.front();
+    if (context_.log_prompts) serving::log_prompt(request);
+    request.stream = true;
+    session_.submit(router(), 0, std::make_shared<const GenerateRequest>(std::move(request)));
+  }
+
+  /// What was told is there before anybody can ask for it.
+  void submit_again() {
+    begin(std::ssize(*recovered_->request->prompt_token_ids));
+    std::vector<SequenceDelta> told;
+    for (auto& delta : recovered_->told) {
+      charges_.output_before(0, std::ssize(delta.token_ids));
+      streamed_tokens_ += std::ssize(delta.token_ids);
+      order_.add(std::move(delta), told);
+    }
+    record_.completion_tokens = streamed_tokens_;
+    write(told);
+    stream_->tell();
+    session_.submit(router(), 0, std::move(recovered_->request));
+  }
+
+  // -- events
+
+  void on_events(std::vector<serving::Event>& events) {
+    const auto self = shared_from_this();
+    try {
+      for (auto& event : events) {
+        if (ended_) return;
+        std::visit([this](auto& e) { on_event(e); }, event);
+      }
+      tell_record();
+      stream_->tell();
+    } catch (const std::exception& error) {
+      spdlog::error("request {}: {}", stream_->name().quoted_id(), error.what());
+      fail_with({ErrorCode::internal, "the server failed on this request"});
+    }
+  }
+
+  void on_event(serving::Answered& answered) {
+    if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
+    if (echo_->is_told()) submit();
+  }
+
+  void on_event(serving::Accepted& accepted) {
+    charges_.prompt(0, accepted.prompt_tokens);
+    is_accepted_ = true;
+    settle();
+    auto prompt_tokens = accepted.prompt_tokens;
+    if (prompt_tokens == 0 && !early_.empty() && early_.back().done) {  // one that has ended already does not say
+      prompt_tokens = early_.back().done->usage.prompt_tokens;
+    }
+    if (!has_begun_) begin(prompt_tokens);
+    for (auto& output : std::exchange(early_, {})) {
+      if (!ended_) take(output);
+    }
+  }
+
+  void on_event(serving::Refused& refused) {
+    charges_.refused();
+    fail_with(std::move(refused.error));
+  }
+  void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
+
+  void on_event(OutputBatch& batch) {
+    for (auto& output : batch.outputs) {
+      if (!is_accepted_) {
+        early_.push_back(std::move(output));
+      } else if (!ended_) {
+        take(output);
+      }
+    }
+  }
+
+  void take(RequestOutput& output) {
+    if (output.error) return fail_with(std::move(*output.error));
+    std::vector<SequenceDelta> told;
+    for (auto& delta : output.deltas) {
+      charges_.output(0, std::ssize(delta.token_ids));
+      streamed_tokens_ += std::ssize(delta.token_ids);
+      order_.add(std::move(delta), told);
+    }
+    record_.completion_tokens = streamed_tokens_;
+    if (output.done) order_.finish(told);
+    write(told);
+    if (output.done) on_done(*output.done);
+  }
+
+  void on_done(const RequestResult& result) {
+    record_.done(result, streamed_tokens_);
+    charges_.done(0, result.usage);
+    std::string out;
+    job_.writer->done(out, 0, result);
+    job_.writer->end(out);
+    publish(out);
+    finish();
+  }
+
+  // -- the stream
+
+  void begin(std::int64_t prompt_tokens) {
+    has_begun_ = true;
+    record_.prompt_tokens = prompt_tokens;
+    std::string out;
+    job_.writer->begin(out, prompt_tokens);
+    publish(out);
+    if (const auto exchange = std::exchange(waiting_, nullptr)) {
+      tell_limits(*exchange, charges_.holder());
+      follow_stream(exchange, stream_, 0);
+    }
+  }
+
+  void write(const std::vector<SequenceDelta>& deltas) {
+    std::string out;
+    for (const auto& delta : deltas) job_.writer->delta(out, 0, delta);
+    publish(out);
+  }
+
+  /// Server-sent events, each of which ends with an empty line, as events of the stream, with their numbers.
+  void publish(std::string_view text) {
+    constexpr std::string_view kEnd = "\n\n";
+    for (auto end = text.find(kEnd); end != std::string_view::npos; end = text.find(kEnd)) {
+      auto event = "id: " + std::to_string(stream_->history().next()) + "\n";
+      event += text.substr(0, end + kEnd.size());
+      stream_->add(std::move(event));
+      text.remove_prefix(end + kEnd.size());
+    }
+  }
+
+  void fail_with(Error error) {
+    const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
+    record_.finish_reason = "error";
+    if (has_begun_) {
+      std::string out;
+      job_.writer->error(out, answer);
+      publish(out);
+      return finish();
+    }
+    ended_ = true;
+    tell_record();
+    const auto exchange = std::exchange(waiting_, nullptr);
+    finish();
+    stream_->withdraw();
+    if (exchange) exchange->respond_error(answer);
+  }
+
+  void finish() {
+    const auto self = shared_from_this();
+    ended_ = true;
+    charges_.end();
+    tell_record();
+    session_.close();
+    settle();
+    waiting_ = nullptr;
+    stream_->end();
+  }
+
+  void settle() {
+    if (const auto settled = std::exchange(settled_, nullptr)) settled();
+  }
+
+  /// The first exchange's record, while it is there.
+  void tell_record() {
+    if (const auto exchange = first_.lock()) exchange->record().generation = record_;
+  }
+
+  const ApiContext& context_;
+  GenerationJob job_;
+  JobCharges charges_;
+  const std::shared_ptr<serving::ResumableStream> stream_;
+  serving::DeltaOrder order_;
+  std::optional<serving::RecoveredRequest> recovered_;  ///< where it goes on from
+  std::function<void()> settled_;
+  std::shared_ptr<Exchange> waiting_;  ///< whose answer has not begun
+  std::weak_ptr<Exchange> first_;
+  serving::GenerationRecord record_;
+  std::vector<RequestOutput> early_;  ///< that came before it was accepted
+  std::int64_t streamed_tokens_ = 0;
+  bool is_accepted_ = false;
+  bool has_begun_ = false;
+  bool ended_ = false;
+  serving::Session session_;  ///< last but for who asks it: its events use the rest
+  std::optional<PromptEcho> echo_;
+};
+
+}  // namespace
+
+void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
+                   serving::SharedHolder holder) {
+  auto stream = context.streams.open(exchange->io(), job.origin->name);
+  if (!stream) return exchange->respond_error(error_answer(stream.error()));
+  std::make_shared<ResumableGeneration>(context, exchange->io(), std::move(job), std::move(holder), std::move(*stream))
+      ->start(exchange);
+}
+
+void take_up(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
+             std::function<void()> settled) {
+  const auto& origin = recovered.origin;
+  const auto drop = [&](const std::string& why) {
+    serving::log_dropped(origin, why);
+    settled();
+  };
+  auto holder = context.keys->holder_of(origin.name.owner);
+  if (holder == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
+    return drop("the key that it came with is not known any more");
+  }
+  Request request;
+  request.verb = Verb::post;
+  request.path = origin.path;
+  request.body = origin.body;
+  request.request_id = origin.name.id;
+  request.own_id = origin.own_id;
+  request.created = origin.created;
+  request.holder = holder;
+  auto job = parse_again(context, request);
+  if (!job) return drop(job.error().message);
+  auto stream = context.streams.open(io, origin.name, /*is_recovered=*/true);
+  if (!stream) return drop(stream.error().message);
+  job->origin = origin;
+  std::make_shared<ResumableGeneration>(context, io, std::move(*job), std::move(holder), std::move(*stream))
+      ->go_on(std::move(recovered), std::move(settled));
+}
+
+}  // namespace pagoda::http

@@ -1,0 +1,106 @@
+// Resumable requests: whose events come from their streams, from where the client asks.
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/routing/queue_full.hpp"
+#include "io/json_lines/connection.hpp"
+#include "io/json_lines/resumable_request.hpp"
+
+namespace pagoda::json_lines {
+
+void Connection::run_resumable(GenerateOp& op) {
+  auto& request = *op.request;
+  if (op.reading) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "resumable is not supported where the answer is taken apart: with tools, or with structured outputs "
+                  "behind thinking",
+                  "resumable");
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const serving::RequestOrigin origin{.api = serving::Api::json_lines,
+                                      .name = serving::stream_name(holder_, op.id),
+                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .timeout_ms = request.timeout_ms,
+                                      .timing = op.timing,
+                                      .stream = request.stream,
+                                      .path = {},
+                                      .body = {},
+                                      .own_id = {},
+                                      .created = 0};
+  auto stream = context_.streams.open(context_.io, origin.name);
+  if (!stream) return append_error(queue_.line(), op.id, wire_error(stream.error()));
+  auto record = record_of(op);
+  serving::TenantTicket ticket;
+  std::int64_t prompt_tokens = 0;
+  if (const auto refusal = admit(request, record, ticket, prompt_tokens)) {
+    (*stream)->withdraw();
+    record.generation->finish_reason = "error";
+    context_.telemetry.ended(record);
+    return append_error(queue_.line(), op.id, *refusal);
+  }
+  request.resume = serving::note_of(origin, context_.streams.config());
+  attach(*stream, 0);
+  json_lines::run_resumable(context_, std::move(op), std::move(*stream), std::move(ticket), prompt_tokens,
+                            std::move(record));
+}
+
+void Connection::run(AttachOp& op) {
+  if (tags_.contains(op.id)) {
+    return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
+  }
+  auto stream = context_.streams.find(serving::stream_name(holder_, op.id));
+  if (!stream) {
+    return refuse(op.id, WireCode::unknown_id, "no resumable request with this id is live or has just ended", "id");
+  }
+  const auto& history = stream->history();
+  const auto from = static_cast<std::uint64_t>(op.from);
+  if (from < history.first()) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "events before number " + std::to_string(history.first()) + " are not kept any more", "from");
+  }
+  if (stream->has_ended() && from > history.next()) {
+    return refuse(op.id, WireCode::invalid_request,
+                  "the request has ended after " + std::to_string(history.next()) + " events", "from");
+  }
+  attach(std::move(stream), from);
+}
+
+/// Its events are sent with what is queued for the connection.
+void Connection::attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from) {
+  attached_.erase(stream->name().id);  // of this connection, which asks once more
+  auto reader = std::make_unique<Attached>(*this, stream, from);
+  stream->attach(*reader);
+  attached_.emplace(stream->name().id, std::move(reader));
+}
+
+void Connection::on_replaced(const std::string& id) {
+  const auto replaced = attached_.extract(id);
+  if (!replaced) return;
+  refuse(id, WireCode::unknown_id, "another connection has attached to this request", "id");
+  pump();
+}
+
+/// As much as the client takes: the rest stays with the streams.
+void Connection::read_streams() {
+  for (auto next = attached_.begin(); next != attached_.end();) {
+    const auto current = next++;
+    auto& [id, reader] = *current;
+    const auto& history = reader->stream->history();
+    if (reader->next < history.first()) {
+      refuse(id, WireCode::queue_full, "output is read too slowly: its events are not kept any more", {},
+             routing::kRetryAfterMs);
+      attached_.erase(current);
+      continue;
+    }
+    while (reader->next < history.next() &&
+           queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
+      queue_.line() += history.at(reader->next++);
+    }
+    if (reader->stream->has_ended() && reader->next == history.next()) attached_.erase(current);
+  }
+}
+
+}  // namespace pagoda::json_lines

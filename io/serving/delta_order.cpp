@@ -1,0 +1,42 @@
+#include "io/serving/delta_order.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/request/sampling_params.hpp"
+
+namespace pagoda::serving {
+
+DeltaOrder::DeltaOrder(std::int64_t num_sequences)
+    : lanes_(static_cast<std::size_t>(std::clamp<std::int64_t>(num_sequences, 1, SamplingLimits{}.max_sequences))) {}
+
+void DeltaOrder::add(SequenceDelta delta, std::vector<SequenceDelta>& told) {
+  const auto index = static_cast<std::size_t>(delta.index);
+  if (delta.index < 0 || index >= lanes_.size()) return;
+  lanes_[index].ended |= delta.ended;
+  lanes_[index].held.push_back(std::move(delta));
+  tell(told);
+}
+
+void DeltaOrder::finish(std::vector<SequenceDelta>& told) {
+  for (Lane& lane : lanes_) lane.ended = true;
+  tell(told);
+}
+
+void DeltaOrder::tell(std::vector<SequenceDelta>& told) {
+  // A round of sequences that have all ended is the last.
+  for (std::size_t num_ended = 0; num_ended < lanes_.size(); next_ = (next_ + 1) % lanes_.size()) {
+    Lane& lane = lanes_[next_];
+    if (!lane.held.empty()) {
+      told.push_back(std::move(lane.held.front()));
+      lane.held.pop_front();
+      num_ended = 0;
+    } else if (lane.ended) {
+      ++num_ended;
+    } else {
+      return;
+    }
+  }
+}
+
+}  // namespace pagoda::serving

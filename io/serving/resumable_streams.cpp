@@ -1,0 +1,170 @@
+#include "io/serving/resumable_streams.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <spdlog/spdlog.h>
+
+#include "engine/routing/queue_full.hpp"
+#include "io/wire/json_text.hpp"
+
+namespace pagoda::serving {
+
+std::vector<Error> ResumeConfig::validate() const {
+  std::vector<Error> problems;
+  const auto within = [&](const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
+    if (value >= least && value <= most) return;
+    problems.push_back({ErrorCode::bad_config,
+                        std::string(key) + " must be from " + std::to_string(least) + " to " + std::to_string(most) +
+                            ", not " + std::to_string(value),
+                        key});
+  };
+  constexpr std::int64_t kDay = 24 * 60 * 60;
+  within("resume_window", resume_window, 0, kDay);
+  within("max_resumable_streams", max_resumable_streams, 1, 1 << 20);
+  within("resume_buffer_mib", resume_buffer_mib, 1, 1 << 20);
+  return problems;
+}
+
+std::string StreamName::quoted_id() const {
+  std::string text;
+  wire::append_string(text, id);
+  return text;
+}
+
+StreamName stream_name(const SharedHolder& holder, std::string_view id) {
+  return {holder ? holder->id : std::string(), std::string(id)};
+}
+
+// -- one stream
+
+ResumableStream::ResumableStream(ResumableStreams& all, boost::asio::io_context& io, StreamName name)
+    : all_(&all), name_(std::move(name)), window_(io) {}
+
+void ResumableStream::add(std::string event) {
+  if (all_ == nullptr) return;
+  const auto before = history_.bytes();
+  history_.add(std::move(event));
+  all_->bytes_ += history_.bytes() - before;
+  all_->make_room(*this);
+}
+
+void ResumableStream::tell() {
+  if (reader_ != nullptr) reader_->on_news();
+}
+
+void ResumableStream::end() {
+  has_ended_ = true;
+  cancel_ = nullptr;
+  give_up_ = nullptr;
+  if (reader_ == nullptr) await_reader();  // from its end on
+  tell();
+}
+
+void ResumableStream::withdraw() {
+  const auto self = shared_from_this();
+  cancel_ = nullptr;
+  give_up_ = nullptr;
+  window_.cancel();
+  if (all_ != nullptr) all_->erase(name_);
+}
+
+void ResumableStream::attach(StreamReader& reader) {
+  window_.cancel();
+  auto* const before = std::exchange(reader_, &reader);
+  if (before != nullptr && before != &reader) before->on_replaced();
+}
+
+void ResumableStream::detach(StreamReader& reader) {
+  if (reader_ != &reader) return;
+  reader_ = nullptr;
+  await_reader();
+}
+
+void ResumableStream::await_reader() {
+  if (all_ == nullptr) return;
+  window_.expires_after(std::chrono::seconds(all_->config_.resume_window));
+  window_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    const auto self = weak.lock();
+    // The wait may have been over when somebody came.
+    if (cancelled || !self || self->reader_ != nullptr) return;
+    if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.quoted_id());
+    self->give_up();
+  });
+}
+
+void ResumableStream::cancel() {
+  if (const auto ask = cancel_) ask();
+}
+
+void ResumableStream::give_up() {
+  const auto self = shared_from_this();
+  cancel_ = nullptr;
+  window_.cancel();
+  if (all_ != nullptr) all_->erase(name_);
+  if (const auto give_up = std::exchange(give_up_, nullptr)) give_up();
+}
+
+// -- all of them
+
+Result<std::shared_ptr<ResumableStream>> ResumableStreams::open(boost::asio::io_context& io, StreamName name,
+                                                                bool is_recovered) {
+  if (config_.resume_window == 0 && !is_recovered) {
+    return fail(ErrorCode::invalid_request, "resumable: this server keeps no streams (--resume-window is 0)",
+                "resumable");
+  }
+  if (const auto known = find(name)) {
+    return fail(ErrorCode::duplicate_id,
+                known->has_ended() ? "a request with this id has just ended, and its stream is still kept"
+                                   : "a resumable request with this id is live",
+                "id");
+  }
+  const bool is_full = std::ssize(streams_) >= config_.max_resumable_streams;
+  if (is_full && !is_recovered && !drop_an_ended()) {
+    return fail(Error{ErrorCode::queue_full,
+                      std::to_string(streams_.size()) + " resumable streams are live, which is the limit",
+                      {},
+                      routing::kRetryAfterMs});
+  }
+  auto stream = std::make_shared<ResumableStream>(*this, io, name);
+  streams_.emplace(std::move(name), stream);
+  return stream;
+}
+
+std::shared_ptr<ResumableStream> ResumableStreams::find(const StreamName& name) const {
+  const auto found = streams_.find(name);
+  return found == streams_.end() ? nullptr : found->second;
+}
+
+/// Streams that have ended go first; then who grows loses its own beginning.
+void ResumableStreams::make_room(ResumableStream& for_stream) {
+  const auto most = static_cast<std::size_t>(config_.resume_buffer_mib) << 20U;
+  while (bytes_ > most && drop_an_ended()) {
+  }
+  while (bytes_ > most && for_stream.history_.next() - for_stream.history_.first() > 1) {
+    const auto before = for_stream.history_.bytes();
+    for_stream.history_.drop_oldest();
+    bytes_ -= before - for_stream.history_.bytes();
+  }
+}
+
+bool ResumableStreams::drop_an_ended() {
+  const auto is_over = [](const auto& entry) { return entry.second->has_ended_ && entry.second->reader_ == nullptr; };
+  const auto found = std::ranges::find_if(streams_, is_over);
+  if (found == streams_.end()) return false;
+  found->second->give_up();
+  return true;
+}
+
+void ResumableStreams::erase(const StreamName& name) {
+  const auto found = streams_.extract(name);
+  if (!found) return;
+  bytes_ -= found.mapped()->history_.bytes();
+  found.mapped()->all_ = nullptr;
+}
+
+void ResumableStreams::close() {
+  while (!streams_.empty()) streams_.begin()->second->give_up();
+}
+
+}  // namespace pagoda::serving

@@ -1,0 +1,117 @@
+#include "pagoda/recovery.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "engine/journal/resumable_requests.hpp"
+#include "io/config_file.hpp"
+#include "io/journal/journal_file.hpp"
+#include "io/model_files/model_files.hpp"
+#include "io/model_files/model_fingerprint.hpp"
+
+namespace pagoda {
+namespace {
+
+using Resumable = output::OutputCore::Resumable;
+
+Status check_setup(const io::JournalContents& journal, const std::string& path, const EngineConfig& config) {
+  const auto setup = io::setup_of(journal);
+  if (!setup) return fail(ErrorCode::bad_file, path + " does not say of which engine it is: its beginning is damaged");
+  const auto before = io::parse_engine_config(setup->config, path);
+  if (!before) return fail(before.error());
+  if (!before->journal_tokens) {
+    return fail(
+        ErrorCode::bad_config,
+        "recover: " + path + " has no prompts and outputs (journal_tokens was off), so nothing can be recovered",
+        "recover");
+  }
+  const auto model = io::model_fingerprint(config.model);
+  if (!model) return fail(model.error());
+  if (setup->model == *model) return {};
+  return fail(ErrorCode::bad_config,
+              "recover: " + path + " is of another model (" + before->model + ") than " + config.model +
+                  "; to start without its requests, leave --recover out or move the file away",
+              "recover");
+}
+
+/// What is left of the time that the request had when it came.
+std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
+  using std::chrono::milliseconds;
+  if (!origin.timeout_ms) return std::nullopt;
+  const auto now = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  const std::int64_t passed = std::max<std::int64_t>(0, now.count() - origin.came_ms);
+  return std::max<std::int64_t>(1, *origin.timeout_ms - passed);
+}
+
+/// As it was admitted: its defaults are filled in, its seed is drawn.
+std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const serving::RequestOrigin& origin) {
+  const RequestSpec& spec = *resumable.spec;
+  auto request = std::make_shared<GenerateRequest>();
+  request->prompt_token_ids.emplace(spec.prompt->begin(), spec.prompt->end());
+  request->sampling = spec.sampling;
+  request->sampling.seed = spec.seed;
+  request->stream = spec.stream;
+  request->priority = spec.priority;
+  request->user = spec.user;
+  request->cache_salt = spec.cache_salt;
+  if (!resumable.progress->has_ended()) request->timeout_ms = time_left(origin);
+  request->request_id = origin.name.id;
+  request->resumable = true;
+  request->resume = spec.resume;
+  request->progress = resumable.progress;
+  return request;
+}
+
+}  // namespace
+
+Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::string& path, const EngineConfig& config) {
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
+    spdlog::info("nothing to recover: there is no {}", path);
+    return std::vector<serving::RecoveredRequest>();
+  }
+  const auto journal = io::read_journal(path);
+  if (!journal) return fail(journal.error());
+  if (journal->segments.empty()) {
+    spdlog::info("nothing to recover: {} is empty", path);
+    return std::vector<serving::RecoveredRequest>();
+  }
+  if (const Status fits = check_setup(*journal, path, config); !fits) return fail(fits.error());
+  auto tokenizer = io::load_tokenizer(config.model);
+  if (!tokenizer) return fail(tokenizer.error());
+  journal::ResumableRequests reader(*tokenizer);
+  for (const auto& segment : journal->segments) {
+    for (const auto& record : segment.records) reader.record(record);
+  }
+  std::vector<serving::RecoveredRequest> recovered;
+  std::size_t num_live = 0;
+  for (const Resumable& resumable : reader.take()) {
+    auto origin = serving::origin_of(*resumable.spec->resume);
+    // Whether the tokenizer makes of its tokens what they were.
+    output::OutputCore trial(*tokenizer);
+    if (!origin || !trial.open(going_on_from(*resumable.spec, resumable.progress))) {
+      spdlog::warn("{}: a request cannot be recovered: what is recorded of it is damaged", path);
+      continue;
+    }
+    num_live += resumable.progress->has_ended() ? 0 : 1;
+    auto request = request_of(resumable, *origin);
+    recovered.push_back({std::move(*origin), std::move(request),
+                         journal::told_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
+  }
+  if (journal->num_damaged > 0 || reader.num_damaged() > 0) {
+    spdlog::warn("{}: {} segments end at a record that is not whole, {} records could not be read", path,
+                 journal->num_damaged, reader.num_damaged());
+  }
+  if (recovered.empty()) spdlog::info("nothing to recover: no resumable request was live in {}", path);
+  if (!recovered.empty()) {
+    spdlog::info("recovering {} live requests and {} that had just ended from {}", num_live,
+                 recovered.size() - num_live, path);
+  }
+  return recovered;
+}
+
+}  // namespace pagoda

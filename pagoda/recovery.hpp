@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config.hpp"
+#include "io/serving/recovered_request.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda {
+
+/// The resumable requests that were live, or had just ended, when the engine of a journal died; none where there is no
+/// such file, and where nothing was. What is damaged of it is passed over, and logged.
+///
+/// Errors: bad_config (the journal has no prompts and outputs, or is of another model than `config`'s; param
+/// "recover"), bad_file (it is no journal, or one of another build), io_failed, and those of loading the tokenizer.
+Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::string& journal, const EngineConfig& config);
+
+}  // namespace pagoda

@@ -1,0 +1,662 @@
+#!/usr/bin/env python3
+"""Clients that come back for their streams: to the server that they have left, and to one that takes the place of a
+server that was killed. They lose and repeat nothing, and every token is that of a run that nobody disturbed. Standard
+library only.
+
+usage: recovery_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from server import CHATML, Server, slow_model
+
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
+
+pagoda = model = None
+flags = ()
+
+PROMPTS = ["Once upon a time there was a little", "The old bear sat in his house and looked",
+           "It was raining, and Lily wanted to", "One day a boy named Tom found a big"]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+class KilledServer:
+    """A server that is killed and started again at its addresses."""
+
+    def __init__(self, *more, journal=None):
+        self.http_port, self.lines_port = free_port(), free_port()
+        self.command = [pagoda, "serve", "--model", model, "--http", f"127.0.0.1:{self.http_port}", "--listen",
+                        f"127.0.0.1:{self.lines_port}", "--kv-cache-memory", "0.1", "--log-level", "info",
+                        "--chat-template", CHATML, *flags, *more]
+        if journal:
+            self.command += ["--journal", journal, "--recover", journal]
+        self.host, self.port = "127.0.0.1", self.http_port
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        for word in ("listening", "http"):
+            line = self.process.stdout.readline()
+            if not line.startswith(word + " on "):
+                self.process.wait()
+                raise RuntimeError(f"the server said {line!r}: {self.said()}")
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            code = self.process.wait(60 * SLOWNESS)
+            self.process.stdout.close()
+            if code != 0:
+                raise RuntimeError(f"the server ended with {code}: {self.said()}")
+
+    request = Server.request
+    json = Server.json
+    stats = Server.stats
+
+
+class HttpStream:
+    """A resumable stream over HTTP: its client comes back until it has all of it, whatever happens."""
+
+    def __init__(self, server, path, body, request_id, key=None):
+        self.server, self.path, self.request_id = server, path, request_id
+        self.body = dict(body, stream=True, resumable=True)
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.events = []  # the text of each, without its number
+        self.problem = None
+        self.num_connections = 0
+        self.leave_after = None  # events, after which the client goes away once
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            deadline = time.monotonic() + 240 * SLOWNESS
+            while not self.ended.is_set():
+                assert time.monotonic() < deadline, f"the stream did not end: {len(self.events)} events"
+                try:
+                    self.read_once()
+                except (ConnectionError, EOFError, socket.timeout):
+                    time.sleep(0.01)  # the server is gone, or we have left it
+        except Exception as error:  # noqa: told by the test
+            self.problem = f"{type(error).__name__}: {error}"
+            self.ended.set()
+
+    def connect(self):
+        connection = socket.create_connection((self.server.host, self.server.port), timeout=120 * SLOWNESS)
+        begins = self.num_connections == 0
+        if begins:
+            payload = json.dumps(self.body).encode()
+            head = (f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    f"X-Request-Id: {self.request_id}\r\nContent-Length: {len(payload)}\r\n")
+        else:
+            payload = b""
+            head = f"GET /v1/streams/{self.request_id}?from={len(self.events)} HTTP/1.1\r\nHost: localhost\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+        connection.sendall(head.encode() + b"\r\n" + payload)
+        return connection
+
+    def read_once(self):
+        with self.connect() as connection, connection.makefile("rb") as file:
+            status = file.readline()
+            if not status:
+                raise EOFError
+            self.num_connections += 1
+            code = int(status.split()[1])
+            while (line := file.readline()) not in (b"\r\n", b""):
+                pass
+            if code == 409 and self.num_connections == 1:
+                return  # the server died before it could say that it has the request
+            assert code == 200, f"{code}: {file.read(500)!r}"
+            text = b""
+            while True:
+                line = file.readline()
+                if not line.endswith(b"\r\n"):
+                    raise EOFError
+                size = int(line, 16)
+                chunk = file.read(size + 2)
+                if len(chunk) < size + 2:
+                    raise EOFError
+                if size == 0:
+                    assert text == b"", f"half an event: {text!r}"
+                    self.ended.set()
+                    return
+                text += chunk[:-2]
+                while b"\n\n" in text:
+                    event, _, text = text.partition(b"\n\n")
+                    self.take(event.decode())
+                    if self.leave_after is not None and len(self.events) >= self.leave_after:
+                        self.leave_after = None
+                        raise EOFError
+
+    def take(self, event):
+        number, _, rest = event.partition("\n")
+        assert number == f"id: {len(self.events)}", f"event {len(self.events)} is called {number!r}"
+        self.events.append(rest)
+
+    def content(self):
+        """What may not differ from an undisturbed run: all but times and what the prefix cache had."""
+        return [without_times(event) for event in self.events]
+
+
+def without_times(event):
+    event = re.sub(r'"created(_at|)":\d+', "", event)
+    event = re.sub(r'"(cached_tokens|cache_read_input_tokens)":\d+', "", event)
+    return re.sub(r'"id":"resp_[^"]*"|"(item_|response_|)id":"[^"]*"', "", event)
+
+
+class LineClient:
+    """JSON lines: resumable requests whose client attaches again until they have ended."""
+
+    def __init__(self, server, bodies):
+        self.server = server
+        self.bodies = {body["id"]: dict(body, resumable=True) for body in bodies}
+        self.events = {name: [] for name in self.bodies}
+        self.done = {}
+        self.problem = None
+        self.ended = threading.Event()
+        self.connection = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            deadline = time.monotonic() + 240 * SLOWNESS
+            begins = True
+            while len(self.done) < len(self.bodies):
+                assert time.monotonic() < deadline, "requests did not end"
+                try:
+                    self.connection = socket.create_connection((self.server.host, self.server.lines_port), timeout=120 * SLOWNESS)
+                    with self.connection, self.connection.makefile("rb") as file:
+                        for name, body in self.bodies.items():
+                            if name in self.done:
+                                continue
+                            line = body if begins else {"op": "attach", "id": name, "from": len(self.events[name])}
+                            self.connection.sendall(json.dumps(line).encode() + b"\n")
+                        begins = False
+                        while len(self.done) < len(self.bodies) and (line := file.readline()).endswith(b"\n"):
+                            self.take(json.loads(line))
+                except OSError:
+                    time.sleep(0.01)
+        except Exception as error:  # noqa: told by the test
+            self.problem = f"{type(error).__name__}: {error}"
+        self.ended.set()
+
+    def leave(self):
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def take(self, event):
+        name = event["id"]
+        if event["event"] == "error" and event["error"]["code"] == "unknown_id" and not self.events[name]:
+            return self.connection.sendall(json.dumps(self.bodies[name]).encode() + b"\n")  # it was never taken
+        assert event["event"] != "error", event
+        assert event["number"] == len(self.events[name]), f"{event} after {len(self.events[name])} events"
+        self.events[name].append(event)
+        if event["event"] == "done":
+            self.done[name] = event
+
+    def content(self):
+        def of(event):
+            event = dict(event)
+            event.pop("timing", None)
+            event.pop("usage", None)
+            return event
+        return {name: [of(event) for event in events] for name, events in self.events.items()}
+
+
+def http_bodies(max_tokens):
+    """(path, body) of requests of all kinds."""
+    common = {"ignore_eos": True, "return_token_ids": True}
+    bodies = []
+    for i in range(8):
+        body = {"prompt": PROMPTS[i % 4] + " and then" * (i % 3), "max_tokens": max_tokens, "seed": i,
+                "temperature": 0.0 if i % 2 else 0.9, **common}
+        if i % 4 == 0:
+            body["n"] = 3
+        if i % 4 == 1:
+            body.update(logprobs=2, stream_options={"include_usage": True})
+        if i % 4 == 2:
+            body.update(stop=["zzzz never"], presence_penalty=0.5, echo=True)
+        bodies.append(("/v1/completions", body))
+    for i in range(4):
+        body = {"messages": [{"role": "user", "content": PROMPTS[i]}], "max_tokens": max_tokens, "seed": 100 + i,
+                "temperature": 0.0 if i % 2 else 0.8, **common}
+        if i == 2:
+            body["n"] = 2
+        bodies.append(("/v1/chat/completions", body))
+    return bodies
+
+
+def single_answer_bodies(max_tokens):
+    message = {"role": "user", "content": PROMPTS[0]}
+    return [("/v1/messages", {"model": "x", "messages": [message], "max_tokens": max_tokens, "temperature": 0.7,
+                              "seed": 5, "ignore_eos": True}),
+            ("/v1/responses", {"input": PROMPTS[1], "max_output_tokens": max_tokens, "temperature": 0.7, "seed": 6,
+                               "ignore_eos": True})]
+
+
+def line_bodies(max_tokens):
+    bodies = []
+    for i in range(10):
+        body = {"id": f"line-{i}", "prompt": PROMPTS[i % 4] + " and then" * (i % 3), "max_tokens": max_tokens,
+                "seed": 50 + i, "temperature": 0.0 if i % 2 else 0.9, "ignore_eos": True}
+        if i % 5 == 0:
+            body["n"] = 2
+        elif i % 5 == 1:
+            body.update(use_beam_search=True, n=2, best_of=2, temperature=0.0, max_tokens=max_tokens // 4)
+        elif i % 5 == 2:
+            body.update(n=1, best_of=3, logprobs=1)
+        elif i % 5 == 3:
+            body.update(logprobs=2, prompt_logprobs=1)
+        else:
+            body["stream"] = i < 5
+        bodies.append(body)
+    return bodies
+
+
+class Case(unittest.TestCase):
+    def server(self, *more, journal=None):
+        server = KilledServer(*more, journal=journal)
+        server.start()
+        self.addCleanup(server.log.close)
+        self.addCleanup(server.end)
+        return server
+
+    def folder(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        return folder
+
+    def finish(self, clients, seconds=300):
+        for client in clients:
+            self.assertTrue(client.ended.wait(seconds * SLOWNESS), "a client has not got all of its stream")
+            self.assertIsNone(client.problem)
+
+    def wait_for(self, condition, what, seconds=120):
+        deadline = time.monotonic() + seconds * SLOWNESS
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.005)
+
+
+class KilledServers(Case):
+    MAX_TOKENS = 100
+
+    def run_all(self, server, disturb=lambda clients: None):
+        bodies = http_bodies(self.MAX_TOKENS) + single_answer_bodies(self.MAX_TOKENS)
+        streams = [HttpStream(server, path, dict(body, model=self.model_name(server)), f"http-{i}")
+                   for i, (path, body) in enumerate(bodies)]
+        lines = LineClient(server, line_bodies(self.MAX_TOKENS))
+        clients = [*streams, lines]
+        disturb(clients)
+        self.finish(clients)
+        return [stream.content() for stream in streams], lines.content(), streams
+
+    def model_name(self, server):
+        return server.json("GET", "/v1/models")["data"][0]["id"]
+
+    def test_a_server_that_is_killed_under_load_goes_on_where_it_was(self):
+        undisturbed = self.server()
+        expected_http, expected_lines, _ = self.run_all(undisturbed)
+        undisturbed.end()
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        num_kills = 3
+
+        def disturb(clients):
+            streams, lines = clients[:-1], clients[-1]
+            for i in range(num_kills):
+                told = sum(len(stream.events) for stream in streams)
+                self.wait_for(lambda: sum(len(s.events) for s in streams) >= told + 150 or
+                              all(s.ended.is_set() for s in streams), "nothing is streamed")
+                self.assertFalse(lines.ended.is_set() and all(s.ended.is_set() for s in streams),
+                                 "all was done before the server could be killed")
+                server.kill()
+                server.start()
+
+        http, lines, streams = self.run_all(server, disturb)
+        for i, (got, want) in enumerate(zip(http, expected_http)):
+            self.assertEqual(got, want, f"stream {i}")
+        self.assertEqual(lines, expected_lines)
+        self.assertGreater(max(stream.num_connections for stream in streams), num_kills)
+        live = [int(count) for count in re.findall(r"recovering (\d+) live requests", server.said())]
+        self.assertEqual(len(live), num_kills)
+        self.assertTrue(all(live), "nothing was live when the server was killed")
+        # All that was recovered has ended: the next server has nothing to do.
+        stats = server.stats()
+        self.assertEqual((stats["requests_running"], stats["requests_waiting"]), (0, 0))
+
+    def test_a_server_that_is_killed_while_it_recovers_loses_nothing(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "temperature": 0.9, "seed": 3, "ignore_eos": True}
+        expected = HttpStream(server, "/v1/completions", body, "same")
+        self.finish([expected])
+        stream = HttpStream(server, "/v1/completions", dict(body), "again")
+        self.wait_for(lambda: len(stream.events) > 5, "nothing is streamed")
+        server.kill()
+        for pause in (0.02, 0.1, 0.3):  # however far it has come
+            server.process = subprocess.Popen(server.command, stdout=subprocess.PIPE, stderr=server.log, text=True)
+            time.sleep(pause)
+            server.kill()
+        server.start()
+        self.finish([stream])
+        self.assertEqual([e.replace("cmpl-again", "cmpl-same") for e in stream.content()], expected.content())
+        # It went on with the tokens that it had.
+        self.assertLess(server.stats()["generation_tokens_total"], 60 - 5)
+
+    def test_what_had_ended_is_kept_for_who_had_not_read_its_end(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        body = {"prompt": PROMPTS[1], "max_tokens": 20, "temperature": 0.9, "seed": 3, "ignore_eos": True, "n": 2}
+        stream = HttpStream(server, "/v1/completions", body, "ended")
+        self.finish([stream])
+        for _ in range(2):  # the second server has it from the first
+            server.kill()
+            server.start()
+            stream.ended.clear()
+            events, stream.events = stream.content(), []
+            stream.run()
+            self.assertIsNone(stream.problem)
+            self.assertEqual(stream.content(), events)
+
+    def test_seeds_that_were_drawn_and_grammars_hold_after_a_restart(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        body = {"prompt": PROMPTS[0], "max_tokens": 80, "temperature": 1.0, "ignore_eos": True}
+        colors = "(red|blue|green)"
+        held = dict(body, structured_outputs={"regex": f"{colors}( and {colors}){{100}}"})
+        streams = [HttpStream(server, "/v1/completions", body, "drawn")]
+        status, _, answer = server.request("POST", "/v1/completions", dict(held, max_tokens=1))
+        if status == 200:  # else a build without grammars
+            streams.append(HttpStream(server, "/v1/completions", held, "held"))
+        self.wait_for(lambda: all(len(s.events) > 10 for s in streams), "nothing is streamed")
+        server.kill()
+        told = [len(stream.events) for stream in streams]
+        server.start()
+        self.finish(streams)
+        for stream, before in zip(streams, told):
+            self.assertGreater(len(stream.events), before)
+            again = HttpStream(server, "/v1/completions", body, stream.request_id)  # the id is taken: it reads that
+            self.finish([again])
+            self.assertEqual(again.content(), stream.content())
+        if status == 200:
+            text = "".join(json.loads(e.removeprefix("data: "))["choices"][0]["text"]
+                           for e in streams[1].events if "[DONE]" not in e)
+            self.assertLessEqual(set(text.split()[:-1]), {"red", "blue", "green", "and"}, text)
+
+    def test_the_journals_of_two_servers_may_have_different_names(self):
+        folder = self.folder()
+        old, new = os.path.join(folder, "old"), os.path.join(folder, "new")
+        server = self.server("--journal", old)
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "temperature": 0.9, "seed": 3, "ignore_eos": True}
+        stream = HttpStream(server, "/v1/completions", body, "moved")
+        self.wait_for(lambda: len(stream.events) > 5, "nothing is streamed")
+        server.kill()
+        command = server.command[:-2]
+        for names in (("--journal", new, "--recover", old),
+                      ("--journal", new, "--recover", os.path.join(folder, ".", "new"))):
+            server.command = command + list(names)
+            server.start()
+            self.assertIn("recovering 1 live requests", server.said())
+            self.assertTrue(os.path.exists(new), "the journal that is written is at its place")
+            self.assertTrue(os.path.exists(old + ".1"), "the one that was recovered is kept")
+            self.assertFalse(os.path.exists(old))
+            if names[-1] == old:
+                server.kill()
+        self.finish([stream])
+
+    def test_requests_that_nobody_can_come_back_for_are_not_recovered(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        with socket.create_connection((server.host, server.lines_port)) as connection:
+            connection.sendall(json.dumps({"id": "gone", "prompt": PROMPTS[0], "max_tokens": 500,
+                                           "ignore_eos": True}).encode() + b"\n")
+            connection.makefile("rb").readline()
+            server.kill()
+        server.start()
+        self.assertIn("nothing to recover: no resumable request was live", server.said())
+        self.assertEqual(server.stats()["requests_running"], 0)
+
+    def test_the_key_that_started_a_stream_opens_it_after_a_restart(self):
+        folder = self.folder()
+        keys, journal = os.path.join(folder, "keys"), os.path.join(folder, "j")
+        with open(keys, "w") as file:
+            file.write("key-of-a\nkey-of-b\n")
+        server = self.server("--api-key-file", keys, journal=journal)
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "ignore_eos": True, "temperature": 0}
+        stream = HttpStream(server, "/v1/completions", body, "mine", key="key-of-a")
+        self.wait_for(lambda: len(stream.events) > 5, "nothing is streamed")
+        for restarts in (False, True):
+            if restarts:
+                server.kill()
+                server.start()
+            other = {"Authorization": "Bearer key-of-b"}
+            self.assertEqual(server.request("GET", "/v1/streams/mine", headers=other)[0], 404)
+            self.assertEqual(server.request("GET", "/v1/streams/mine")[0], 401)
+        self.finish([stream])
+        self.assertEqual(len([e for e in stream.events if "token_ids" not in e and "[DONE]" in e]), 1)
+
+
+class Refusals(Case):
+    def command(self, *more):
+        return subprocess.run([pagoda, "serve", "--model", model, "--listen", "127.0.0.1:0", *flags, *more],
+                              capture_output=True, text=True, timeout=120 * SLOWNESS)
+
+    def test_a_journal_that_is_none_is_refused(self):
+        path = os.path.join(self.folder(), "j")
+        with open(path, "wb") as file:
+            file.write(os.urandom(10000))
+        result = self.command("--recover", path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is not a journal", result.stderr)
+        self.assertTrue(os.path.exists(path))
+
+    def test_a_journal_of_another_model_is_refused_and_stays(self):
+        folder = self.folder()
+        journal = os.path.join(folder, "j")
+        server = self.server(journal=journal)
+        server.kill()
+        other = os.path.join(folder, "other")
+        shutil.copytree(model, other)
+        with open(os.path.join(other, "config.json"), "a") as file:
+            file.write("\n")
+        result = subprocess.run([pagoda, "serve", "--model", other, "--listen", "127.0.0.1:0", *flags, "--journal",
+                                 journal, "--recover", journal], capture_output=True, text=True, timeout=120 * SLOWNESS)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is of another model", result.stderr)
+        self.assertFalse(os.path.exists(journal + ".1"))
+        server.start()
+
+    def test_a_journal_without_tokens_is_refused(self):
+        folder = self.folder()
+        journal = os.path.join(folder, "j")
+        result = self.command("--recover", journal, "--no-journal-tokens")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("recover needs journal_tokens", result.stderr)
+        server = self.server("--journal", journal, "--no-journal-tokens")
+        server.kill()
+        result = self.command("--recover", journal)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("has no prompts and outputs", result.stderr)
+
+    def test_no_journal_and_a_clean_one_have_nothing_to_recover(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(journal=journal)
+        self.assertIn("nothing to recover: there is no", server.said())
+        server.end()
+        server.start()
+        self.assertIn("nothing to recover: no resumable request", server.said())
+
+
+class Reconnects(Case):
+    """Nothing dies but connections."""
+
+    def test_clients_that_go_and_come_back_lose_and_repeat_nothing(self):
+        server = self.server()
+        bodies = http_bodies(60)
+        undisturbed = [HttpStream(server, path, body, f"a-{i}") for i, (path, body) in enumerate(bodies)]
+        self.finish(undisturbed)
+        lines = LineClient(server, line_bodies(60))
+        self.finish([lines])
+        streams = []
+        for i, (path, body) in enumerate(bodies):
+            streams.append(HttpStream(server, path, body, f"b-{i}"))
+            streams[-1].leave_after = 7 * i
+        again = LineClient(server, [dict(body, id=body["id"] + "x") for body in line_bodies(60)])
+        for count in (20, 100):
+            self.wait_for(lambda: sum(len(e) for e in again.events.values()) > count or again.ended.is_set(), "no lines")
+            if not again.ended.is_set():
+                again.leave()
+        self.finish([*streams, again])
+        for i, (stream, other) in enumerate(zip(streams, undisturbed)):
+            self.assertEqual([e.replace(f"-b-{i}", f"-a-{i}") for e in stream.content()], other.content(), f"stream {i}")
+        plain = {name[:-1]: [dict(e, id=name[:-1]) for e in events] for name, events in again.content().items()}
+        self.assertEqual(plain, lines.content())
+
+    def test_a_disconnect_cancels_whoever_did_not_ask_to_come_back(self):
+        server = self.server()
+        with socket.create_connection((server.host, server.port)) as connection:
+            payload = json.dumps({"prompt": PROMPTS[0], "max_tokens": 800, "ignore_eos": True, "stream": True}).encode()
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               b"X-Request-Id: plain\r\nContent-Length: %d\r\n\r\n" % len(payload) + payload)
+            connection.makefile("rb").readline()
+        self.wait_for(lambda: server.stats()["requests_aborted_total"] == 1, "it goes on")
+        self.assertEqual(server.request("GET", "/v1/streams/plain")[0], 404)
+
+    def test_a_stream_that_nobody_comes_back_for_is_cancelled(self):
+        server = self.server("--resume-window", "1")
+        stream = HttpStream(server, "/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 900, "ignore_eos": True},
+                            "left")
+        stream.leave_after = 3
+        stream.connect = self.refuse_after(stream, stream.connect)
+        self.wait_for(lambda: server.stats()["requests_aborted_total"] == 1, "it goes on", 60)
+        self.assertEqual(server.request("GET", "/v1/streams/left")[0], 404)
+        self.wait_for(lambda: "nobody has come back" in server.said(), "it is not told")
+
+    @staticmethod
+    def refuse_after(stream, connect):
+        def only_once():
+            if stream.num_connections > 0:
+                stream.ended.set()
+                raise EOFError
+            return connect()
+        return only_once
+
+    def test_what_cannot_be_asked_for_is_refused_by_name(self):
+        server = self.server()
+        plain = {"prompt": PROMPTS[0], "max_tokens": 2}
+        named = {"X-Request-Id": "taken"}
+
+        def post(body, **more):
+            status, _, answer = server.request("POST", "/v1/completions", dict(plain, **body), **more)
+            return status, json.loads(answer)["error"]
+
+        status, error = post({"resumable": True})
+        self.assertEqual((status, error["param"]), (400, "resumable"))
+        self.assertIn("needs stream", error["message"])
+        status, error = post({"resumable": True, "stream": True, "prompt": ["a", "b"]})
+        self.assertEqual((status, error["param"]), (400, "resumable"))
+        status, _, _ = server.request("POST", "/v1/completions", dict(plain, resumable=True, stream=True), named)
+        self.assertEqual(status, 200)
+        status, error = post({"resumable": True, "stream": True}, headers=named)
+        self.assertEqual((status, error["code"]), (409, "duplicate_request_id"))
+        for query in ("from=-1", "from=x", "from=99", "until=3"):
+            self.assertEqual(server.request("GET", "/v1/streams/taken?" + query)[0], 400, query)
+        status, headers, answer = server.request("GET", "/v1/streams/taken", headers={"Last-Event-ID": "0"})
+        self.assertEqual((status, headers["content-type"]), (200, "text/event-stream"))
+        self.assertTrue(answer.startswith(b"id: 1\n"), answer[:60])
+        status, _, answer = server.request("HEAD", "/v1/streams/taken")
+        self.assertEqual((status, answer), (200, b""))
+        self.assertEqual(server.json("DELETE", "/v1/streams/taken")["cancelled"], False)
+        self.assertEqual(server.request("GET", "/v1/streams/nobody")[0], 404)
+        off = self.server("--resume-window", "0")
+        status, _, answer = off.request("POST", "/v1/completions", dict(plain, resumable=True, stream=True))
+        self.assertEqual(status, 400)
+        self.assertIn(b"--resume-window", answer)
+
+    def test_a_resumable_request_can_be_cancelled_by_name(self):
+        server = self.server()
+        stream = HttpStream(server, "/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 900, "ignore_eos": True},
+                            "long")
+        self.wait_for(lambda: len(stream.events) > 3, "nothing is streamed")
+        self.assertEqual(server.json("DELETE", "/v1/streams/long")["cancelled"], True)
+        self.finish([stream])
+        self.assertIn('"finish_reason":"abort"', "".join(stream.events))
+        lines = socket.create_connection((server.host, server.lines_port))
+        self.addCleanup(lines.close)
+        file = lines.makefile("rb")
+
+        def say(**line):
+            lines.sendall(json.dumps(line).encode() + b"\n")
+
+        say(id="l", prompt=PROMPTS[0], max_tokens=900, ignore_eos=True, resumable=True)
+        self.assertEqual(json.loads(file.readline())["number"], 0)
+        say(op="generate", id="l", prompt=PROMPTS[0])
+        while (event := json.loads(file.readline()))["event"] == "delta":
+            pass
+        self.assertEqual(event["error"]["code"], "duplicate_id")
+        say(op="cancel", id="l")
+        while (event := json.loads(file.readline()))["event"] == "delta":
+            pass
+        self.assertEqual(event["outputs"][0]["finish_reason"], "abort")
+        say(op="attach", id="l", **{"from": event["number"]})
+        self.assertEqual(json.loads(file.readline()), event)
+        say(op="attach", id="l", **{"from": event["number"] + 2})
+        self.assertEqual(json.loads(file.readline())["error"]["param"], "from")
+        say(op="attach", id="nobody")
+        self.assertEqual(json.loads(file.readline())["error"]["code"], "unknown_id")
+
+    def test_who_attaches_takes_the_place_of_who_was_there(self):
+        server = self.server()
+        connections = [socket.create_connection((server.host, server.lines_port)) for _ in range(2)]
+        for connection in connections:
+            self.addCleanup(connection.close)
+        first, second = (connection.makefile("rb") for connection in connections)
+        connections[0].sendall(json.dumps({"id": "l", "prompt": PROMPTS[0], "max_tokens": 300, "ignore_eos": True,
+                                           "resumable": True}).encode() + b"\n")
+        first.readline()
+        connections[1].sendall(b'{"op": "attach", "id": "l"}\n')
+        numbers = []
+        while (event := json.loads(second.readline()))["event"] == "delta":
+            numbers.append(event["number"])
+        self.assertEqual(numbers, list(range(300)))
+        while (event := json.loads(first.readline()))["event"] == "delta":
+            pass
+        self.assertEqual(event["error"]["code"], "unknown_id")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
+    pagoda, demo = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        model = demo
+        if SLOWNESS == 1:  # else it is slow enough to be killed in the middle
+            flags = slow_model(demo, folder)
+            model = folder
+        unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

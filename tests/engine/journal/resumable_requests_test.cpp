@@ -1,0 +1,364 @@
+#include "engine/journal/resumable_requests.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/journal/recorded_output.hpp"
+#include "tests/engine/journal/simulated_requests.hpp"
+#include "tests/support/memory_journal.hpp"
+
+namespace pagoda::journal {
+namespace {
+
+using output::OutputCore;
+using test::demo_tokenizer;
+using test::MemoryJournal;
+
+/// Requests of all kinds whose tokens a seed says; an output core, recorded, brings them.
+class Requests {
+ public:
+  Requests(std::uint64_t seed, const std::shared_ptr<MemoryJournal>& journal)
+      : random_(seed), journal_(journal), output_(demo_tokenizer(), journal) {}
+
+  /// One request.
+  void open(RequestId id) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->prompt = std::make_shared<const TokenIds>(*demo_tokenizer()->encode("Once upon", false));
+    SamplingParams& sampling = spec->sampling;
+    sampling.max_tokens = 5 + below(40);
+    sampling.n = 1 + below(3);
+    if (below(3) == 0) sampling.best_of = sampling.n + below(2);
+    if (below(3) == 0) sampling.logprobs = 2;
+    if (below(4) == 0) sampling.prompt_logprobs = 1;
+    if (below(3) == 0) sampling.stop = {"a", "the"};
+    if (below(4) == 0) sampling.min_tokens = 4;
+    if (below(5) > 0) spec->resume = std::make_shared<ResumeNote>(ResumeNote{"note " + std::to_string(id), 60'000});
+    ASSERT_TRUE(output_.open(spec));
+    live_.emplace(id, Live{spec, std::vector<std::int64_t>(static_cast<std::size_t>(sampling.num_sequences()), 0)});
+  }
+
+  /// One token for each sequence that goes on, or now and then an abort or an error.
+  void step() {
+    journal_->begin_segment_if_full();
+    StepOutputs step;
+    for (auto& [id, live] : live_) {
+      if (below(150) == 0) step.ends.push_back({id, std::nullopt});
+      if (below(150) == 0) step.ends.push_back({id, Error{ErrorCode::internal, "it failed"}});
+      if (live.spec->sampling.prompt_logprobs && live.num_tokens.front() == 0) {
+        step.prompt_logprobs.push_back({id, {live.spec->prompt->size() - 1, report()}});
+      }
+      for (std::size_t i = 0; i < live.num_tokens.size(); ++i) {
+        if (live.num_tokens[i] < 0) continue;
+        SequenceOutput& output = step.outputs.emplace_back();
+        output.request = id;
+        output.sequence_index = static_cast<std::int32_t>(i);
+        output.token = report();
+        if (++live.num_tokens[i] == live.spec->sampling.max_tokens) {
+          output.finished = FinishReason::length;
+        } else if (below(60) == 0) {
+          output.finished = FinishReason::stop;
+        }
+        if (output.finished) live.num_tokens[i] = -1;
+      }
+    }
+    now_ += 1000;
+    take(output_.process(step, now_));
+  }
+
+  const OutputCore& core() const { return output_.core(); }
+  bool is_idle() const { return live_.empty(); }
+  /// What was told of a request.
+  struct Told {
+    std::map<std::int32_t, std::vector<SequenceDelta>> deltas;  ///< by sequence
+    std::optional<RequestResult> done;
+    std::optional<Error> error;
+  };
+  const Told& told(RequestId id) { return told_[id]; }
+  std::int64_t below(std::uint64_t count) { return static_cast<std::int64_t>(random_() % count); }
+
+ private:
+  struct Live {
+    SharedSpec spec;
+    std::vector<std::int64_t> num_tokens;  ///< of each sequence; -1: it has ended
+  };
+
+  TokenReport report() {
+    const auto token = [&] { return static_cast<TokenId>(below(500)); };
+    return {token(), -static_cast<float>(below(8)), 1, {{token(), -1.0F}, {token(), -2.0F}}};
+  }
+
+  void take(OutputCore::Effects effects) {
+    for (const StopHit& hit : effects.stop_hits) {
+      if (const auto live = live_.find(hit.request); live != live_.end()) {
+        live->second.num_tokens[static_cast<std::size_t>(hit.sequence_index)] = -1;
+      }
+    }
+    for (RequestOutput& output : effects.outputs) {
+      Told& told = told_[output.request_id];
+      for (auto& delta : output.deltas) told.deltas[delta.index].push_back(std::move(delta));
+      if (output.done || output.error) live_.erase(output.request_id);
+      told.done = std::move(output.done);
+      told.error = std::move(output.error);
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::shared_ptr<MemoryJournal> journal_;
+  RecordedOutput output_;
+  std::map<RequestId, Live> live_;
+  std::map<RequestId, Told> told_;
+  TimeUs now_ = 1000;
+};
+
+bool is_aborted(const RequestProgress& progress) {
+  return std::ranges::any_of(progress.sequences, [](const auto& sequence) {
+    return sequence.ended && sequence.result.finish_reason == FinishReason::abort;
+  });
+}
+bool is_aborted(const RequestResult& result) {
+  return std::ranges::any_of(result.outputs,
+                             [](const auto& output) { return output.finish_reason == FinishReason::abort; });
+}
+
+std::vector<OutputCore::Resumable> read(const std::vector<MemoryJournal::Segment>& segments) {
+  ResumableRequests reader(demo_tokenizer());
+  for (const auto& segment : segments) {
+    for (const auto& record : segment) reader.record(record);
+  }
+  EXPECT_EQ(reader.num_damaged(), 0);
+  return reader.take();
+}
+
+std::vector<std::byte> bytes_of(const std::vector<OutputCore::Resumable>& requests) {
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  for (const auto& request : requests) {
+    out.put(request.spec);
+    out.put(request.spec->resume);
+    out.put(request.progress);
+  }
+  return bytes;
+}
+
+TEST(ResumableRequests, AreThoseThatTheCoreHadFromWhateverSegmentOn) {
+  std::size_t num_live = 0;
+  std::size_t num_ended = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(10);
+    Requests requests(seed, journal);
+    for (RequestId id = 1; id < 40; ++id) {
+      requests.open(id);
+      for (std::int64_t steps = requests.below(4); steps >= 0; --steps) requests.step();
+    }
+    const auto expected = requests.core().resumable();
+    for (const auto& request : expected) ++(request.progress->has_ended() ? num_ended : num_live);
+    const auto segments = journal->segments();
+    ASSERT_GT(segments.size(), 3U);
+    for (std::size_t first = 0; first < segments.size(); ++first) {
+      const std::vector<MemoryJournal::Segment> part(segments.begin() + static_cast<std::ptrdiff_t>(first),
+                                                     segments.end());
+      EXPECT_EQ(bytes_of(read(part)), bytes_of(expected)) << "seed " << seed << ", from segment " << first;
+    }
+  }
+  EXPECT_GT(num_live, 50U);
+  EXPECT_GT(num_ended, 100U);
+}
+
+TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
+  std::int64_t num_compared = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(1000);
+    Requests requests(seed, journal);
+    for (RequestId id = 1; id < 10; ++id) requests.open(id);
+    for (std::int64_t steps = requests.below(30); steps > 0; --steps) requests.step();
+    const auto resumable = requests.core().resumable();
+    while (!requests.is_idle()) requests.step();
+    for (const auto& request : resumable) {
+      const auto id = request.spec->id;
+      // Tokens of a step that failed were not told, and the text behind one that was aborted came with it or alone.
+      if (request.progress->error || is_aborted(*request.progress)) continue;
+      std::map<std::int32_t, std::size_t> next;
+      for (const SequenceDelta& delta : told_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
+        const auto& all = requests.told(id).deltas.at(delta.index);
+        ASSERT_LT(next[delta.index], all.size());
+        EXPECT_EQ(encode(delta), encode(all[next[delta.index]++])) << "request " << id << ", seed " << seed;
+        ++num_compared;
+      }
+      if (request.spec->sampling.chooses_at_end()) continue;
+      for (const auto& [result, ended] : request.progress->sequences) {
+        EXPECT_EQ(next[result.index], result.token_ids.size());
+      }
+    }
+  }
+  EXPECT_GT(num_compared, 1000);
+}
+
+TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
+  int num_compared = 0;
+  for (std::uint64_t seed = 100; seed < 130; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(1000);
+    Requests requests(seed, journal);
+    for (RequestId id = 1; id < 10; ++id) requests.open(id);
+    for (std::int64_t steps = requests.below(30); steps > 0; --steps) requests.step();
+    const auto resumable = requests.core().resumable();
+    while (!requests.is_idle()) requests.step();
+    for (const auto& request : resumable) {
+      const auto& whole = requests.told(request.spec->id);
+      if (!whole.done || is_aborted(*whole.done)) continue;
+      OutputCore core(demo_tokenizer());
+      const auto spec = going_on_from(*request.spec, request.progress);
+      ASSERT_TRUE(is_sound(spec));
+      ASSERT_TRUE(core.open(spec));
+      std::map<std::int32_t, std::vector<SequenceDelta>> deltas;
+      for (auto& delta : told_deltas(demo_tokenizer(), *spec, *request.progress)) deltas[delta.index].push_back(delta);
+      std::optional<RequestResult> done;
+      const auto take = [&](OutputCore::Effects effects) {
+        for (auto& output : effects.outputs) {
+          for (auto& delta : output.deltas) deltas[delta.index].push_back(delta);
+          if (output.done) done = std::move(output.done);
+        }
+      };
+      const SamplingParams& sampling = request.spec->sampling;
+      // What is told lacks the tokens' order, or their log-probabilities, by which outputs are ranked.
+      if (sampling.chooses_at_end() || (sampling.ranks_outputs() && !sampling.logprobs)) continue;
+      // What was told of the whole says which tokens are still to come.
+      for (std::size_t i = 0; !done && i < 100; ++i) {
+        StepOutputs step;
+        for (const auto& [index, all] : whole.deltas) {
+          const auto known = request.progress->sequences[static_cast<std::size_t>(index)].result.token_ids.size();
+          const auto& before = request.progress->sequences[static_cast<std::size_t>(index)];
+          if (before.ended || known + i >= all.size() || all[known + i].token_ids.empty()) continue;
+          const SequenceDelta& delta = all[known + i];
+          const auto& outputs = whole.done->outputs;
+          const auto result = std::ranges::find(outputs, index, &SequenceResult::index);
+          SequenceOutput& output = step.outputs.emplace_back();
+          output.request = spec->id;
+          output.sequence_index = index;
+          output.token = TokenReport{delta.token_ids.front(), 0, 0, {}};
+          if (!delta.logprobs.empty()) {
+            const LogprobEntry& entry = delta.logprobs.front();
+            *output.token = {entry.token_id, entry.logprob, entry.rank, {}};
+            for (const auto& top : entry.top) output.token->top.emplace_back(top.token_id, top.logprob);
+          }
+          const bool is_text_end = std::holds_alternative<std::string>(result->stop_reason);
+          if (delta.ended && !is_text_end && result->finish_reason != FinishReason::abort) {
+            output.finished = result->finish_reason;
+          }
+        }
+        if (step.outputs.empty()) step.ends.push_back({spec->id, std::nullopt});
+        take(core.process(step, 0));
+      }
+      ASSERT_TRUE(done);
+      EXPECT_EQ(encode(deltas), encode(whole.deltas)) << "request " << spec->id << ", seed " << seed;
+      ASSERT_EQ(done->outputs.size(), whole.done->outputs.size());
+      for (std::size_t i = 0; i < done->outputs.size(); ++i) {
+        EXPECT_EQ(done->outputs[i].text, whole.done->outputs[i].text);
+        EXPECT_EQ(done->outputs[i].token_ids, whole.done->outputs[i].token_ids);
+        EXPECT_EQ(done->outputs[i].finish_reason, whole.done->outputs[i].finish_reason);
+        EXPECT_EQ(encode(done->outputs[i].logprobs), encode(whole.done->outputs[i].logprobs));
+      }
+      EXPECT_EQ(done->usage.completion_tokens, whole.done->usage.completion_tokens);
+      EXPECT_EQ(done->timing.restarts, 1);
+      ++num_compared;
+    }
+  }
+  EXPECT_GT(num_compared, 50);
+}
+
+TEST(ResumableRequests, AJournalThatEndsAnywhereHasThoseOfItsLastWholeRecord) {
+  const auto journal = std::make_shared<MemoryJournal>(10);
+  Requests requests(3, journal);
+  for (RequestId id = 1; id < 8; ++id) {
+    requests.open(id);
+    requests.step();
+  }
+  ResumableRequests reader(demo_tokenizer());
+  std::size_t known = 0;
+  for (const auto& segment : journal->segments()) {
+    for (const auto& record : segment) {
+      for (std::size_t size = 0; size < record.size() && size < 40; size += 7) {
+        ResumableRequests torn(reader.take().empty() ? demo_tokenizer() : nullptr);
+        torn.record(std::span(record).first(size));
+        EXPECT_TRUE(torn.take().empty());
+      }
+      reader.record(record);
+      known = std::max(known, reader.take().size());
+    }
+  }
+  EXPECT_EQ(reader.take().size(), requests.core().resumable().size());
+  EXPECT_GT(known, 2U);
+}
+
+TEST(ResumableRequests, DamagedRecordsArePassedOverAndWhatIsReadCanGoOn) {
+  const auto journal = std::make_shared<MemoryJournal>(10);
+  Requests requests(5, journal);
+  for (RequestId id = 1; id < 12; ++id) {
+    requests.open(id);
+    requests.step();
+  }
+  const auto segments = journal->segments();
+  std::mt19937_64 random(1);
+  std::int64_t num_damaged = 0;
+  std::int64_t num_read = 0;
+  for (int i = 0; i < 3000; ++i) {
+    ResumableRequests reader(demo_tokenizer());
+    const std::size_t first = random() % segments.size();
+    for (std::size_t s = first; s < segments.size(); ++s) {
+      for (auto record : segments[s]) {
+        if (random() % 4 == 0) {
+          for (auto flips = 1 + random() % 3; flips > 0; --flips) {
+            record[random() % record.size()] ^= std::byte{1} << static_cast<int>(random() % 8);
+          }
+        }
+        if (random() % 40 == 0) record.resize(random() % record.size());
+        reader.record(record);
+      }
+    }
+    num_damaged += reader.num_damaged();
+    for (const auto& request : reader.take()) {
+      ASSERT_NE(request.spec->resume, nullptr);
+      if (!is_sound(going_on_from(*request.spec, request.progress))) continue;
+      OutputCore core(demo_tokenizer());
+      if (!core.open(going_on_from(*request.spec, request.progress))) continue;
+      ++num_read;
+      EXPECT_LE(told_deltas(demo_tokenizer(), *request.spec, *request.progress).size(), 10'000U);
+    }
+  }
+  EXPECT_GT(num_damaged, 1000);
+  EXPECT_GT(num_read, 1000);
+}
+
+TEST(ResumableRequests, ThoseThatHaveEndedAreForgottenInTimeAndAreBounded) {
+  OutputCore core(demo_tokenizer());
+  const auto note = std::make_shared<ResumeNote>(ResumeNote{"note", 10});
+  const auto end = [&](RequestId id, TimeUs now) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->prompt = std::make_shared<const TokenIds>(1, 5);
+    spec->resume = note;
+    ASSERT_TRUE(core.open(std::move(spec)));
+    StepOutputs step;
+    step.ends.push_back({id, std::nullopt});
+    core.process(step, now);
+  };
+  end(1, 0);
+  end(2, 5'000);
+  EXPECT_EQ(core.resumable().size(), 2U);
+  core.process({}, 10'000);
+  ASSERT_EQ(core.resumable().size(), 1U);
+  EXPECT_EQ(core.resumable().front().spec->id, 2U);
+  for (RequestId id = 3; id < 3 + 2 * OutputCore::kMaxEndedRequests; ++id) end(id, 6'000);
+  EXPECT_EQ(core.resumable().size(), OutputCore::kMaxEndedRequests);
+}
+
+}  // namespace
+}  // namespace pagoda::journal
