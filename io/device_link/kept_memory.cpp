@@ -16,14 +16,14 @@ namespace pagoda::device_link {
 namespace {
 
 // The file: PlanProgress, the device pool, the host pool, each at a whole piece.
-constexpr std::int64_t kPieceBytes = kernels::kFileAlignment;
+constexpr std::int64_t kPagesBytes = kernels::kFileAlignment;
 
 std::int64_t whole_pieces(std::int64_t bytes) {
-  return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes;
+  return (bytes + kPagesBytes - 1) / kPagesBytes * kPagesBytes;
 }
 
 std::int64_t host_offset(const KeptMemory::Size& size) {
-  return kPieceBytes + whole_pieces(size.device_bytes);
+  return kPagesBytes + whole_pieces(size.device_bytes);
 }
 
 std::int64_t file_bytes(const KeptMemory::Size& size) {
@@ -74,7 +74,7 @@ Result<execution::KvPools> KeptMemory::map(kernels::Device& device, int file, co
   };
   auto progress = piece(0, sizeof(execution::PlanProgress));
   if (!progress) return fail(std::move(progress.error()));
-  auto device_pool = piece(kPieceBytes, size.device_bytes);
+  auto device_pool = piece(kPagesBytes, size.device_bytes);
   if (!device_pool) return fail(std::move(device_pool.error()));
   auto host_pool = piece(host_offset(size), size.host_bytes);
   if (!host_pool) return fail(std::move(host_pool.error()));
