@@ -71,6 +71,7 @@ class BatchRun {
   struct Slot {
     std::string id;
     bool timing = false;
+    std::shared_ptr<const chat::AnswerReading> reading;
     std::optional<tl::expected<RequestResult, wire::WireError>> result;
   };
 
@@ -78,6 +79,7 @@ class BatchRun {
     auto slot = std::make_shared<Slot>();
     slot->id = std::move(prompt.id);
     slot->timing = prompt.timing;
+    slot->reading = std::move(prompt.reading);
     slots_.push_back(slot);
     if (prompt.request) {
       submit(slot, std::move(*prompt.request));
@@ -90,7 +92,7 @@ class BatchRun {
     request.stream = streaming_;
     auto ticket = engine_.submit_when_free(std::move(request),
                                            [this, slot](const RequestOutput& output) { on_output(*slot, output); });
-    if (!ticket) slot->result = tl::unexpected(wire::wire_error(ticket.error()));
+    if (!ticket) slot->result = tl::unexpected(json_lines::request_error(ticket.error(), slot->reading.get()));
   }
 
   /// On an engine thread.
@@ -104,7 +106,7 @@ class BatchRun {
     if (output.done) {
       slot.result = *output.done;
     } else {
-      slot.result = tl::unexpected(wire::wire_error(*output.error));
+      slot.result = tl::unexpected(json_lines::request_error(*output.error, slot.reading.get()));
     }
     changed_.notify_all();
   }
@@ -134,7 +136,7 @@ class BatchRun {
       const auto& result = **slot.result;
       tokens_ += result.usage.completion_tokens;
       if (json_) {
-        json_lines::append_done(text, slot.id, result, slot.timing);
+        json_lines::append_done(text, slot.id, result, slot.timing, slot.reading.get());
       } else {
         for (const auto& output : result.outputs) text += (streaming_ ? std::string() : output.text) + "\n";
       }

@@ -48,7 +48,7 @@ PromptSource::Prompt PromptSource::parse(const std::string& line) {
   if (line.front() != '{') return of_text(std::move(id), line);
   auto object = json_lines::parse_generate_object(line, defaults_, form_.prompts.get());
   if (!object) return {object.error().id.value_or(id), tl::unexpected(std::move(object.error().error))};
-  return {object->id.value_or(id), std::move(object->request), object->timing};
+  return {object->id.value_or(id), std::move(object->request), object->timing, std::move(object->reading)};
 }
 
 PromptSource::Prompt PromptSource::of_text(std::string id, std::string text) const {

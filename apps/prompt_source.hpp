@@ -19,7 +19,8 @@ class PromptSource {
   struct Prompt {
     std::string id;
     tl::expected<GenerateRequest, wire::WireError> request;
-    bool timing = false;  ///< its result is to tell why it was slow
+    bool timing = false;                                           ///< its result is to tell why it was slow
+    std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: its answers are texts
   };
 
   /// What a plain text is: a prompt as it is or, with `prompts`, a user's message after the system's. With `prompts`

@@ -29,6 +29,7 @@ import threading
 import time
 
 DEFAULT_ADDRESS = "127.0.0.1:7070"
+NOT_THE_LAST = ("delta", "tool_call")  # of a request's events
 MAX_LINE_BYTES = 4 * 1024 * 1024
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -56,7 +57,7 @@ class Request:
         self._terminal = None
 
     def events(self):
-        """Each event in order (delta..., done); raises PagodaError for an error."""
+        """Each event in order (delta and tool_call..., done); raises PagodaError for an error."""
         while self._terminal is None:
             event = self._events.get()
             if isinstance(event, PagodaError):
@@ -65,7 +66,7 @@ class Request:
             if event.get("event") == "error":
                 self._terminal = PagodaError.of_event(event)
                 break
-            if event.get("event") != "delta":
+            if event.get("event") not in NOT_THE_LAST:
                 self._terminal = event
             yield event
         if isinstance(self._terminal, PagodaError):
@@ -114,9 +115,10 @@ class PagodaClient:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, prompt, **fields):
-        """Sends a generate request and returns at once. `prompt` is text or a list of token ids; `fields` are the
-        protocol's (max_tokens, temperature, top_p, seed, stop, n, logprobs, stream, ...)."""
-        key = "prompt" if isinstance(prompt, str) else "prompt_token_ids"
+        """Sends a generate request and returns at once. `prompt` is text, a list of messages or one of token ids;
+        `fields` are the protocol's (max_tokens, temperature, seed, stop, n, logprobs, stream, tools, ...)."""
+        is_chat = not isinstance(prompt, str) and any(isinstance(part, dict) for part in prompt)
+        key = "prompt" if isinstance(prompt, str) else "messages" if is_chat else "prompt_token_ids"
         return self._start({"op": "generate", key: prompt, **fields})
 
     def generate(self, prompt, **fields):
@@ -225,7 +227,7 @@ class PagodaClient:
             return  # a cancel that crossed the request's end
         with self._lock:
             request = self._live.get(event.get("id"))
-            if request is not None and event.get("event") != "delta":
+            if request is not None and event.get("event") not in NOT_THE_LAST:
                 del self._live[event["id"]]
         if request is not None:
             request._events.put(event)

@@ -119,6 +119,7 @@ void read_arguments(FieldReader& fields, ToolCallForm& form) {
     fields.read_required(name, *text);
     if (fields.is_fine() && text->empty()) fields.refuse(name, std::string(name) + " must not be empty");
   }
+  fields.read("json_key_end", form.json_key_end);
   fields.read("argument_separator", form.argument_separator);
 }
 
@@ -194,6 +195,7 @@ Json written(const ToolCallForm& form) {
   if (form.arguments == ArgumentForm::tagged) {
     object["key_begin"] = form.key_begin;
     object["key_end"] = form.key_end;
+    if (!form.json_key_end.empty()) object["json_key_end"] = form.json_key_end;
     object["value_end"] = form.value_end;
     object["argument_separator"] = form.argument_separator;
   }

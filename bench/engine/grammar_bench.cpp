@@ -2,6 +2,7 @@
 // with a tokenizer; without it, that of the demo model.
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <nlohmann/json.hpp>
 
 #include "engine/grammar/compiled_grammar.hpp"
 #include "io/model_files/model_files.hpp"
@@ -105,6 +107,41 @@ void mask(benchmark::State& state) {
   state.counters["max_us"] = us.back();
 }
 BENCHMARK(mask)->DenseRange(0, 2)->UseManualTime()->Iterations(2'000)->Unit(benchmark::kMicrosecond);
+
+/// How many tokens of a tool call a grammar leaves no choice of, as its text is usually cut: what writing such tokens
+/// ahead could save. More are inside of text that is certain, which may yet be cut in several ways.
+void tokens_without_alternative(benchmark::State& state) {
+  const std::string before = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ";
+  const std::string behind = "}\n</tool_call>";
+  const std::string text =
+      before + R"({"location": "Paris, France", "unit": "celsius", "days": 3, "details": ["wind", "rain"]})" + behind;
+  const auto constant = [](const std::string& value) {
+    return nlohmann::ordered_json{{"type", "const_string"}, {"value", value}};
+  };
+  const nlohmann::ordered_json schema{{"type", "json_schema"}, {"json_schema", nlohmann::ordered_json::parse(kTool)}};
+  const nlohmann::ordered_json format{
+      {"type", "sequence"}, {"elements", nlohmann::ordered_json::array({constant(before), schema, constant(behind)})}};
+  const auto grammar =
+      compiler().compile({GrammarKind::structural_tag, nlohmann::ordered_json{{"format", format}}.dump(), {}}).value();
+  auto tokens = vocabulary().tokenizer->encode(text, false).value();
+  tokens.push_back(vocabulary().end);
+  double alone = 0;
+  for (auto _ : state) {
+    alone = 0;
+    Matcher matcher(grammar);
+    for (const TokenId token : tokens) {
+      std::vector<std::uint32_t> words(kernels::mask_words(grammar->vocab_size()));
+      matcher.fill_mask(words);
+      int num_allowed = 0;
+      for (const std::uint32_t word : words) num_allowed += std::popcount(word);
+      alone += num_allowed == 1 ? 1 : 0;
+      if (!matcher.accept(token)) state.SkipWithError("the call is none in this vocabulary");
+    }
+  }
+  state.counters["tokens"] = static_cast<double>(tokens.size());
+  state.counters["without_alternative"] = alone;
+}
+BENCHMARK(tokens_without_alternative)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace pagoda::grammar

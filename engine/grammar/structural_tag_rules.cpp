@@ -20,6 +20,8 @@ namespace {
 using Json = Schema;
 using Texts = std::vector<std::string>;
 
+constexpr std::size_t kMaxLabelBytes = 300;
+
 struct Tag {
   std::string begin;
   Expr content;
@@ -170,7 +172,7 @@ class Converter {
   }
 
   Expr json_schema(const Json& f, const std::string& path) {
-    check_members(f, path, {"json_schema", "style"});
+    check_members(f, path, {"json_schema", "style", "label"});
     auto style = JsonStyle::json;
     if (f.contains("style")) {
       if (f["style"] == "python") {
@@ -179,13 +181,18 @@ class Converter {
         return refuse(at(path, "style"), "only json and python are supported");
       }
     }
-    return schema(member(f, path, "json_schema"), at(path, "json_schema"), style);
+    const std::string label = f.contains("label") ? text(f, path, "label").substr(0, kMaxLabelBytes) : std::string();
+    return schema(member(f, path, "json_schema"), at(path, "json_schema"), style, label);
   }
 
-  Expr schema(const Json& value, const std::string& path, JsonStyle style) {
+  /// Errors are of the label, where there is one, rather than of the place in the tag.
+  Expr schema(const Json& value, const std::string& path, JsonStyle style, const std::string& label = {}) {
     if (error_) return nothing();
     auto expression = schema_expression(value.dump(), rules_, style == JsonStyle::json ? json_ : python_);
-    return expression ? *expression : refuse(path, expression.error());
+    if (expression) return *expression;
+    if (label.empty()) return refuse(path, expression.error());
+    error_ = Error{ErrorCode::invalid_request, label + ": " + expression.error().message};
+    return nothing();
   }
 
   Expr regex(const Json& f, const std::string& path) {

@@ -35,7 +35,9 @@ void OutputCore::open(SharedSpec spec) {
   const SamplingParams& sampling = spec->sampling;
   RequestState request;
   const auto stop_strings = std::make_shared<const text::StopStrings>(sampling.stop);
-  const text::IncrementalDetokenizer detokenizer(tokenizer_, sampling.skip_special_tokens, *spec->prompt);
+  // What a grammar lets be written is all of it the text.
+  const bool skips_specials = sampling.skip_special_tokens && !sampling.structured_outputs;
+  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_specials, *spec->prompt);
   // A beam search is told when it has ended, and only what it returns.
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   for (std::int32_t index = 0; index < num_sequences; ++index) {
@@ -250,7 +252,8 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
     sequence.result.logprobs->push_back(std::move(entry));
   }
   // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
-  if (output.finished == FinishReason::stop && !sampling.include_stop_str_in_output) return;
+  const bool is_skipped = sampling.skip_special_tokens && tokenizer_->is_special(token.token);
+  if (output.finished == FinishReason::stop && (is_skipped || !sampling.include_stop_str_in_output)) return;
   // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
   const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
   take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);

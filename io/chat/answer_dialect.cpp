@@ -14,7 +14,7 @@ std::vector<std::string> marks_of(const AnswerDialect& dialect) {
     const ToolCallForm& calls = *dialect.calls;
     for (const CallPart& part : calls.call) texts.push_back(part.text);
     for (const std::string* text : {&calls.section_begin, &calls.separator, &calls.section_end, &calls.key_begin,
-                                    &calls.key_end, &calls.value_end, &calls.argument_separator}) {
+                                    &calls.key_end, &calls.json_key_end, &calls.value_end, &calls.argument_separator}) {
       texts.push_back(*text);
     }
   }

@@ -49,14 +49,17 @@ struct ToolCallForm {
   /// it. Empty where that is no sign of its own ('{"name": "'): then calls may only begin where the content does.
   std::string trigger = {};
   ArgumentForm arguments = ArgumentForm::json;
-  // Of tagged arguments, where none but the last is empty:
+  // Of tagged arguments, where key_begin, key_end and value_end are not empty:
   std::string key_begin = {};
   std::string key_end = {};
+  std::string json_key_end = {};  ///< of those whose value is JSON; empty: key_end, whatever the value is
   std::string value_end = {};
   std::string argument_separator = {};  ///< between two of them
   std::size_t id_length = 0;            ///< of a call's id; 0: any from 1 to 64
   bool takes_several = true;            ///< an answer may have more than one call
 
+  /// What stands behind the key of a tagged argument.
+  const std::string& key_end_of(bool is_text) const { return is_text || json_key_end.empty() ? key_end : json_key_end; }
   /// section_begin and what stands before the first name, id or index.
   std::string begin() const {
     const bool has_text = !call.empty() && call.front().kind == CallPart::Kind::text;

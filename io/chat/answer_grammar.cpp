@@ -244,6 +244,21 @@ class AnswerFormat {
   std::optional<Error> error_;
 };
 
+/// The format of a structural tag in the older form. What is wrong with it is left for the grammar to refuse.
+Json of_structures(const Json& document) {
+  Json tags = document["structures"];
+  for (Json& tag : tags) {
+    if (!tag.is_object() || !tag.contains("schema")) continue;
+    tag["content"] = schema_format(tag["schema"]);
+    tag.erase("schema");
+  }
+  Json format = document;
+  format.erase("structures");
+  format["type"] = "triggered_tags";
+  format["tags"] = std::move(tags);
+  return format;
+}
+
 /// The format of a client's wish.
 Result<Json> format_of(const StructuredOutput& wish) {
   const auto refuse = [](std::string problem) {
@@ -278,6 +293,7 @@ Result<Json> format_of(const StructuredOutput& wish) {
     case GrammarKind::structural_tag: {
       auto document = parsed();
       if (!document) return document;
+      if (document->is_object() && document->contains("structures")) return of_structures(*document);
       for (const auto& [name, value] : document->items()) {
         const bool is_known = name == "format" || (name == "type" && value == "structural_tag");
         if (!is_known) return refuse("beside tools or thinking a structural tag has a type and a format only");

@@ -34,6 +34,7 @@ AnswerParser::AnswerParser(const AnswerDialect& dialect, Options options)
     reader_.emplace(form_, std::move(options.is_text));
     call_mark_ = without_leading_white(form_->trigger.empty() ? form_->begin() : form_->trigger);
     may_call_ = true;
+    begin_is_call_ = options.begin_is_call;
   }
   drops_white_ = has_content_marks();
   may_think_ = dialect.thinking.has_value();
@@ -176,15 +177,25 @@ bool AnswerParser::step_head(Output& output) {
     state_ = State::body;
     return true;
   }
-  // What is cut off within a section is none of the content.
-  const bool is_in_section = !begins_section_ && has_section_end();
-  if (head.match == Match::maybe && (!is_over_ || is_in_section)) return false;
+  if (head.match == Match::maybe && !is_over_) return false;
+  if (head.match == Match::maybe && is_surely_a_call()) {
+    at_ = held_.size();
+    return false;
+  }
   if (begins_section_) {
     write(AnswerEvent::Kind::content, call_mark_, output);
     at_ += call_mark_.size();
   }
   begin_content(open_mark_);
   return true;
+}
+
+/// Of what may still become the head of a call, where the answer is over.
+bool AnswerParser::is_surely_a_call() const {
+  const bool has_trigger = !form_->trigger.empty() && rest().starts_with(without_leading_white(form_->trigger));
+  if (has_trigger) return true;
+  if (!begins_section_) return has_section_end() || is_separated_;
+  return begin_is_call_ && rest().starts_with(call_mark_);
 }
 
 bool AnswerParser::step_body(Output& output) {

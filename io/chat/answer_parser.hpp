@@ -36,13 +36,14 @@ struct AnswerEvent {
 /// order: only texts are cut elsewhere. Takes time linear in the text. A plain state machine; one owner.
 ///
 /// White space around thinking, in front of calls, and outside of the marks of content is no part of anything. Other
-/// text that is not as the dialect says is content; the marks of a call whose name is known are not, though they be cut
-/// off.
+/// text that is not as the dialect says is content; what can only be the begin of a call that was cut off is not.
 class AnswerParser {
  public:
   struct Options {
     bool in_thinking = false;  ///< the prompt ended within the thinking: the answer goes on there
     bool takes_calls = false;  ///< else what looks like a call is content
+    /// Content never begins as a call does, so that a call which is cut off early is known by its begin alone.
+    bool begin_is_call = false;
     /// Whether an argument of a tool is written as text, where arguments are tagged. Null: none is.
     std::function<bool(std::string_view tool, std::string_view key)> is_text = nullptr;
   };
@@ -83,6 +84,7 @@ class AnswerParser {
   bool step_behind_call();
 
   std::string_view rest() const { return std::string_view(held_).substr(at_); }
+  bool is_surely_a_call() const;
   void leave_begin();  // thinking without marks of content stands at the begin only
   void begin_content(std::optional<std::size_t> mark);
   void begin_part(bool drops_white);
@@ -108,6 +110,7 @@ class AnswerParser {
   bool may_think_ = false;                // thinking may still begin
   bool may_call_ = false;                 // a call may still begin
   bool drops_white_ = false;              // at the begin of a part or the thinking
+  bool begin_is_call_ = false;            // see Options
   bool begins_section_ = true;            // the call at hand
   bool is_separated_ = false;             // from the call in front
   bool is_behind_calls_ = false;          // and white space

@@ -97,6 +97,7 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   }
   if (auto status = prompts.apply(std::move(chat), request); !status) return fail(std::move(status.error()));
   const Thinking thinking = thinking_after(dialect, *request.prompt);
+  reading.options.begin_is_call = !request.sampling.structured_outputs;
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));
   request.sampling.structured_outputs = std::move(*grammar);

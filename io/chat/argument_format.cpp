@@ -18,8 +18,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxDefinitionBytes = 1 << 20;  ///< with as many copies as there are properties that need them
 
-Json json_format(Json schema) {
-  return {{"type", "json_schema"}, {"json_schema", std::move(schema)}};
+/// `label`: what errors of it call it.
+Json json_format(Json schema, std::string label) {
+  return {{"type", "json_schema"}, {"json_schema", std::move(schema)}, {"label", std::move(label)}};
 }
 
 bool is_letter(char c) {
@@ -60,7 +61,7 @@ class Converter {
       const auto properties = schema.find("properties");
       const bool lists_none = !tool_.parameters.is_object() || (properties != schema.end() && properties->empty());
       if (lists_none && !schema.contains("additionalProperties")) schema["additionalProperties"] = false;
-      return json_format(std::move(schema));
+      return json_format(std::move(schema), named(""));
     }
     Json format = listed(schema);
     if (error_) return fail(std::move(*error_));
@@ -68,12 +69,15 @@ class Converter {
   }
 
  private:
+  /// An argument, or with "" all of them.
+  std::string named(const std::string& argument) const {
+    return "tool " + tool_.name + (argument.empty() ? "" : ", argument " + argument.substr(0, 100));
+  }
+
   Json refuse(const std::string& argument, const std::string& problem) {
     if (!error_) {
-      const std::string where = argument.empty() ? "" : ", argument " + argument.substr(0, 100);
-      error_ = Error{
-          ErrorCode::invalid_request,
-          "tool " + tool_.name + where + ": " + problem + " is not supported with this model's form of calls", "tools"};
+      error_ = Error{ErrorCode::invalid_request,
+                     named(argument) + ": " + problem + " is not supported with this model's form of calls", "tools"};
     }
     return nullptr;
   }
@@ -141,7 +145,7 @@ class Converter {
   }
 
   Json keyword(const Json& parameters, const std::string& key, const Json& property) {
-    Json value = json_format(schema_of(parameters, property));
+    Json value = json_format(schema_of(parameters, property), named(key));
     value["style"] = "python";
     return {{"type", "sequence"},
             {"elements", Json::array({Json{{"type", "const_string"}, {"value", key + "="}}, std::move(value)})}};
@@ -150,8 +154,9 @@ class Converter {
   Json tagged(const Json& parameters, const std::string& key, const Json& property) {
     const Json* text = text_schema(parameters, property);
     return {{"type", "tag"},
-            {"begin", calls_.key_begin + key + calls_.key_end},
-            {"content", text != nullptr ? text_value(key, *text) : json_format(schema_of(parameters, property))},
+            {"begin", calls_.key_begin + key + calls_.key_end_of(text != nullptr)},
+            {"content",
+             text != nullptr ? text_value(key, *text) : json_format(schema_of(parameters, property), named(key))},
             {"end", calls_.value_end}};
   }
 

@@ -105,7 +105,26 @@ class CallProbe {
     }
     const std::vector<ProbeCall> two_arguments{call(0, 0, {{kKeys[0], "vq7a"}, {kKeys[1], "vq7b"}})};
     const auto tagged = section(two_arguments);
-    return tagged ? cut_tagged_arguments(*tagged, two_arguments.front()) : std::nullopt;
+    auto form = tagged ? cut_tagged_arguments(*tagged, two_arguments.front()) : std::nullopt;
+    if (!form) return std::nullopt;
+    form->json_key_end = json_key_end(*form, 17);
+    if (form->json_key_end.empty()) return form;
+    // Where tags say more than whether a value is a text, nothing is known of the others.
+    const bool is_of_all = json_key_end(*form, true) == form->json_key_end &&
+                           json_key_end(*form, ordered_json::array({17})) == form->json_key_end;
+    return is_of_all ? std::move(form) : std::nullopt;
+  }
+
+  /// What stands between a key and such a value, where that is not what stands before texts.
+  std::string json_key_end(const ToolCallForm& form, const ordered_json& value) {
+    const auto text = section({call(0, 0, {{kKeys[0], "vq7a"}, {ProbeRenderer::kNumberKey, value}})});
+    const std::string begin = form.key_begin + ProbeRenderer::kNumberKey;
+    const auto key = text ? text->find(begin) : std::string::npos;
+    if (key == std::string::npos) return {};
+    const auto behind_key = std::string_view(*text).substr(key + begin.size());
+    const auto end = behind_key.find(value.dump() + form.value_end);
+    if (end == std::string_view::npos || behind_key.substr(0, end) == form.key_end) return {};
+    return std::string(behind_key.substr(0, end));
   }
 
   /// Whether what the form says of other calls is what the template makes of them.

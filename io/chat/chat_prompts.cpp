@@ -36,6 +36,28 @@ std::tm local_time() {
   return local;
 }
 
+/// Gives every tool, and each of its parameters, an empty description where it has none. False: all have one.
+bool fill_descriptions(ordered_json& tools) {
+  bool is_changed = false;
+  const auto fill = [&](ordered_json& one) {
+    if (!one.is_object() || one.contains("description")) return;
+    one["description"] = "";
+    is_changed = true;
+  };
+  if (!tools.is_array()) return false;
+  for (auto& tool : tools) {
+    if (!tool.is_object() || !tool.contains("function")) continue;
+    auto& function = tool["function"];
+    fill(function);
+    const auto parameters = function.is_object() ? function.find("parameters") : function.end();
+    if (!function.is_object() || parameters == function.end() || !parameters->is_object()) continue;
+    const auto properties = parameters->find("properties");
+    if (properties == parameters->end() || !properties->is_object()) continue;
+    for (auto& property : *properties) fill(property);
+  }
+  return is_changed;
+}
+
 bool is_nonempty(const ordered_json& list) {
   return list.is_array() && !list.empty();
 }
@@ -123,7 +145,11 @@ Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput c
   }
   chat.special_tokens = special_tokens_;
   chat.now = local_time();
-  return variant.chat_template.render(chat);
+  auto prompt = variant.chat_template.render(chat);
+  if (prompt || !fill_descriptions(chat.tools)) return prompt;
+  // Some templates take for granted that there are descriptions.
+  auto filled = variant.chat_template.render(chat);
+  return filled ? std::move(filled) : std::move(prompt);
 }
 
 Status ChatPrompts::apply(ChatInput chat, GenerateRequest& request) const {

@@ -80,6 +80,18 @@ ToolCallForm deepseek_r1() {
   };
 }
 
+ToolCallForm hermes() {
+  return {
+      .separator = "\n",
+      .call = {literal("<tool_call>\n{\"name\": \""),
+               {kName},
+               literal(R"(", "arguments": )"),
+               {kArguments},
+               literal("}\n</tool_call>")},
+      .trigger = "<tool_call>",
+  };
+}
+
 }  // namespace
 
 std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer) {
@@ -93,6 +105,9 @@ std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
     return kimi_k2();
   if (renderer.names("<|tool_list_start|>")) return lfm2();
   if (renderer.names("<|tool_call|> followed by a JSON list")) return granite_3();
+  // SmolLM3 tells the model how to call in Hermes' words, and leaves calls out.
+  if (renderer.names("<function-name>") && renderer.names("<args-json-object>}") && renderer.names("</tool_call>"))
+    return hermes();
   if (renderer.names("<｜tool▁calls▁begin｜>") && renderer.names("```json")) return deepseek_r1();
   return std::nullopt;
 }

@@ -44,17 +44,30 @@ Taken TaggedArguments::take_key(std::string_view text, std::string& json) {
   if (match == Match::maybe) return {};
   if (match == Match::no) return end(json);
   text.remove_prefix(begin.size());
-  const std::size_t size = find_mark(text, form_->key_end);
-  if (size > kMaxNameBytes) return {Taken::State::mismatch, 0};
-  if (chat::begins_with(text.substr(size), form_->key_end) != Match::yes) return {};
+  const KeyEnd key_end = end_of_key(text);
+  if (key_end.at > kMaxNameBytes) return {Taken::State::mismatch, 0};
+  if (key_end.match != Match::yes) return {};
 
-  const std::string_view key = text.substr(0, size);
+  const std::string_view key = text.substr(0, key_end.at);
   json += std::exchange(has_key_, true) ? ", \"" : "{\"";
   append_json_escaped(json, key);
   json += "\": ";
-  state_ = is_text_ && is_text_(key) ? State::text : State::json_begin;
+  const bool is_text = form_->json_key_end.empty() ? is_text_ && is_text_(key) : key_end.is_text;
+  state_ = is_text ? State::text : State::json_begin;
   if (state_ == State::text) json += '"';
-  return {Taken::State::over, begin.size() + size + form_->key_end.size()};
+  return {Taken::State::over, begin.size() + key_end.at + key_end.size};
+}
+
+TaggedArguments::KeyEnd TaggedArguments::end_of_key(std::string_view text) const {
+  KeyEnd first{.at = text.size()};
+  for (const bool is_text : {true, false}) {
+    const std::string& mark = form_->key_end_of(is_text);
+    const std::size_t at = find_mark(text, mark);
+    const Match match = chat::begins_with(text.substr(at), mark);
+    const bool is_first = at < first.at || (at == first.at && match == Match::yes && first.match != Match::yes);
+    if (is_first) first = {match, at, mark.size(), is_text};
+  }
+  return first;
 }
 
 Taken TaggedArguments::take_text(std::string_view text, std::string& json) {

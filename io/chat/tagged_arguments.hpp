@@ -10,7 +10,8 @@
 
 namespace pagoda::chat {
 
-/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end.
+/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end. Where the form has
+/// a json_key_end, that or key_end says what the value is.
 class TaggedArguments {
  public:
   /// Says whether the value of a key is written as text; else it is JSON.
@@ -27,6 +28,14 @@ class TaggedArguments {
 
   /// One step at the begin of `text`; over is meant of the step.
   Taken step(std::string_view text, std::string& json);
+  struct KeyEnd {
+    Match match = Match::no;
+    std::size_t at = 0;  ///< of the key's bytes
+    std::size_t size = 0;
+    bool is_text = false;
+  };
+  /// Where the key ends that `text` begins with.
+  KeyEnd end_of_key(std::string_view text) const;
   Taken take_key(std::string_view text, std::string& json);
   Taken take_text(std::string_view text, std::string& json);
   Taken begin_json(std::string_view text, std::string& json);

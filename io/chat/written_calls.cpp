@@ -81,7 +81,7 @@ std::size_t end_of_tagged(std::string_view text, std::size_t begin, const ToolCa
   std::string written;
   for (const auto& [key, value] : arguments.items()) {
     if (!written.empty()) written += form.argument_separator;
-    written += form.key_begin + key + form.key_end;
+    written += form.key_begin + key + form.key_end_of(value.is_string());
     written += (value.is_string() ? value.get<std::string>() : value.dump()) + form.value_end;
   }
   return !written.empty() && text.substr(begin).starts_with(written) ? begin + written.size() : 0;

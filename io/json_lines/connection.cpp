@@ -236,8 +236,9 @@ void Connection::run(GenerateOp& op) {
                   "this connection has " + std::to_string(live_.size()) + " live requests, which is its limit", {},
                   routing::kRetryAfterMs);
   }
-  const auto& router = model(op.model).router;
-  Live live{op.id, op.timing, op.request->stream, router, record_of(op, model(op.model).info.name, client_)};
+    const auto& router = model(op.model).router;
+    Live live{op.id, op.timing, op.request->stream, router, record_of(op, model(op.model).info.name, client_), op.reading};
+    if (live.reading && live.stream) live.calls.emplace(live.reading);
   auto& request = *op.request;
   request.request_id = op.id;
   serving::apply_tenant(*context_.config.keys, holder_, request);
@@ -338,13 +339,15 @@ void Connection::on_event(OutputBatch& batch) {
       live.ticket.add_tokens(std::ssize(delta.token_ids));
       if (!live.stream) continue;
       queue_.add_delta(output.tag, id, delta);
+      if (live.calls) live.calls->add(queue_.line(), id, delta);
       generation.completion_tokens += std::ssize(delta.token_ids);
     }
     if (output.done) {
       const auto& usage = output.done->usage;
       live.ticket.add_tokens(usage.prompt_tokens - live.prompt_tokens + usage.completion_tokens -
                              live.generated_tokens);
-      append_done(queue_.line(), id, *output.done, it->second.timing);
+      if (live.calls) live.calls->finish(queue_.line(), id);
+      append_done(queue_.line(), id, *output.done, live.timing, live.reading.get());
       generation.prompt_tokens = output.done->usage.prompt_tokens;
       generation.done(*output.done, generation.completion_tokens);
     } else if (output.error) {
@@ -370,7 +373,7 @@ void Connection::on_event(serving::Refused& refused) {
   const auto it = live_.find(refused.tag);
   if (it == live_.end()) return;
   it->second.ticket.refused();
-  append_error(queue_.line(), it->second.id, wire_error(refused.error));
+  append_error(queue_.line(), it->second.id, request_error(refused.error, it->second.reading.get()));
   it->second.record.error = to_string(wire_error(refused.error).code);
   forget(refused.tag);
 }

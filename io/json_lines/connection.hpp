@@ -15,6 +15,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "io/json_lines/call_events.hpp"
 #include "io/json_lines/output_queue.hpp"
 #include "io/json_lines/protocol.hpp"
 #include "io/json_lines/server_config.hpp"
@@ -72,6 +73,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool stream = true;  ///< its client wants deltas
     actors::RequestRouterActor router;
     serving::RequestRecord record;
+    std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: answers are texts
+    std::optional<CallEvents> calls = std::nullopt;                ///< of one that streams
     serving::TenantTicket ticket = {};
     std::int64_t prompt_tokens = 0;     ///< that its tenant was charged for
     std::int64_t generated_tokens = 0;  ///< likewise

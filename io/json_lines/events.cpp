@@ -1,4 +1,5 @@
 #include "io/json_lines/protocol.hpp"
+#include "io/wire/answer_fields.hpp"
 #include "io/wire/engine_facts.hpp"
 #include "io/wire/json_writer.hpp"
 #include "io/wire/output_fields.hpp"
@@ -38,7 +39,8 @@ void write_logprob_entry(JsonWriter& json, const LogprobEntry& entry) {
   json.close_object();
 }
 
-void write_output(JsonWriter& json, const SequenceResult& output) {
+void write_output(JsonWriter& json, std::string_view id, const SequenceResult& output,
+                  const chat::AnswerReading* reading) {
   json.open_object().field("index", output.index).field("text", output.text);
   write_token_ids(json, output.token_ids);
   write_finish(json, output);
@@ -49,10 +51,19 @@ void write_output(JsonWriter& json, const SequenceResult& output) {
     json.null();
   }
   if (output.logprobs) json.key("logprobs").array(*output.logprobs, write_logprob_entry);
+  if (reading != nullptr) {
+    write_answer_message(json.key("message"), chat::read_answer(*reading, output.text), id, output.index);
+  }
   json.close_object();
 }
 
 }  // namespace
+
+WireError request_error(Error error, const chat::AnswerReading* reading) {
+  const bool is_of_tools = reading != nullptr && reading->options.takes_calls && reading->options.begin_is_call;
+  if (is_of_tools && error.param == "structured_outputs") error.param = "tools";
+  return wire_error(error);
+}
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta) {
   Line line(out, "delta");
@@ -61,10 +72,17 @@ void append_delta(std::string& out, std::string_view id, const SequenceDelta& de
   if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
 }
 
-void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing) {
+void append_tool_call(std::string& out, std::string_view id, std::int32_t index, const chat::Answer::Part& call) {
+  Line line(out, "tool_call");
+  write_call(line.json().field("id", id).field("index", index).key("tool_call"), call, id, index);
+}
+
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing,
+                 const chat::AnswerReading* reading) {
   Line line(out, "done");
   auto& json = line.json().field("id", id);
-  json.key("outputs").array(result.outputs, write_output);
+  json.key("outputs").array(
+      result.outputs, [&](JsonWriter& list, const SequenceResult& output) { write_output(list, id, output, reading); });
   if (result.prompt_logprobs) {
     json.key("prompt_logprobs")
         .array(*result.prompt_logprobs, [](JsonWriter& list, const std::optional<LogprobEntry>& entry) {

@@ -12,16 +12,11 @@ using Parsed = tl::expected<ClientMessage, RefusedLine>;
 
 constexpr const char* kNoTemplate = "the model has no chat template: give a prompt, or start with --chat-template";
 
-chat::ChatInput read_chat_request(FieldReader& fields, const chat::ChatPrompts* prompts) {
+std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompts) {
   chat::ChatInput chat;
   read_chat(fields, chat);
   read_tools(fields, chat);
   if (prompts == nullptr) fields.refuse("messages", kNoTemplate);
-  return chat;
-}
-
-std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompts) {
-  auto chat = read_chat_request(fields, prompts);
   if (!fields.is_fine()) return {};
   auto text = prompts->render(std::move(chat));
   if (text) return std::move(*text);
@@ -29,33 +24,65 @@ std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompt
   return {};
 }
 
-/// The prompt of a conversation.
-void read_conversation(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest& request) {
-  auto chat = read_chat_request(fields, prompts);
-  request.add_special_tokens = false;  // the template writes them
+struct Conversation {
+  chat::ChatInput chat;
+  chat::ToolUse tools;
+};
+
+std::optional<Conversation> read_conversation(FieldReader& fields, const chat::ChatPrompts* prompts,
+                                              GenerateRequest& request) {
+  if (!fields.has("messages")) return std::nullopt;
+  Conversation conversation;
+  read_chat(fields, conversation.chat);
+  read_tool_use(fields, /*is_flat=*/false, conversation.chat, conversation.tools);
+  if (prompts == nullptr) fields.refuse("messages", kNoTemplate);
   if (request.prompt || request.prompt_token_ids) {
     fields.refuse("messages", "messages takes the place of prompt and prompt_token_ids");
   }
-  if (!fields.is_fine()) return;
-  if (auto status = prompts->apply(std::move(chat), request); !status) fields.refuse(wire_error(status.error()));
+  request.add_special_tokens = false;  // the template writes them
+  return conversation;
 }
 
-GenerateRequest read_generate(FieldReader& fields, const chat::ChatPrompts* prompts, GenerateRequest request) {
+/// Sets the prompt. Where calls may be made, or what follows a thinking is held to something, the answer is taken
+/// apart; else it is the model's text as it is.
+Result<std::shared_ptr<const chat::AnswerReading>> prepare(Conversation conversation, const chat::ChatPrompts& prompts,
+                                                           GenerateRequest& request) {
+  const bool may_call = conversation.tools.choice != chat::ToolChoice::none;
+  const bool holds_behind_thinking = request.sampling.structured_outputs && prompts.dialect()->thinking;
+  if (!may_call && !holds_behind_thinking) {
+    if (auto status = prompts.apply(std::move(conversation.chat), request); !status) return fail(status.error());
+    return std::shared_ptr<const chat::AnswerReading>();
+  }
+  auto reading = chat::prepare(prompts, std::move(conversation.chat), conversation.tools, request);
+  if (!reading) return fail(std::move(reading.error()));
+  return std::make_shared<const chat::AnswerReading>(std::move(*reading));
+}
+
+GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* prompts, const GenerateRequest& defaults) {
+  GenerateObject read{{}, defaults};
+  GenerateRequest& request = read.request;
   request.prompt.reset();
   request.prompt_token_ids.reset();
   fields.read("prompt", request.prompt);
   fields.read("prompt_token_ids", request.prompt_token_ids);
-  if (fields.has("messages")) read_conversation(fields, prompts, request);
+  auto conversation = read_conversation(fields, prompts, request);
   fields.read("stream", request.stream);
   read_open(fields, "max_tokens", request.sampling.max_tokens, request.open.max_tokens);
   fields.read("logprobs", request.sampling.logprobs);
   read_request_fields(fields, request);
   if (request.prompt && request.prompt_token_ids) {
     fields.refuse("prompt_token_ids", "give either prompt or prompt_token_ids, not both");
-  } else if (!request.prompt && !request.prompt_token_ids) {
+  } else if (!request.prompt && !request.prompt_token_ids && !conversation) {
     fields.refuse("prompt", "prompt, prompt_token_ids or messages is required");
   }
-  return request;
+  fields.read("timing", read.timing);
+  if (!conversation || !fields.is_fine()) return read;
+  if (auto reading = prepare(std::move(*conversation), *prompts, request)) {
+    read.reading = std::move(*reading);
+  } else {
+    fields.refuse(wire_error(reading.error()));
+  }
+  return read;
 }
 
 /// Which model the line is for.
@@ -116,11 +143,9 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
   if (op == "generate") {
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
-    auto request = std::make_shared<GenerateRequest>(read_generate(fields, prompts, std::move(defaults)));
-    GenerateOp generate{id.value_or(""), std::move(request)};
-    fields.read("timing", generate.timing);
-    generate.model = model;
-    message = std::move(generate);
+    auto read = read_generate(fields, prompts, defaults);
+    message = GenerateOp{id.value_or(""), std::make_shared<GenerateRequest>(std::move(read.request)), read.timing,
+                         std::move(read.reading), model};
   } else if (op == "cancel") {
     message = CancelOp{id.value_or("")};
   } else if (op == "tokenize") {
@@ -188,8 +213,8 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
   std::string op = "generate";
   fields.read("op", op);
   if (op != "generate") fields.refuse("op", "op must be generate here");
-  GenerateObject read{id, read_generate(fields, prompts, defaults)};
-  fields.read("timing", read.timing);
+  GenerateObject read = read_generate(fields, prompts, defaults);
+  read.id = id;
   if (auto status = fields.finish(); !status) return tl::unexpected(RefusedLine{id, std::move(status.error())});
   return read;
 }

@@ -4,6 +4,7 @@
 /// lines; no sockets, no actors.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
 #include "engine/stats.hpp"
+#include "io/chat/answer_reading.hpp"
 #include "io/chat/chat_prompts.hpp"
 #include "io/wire/wire_error.hpp"
 
@@ -31,7 +33,9 @@ using ClientId = std::optional<std::string>;
 struct GenerateOp {
   std::string id;
   std::shared_ptr<GenerateRequest> request;
-  bool timing = false;    ///< `done` is to tell why it was slow
+  bool timing = false;  ///< `done` is to tell why it was slow
+  /// How answers to a conversation are taken apart; null: they are texts.
+  std::shared_ptr<const chat::AnswerReading> reading = nullptr;
   std::size_t model = 0;  ///< by its place among LineModels, here and in the others
 };
 struct CancelOp {
@@ -99,15 +103,24 @@ struct GenerateObject {
   ClientId id;
   GenerateRequest request;
   bool timing = false;
+  std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< as of GenerateOp
 };
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
                                                                 const chat::ChatPrompts* prompts = nullptr);
 
+/// What a client is told of a request that the engine refuses: tools ask for what they do in a field of their own,
+/// unless its structured_outputs go along with them.
+WireError request_error(Error error, const chat::AnswerReading* reading);
+
 // Events. Each appends one whole line, with its line end.
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta);
-/// `timing`: with all that the client may ask for of it, else only the times.
-void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false);
+/// A call in the answer at `index`.
+void append_tool_call(std::string& out, std::string_view id, std::int32_t index, const chat::Answer::Part& call);
+/// `timing`: with all that the client may ask for of it, else only the times. With a `reading` each output has the
+/// message that it is.
+void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false,
+                 const chat::AnswerReading* reading = nullptr);
 /// A null id says that the line's id could not be read or that the error is not about one request.
 void append_error(std::string& out, const ClientId& id, const WireError& error);
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);

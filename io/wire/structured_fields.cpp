@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pagoda::wire {
 namespace {
@@ -14,49 +15,70 @@ bool is_schema(const Json& value) {
   return value.is_object() || value.is_boolean();
 }
 
-/// The field of a kind, when it is there; anything else than what `read` takes is refused.
-void read_kind(FieldReader& fields, const char* name, int& num_kinds, auto&& read) {
-  const Json* value = fields.find(name);
-  if (value == nullptr || value->is_null()) return;
-  ++num_kinds;
-  read(*value);
-}
+/// What a text must be, from fields of which each is of one kind.
+class KindReader {
+ public:
+  explicit KindReader(FieldReader& fields) : fields_(fields) {}
 
-StructuredOutput read_kinds(FieldReader& fields, int& num_kinds) {
-  StructuredOutput wish;
-  read_kind(fields, "json", num_kinds, [&](const Json& value) {
-    if (value.is_string()) {
-      wish = {GrammarKind::json_schema, value.get<std::string>(), {}};
-    } else if (is_schema(value)) {
-      wish = schema_output(value);
-    } else {
-      fields.refuse("json", "json must be a schema, or its text");
-    }
-  });
-  const auto read_text = [&](const char* name, GrammarKind kind) {
-    read_kind(fields, name, num_kinds, [&](const Json&) {
-      wish = {kind, {}, {}};
-      fields.read(name, wish.text);
+  void schema(const char* name) {
+    with(name, [&](const Json& value) {
+      if (value.is_string()) {
+        wish_ = {GrammarKind::json_schema, value.get<std::string>(), {}};
+      } else if (is_schema(value)) {
+        wish_ = schema_output(value);
+      } else {
+        fields_.refuse(name, std::string(name) + " must be a schema, or its text");
+      }
     });
-  };
-  read_text("regex", GrammarKind::regex);
-  read_text("grammar", GrammarKind::grammar);
-  read_kind(fields, "choice", num_kinds, [&](const Json& value) {
-    wish = {GrammarKind::choice, {}, {}};
-    if (!value.is_array()) return fields.refuse("choice", "choice must be a list of strings");
-    fields.read_strings("choice", wish.choices);
-  });
-  read_kind(fields, "json_object", num_kinds, [&](const Json& value) {
-    wish = {GrammarKind::json_object, {}, {}};
-    if (value != true) fields.refuse("json_object", "json_object must be true");
-  });
-  read_kind(fields, "structural_tag", num_kinds, [&](const Json& value) {
-    if (!value.is_string() && !value.is_object()) {
-      return fields.refuse("structural_tag", "structural_tag must be an object, or its text");
-    }
-    wish = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump(), {}};
-  });
-  return wish;
+  }
+  void text(const char* name, GrammarKind kind) {
+    with(name, [&](const Json&) {
+      wish_ = {kind, {}, {}};
+      fields_.read(name, wish_.text);
+    });
+  }
+  void choice(const char* name) {
+    with(name, [&](const Json& value) {
+      wish_ = {GrammarKind::choice, {}, {}};
+      if (!value.is_array()) return fields_.refuse(name, std::string(name) + " must be a list of strings");
+      fields_.read_strings(name, wish_.choices);
+    });
+  }
+  void json_object(const char* name) {
+    with(name, [&](const Json& value) {
+      wish_ = {GrammarKind::json_object, {}, {}};
+      if (value != true) fields_.refuse(name, std::string(name) + " must be true");
+    });
+  }
+  void structural_tag(const char* name) {
+    with(name, [&](const Json& value) {
+      if (!value.is_string() && !value.is_object()) {
+        return fields_.refuse(name, std::string(name) + " must be an object, or its text");
+      }
+      wish_ = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump(), {}};
+    });
+  }
+
+  /// The fields that are there, in the order in which they were read.
+  const std::vector<const char*>& names() const { return names_; }
+  /// Of the last of them.
+  StructuredOutput& wish() { return wish_; }
+
+ private:
+  void with(const char* name, auto&& read) {
+    const Json* value = fields_.find(name);
+    if (value == nullptr || value->is_null()) return;
+    names_.push_back(name);
+    read(*value);
+  }
+
+  FieldReader& fields_;
+  std::vector<const char*> names_;
+  StructuredOutput wish_;
+};
+
+std::string exclude_each_other(const std::string& name, const std::string& other = "structured_outputs") {
+  return name + " and " + other + " exclude each other";
 }
 
 /// The members of a json_schema.
@@ -81,13 +103,44 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
   const Json* object = fields.read_object(kName);
   if (object == nullptr) return;
   FieldReader inner(*object, FieldReader::Nulls::absent, "structured_outputs.");
-  int num_kinds = 0;
-  out = read_kinds(inner, num_kinds);
+  KindReader kinds(inner);
+  kinds.schema("json");
+  kinds.text("regex", GrammarKind::regex);
+  kinds.text("grammar", GrammarKind::grammar);
+  kinds.choice("choice");
+  kinds.json_object("json_object");
+  kinds.structural_tag("structural_tag");
+  out = std::move(kinds.wish());
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
-  if (num_kinds != 1) {
+  if (kinds.names().size() != 1) {
     fields.refuse(kName,
                   "structured_outputs must have one of json, regex, choice, grammar, json_object and structural_tag");
   }
+}
+
+const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& out) {
+  KindReader kinds(fields);
+  kinds.schema("guided_json");
+  kinds.text("guided_regex", GrammarKind::regex);
+  kinds.text("guided_grammar", GrammarKind::grammar);
+  kinds.choice("guided_choice");
+  const Json* any_object = fields.find("guided_json_object");
+  if (any_object != nullptr && *any_object != false) kinds.json_object("guided_json_object");
+  for (const char* name : {"guided_decoding_backend", "guided_whitespace_pattern"}) {
+    const Json* value = fields.find(name);
+    if (value != nullptr && !value->is_null()) {
+      fields.refuse(name, std::string(name) + " is not supported: every text is held to by the same grammar engine");
+    }
+  }
+  const auto& names = kinds.names();
+  if (names.empty()) return nullptr;
+  if (names.size() > 1) {
+    fields.refuse(names[1], exclude_each_other(names[1], names[0]));
+  } else if (out) {
+    fields.refuse(names[0], exclude_each_other(names[0]));
+  }
+  out = std::move(kinds.wish());
+  return names[0];
 }
 
 void read_format(FieldReader& fields, const char* name, FormatPlace place, std::optional<StructuredOutput>& out,
@@ -119,14 +172,31 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
     inner.refuse("type", "type must be \"text\", \"json_object\" or \"json_schema\"");
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
-  if (wish && out) fields.refuse(name, std::string(name) + " and structured_outputs exclude each other");
+  if (wish && out) fields.refuse(name, exclude_each_other(name));
   if (wish) out = std::move(wish);
+}
+
+void read_schema_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out,
+                        const std::string& within) {
+  const Json* format = fields.read_object(name);
+  if (format == nullptr) return;
+  FieldReader inner(*format, FieldReader::Nulls::absent, within + name + ".");
+  std::string type;
+  inner.read_required("type", type);
+  if (inner.is_fine() && type != "json_schema") inner.refuse("type", "type must be \"json_schema\"");
+  const Json* schema = inner.find("schema");
+  if (schema == nullptr || !is_schema(*schema)) {
+    inner.refuse("schema", "schema must be a JSON schema");
+  } else {
+    out = schema_output(*schema);
+  }
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
 void read_json_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out) {
   const Json* format = fields.find(name);
   if (format == nullptr || format->is_null() || *format == "") return;
-  if (out) return fields.refuse(name, std::string(name) + " and structured_outputs exclude each other");
+  if (out) return fields.refuse(name, exclude_each_other(name));
   if (*format == "json") {
     out.emplace();
   } else if (format->is_object()) {

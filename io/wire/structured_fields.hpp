@@ -13,6 +13,10 @@ namespace pagoda::wire {
 /// structural_tag (an object, or its text).
 void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput>& out);
 
+/// vLLM's older names for the same: guided_json, guided_regex, guided_grammar, guided_choice and guided_json_object.
+/// One of them at most, and not beside structured_outputs. The name of the one that was read; null: none.
+const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& out);
+
 /// OpenAI's format of an answer, the field `name`: {"type": "text"}, {"type": "json_object"}, {"type":
 /// "structural_tag", ...} (`inside` only, as vLLM), or {"type":
 /// "json_schema"} with name, schema, description and strict: inside `json_schema`, as of response_format, or beside the
@@ -21,6 +25,10 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
 enum class FormatPlace : std::uint8_t { inside, beside };
 void read_format(FieldReader& fields, const char* name, FormatPlace place, std::optional<StructuredOutput>& out,
                  const std::string& within = {});
+
+/// Anthropic's: {"type": "json_schema", "schema"}. `within` as above.
+void read_schema_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out,
+                        const std::string& within = {});
 
 /// Ollama's: "json" or a schema; null and "" ask for nothing.
 void read_json_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out);

@@ -94,6 +94,20 @@ class OpenAi(Structured):
         for text in complete(grammar='root ::= "<" [a-c]{2,5} ">"'):
             self.assertRegex(text, "^<[a-c]{2,5}>$")
 
+    def test_vllms_older_names(self):
+        def complete(**fields):
+            return server.json("POST", "/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 200,
+                                                           "temperature": 1.5, **fields})["choices"][0]["text"]
+
+        self.assert_pet(complete(guided_json=PET))
+        self.assert_pet(self.chat(guided_json=json.dumps(PET))["choices"][0]["message"]["content"])
+        self.assertRegex(complete(guided_regex=r"[a-c]{3}\d"), r"^[a-c]{3}\d$")
+        self.assertIn(complete(guided_choice=["left", "right"]), ("left", "right"))
+        self.assertRegex(complete(guided_grammar='root ::= "<" [a-c]{2,5} ">"'), "^<[a-c]{2,5}>$")
+        self.refused_chat("guided_regex", guided_regex="(")
+        self.refused_chat("guided_choice", guided_choice=["a"], guided_regex="a")
+        self.refused_chat("guided_decoding_backend", guided_decoding_backend="outlines")
+
     def test_a_response_answers_by_its_format(self):
         text_format = {"type": "json_schema", "name": "pet", "schema": PET, "strict": True}
         answer = server.json("POST", "/v1/responses", {"model": model, "input": "A pet, please.",
@@ -135,6 +149,15 @@ class Others(Structured):
         answer = server.json("POST", "/v1/messages", {"model": model, "messages": MESSAGES, "max_tokens": 200,
                                                       "structured_outputs": {"json": PET}})
         self.assert_pet(answer["content"][0]["text"])
+        schema_format = {"type": "json_schema", "schema": PET}
+        for fields in ({"output_config": {"format": schema_format}}, {"output_format": schema_format}):
+            answer = server.json("POST", "/v1/messages", {"model": model, "messages": MESSAGES, "max_tokens": 200, **fields})
+            self.assert_pet(answer["content"][0]["text"])
+        status, _, answer = server.request("POST", "/v1/messages", {
+            "model": model, "messages": MESSAGES, "max_tokens": 9,
+            "output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}})
+        self.assertEqual(status, 400)
+        self.assertIn("not", json.loads(answer)["error"]["message"])
 
     def test_ollamas_format(self):
         body = {"model": model, "prompt": PROMPT, "stream": False, "options": {"num_predict": 200}}

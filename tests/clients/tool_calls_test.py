@@ -6,6 +6,7 @@ usage: tool_calls_test.py PAGODA MODEL_DIR [unittest arguments]
 """
 import json
 import os
+import socket
 import sys
 import typing
 import unittest
@@ -17,7 +18,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from server import HERE, main
+from server import HERE, Server, main
 
 TEMPLATE = os.path.join(HERE, "..", "..", "examples", "templates", "chatml-tools.jinja")
 
@@ -171,6 +172,48 @@ class Anthropic(unittest.TestCase):
                                                           "content": run_tool(block.name, block.input)}]})
         last = client.messages.create(messages=messages, tool_choice={"type": "none"}, **{**fields, "max_tokens": 16})
         self.assertEqual([block.type for block in last.content], ["text"])
+
+
+    def test_parse_gives_objects(self):
+        client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+        answer = client.messages.parse(model=model, max_tokens=300, messages=MESSAGES, output_format=Pet)
+        self.assertIsInstance(answer.parsed_output, Pet)
+
+
+class JsonLines(unittest.TestCase):
+    def test_calls_come_as_events_and_in_done(self):
+        with Server(server.command[0], server.command[3], "--chat-template", TEMPLATE, json_lines=True) as other:
+            with socket.create_connection(("127.0.0.1", other.json_lines_port), timeout=60) as connection:
+                lines = connection.makefile("rw", encoding="utf-8", newline="\n")
+                events = []
+
+                def ask(**fields):
+                    lines.write(json.dumps({"id": "a", "messages": MESSAGES, "tools": openai_tools(), "max_tokens": 300,
+                                            "parallel_tool_calls": False, **fields}) + "\n")
+                    lines.flush()
+                    events.clear()
+                    while not events or events[-1]["event"] not in ("done", "error"):
+                        events.append(json.loads(lines.readline()))
+                    return events[-1]
+
+                for seed in range(3):
+                    [output] = ask(tool_choice="required", seed=seed)["outputs"]
+                    [call] = output["message"]["tool_calls"]
+                    run_tool(call["function"]["name"], json.loads(call["function"]["arguments"]))
+                    self.assertEqual([event["tool_call"] for event in events if event["event"] == "tool_call"], [call])
+                    self.assertEqual("".join(event["text"] for event in events if event["event"] == "delta"),
+                                     output["text"])
+                    self.assertIn("<tool_call>", output["text"])
+                [output] = ask(tool_choice="required", stream=False)["outputs"]
+                self.assertEqual(len(output["message"]["tool_calls"]), 1)
+                self.assertEqual(len(events), 1)
+                [output] = ask(tool_choice="none", max_tokens=5)["outputs"]
+                self.assertNotIn("message", output)
+                bad = {"type": "object", "properties": {"a": {"not": {}}}}
+                error = ask(tools=[{"type": "function", "function": {"name": "f", "parameters": bad}}])["error"]
+                self.assertEqual(error["param"], "tools")
+                self.assertIn("tool f: ", error["message"])
+                self.assertIn("/properties/a", error["message"])
 
 
 class LangChain(unittest.TestCase):

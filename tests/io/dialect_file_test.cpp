@@ -45,6 +45,7 @@ TEST(DialectFile, ReadsWhatItWrites) {
                             .arguments = ArgumentForm::tagged,
                             .key_begin = "<k>",
                             .key_end = "</k>",
+                            .json_key_end = "</j>",
                             .value_end = "</v>",
                             .argument_separator = "\n",
                             .id_length = 9,

@@ -10,6 +10,7 @@
 #include "io/http/anthropic/message_writer.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/request_fields.hpp"
+#include "io/wire/structured_fields.hpp"
 #include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::anthropic {
@@ -28,20 +29,59 @@ ThinkingWish read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts
   if (thinking == nullptr) return {};
   FieldReader inner(*thinking, FieldReader::Nulls::absent, "thinking.");
   std::string type;
+  std::string display;
   std::optional<std::int64_t> budget;
   inner.read("type", type);
   inner.read("budget_tokens", budget);
+  inner.read("display", display);
   if (budget && *budget < 1) inner.refuse("budget_tokens", "budget_tokens must be at least 1");
-  if (type != "enabled" && type != "disabled") {
-    inner.refuse("type", "type must be \"enabled\" or \"disabled\"");
+  if (inner.has("display") && display != "summarized" && display != "omitted") {
+    inner.refuse("display", "display must be \"summarized\" or \"omitted\"");
+  }
+  if (type != "enabled" && type != "adaptive" && type != "disabled") {
+    inner.refuse("type", "type must be \"enabled\", \"adaptive\" or \"disabled\"");
   } else if (prompts.knows("enable_thinking", chat)) {
-    chat.chat_template_kwargs["enable_thinking"] = type == "enabled";
+    chat.chat_template_kwargs["enable_thinking"] = type != "disabled";
   } else if (type == "enabled" && !prompts.dialect()->thinking) {
     inner.refuse("type", "type \"enabled\" is not supported by this model");
   }
+  if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens is for type \"enabled\"");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
-  if (type != "enabled") return {};
-  return {true, budget};
+  if (type == "disabled") return {};
+  return {display != "omitted", budget};
+}
+
+/// What an answer is held to, and the name of the field that says so; null: nothing is said.
+struct FormatWish {
+  std::optional<StructuredOutput> wish = std::nullopt;
+  const char* name = nullptr;
+};
+
+/// output_config, and output_format, which betas had in its place.
+FormatWish read_output_config(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+  FormatWish format;
+  wire::read_schema_format(fields, "output_format", format.wish);
+  if (format.wish) format.name = "output_format";
+  const auto* config = fields.read_object("output_config");
+  if (config == nullptr) return format;
+  FieldReader inner(*config, FieldReader::Nulls::absent, "output_config.");
+  std::string effort;
+  inner.read("effort", effort);
+  if (inner.has("effort") && prompts.knows("reasoning_effort", chat)) {
+    chat.chat_template_kwargs["reasoning_effort"] = effort;
+  } else if (inner.has("effort")) {
+    inner.refuse("effort", "effort is not supported by this model");
+  }
+  const auto* inner_format = inner.find("format");
+  const bool is_given = inner_format != nullptr && !inner_format->is_null();
+  if (is_given && format.wish) {
+    inner.refuse("format", "format and output_format exclude each other");
+  } else if (is_given) {
+    wire::read_schema_format(inner, "format", format.wish, "output_config.");
+    format.name = "output_config.format";
+  }
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+  return format;
 }
 
 std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
@@ -115,6 +155,7 @@ struct Prompt {
   chat::ChatInput chat;
   chat::ToolUse tools;
   ThinkingWish thinking;
+  FormatWish format;
 };
 
 /// What a prompt is made of: all that count_tokens takes.
@@ -125,6 +166,7 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   wire::read_chat_options(fields, prompt.chat);
   read_tool_use(fields, prompt.chat, prompt.tools);
   prompt.thinking = read_thinking(fields, prompts, prompt.chat);
+  prompt.format = read_output_config(fields, prompts, prompt.chat);
   read_noise(fields);
   return prompt;
 }
@@ -152,6 +194,16 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   MessageOptions options;
   Prompt prompt = read_prompt(fields, prompts);
   read_sampling(fields, request);
+  job.names = field_names("messages", {{"stop", "stop_sequences"}});
+  if (prompt.format.name != nullptr) {
+    const bool has_both = request.sampling.structured_outputs.has_value();
+    if (has_both)
+      fields.refuse(prompt.format.name, std::string(prompt.format.name) + " and structured_outputs exclude each other");
+    request.sampling.structured_outputs = std::move(prompt.format.wish);
+    job.names.emplace_back("structured_outputs", prompt.format.name);
+  } else if (!prompt.tools.tools.empty() && !request.sampling.structured_outputs) {
+    job.names.emplace_back("structured_outputs", "tools");
+  }
   if (prompt.thinking.budget && !request.sampling.thinking_token_budget) {
     request.sampling.thinking_token_budget = prompt.thinking.budget;
     request.may_drop_thinking_budget = true;  // it is required there, and a target
@@ -159,10 +211,6 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   fields.read("stream", job.stream);
   fields.read("timing", options.timing);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
-  job.names = field_names("messages", {{"stop", "stop_sequences"}});
-  if (!prompt.tools.tools.empty() && !request.sampling.structured_outputs) {
-    job.names.emplace_back("structured_outputs", "tools");
-  }
   auto reading = chat::prepare(prompts, std::move(prompt.chat), prompt.tools, request);
   if (!reading) return tl::unexpected(error_answer(reading.error()));
   options.reading = std::move(*reading);

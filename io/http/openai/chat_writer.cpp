@@ -5,6 +5,7 @@
 
 #include "io/chat/tool_call_id.hpp"
 #include "io/http/openai/chat_parts.hpp"
+#include "io/wire/answer_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -142,28 +143,6 @@ void ChatWriter::error(std::string& out, const ErrorAnswer& error) {
   append_error_event(out, error);
 }
 
-void ChatWriter::write_message(JsonWriter& json, std::int32_t index, const chat::Answer& answer) const {
-  const auto content = answer.content();
-  const auto thinking = answer.thinking();
-  const auto calls = answer.calls();
-  json.open_object().field("role", "assistant").key("content");
-  if (content.empty() && !calls.empty()) {
-    json.null();
-  } else {
-    json.value(content);
-  }
-  json.key("refusal").null();
-  if (options_.include_reasoning && !thinking.empty()) json.field("reasoning", thinking);
-  if (!calls.empty()) {
-    json.key("tool_calls").array(calls, [&](JsonWriter& list, const chat::Answer::Part& call) {
-      list.open_object().field("id", chat::tool_call_id(head_.id, index, call.call)).field("type", "function");
-      list.key("function").open_object().field("name", call.name).field("arguments", call.text);
-      list.close_object().close_object();
-    });
-  }
-  json.close_object();
-}
-
 void ChatWriter::whole(std::string& out, std::span<const RequestResult> results) {
   const auto& result = results.front();
   JsonWriter json(out);
@@ -173,7 +152,7 @@ void ChatWriter::whole(std::string& out, std::span<const RequestResult> results)
   for (const auto& output : result.outputs) {
     const chat::Answer answer = chat::read_answer(options_.reading, output.text);
     json.open_object().field("index", output.index);
-    write_message(json.key("message"), output.index, answer);
+    wire::write_answer_message(json.key("message"), answer, head_.id, output.index, options_.include_reasoning);
     json.key("logprobs");
     if (options_.logprobs && output.logprobs) {
       write_logprobs(json, *output.logprobs, options_.num_top);

@@ -44,7 +44,6 @@ class ChatWriter final : public GenerationWriter {
   /// One chunk for each event, with what else the delta has in the first.
   void write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta);
   void write_event(wire::JsonWriter& json, std::int32_t index, const chat::AnswerEvent& event) const;
-  void write_message(wire::JsonWriter& json, std::int32_t index, const chat::Answer& answer) const;
   void write_tokens(wire::JsonWriter& json, const SequenceDelta* delta) const;
   template <class Write>
   void chunk(std::string& out, std::int32_t index, Write write);

@@ -32,7 +32,10 @@ void read_noise(wire::FieldReader& fields) {
 
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names) {
   constexpr const char* kName = "response_format";
-  if (!sampling.structured_outputs) names.emplace_back("structured_outputs", kName);
+  const char* const guided = wire::read_guided(fields, sampling.structured_outputs);
+  if (guided != nullptr || !sampling.structured_outputs) {
+    names.emplace_back("structured_outputs", guided != nullptr ? guided : kName);
+  }
   wire::read_format(fields, kName, wire::FormatPlace::inside, sampling.structured_outputs);
 }
 

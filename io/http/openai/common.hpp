@@ -42,7 +42,8 @@ void read_noise(wire::FieldReader& fields);
 
 /// Refuses functions and function_call, which tools have replaced. One that asks for nothing is fine.
 void refuse_functions(wire::FieldReader& fields);
-/// response_format, behind structured_outputs. Errors about what it asks for name it from then on.
+/// response_format and vLLM's guided_json and its kin, behind structured_outputs. Errors about what it asks for name it
+/// from then on.
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names);
 
 struct StreamOptions {

@@ -1,6 +1,5 @@
 #include "io/http/openai/response_writer.hpp"
 
-#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -124,12 +123,19 @@ std::string ResponseWriter::response(const Outcome& outcome) const {
   return out;
 }
 
-std::vector<ResponseWriter::Item> ResponseWriter::items_of(const chat::Answer& answer, const SequenceResult& output) {
+std::vector<ResponseWriter::Item> ResponseWriter::items_of(const chat::Answer& answer,
+                                                           const SequenceResult& output) const {
   std::vector<Item> items;
   for (const auto& part : answer.parts()) items.push_back({part, items.size()});
   if (items.empty()) items.emplace_back();
-  const auto message = std::ranges::find(items, Kind::content, [](const Item& item) { return item.part.kind; });
-  if (output.logprobs && message != items.end()) message->logprobs = *output.logprobs;
+  if (!output.logprobs) return items;
+  MessageLogprobs logprobs(options_.reading);
+  logprobs.add(*output.logprobs);
+  logprobs.finish();
+  std::size_t message = 0;
+  for (Item& item : items) {
+    if (item.part.kind == Kind::content) item.logprobs = logprobs.take(message++);
+  }
   return items;
 }
 
@@ -223,6 +229,7 @@ void ResponseWriter::open_item(std::string& out, const chat::AnswerEvent& of) {
     write_item(json.key("item"), kInProgress, *item_, /*is_begun=*/false);
   });
   if (of.kind == Kind::content) {
+    ++num_messages_;
     item_event(out, "response.content_part.added",
                [&](JsonWriter& json) { write_part(json.key("part"), *item_, /*is_begun=*/false); });
   }
@@ -250,18 +257,22 @@ void ResponseWriter::close_item(std::string& out, std::string_view status) {
   item_.reset();
 }
 
-/// The logprobs of a delta go with its first text; without any, with an empty one.
-void ResponseWriter::write_events(std::string& out, const SequenceDelta* delta) {
-  const auto write_text = [&](const std::string& text) {
-    item_->part.text += text;
-    item_event(out, "response.output_text.delta", [&](JsonWriter& json) {
-      json.field("delta", text);
-      static const std::vector<LogprobEntry> none;
-      const auto* of = std::exchange(delta, nullptr);
-      if (of != nullptr) item_->logprobs.insert(item_->logprobs.end(), of->logprobs.begin(), of->logprobs.end());
-      write_logprobs(json, of != nullptr ? of->logprobs : none);
-    });
-  };
+void ResponseWriter::write_text(std::string& out, const std::string& text, const std::vector<LogprobEntry>& logprobs) {
+  item_->part.text += text;
+  item_->logprobs.insert(item_->logprobs.end(), logprobs.begin(), logprobs.end());
+  item_event(out, "response.output_text.delta", [&](JsonWriter& json) {
+    json.field("delta", text);
+    write_logprobs(json, logprobs);
+  });
+}
+
+void ResponseWriter::write_late_logprobs(std::string& out) {
+  if (!item_ || item_->part.kind != Kind::content) return;
+  const auto late = logprobs_.take(num_messages_ - 1);
+  if (!late.empty()) write_text(out, {}, late);
+}
+
+void ResponseWriter::write_events(std::string& out) {
   for (const chat::AnswerEvent& of : events_) {
     switch (of.kind) {
       case Kind::thinking:
@@ -271,9 +282,10 @@ void ResponseWriter::write_events(std::string& out, const SequenceDelta* delta) 
         break;
       case Kind::content:
         open_item(out, of);
-        write_text(of.text);
+        write_text(out, of.text, logprobs_.take(num_messages_ - 1));
         break;
       case Kind::call_begin:
+        write_late_logprobs(out);
         open_item(out, of);
         break;
       case Kind::arguments:
@@ -286,19 +298,21 @@ void ResponseWriter::write_events(std::string& out, const SequenceDelta* delta) 
     }
   }
   events_.clear();
-  const bool has_logprobs = delta != nullptr && options_.logprobs && !delta->logprobs.empty();
-  if (has_logprobs && item_ && item_->part.kind == Kind::content) write_text({});
+  write_late_logprobs(out);
 }
 
 void ResponseWriter::delta(std::string& out, std::size_t, const SequenceDelta& delta) {
+  if (options_.logprobs) logprobs_.add(delta.logprobs);
   parser_.feed(delta.text, events_);
-  write_events(out, &delta);
+  write_events(out);
 }
 
 void ResponseWriter::done(std::string& out, std::size_t, const RequestResult& result) {
+  logprobs_.finish();
   parser_.finish(events_);
-  write_events(out, nullptr);
+  write_events(out);
   if (num_items_ == 0) open_item(out, {});  // an empty message
+  write_late_logprobs(out);
   const auto status = status_of(result.outputs.front());
   close_item(out, status == "completed" ? "completed" : "incomplete");
   response_event(out, "response." + std::string(status), finished(result));

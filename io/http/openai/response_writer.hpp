@@ -10,6 +10,7 @@
 #include "io/chat/answer_reading.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/openai/common.hpp"
+#include "io/http/openai/message_logprobs.hpp"
 
 namespace pagoda::http::openai {
 
@@ -51,7 +52,8 @@ class ResponseWriter final : public GenerationWriter {
       : head_(std::move(head)),
         options_(std::move(options)),
         keep_(std::move(keep)),
-        parser_(options_.reading.parser()) {}
+        parser_(options_.reading.parser()),
+        logprobs_(options_.reading) {}
 
   static std::string id_of(const Head& head) { return "resp_" + head.id; }
 
@@ -78,12 +80,16 @@ class ResponseWriter final : public GenerationWriter {
   template <class Write>
   void item_event(std::string& out, std::string_view name, Write write);
   void response_event(std::string& out, std::string_view name, std::string_view response);
-  void write_events(std::string& out, const SequenceDelta* delta);
+  void write_events(std::string& out);
+  /// A piece of the open message, with the logprobs that are known of it and were not told yet.
+  void write_text(std::string& out, const std::string& text, const std::vector<LogprobEntry>& logprobs);
+  /// Those of the open item that wait for a text.
+  void write_late_logprobs(std::string& out);
   /// Makes the item of an event the open one, unless it is.
   void open_item(std::string& out, const chat::AnswerEvent& event);
   void close_item(std::string& out, std::string_view status);
 
-  static std::vector<Item> items_of(const chat::Answer& answer, const SequenceResult& output);
+  std::vector<Item> items_of(const chat::Answer& answer, const SequenceResult& output) const;
   std::string response(const Outcome& outcome) const;
   std::string finished(const RequestResult& result) const;
   void write_request(wire::JsonWriter& json) const;
@@ -101,6 +107,8 @@ class ResponseWriter final : public GenerationWriter {
   std::int64_t sequence_number_ = 0;
   std::optional<Item> item_;   ///< that is open
   std::size_t num_items_ = 0;  ///< so far, that one included
+  MessageLogprobs logprobs_;
+  std::size_t num_messages_ = 0;  ///< of the items
 };
 
 }  // namespace pagoda::http::openai

@@ -152,6 +152,12 @@ TEST(StructuralTagErrors, NameThePart) {
             "the structural tag at /format/max: it is less than min");
   EXPECT_NE(refusal(R"({"type":"json_schema","json_schema":{"if":true}})").find("/format/json_schema: "),
             std::string::npos);
+  const auto labelled =
+      refusal(R"({"type":"json_schema","label":"tool f","json_schema":{"properties":{"a":{"if":true}}}})");
+  EXPECT_EQ(labelled.find("tool f: "), 0U) << labelled;
+  EXPECT_NE(labelled.find("/properties/a"), std::string::npos) << labelled;
+  EXPECT_EQ(refusal(R"({"type":"json_schema","label":3,"json_schema":{}})"),
+            "the structural tag at /format/label: it is no text");
   EXPECT_EQ(test::refusal({GrammarKind::structural_tag, "{", {}}), "the structural tag: it is not JSON");
   EXPECT_NE(test::refusal({GrammarKind::structural_tag, "[]", {}}), "");
 }

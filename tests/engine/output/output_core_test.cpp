@@ -135,6 +135,23 @@ TEST_F(OutputCoreTest, TheTokenThatStopsASequenceCountsButLeavesNoText) {
   EXPECT_EQ(effects.outputs.at(0).done->usage.completion_tokens, 1);
 }
 
+TEST_F(OutputCoreTest, WhatAGrammarLetBeWrittenIsAllText) {
+  TokenId special = 0;
+  while (!tokenizer()->is_special(special)) ++special;
+  const auto hold = [](RequestSpec& s) {
+    s.sampling.structured_outputs.emplace();
+    s.sampling.include_stop_str_in_output = true;
+  };
+  open(1);
+  open(2, hold);
+  EXPECT_EQ(text_of(step({token(1, special)}).outputs), "");
+  EXPECT_EQ(text_of(step({token(2, special)}).outputs), *tokenizer()->special_text(special));
+  SequenceOutput end = token(2, special);
+  end.finished = FinishReason::stop;
+  const auto effects = step({end});
+  EXPECT_EQ(effects.outputs.at(0).done->outputs.at(0).text, *tokenizer()->special_text(special)) << "but its end";
+}
+
 TEST_F(OutputCoreTest, HalfACharacterWaitsForItsOtherHalf) {
   open(1);
   const TokenIds ids = *tokenizer()->encode("\xC3\xA9", false);

@@ -211,7 +211,7 @@ std::string AnswerComposer::tagged_arguments(const std::string& tool, nlohmann::
   std::string text;
   for (auto& [key, argument] : arguments.items()) {
     if (!text.empty()) text += form.argument_separator;
-    text += form.key_begin + key + form.key_end;
+    text += form.key_begin + key + form.key_end_of(is_text(tool, key));
     if (is_text(tool, key)) {
       argument = chance(6) ? std::string() : words_without({form.value_end}, form.value_end);
       text += argument.get<std::string>();
@@ -296,7 +296,7 @@ std::string AnswerComposer::rubbish(std::size_t num_pieces) {
   const ToolCallForm& form = *dialect_.calls;
   std::vector<std::string> pieces = marks();
   for (const std::string& text : {form.section_begin, form.section_end, form.separator, form.key_begin, form.key_end,
-                                  form.value_end, form.begin()}) {
+                                  form.json_key_end, form.value_end, form.begin()}) {
     if (!text.empty()) pieces.push_back(text);
   }
   for (const CallPart& part : form.call) {

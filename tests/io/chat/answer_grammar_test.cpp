@@ -296,6 +296,46 @@ TEST(AnswerGrammar, WishesBesideToolsAreBounded) {
   EXPECT_EQ(large.error().param, "tools");
 }
 
+TEST(AnswerGrammar, RefusesAToolsSchemaByTheToolsName) {
+  const Json parameters = Json::parse(R"({"type":"object","properties":{"city":{"type":"array","contains":{}}}})");
+  for (const auto& [dialect, name] : {std::pair{testing::hermes(), "tool f: "},
+                                      {testing::qwen3_coder(), "tool f, argument city: "},
+                                      {testing::lfm2(), "tool f, argument city: "}}) {
+    const auto wish = answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
+    ASSERT_TRUE(wish && *wish);
+    const auto ebnf = grammar::grammar_ebnf(**wish);
+    ASSERT_FALSE(ebnf);
+    EXPECT_EQ(ebnf.error().message.find(name), 0U) << ebnf.error().message;
+    EXPECT_NE(ebnf.error().message.find("contains"), std::string::npos) << ebnf.error().message;
+  }
+}
+
+TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
+  if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
+  const StructuredOutput older{
+      GrammarKind::structural_tag,
+      R"({"type":"structural_tag","structures":[{"begin":"<n>","schema":{"type":"integer"},"end":"</n>"}],
+          "triggers":["<n"]})",
+      {}};
+  const auto compiled = [&](const StructuredOutput& content) {
+    const auto wish =
+        answer_grammar(testing::hermes(), {tools(), ToolChoice::automatic, true}, Thinking::none, content);
+    return wish && *wish ? test::word_compiler()->compile(**wish) : fail(wish.error());
+  };
+  const auto grammar = compiled(older);
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  EXPECT_TRUE(test::takes(*grammar, "So <n>7</n> and <n>8</n>."));
+  EXPECT_FALSE(test::takes(*grammar, "So <n>x</n>"));
+  EXPECT_TRUE(test::takes(*grammar, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
+  for (const char* wrong :
+       {R"({"structures":3,"triggers":["<n"]})", R"({"structures":[{"begin":"a"}],"triggers":["a"]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":"","x":1}],"triggers":["a"]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":""}]})",
+        R"({"structures":[{"begin":"a","schema":{},"end":""}],"triggers":["a"],"x":1})"}) {
+    EXPECT_FALSE(compiled({GrammarKind::structural_tag, wrong, {}})) << wrong;
+  }
+}
+
 TEST(AnswerGrammar, HeldContentInMarksHasNothingFreeBesideIt) {
   if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
   const StructuredOutput wish{GrammarKind::json_schema, R"({"type":"boolean"})", {}};

@@ -300,10 +300,31 @@ TEST(AnswerParser, WhatIsNoCallBehindItsNameEndsTheCall) {
   EXPECT_EQ(parsed(qwen3_coder(), "<tool_call>\n<function=f>\n<param=x>"), "f{} C(<param=x>)");
 }
 
-TEST(AnswerParser, WhatIsCutOffBeforeANameIsContent) {
-  EXPECT_EQ(parsed(hermes(), "a \n<tool_c"), "C(a \n<tool_c)");
-  EXPECT_EQ(parsed(hermes(), "a\n<tool_call>\n{\"name\": \"f"), "C(a\n<tool_call>\n{\"name\": \"f)");
-  EXPECT_EQ(parsed(llama_3_1(), "{\"name\": \"f\", \"par"), "C({\"name\": \"f\", \"par)");
+TEST(AnswerParser, ACallThatIsCutOffBeforeItsNameIsNeitherACallNorContent) {
+  EXPECT_EQ(parsed(hermes(), "a \n<tool_c"), "C(a \n<tool_c)") << "it may be anything yet";
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  const std::size_t mark = call.find('>') + 1;
+  const std::size_t name = call.find("f\"") + 1;
+  for (std::size_t size = mark; size <= name; ++size) {
+    EXPECT_EQ(parsed(hermes(), "a\n" + call.substr(0, size)), "C(a)") << size;
+    EXPECT_EQ(parsed(hermes(), call.substr(0, size)), "") << size;
+    EXPECT_EQ(parsed(hermes(), call + "\n" + call.substr(0, size)), "f{}") << size;
+  }
+  EXPECT_EQ(parsed(deepseek_v3_1(),
+                   "a<\xEF\xBD\x9Ctool\xE2\x96\x81"
+                   "calls\xE2\x96\x81"
+                   "begin\xEF\xBD\x9C>"),
+            "C(a)");
+}
+
+TEST(AnswerParser, ACallWithoutASignOfItsOwnIsKnownByItsBeginWhereNothingElseHasIt) {
+  const char* const cut_off = "{\"name\": \"f\", \"par";
+  EXPECT_EQ(parsed(llama_3_1(), cut_off), "C({\"name\": \"f\", \"par)") << "may be content in JSON";
+  AnswerParser::Options options = takes_calls();
+  options.begin_is_call = true;
+  EXPECT_EQ(parsed(llama_3_1(), cut_off, options), "");
+  EXPECT_EQ(parsed(llama_3_1(), "{\"na", options), "C({\"na)");
+  EXPECT_EQ(parsed(llama_3_1(), "{\"name\": 3}", options), "C({\"name\": 3})");
 }
 
 TEST(AnswerParser, WhatIsCutOffBehindANameKeepsItsArguments) {

@@ -117,6 +117,30 @@ TEST(ChatPrompts, OnlyTheTemplateThatRendersIsAskedForAVariable) {
   EXPECT_TRUE(both.knows("part.text", chat));
 }
 
+TEST(ChatPrompts, ToolsWithoutADescriptionHaveAnEmptyOneWhereTheTemplateNeedsOne) {
+  const auto with_tool = [](const char* function) {
+    auto chat = conversation("user", "x");
+    chat.tools =
+        nlohmann::ordered_json::array({{{"type", "function"}, {"function", nlohmann::ordered_json::parse(function)}}});
+    return chat;
+  };
+  constexpr const char* kBare = R"({"name":"f","parameters":{"properties":{"a":{"type":"string"}}}})";
+  const auto needs = ChatPrompts::parse(
+                         "{% for t in tools %}{{ '// ' + t.function.description }}|"
+                         "{% for n, p in t.function.parameters.properties.items() %}{{ n + ': ' + p.description }}{% "
+                         "endfor %}{% endfor %}",
+                         {})
+                         .value();
+  EXPECT_EQ(needs.render(with_tool(kBare)).value(), "// |a: ");
+  EXPECT_EQ(needs.render(with_tool(R"({"name":"f","description":"D","parameters":{"properties":{}}})")).value(),
+            "// D|");
+  const auto shows = ChatPrompts::parse("{{ tools[0].function | tojson }}", {}).value();
+  EXPECT_EQ(shows.render(with_tool(R"({"name":"f"})")).value(), R"({"name": "f"})") << "others see what was given";
+  const auto fails =
+      ChatPrompts::parse("{{ raise_exception('no ' + (tools[0].function.description | default('d'))) }}", {}).value();
+  EXPECT_NE(fails.render(with_tool(R"({"name":"f"})")).error().message.find("no d"), std::string::npos);
+}
+
 TEST(ChatPrompts, ABrokenTemplateNamesItsLine) {
   const auto broken = ChatPrompts::parse("{% if true %}\n{{ oops", {});
   ASSERT_FALSE(broken.has_value());

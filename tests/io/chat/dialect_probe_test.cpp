@@ -109,6 +109,26 @@ TEST(DialectProbe, FindsTaggedArguments) {
   EXPECT_EQ(dialect.calls, expected);
 }
 
+TEST(DialectProbe, FindsTagsThatSayWhatAValueIs) {
+  const auto dialect = derived(
+      "{% for c in m.tool_calls or [] %}{{ '<call ' + c.function.name + '>\\n' }}"
+      "{% for k, v in c.function.arguments.items() %}{{ '<arg ' + k + ('=' if v is string else ' is ') + "
+      "(v if v is string else v | tojson) + '</arg>\\n' }}{% endfor %}{{ '</call>' }}{% endfor %}");
+  ASSERT_TRUE(dialect.calls);
+  EXPECT_EQ(dialect.calls->key_begin, "<arg ");
+  EXPECT_EQ(dialect.calls->key_end, "=");
+  EXPECT_EQ(dialect.calls->json_key_end, " is ");
+}
+
+TEST(DialectProbe, TakesTheFormThatThePromptExplainsWhereCallsAreLeftOut) {
+  const auto dialect = derived(
+      "{{ m.content }}{% set unused = 'within <tool_call></tool_call>:\\n<tool_call>\\n{\\\"name\\\": <function-name>, "
+      "\\\"arguments\\\": <args-json-object>}\\n</tool_call>' %}");
+  ASSERT_TRUE(dialect.calls);
+  EXPECT_EQ(dialect.calls->trigger, "<tool_call>");
+  EXPECT_EQ(dialect.calls->separator, "\n");
+}
+
 TEST(DialectProbe, FindsPythonArguments) {
   const ToolCallForm expected{
       .section_begin = "<calls>[",
@@ -215,7 +235,8 @@ TEST(DialectProbe, NeverGuessesAFormThatItCannotSay) {
   // tags that say the type
   EXPECT_FALSE(
       derived("{% for c in m.tool_calls %}<f={{ c.function.name }}>{% for k, v in c.function.arguments.items() %}"
-              "<p={{ k }} is_text={{ v is string }}>{{ v }}</p>{% endfor %}</f>{% endfor %}")
+              "<p={{ k }} type={{ 'text' if v is string else 'list' if v is not number else 'number' }}>"
+              "{{ v if v is string else v | tojson }}</p>{% endfor %}</f>{% endfor %}")
           .calls);
   // no arguments
   EXPECT_FALSE(derived("{% for c in m.tool_calls %}<f={{ c.function.name }}>{% endfor %}").calls);

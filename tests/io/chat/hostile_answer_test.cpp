@@ -50,7 +50,7 @@ std::string head(const AnswerDialect& dialect) {
 /// Up to a value, as far as that may be done without knowing of it.
 std::string value(const AnswerDialect& dialect, const std::string& key) {
   const ToolCallForm& form = *dialect.calls;
-  if (form.arguments == ArgumentForm::tagged) return head(dialect) + form.key_begin + key + form.key_end;
+  if (form.arguments == ArgumentForm::tagged) return head(dialect) + form.key_begin + key + form.key_end_of(true);
   return head(dialect) + (form.arguments == ArgumentForm::python ? key + "=" : "{\"" + key + "\": ");
 }
 

@@ -155,6 +155,19 @@ inline AnswerDialect deepseek_v3_1() {
                 {"<think>", "</think>"});
 }
 
+/// What stands behind a key says what the value is.
+inline AnswerDialect deepseek_v3_2() {
+  auto form =
+      tagged(section_form("<｜DSML｜function_calls>", {"<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"},
+                          {text_part("<｜DSML｜invoke name=\""), kName, text_part("\">\n"), kArguments,
+                           text_part("\n</｜DSML｜invoke>")},
+                          "\n"),
+             "<｜DSML｜parameter name=\"", "\" string=\"true\">", "</｜DSML｜parameter>");
+  form.json_key_end = "\" string=\"false\">";
+  form.argument_separator = "\n";
+  return thinks(with_calls(form), {"<think>", "</think>"});
+}
+
 inline AnswerDialect harmony() {
   auto form = call_form(
       "<|channel|>commentary to=functions.",
@@ -225,6 +238,7 @@ inline std::vector<KnownDialect> known_dialects() {
           {"mistral_v13", mistral_v13()},
           {"deepseek_r1", deepseek_r1()},
           {"deepseek_v3_1", deepseek_v3_1()},
+          {"deepseek_v3_2", deepseek_v3_2()},
           {"harmony", harmony()},
           {"granite", granite()},
           {"phi_4_mini", phi_4_mini()},

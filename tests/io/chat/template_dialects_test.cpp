@@ -137,6 +137,21 @@ ToolCallForm deepseek_r1() {
   return deepseek("function<｜tool▁sep｜>", "\n```json\n", "\n```", "\n");
 }
 
+/// <DSMLinvoke name="f">\n<DSMLparameter name="k" string="true">v</DSMLparameter>\n</DSMLinvoke>
+ToolCallForm deepseek_v3_2(const std::string& section) {
+  return {.section_begin = "<｜DSML｜" + section + ">\n",
+          .separator = "\n",
+          .section_end = "\n</｜DSML｜" + section + ">",
+          .call = call_of("<｜DSML｜invoke name=\"", "\">\n", "\n</｜DSML｜invoke>"),
+          .trigger = "<｜DSML｜" + section + ">",
+          .arguments = ArgumentForm::tagged,
+          .key_begin = "<｜DSML｜parameter name=\"",
+          .key_end = "\" string=\"true\">",
+          .json_key_end = "\" string=\"false\">",
+          .value_end = "</｜DSML｜parameter>",
+          .argument_separator = "\n"};
+}
+
 ToolCallForm kimi_k2() {
   return {.section_begin = "<|tool_calls_section_begin|>",
           .section_end = "<|tool_calls_section_end|>",
@@ -282,8 +297,8 @@ std::vector<Expected> expectations() {
       {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", says(kThink, deepseek_r1())},
       {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", says(kThink, deepseek_r1())},
       {"deepseek-ai-DeepSeek-V3.1", says(kThink, deepseek("", "<｜tool▁sep｜>", "", ""))},
-      {"deepseek-ai-DeepSeek-V3.2", says(kThink, no_calls)},  // tags that say the argument's type
-      {"deepseek-ai-DeepSeek-V4", says(kThink, no_calls)},
+      {"deepseek-ai-DeepSeek-V3.2", says(kThink, deepseek_v3_2("function_calls"))},
+      {"deepseek-ai-DeepSeek-V4", says(kThink, deepseek_v3_2("tool_calls"))},
       {"fireworks-ai-llama-3-firefunction-v2", says(no_thinking, list_of("functools[", "functools[", "]"))},
       {"google-gemma-2-2b-it", says(no_thinking, no_calls)},
       {"google-gemma-4-31B-it-interleaved", says(Marks{"<|channel>thought", "<channel|>"}, no_calls)},  // own quotes

@@ -124,15 +124,65 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"tools", R"("tools":[{"name":"f","input_schema":{}}])", "tools"},
         RefusedField{"tool_choice", R"("tool_choice":{"type":"any"})", "tool_choice"},
         RefusedField{"thinking", R"("thinking":{"type":"enabled","budget_tokens":1024})", "thinking.type"},
-        RefusedField{"adaptive_thinking", R"("thinking":{"type":"adaptive"})", "thinking.type"},
+        RefusedField{"between_tools", R"("thinking":{"type":"between_tools"})", "thinking.type"},
+        RefusedField{"display", R"("thinking":{"type":"adaptive","display":"all"})", "thinking.display"},
+        RefusedField{"adaptive_budget", R"("thinking":{"type":"adaptive","budget_tokens":9})",
+                     "thinking.budget_tokens"},
         RefusedField{"budget", R"("thinking":{"type":"disabled","budget_tokens":0})", "thinking.budget_tokens"},
         RefusedField{"metadata", R"("metadata":{"a":"b"})", "metadata.a"},
         RefusedField{"two_stops", R"("stop":"a","stop_sequences":["b"])", "stop_sequences"},
         RefusedField{"many", R"("n":2)", "n"},
         RefusedField{"prompt_logprobs", R"("prompt_logprobs":1)", "prompt_logprobs"},
         RefusedField{"mcp_servers", R"("mcp_servers":[])", "mcp_servers"},
-        RefusedField{"output_config", R"("output_config":{"effort":"low"})", "output_config"}),
+        RefusedField{"effort", R"("output_config":{"effort":"low"})", "output_config.effort"},
+        RefusedField{"unknown_config", R"("output_config":{"x":1})", "output_config.x"},
+        RefusedField{"format_type", R"("output_config":{"format":{"type":"json_object"}})",
+                     "output_config.format.type"},
+        RefusedField{"format_schema", R"("output_config":{"format":{"type":"json_schema","schema":3}})",
+                     "output_config.format.schema"},
+        RefusedField{"format_member", R"("output_format":{"type":"json_schema","schema":{},"name":"n"})",
+                     "output_format.name"},
+        RefusedField{"two_formats",
+                     R"("output_format":{"type":"json_schema","schema":{}},
+                        "output_config":{"format":{"type":"json_schema","schema":{}}})",
+                     "output_config.format"},
+        RefusedField{"format_and_structured_outputs",
+                     R"("structured_outputs":{"regex":"a"},"output_format":{"type":"json_schema","schema":{}})",
+                     "output_format"}),
     name_of);
+
+TEST(AnthropicMessages, an_answer_is_held_to_the_format_that_is_asked_for) {
+  const StructuredOutput integer{GrammarKind::json_schema, R"({"type":"integer"})", {}};
+  for (const char* fields : {R"("output_config":{"format":{"type":"json_schema","schema":{"type":"integer"}}})",
+                             R"("output_format":{"type":"json_schema","schema":{"type":"integer"}})"}) {
+    const auto job = parsed(fields);
+    ASSERT_TRUE(job) << job.error().message;
+    EXPECT_EQ(job->requests[0].sampling.structured_outputs, integer) << fields;
+    const auto name = std::ranges::find(job->names, "structured_outputs", &FieldNames::value_type::first);
+    ASSERT_NE(name, job->names.end());
+    EXPECT_THAT(fields, HasSubstr(std::string(name->second.substr(0, 10))));
+  }
+  EXPECT_EQ(request_of(R"("output_config":{"format":null})").sampling.structured_outputs, std::nullopt);
+  auto counted = body_with(R"("output_config":{"format":{"type":"json_schema","schema":{}}})");
+  counted.erase("max_tokens");
+  EXPECT_TRUE(parse_count_tokens(counted, chat_prompts()));
+}
+
+TEST(AnthropicMessages, effort_is_the_templates) {
+  const auto prompts = chat::ChatPrompts::parse("{{ reasoning_effort }}", {}).value();
+  const auto job = parse_messages(body_with(R"("output_config":{"effort":"xhigh"})"), prompts, {"msg_1", "m"});
+  ASSERT_TRUE(job.has_value()) << job.error().message;
+  EXPECT_EQ(*job->requests[0].prompt, "xhigh");
+}
+
+TEST(AnthropicMessages, adaptive_thinking_is_the_models_choice) {
+  EXPECT_TRUE(parsed(R"("thinking":{"type":"adaptive","display":"omitted"})"));  // a model that does not think
+  const auto prompts = chat::ChatPrompts::parse("{{ enable_thinking }}", {}).value();
+  const auto job = parse_messages(body_with(R"("thinking":{"type":"adaptive"})"), prompts, {"msg_1", "m"});
+  ASSERT_TRUE(job.has_value()) << job.error().message;
+  EXPECT_THAT(*job->requests[0].prompt, testing::StrCaseEq("true"));
+  EXPECT_EQ(job->requests[0].sampling.thinking_token_budget, std::nullopt);
+}
 
 TEST(AnthropicMessages, thinking_is_the_templates_switch) {
   const auto prompts = chat::ChatPrompts::parse("{{ enable_thinking }}", {}).value();

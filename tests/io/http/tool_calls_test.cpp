@@ -125,6 +125,15 @@ TEST(ToolCalls, ThatALimitCutOffKeepWhatTheyHave) {
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": \"R");
 }
 
+TEST(ToolCalls, ThatALimitCutOffBeforeTheirNameLeaveNothing) {
+  auto job = chat_job(openai_tools());
+  const auto text = "I look.\n<tool_call>\n{\"name\": \"wea";
+  const auto choice = whole(*job->writer, result_of(text, FinishReason::length))["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["message"]["content"], "I look.");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+}
+
 TEST(ToolCalls, ThatAStopStringCutOffSaySo) {
   auto job = chat_job(openai_tools());
   auto result = result_of("<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"");
@@ -318,6 +327,53 @@ TEST(ToolCalls, OfResponsesSayTheSameInAStreamHoweverItIsCut) {
     EXPECT_EQ(items, output) << size;
     EXPECT_EQ(events.back()["type"], "response.completed");
     EXPECT_EQ(events.back()["response"]["output"], output);
+  }
+}
+
+TEST(ToolCalls, OfResponsesLeaveTheMessageItsOwnLogprobsHoweverTheyCome) {
+  openai::ResponseStore store;
+  const std::string fields = R"(,"top_logprobs":1,"include":["message.output_text.logprobs"])";
+  const std::string answer = "<think>\nWhere?\n</think>\n\nI  look\n<here>.\n" +
+                             std::string(kAnswer).substr(std::string(kAnswer).find("<tool_call>"));
+  // What the tokens of the message say, with white space and half marks that are none.
+  const std::string said = "I  look\n<here>.";
+  for (std::size_t token_size = 1; token_size <= 12; ++token_size) {
+    std::vector<LogprobEntry> entries;
+    for (const auto& token : cut(answer, token_size)) {
+      LogprobEntry entry;
+      entry.token = token.text;
+      entries.push_back(std::move(entry));
+    }
+    auto result = result_of(answer);
+    result.outputs[0].logprobs = entries;
+    const auto item = whole(*response_job(fields, store)->writer, result)["output"][1];
+    ASSERT_EQ(item["content"][0]["text"], said);
+    const auto logprobs = item["content"][0]["logprobs"];
+    std::string text;
+    for (const auto& entry : logprobs) text += entry["token"].get<std::string>();
+    EXPECT_NE(text.find(said), std::string::npos) << token_size << ": " << text;
+    EXPECT_LT(text.size(), said.size() + 2 * token_size) << token_size << ": " << text;
+    for (std::size_t per_delta = 1; per_delta <= entries.size(); per_delta = per_delta * 2 + 1) {
+      std::vector<SequenceDelta> deltas;
+      for (std::size_t i = 0; i < entries.size(); i += per_delta) {
+        SequenceDelta& delta = deltas.emplace_back();
+        for (std::size_t k = i; k < std::min(i + per_delta, entries.size()); ++k) {
+          delta.text += entries[k].token;
+          delta.logprobs.push_back(entries[k]);
+        }
+      }
+      auto job = response_job(fields + R"(,"stream":true)", store);
+      auto told = json::array();
+      for (const auto& event : events_of(streamed(*job->writer, deltas, result))) {
+        if (event["type"] == "response.output_text.delta") {
+          for (const auto& entry : event["logprobs"]) told.push_back(entry);
+        }
+        if (event["type"] == "response.output_text.done") {
+          EXPECT_EQ(event["logprobs"], logprobs) << token_size << " " << per_delta;
+        }
+      }
+      EXPECT_EQ(told, logprobs) << token_size << " " << per_delta;
+    }
   }
 }
 

@@ -33,6 +33,13 @@ Read ollama(const std::string& value) {
               [](FieldReader& fields, auto& wish) { read_json_format(fields, "format", wish); });
 }
 
+Read guided(const std::string& fields) {
+  return read("{" + fields + "}", [](FieldReader& reader, auto& wish) {
+    read_structured_outputs(reader, wish);
+    read_guided(reader, wish);
+  });
+}
+
 StructuredOutput wish(GrammarKind kind, std::string text = {}, std::vector<std::string> choices = {}) {
   return {kind, std::move(text), std::move(choices)};
 }
@@ -70,6 +77,40 @@ TEST(StructuredOutputs, ThatAreWrongNameTheirField) {
     EXPECT_EQ(error->param, param) << value;
     EXPECT_EQ(error->code, WireCode::invalid_request);
   }
+}
+
+TEST(StructuredOutputs, HaveVllmsOlderNames) {
+  const std::pair<const char*, StructuredOutput> all[] = {
+      {R"("guided_json":{"type":"null"})", wish(GrammarKind::json_schema, R"({"type":"null"})")},
+      {R"("guided_json":"{\"type\": \"null\"}")", wish(GrammarKind::json_schema, R"({"type": "null"})")},
+      {R"("guided_regex":"a+","guided_json":null)", wish(GrammarKind::regex, "a+")},
+      {R"("guided_grammar":"root ::= \"a\"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("guided_choice":["a","b"])", wish(GrammarKind::choice, {}, {"a", "b"})},
+      {R"("guided_json_object":true)", wish(GrammarKind::json_object)}};
+  for (const auto& [fields, expected] : all) {
+    const Read read = guided(fields);
+    EXPECT_FALSE(read.error) << fields << ": " << read.error->message;
+    EXPECT_EQ(read.wish, expected) << fields;
+  }
+  for (const char* nothing : {R"("guided_json":null)", R"("guided_json_object":false)"}) {
+    EXPECT_FALSE(guided(nothing).error);
+    EXPECT_EQ(guided(nothing).wish, std::nullopt);
+  }
+}
+
+TEST(StructuredOutputs, OfOlderNamesThatAreWrongNameTheirField) {
+  const std::pair<const char*, const char*> all[] = {
+      {R"("guided_json":1)", "guided_json"},
+      {R"("guided_regex":1)", "guided_regex"},
+      {R"("guided_grammar":[])", "guided_grammar"},
+      {R"("guided_choice":"a")", "guided_choice"},
+      {R"("guided_json_object":1)", "guided_json_object"},
+      {R"("guided_regex":"a","guided_choice":["a"])", "guided_choice"},
+      {R"("guided_regex":"a","structured_outputs":{"regex":"a"})", "guided_regex"},
+      {R"("guided_decoding_backend":"outlines")", "guided_decoding_backend"},
+      {R"("guided_whitespace_pattern":" ")", "guided_whitespace_pattern"},
+  };
+  for (const auto& [fields, param] : all) EXPECT_EQ(guided(fields).error.value_or(WireError{}).param, param) << fields;
 }
 
 TEST(Formats, AreOpenAis) {
