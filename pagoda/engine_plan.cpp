@@ -12,7 +12,6 @@
 namespace pagoda {
 namespace {
 
-constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
 constexpr double kDefaultKvShare = 0.25;
 constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();

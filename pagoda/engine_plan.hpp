@@ -16,6 +16,9 @@
 
 namespace pagoda {
 
+/// Sizes in a configuration are in GiB.
+inline constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
+
 /// How an engine will be sized. Everything in it is known before weights are read or memory is taken.
 struct EnginePlan {
   std::shared_ptr<const io::ModelFiles> files;

@@ -16,7 +16,6 @@
 namespace pagoda {
 namespace {
 
-constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kUsPerS = 1e6;
 /// Of the memory that is free at start the KV caches of all models that may be loaded on a CPU take this share, unless
 /// they are told otherwise.

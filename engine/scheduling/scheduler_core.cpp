@@ -377,11 +377,11 @@ std::vector<GroupProgress> SchedulerCore::progress() const {
   std::vector<GroupProgress> all;
   all.reserve(table_.groups.size());
   for (const auto& [id, group] : table_.groups) {
-    GroupProgress progress{id, RequestState::waiting, 0};
+    GroupProgress progress{id, pagoda::RequestState::waiting, 0};
     if (group->any(SequenceState::running)) {
-      progress.state = RequestState::running;
+      progress.state = pagoda::RequestState::running;
     } else if (group->any(SequenceState::swapped)) {
-      progress.state = RequestState::swapped;
+      progress.state = pagoda::RequestState::swapped;
     }
     for (const Sequence& s : group->sequences) progress.generated_tokens += std::ssize(s.output);
     all.push_back(progress);

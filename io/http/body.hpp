@@ -88,8 +88,8 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
 /// Answers the exchange of a request that is new work when the server drains. True when it did.
 bool refused_by_drain(const ApiContext& context, Exchange& exchange);
 
-/// A handler of a route that generates, at `path`: reads the body, makes a job of it with `parse(model, body, request)`,
-/// and runs it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
+/// A handler of a route that generates, at `path`: reads the body, makes a job of it with `parse(model, body,
+/// request)`, and runs it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
 Handler generating(const ApiContext& context, std::string path, ParseJob parse,
                    bool (*may_take_long)(const Request& request) = nullptr);
 

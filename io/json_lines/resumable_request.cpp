@@ -167,9 +167,8 @@ void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<se
                    serving::TenantTicket ticket, std::int64_t prompt_tokens, serving::RequestRecord record) {
   const ResumableRequest::Facts facts{op.timing, op.request->stream, op.request->sampling.n, prompt_tokens};
   op.request->stream |= ticket.counts_tokens();  // or what a client left behind would be free
-  const auto request =
-      std::make_shared<ResumableRequest>(context, context.models.all()[op.model], std::move(stream), facts,
-                                         std::move(ticket), std::move(record));
+  const auto request = std::make_shared<ResumableRequest>(context, context.models.all()[op.model], std::move(stream),
+                                                          facts, std::move(ticket), std::move(record));
   request->submit(std::move(op.request));
 }
 

@@ -37,7 +37,8 @@ class Server::State {
         listener(io),
         grace_end(io),
         work(io.get_executor()),
-        context{io, system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes), *telemetry, streams} {
+        context{io,         system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes),
+                *telemetry, streams} {
     for (const auto& model : context.models.all()) {
       context.line_models.push_back({model.names(), model.chat.get()});
       context.closed_models.push_back({model.names(), nullptr});

@@ -11,12 +11,12 @@ namespace pagoda::http::anthropic {
 
 void add_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
-  routes.add(
-      Verb::post, "/v1/messages", Access::key,
-      generating(context, "/v1/messages", [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
-        if (!model.chat) return tl::unexpected(no_chat_template());
-        return parse_messages(body, *model.chat, {"msg_" + request.request_id, model.info.name});
-      }));
+  routes.add(Verb::post, "/v1/messages", Access::key,
+             generating(context, "/v1/messages",
+                        [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+                          if (!model.chat) return tl::unexpected(no_chat_template());
+                          return parse_messages(body, *model.chat, {"msg_" + request.request_id, model.info.name});
+                        }));
   const auto parse = [](const ServedModel& model,
                         const wire::Json& body) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
     if (!model.chat) return tl::unexpected(no_chat_template());

@@ -49,15 +49,16 @@ void show_model(const ApiContext& context, Exchange& exchange, const std::string
 void add_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
   routes.add(Verb::post, "/v1/completions", Access::key,
-             generating(context, "/v1/completions", [](const ServedModel& model, const wire::Json& body, const Request& request) {
-               return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
-             }));
-  routes.add(
-      Verb::post, "/v1/chat/completions", Access::key,
-      generating(context, "/v1/chat/completions", [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
-        if (!model.chat) return tl::unexpected(no_chat_template());
-        return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
-      }));
+             generating(context, "/v1/completions",
+                        [](const ServedModel& model, const wire::Json& body, const Request& request) {
+                          return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
+                        }));
+  routes.add(Verb::post, "/v1/chat/completions", Access::key,
+             generating(context, "/v1/chat/completions",
+                        [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+                          if (!model.chat) return tl::unexpected(no_chat_template());
+                          return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
+                        }));
   routes.add(Verb::get, "/v1/models", Access::key,
              [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
   routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {
