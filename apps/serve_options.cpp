@@ -108,6 +108,9 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
     problems.push_back({ErrorCode::bad_config,
                         std::string(key) + " is of one model: with models it stands in the file, for each", key});
   }
+  if (!recover.empty()) {
+    problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});
+  }
   const ModelDefaults defaults{.config = engine.config,
                                .keep_alive = model_keep_alive,
                                .says_touch_memory = engine.flags.is_given("touch_memory"),

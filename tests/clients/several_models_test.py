@@ -455,11 +455,12 @@ class BrokenTest(Several):
 
     def test_what_is_of_one_model_is_refused_beside_a_file_of_them(self):
         path = self.file({"a": {"model": model}})
-        for flags in (["--model", model], ["--trace", self.path("t")], ["--served-model-name", "x"]):
+        for flags in (["--model", model], ["--trace", self.path("t")], ["--served-model-name", "x"],
+                      ["--recover", self.path("j")]):
             ended = subprocess.run([pagoda, "serve", "--models", path, *flags], capture_output=True, text=True,
                                    timeout=PATIENCE)
             self.assertEqual(ended.returncode, 2, ended.stderr)
-            self.assertIn("is of one model", ended.stderr)
+            self.assertIn("of one model", ended.stderr)
         ended = subprocess.run([pagoda, "serve", "--model", model, "--max-loaded-models", "2"], capture_output=True,
                                text=True, timeout=PATIENCE)
         self.assertEqual(ended.returncode, 2)
