@@ -73,6 +73,13 @@ class RandomValue {
     value.reset();
     if (random_() % 4 > 0) value = std::make_shared<const T>(draw<T>());
   }
+  void fill(std::monostate&) {}
+  template <class... T>
+  void fill(std::variant<T...>& value) {
+    const auto chosen = random_() % sizeof...(T);
+    std::size_t index = 0;
+    ((index++ == chosen ? fill(value.template emplace<T>()) : void()), ...);
+  }
   template <HasFields T>
   void fill(T& value) {
     T::visit_fields(value, [this](auto&... fields) { (fill(fields), ...); });
