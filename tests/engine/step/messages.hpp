@@ -26,7 +26,6 @@ class RandomValue {
   std::size_t few() { return random_() % 4; }
 
   void fill(bool& value) { value = random_() % 2 == 1; }
-  void fill(std::monostate&) {}
   void fill(std::string& text) {
     text.clear();
     for (std::size_t left = few(); left > 0; --left) text.push_back(static_cast<char>(random_()));
