@@ -202,18 +202,25 @@ std::string percent_encoded(const std::string& text) {
 }
 
 /// Where the server has several models, each counts its requests for itself.
+/// For a terminal: a text that clients chose is told as JSON where it is more than plain characters.
+std::string shown_text(const Json& value) {
+  if (!value.is_string()) return "-";
+  const auto& text = value.get_ref<const std::string&>();
+  const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  return is_plain ? text : value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
 void print_requests(const Json& answer) {
   const Json requests = answer.value("requests", Json::array());
   const bool has_models = !requests.empty() && requests.front().contains("model");
   std::printf("%-8s %-10s %8s %8s %8s  %-20s %s%s\n", "id", "state", "prompt", "output", "age", "tenant", "request id",
               has_models ? ", model" : "");
-  const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : std::string("-"); };
   for (const Json& one : requests) {
-    const auto model = has_models ? ", " + text(one.value("model", Json())) : std::string();
+    const auto model = has_models ? ", " + shown_text(one.value("model", Json())) : std::string();
     std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %s%s\n", one.value("id", Json()).dump().c_str(),
-                text(one.value("state", Json())).c_str(), static_cast<long long>(count(one, "prompt_tokens")),
+                shown_text(one.value("state", Json())).c_str(), static_cast<long long>(count(one, "prompt_tokens")),
                 static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0),
-                text(one.value("tenant", Json())).c_str(), text(one.value("request_id", Json())).c_str(),
+                shown_text(one.value("tenant", Json())).c_str(), shown_text(one.value("request_id", Json())).c_str(),
                 model.c_str());
   }
 }

@@ -88,7 +88,6 @@ Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::strin
     for (const auto& record : segment.records) reader.record(record);
   }
   std::vector<serving::RecoveredRequest> recovered;
-  std::size_t num_live = 0;
   for (const Resumable& resumable : reader.take()) {
     auto origin = serving::origin_of(*resumable.spec->resume);
     // Whether the tokenizer makes of its tokens what they were.
@@ -97,8 +96,11 @@ Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::strin
       spdlog::warn("{}: a request cannot be recovered: what is recorded of it is damaged", path);
       continue;
     }
-    num_live += resumable.progress->has_ended() ? 0 : 1;
     auto request = request_of(resumable, *origin);
+    // One that was given up before its client sent it again; they come in their order.
+    std::erase_if(recovered, [&](const serving::RecoveredRequest& other) {
+      return other.origin.api == origin->api && other.origin.name == origin->name;
+    });
     recovered.push_back({std::move(*origin), std::move(request),
                          journal::told_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
   }
@@ -106,10 +108,12 @@ Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::strin
     spdlog::warn("{}: {} segments end at a record that is not whole, {} records could not be read", path,
                  journal->num_damaged, reader.num_damaged());
   }
+  const auto num_live = std::ranges::count_if(
+      recovered, [](const serving::RecoveredRequest& one) { return !one.request->progress->has_ended(); });
   if (recovered.empty()) spdlog::info("nothing to recover: no resumable request was live in {}", path);
   if (!recovered.empty()) {
     spdlog::info("recovering {} live requests and {} that had just ended from {}", num_live,
-                 recovered.size() - num_live, path);
+                 std::ssize(recovered) - num_live, path);
   }
   return recovered;
 }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -111,15 +112,14 @@ class WorkerStarts {
       pause_ = kFirstPause;
     }
     std::optional<Result<StandbyWorker::Process>> standby = standby_.take();
+    memory_lost |= process_.memory == nullptr;
     for (int failures = 0;; ++failures) {
-      // A process that has ended while it loaded had the memory mapped.
-      memory_lost |= failures > 0 || process_.memory == nullptr;
       if (memory_lost && process_.memory != nullptr && !is_first) {
         if (const Status cleared = process_.memory->clear(); !cleared) return fail(cleared.error());
       }
       auto process = standby ? std::move(*standby)
                              : device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
-      standby.reset();
+      const bool stood_by = std::exchange(standby, std::nullopt).has_value();
       if (process) {
         // Its memory was there for one before it: what is taken again need not be taken at once.
         process_.start.touch_memory = false;
@@ -135,6 +135,8 @@ class WorkerStarts {
       const bool again = error.code == ErrorCode::device_failed || (!is_first && may_pass(error.code));
       if (!again || failures + 1 == kMostStarts) return fail(error);
       spdlog::warn("{}; another is started", error.message);
+      if (stood_by) continue;
+      memory_lost = true;  // it had the memory mapped
       pause();
     }
   }
@@ -169,6 +171,8 @@ void bind_to_parent() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
   // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
   ::syscall(SYS_close_range, kMemoryDescriptor + 1, ~0U, 0);
+  // Nothing else gets the place of the memory's: whether it is there is known later.
+  if (::fcntl(kMemoryDescriptor, F_GETFD) < 0) ::dup2(device_link::kInheritedDescriptor, kMemoryDescriptor);
 }
 
 struct LoadedWorker {
@@ -222,7 +226,7 @@ int work() {
   auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
   const auto start = channel ? receive_start(**channel) : std::nullopt;
   if (!start) return EXIT_FAILURE;
-  if (!start->keeps_memory) ::close(kMemoryDescriptor);  // whatever it is
+  if (!start->keeps_memory) ::close(kMemoryDescriptor);
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));

@@ -140,14 +140,26 @@ std::uint64_t layout_of_records() {
 
 }  // namespace
 
-Status keep_journal(const std::string& path) {
-  const auto name = [&](int i) { return i == 0 ? path : path + "." + std::to_string(i); };
-  for (int i = kKeptJournals; i > 0; --i) {
-    if (std::rename(name(i - 1).c_str(), name(i).c_str()) != 0 && errno != ENOENT) {
-      return refused("keep the journal before,", name(i), errno);
+namespace {
+
+std::string kept_name(const std::string& path, int i) {
+  return i == 0 ? path : path + "." + std::to_string(i);
+}
+
+/// Each of the kept journals from the i-th on has the name of the next; the last one goes.
+Status shift_kept(const std::string& path, int first) {
+  for (int i = kKeptJournals; i > first; --i) {
+    if (std::rename(kept_name(path, i - 1).c_str(), kept_name(path, i).c_str()) != 0 && errno != ENOENT) {
+      return refused("keep the journal before,", kept_name(path, i), errno);
     }
   }
   return {};
+}
+
+}  // namespace
+
+Status keep_journal(const std::string& path) {
+  return shift_kept(path, 0);
 }
 
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& place, std::int64_t bytes,
@@ -203,7 +215,13 @@ JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_
 
 Status JournalFile::take_place() {
   PAGODA_ASSERT(options_.takes_place_later, "it is there already");
-  if (const Status kept = keep_journal(path_); !kept) return kept;
+  // At no time is there no journal of the name: who dies here leaves what it has come from, or what it has recovered.
+  if (const Status kept = shift_kept(path_, 1); !kept) return kept;
+  const std::string before = kept_name(path_, 1);
+  ::unlink(before.c_str());
+  if (::link(path_.c_str(), before.c_str()) != 0 && errno != ENOENT) {  // a file system without links
+    if (const Status kept = shift_kept(path_, 0); !kept) return kept;
+  }
   if (std::rename((path_ + kLaterSuffix).c_str(), path_.c_str()) != 0) return refused("make", path_, errno);
   return {};
 }

@@ -91,6 +91,19 @@ class Ctl(unittest.TestCase):
         _, error = self.ctl("cancel", str(request["id"]), code=1)
         self.assertIn("no live request has the id", error)
 
+    def test_what_clients_write_does_nothing_to_a_terminal(self):
+        server = self.start()
+        connection = Connection(server.lines)
+        self.addCleanup(connection.close)
+        body = dict(LONG, id="\x1b[2J\u009b\nforged", user="\x1b]0;x\x07")
+        for line in ({"op": "auth", "key": "a-key-of-an-admin-that-is-long"}, body):
+            connection.socket.sendall(json.dumps(line).encode() + b"\n")
+        server.wait_for(lambda s: s["requests_running"] > 0)
+        text, _ = self.ctl("requests")
+        self.assertEqual(text.count("\n"), 2)
+        self.assertTrue(all(" " <= c <= "~" for c in text.replace("\n", "")), text)
+        self.assertIn("\\u001b[2J\\u009b\\nforged", text)
+
     def test_a_drain_refuses_what_comes_and_ends_what_is_live(self):
         server = self.start()
         outcome = self.submit(server, dict(LONG, max_tokens=200))

@@ -7,6 +7,7 @@ usage: worker_death_test.py PAGODA MODEL_DIR [unittest arguments]
 import os
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -103,6 +104,26 @@ class Workers(unittest.TestCase):
             gaps = [b - a for outcome in outcomes for a, b in zip(outcome.times, outcome.times[1:])]
             self.assertGreater(stats["worker_pause_s_total"], 0)
             self.assertLess(stats["worker_pause_s_total"], max(gaps) + 1)
+
+    def test_a_worker_whose_swapped_blocks_are_in_a_file_loses_nothing_and_is_idle_when_there_is_no_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.start("--swap-dir", folder, "--num-device-blocks", "90", "--num-host-blocks", "200",
+                                "--block-size", "8", "--preemption-mode", "swap", "--max-model-len", "512")
+            for kill in (False, True):
+                outcomes = self.submit()
+                server.wait_for(lambda s: s["requests_running"] > 0)
+                if kill:
+                    server.kill_worker()
+                self.expect_undisturbed(outcomes)
+            (pid,) = server.workers()
+            before = self.cpu_ticks(pid)
+            time.sleep(1)
+            self.assertLess(self.cpu_ticks(pid) - before, 0.3 * os.sysconf("SC_CLK_TCK"), "it does something")
+
+    def cpu_ticks(self, pid):
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
 
     def standby(self, server):
         (serving,) = server.stats()["worker_pids"]
