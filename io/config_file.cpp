@@ -87,6 +87,8 @@ Result<EngineConfig> engine_config(const ConfigFile& file) {
   });
   json_lines::ServerConfig server;
   visit_fields(server, [&](const char* key, auto&, const char*) { known(key); });
+  http::ServerConfig http;
+  visit_fields(http, [&](const char* key, auto&, const char*) { known(key); });
   for (const char* key : kCommandKeys) known(key);
   if (!status) return fail(std::move(status.error()));
   if (!unread.empty()) return fail(file.unknown_key(unread.front()));
