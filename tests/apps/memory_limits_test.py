@@ -27,9 +27,9 @@ def bytes_of_cuda():
 
 
 CUDA_BYTES = bytes_of_cuda()
-# The system's loader and what such libraries do first take tens of MiB beside the program itself before it begins, and
-# know no better than to fail or to crash.
-LEAST_LIMIT = 128 + os.path.getsize(PAGODA) // MIB if CUDA_BYTES > 0 else 16
+# Where the program itself has no room it is not begun. The system's loader and what such libraries do first take tens of
+# MiB beside it, and know no better than to fail or to crash.
+LEAST_LIMIT = (128 if CUDA_BYTES > 0 else 0) + os.path.getsize(PAGODA) // MIB
 
 
 class AddressSpace:
