@@ -67,6 +67,7 @@ class ResumableGeneration final : public serving::StreamReader,
 
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
+    is_told_ = recovered.request->progress->has_ended();  // by the process before
     const auto& origin = recovered.origin;
     record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
     if (const auto& holder = charges_.holder()) record_.tenant = holder->tenant.name;
@@ -279,6 +280,7 @@ class ResumableGeneration final : public serving::StreamReader,
 
   /// With the first exchange's record, or, where that has been told of without it, by itself.
   void tell_record() {
+    if (is_told_) return;
     if (generation_.finish_reason.empty()) generation_.finish_reason = "abort";
     if (const auto exchange = first_.lock(); exchange && !exchange->is_reported()) {
       exchange->record().generation = generation_;
@@ -304,6 +306,7 @@ class ResumableGeneration final : public serving::StreamReader,
   bool is_accepted_ = false;
   bool is_cancelled_ = false;
   bool has_begun_ = false;
+  bool is_told_ = false;  ///< what it has generated
   bool ended_ = false;
   serving::Session session_;  ///< last but for who asks it: its events use the rest
   std::optional<PromptEcho> echo_;
