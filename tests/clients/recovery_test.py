@@ -6,6 +6,7 @@ library only.
 usage: recovery_test.py PAGODA MODEL_DIR [unittest arguments]
 """
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -656,11 +657,18 @@ class Reconnects(Case):
         server = self.server()
         body = {"prompt": PROMPTS[0], "max_tokens": 10, "ignore_eos": True}
         codes = []
+
+        def wait_for_answer(name):
+            try:
+                codes.append(server.request("POST", "/v1/completions", dict(body, stream=True, resumable=True),
+                                            {"X-Request-Id": name}, timeout=120 * SLOWNESS)[0])
+            except http.client.HTTPException:
+                codes.append(None)  # its answer had begun
+
         with self.busy_tokenizer(server):
             while 409 not in codes and len(codes) < 10:  # else it was too late
                 name = f"early-{len(codes)}"
-                first = threading.Thread(target=lambda: codes.append(server.request(
-                    "POST", "/v1/completions", dict(body, stream=True, resumable=True), {"X-Request-Id": name})[0]))
+                first = threading.Thread(target=wait_for_answer, args=(name,))
                 first.start()
                 self.wait_for(lambda: server.request("HEAD", "/v1/streams/" + name)[0] == 200, "there is no stream")
                 second = HttpStream(server, "/v1/completions", body, name, num_connections=1)
