@@ -76,6 +76,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// What is told of the request once its answer has ended, for whoever answers to add to.
   serving::RequestRecord& record() { return record_; }
+  bool is_reported() const { return is_reported_; }
 
   const std::string& request_id() const { return form_.request_id; }
   ErrorStyle style() const { return form_.style; }

@@ -24,8 +24,9 @@ namespace pagoda::http {
 namespace {
 
 /// One prompt, streamed. Its stream holds it until the end, or until nobody comes back for it; its client's exchange is
-/// only the first that follows the stream.
-class ResumableGeneration : public std::enable_shared_from_this<ResumableGeneration> {
+/// only the first that follows the stream. It is the stream's reader for that client until the answer begins.
+class ResumableGeneration final : public serving::StreamReader,
+                                  public std::enable_shared_from_this<ResumableGeneration> {
  public:
   ResumableGeneration(const ApiContext& context, boost::asio::io_context& io, GenerationJob job,
                       serving::SharedHolder holder, std::shared_ptr<serving::ResumableStream> stream)
@@ -35,8 +36,8 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
         stream_(std::move(stream)),
         order_(job_.requests.front().sampling.n),
         session_(io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {
-    record_.model = job_.model->info.name;
-    record_.asked(job_.requests.front().sampling, job_.requests.front().open);
+    generation_.model = job_.model->info.name;
+    generation_.asked(job_.requests.front().sampling, job_.requests.front().open);
   }
   ~ResumableGeneration() { context_.engine_end.forget(this); }
 
@@ -45,21 +46,20 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
     request.request_id = job_.origin->name.id;
     request.resume = serving::note_of(*job_.origin, context_.streams.config());
     first_ = exchange;
-    tell_record();
+    record_ = exchange->record();
     const auto refusal = charges_.admit(*context_.keys, job_.requests);
     tell_limits(*exchange, charges_.holder());
     if (refusal) {
-      record_.finish_reason = "error";
+      generation_.finish_reason = "error";
       tell_record();
       stream_->withdraw();
       return exchange->respond_error(limit_answer(*refusal));
     }
+    stream_->admitted();
     waiting_ = exchange;
+    stream_->attach(*this);
     exchange->on_closed([weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (!self || self->ended_) return;
-      self->waiting_ = nullptr;  // the request goes on
-      self->stream_->await_reader();
+      if (const auto self = weak.lock()) self->stop_waiting();  // the request goes on
     });
     live_with_stream();
     ask();
@@ -67,6 +67,10 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
 
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
+    is_told_ = recovered.request->progress->has_ended();  // by the process before
+    const auto& origin = recovered.origin;
+    record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
+    if (const auto& holder = charges_.holder()) record_.tenant = holder->tenant.name;
     recovered_ = std::move(recovered);
     charges_.go_on();
     stream_->await_reader();
@@ -74,12 +78,22 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
     ask();
   }
 
+  void on_news() override {}  // its client's answer begins with the first
+  void on_replaced() override {
+    const auto exchange = std::exchange(waiting_, nullptr);
+    if (exchange) exchange->respond_error({409, "another connection reads the stream of this request", {}, "replaced"});
+  }
+  std::uint64_t next_event() const override { return 0; }
+
  private:
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
   void live_with_stream() {
     stream_->on_cancel([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->session_.cancel(self->router(), 0);
+      const auto self = weak.lock();
+      if (!self) return;
+      self->is_cancelled_ = true;
+      self->session_.cancel(self->router(), 0);
     });
     stream_->on_give_up([self = shared_from_this()] { self->finish(); });
     context_.engine_end.tell(this, [weak = weak_from_this()] {
@@ -93,7 +107,15 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
   }
 
   void submit() {
-    if (recovered_) return submit_again();
+    if (recovered_) {
+      submit_again();
+    } else {
+      submit_first();
+    }
+    if (is_cancelled_) session_.cancel(router(), 0);  // while the prompt to echo was asked for
+  }
+
+  void submit_first() {
     auto& request = job_.requests.front();
     if (context_.log_prompts) serving::log_prompt(request);
     request.stream = true;
@@ -109,7 +131,7 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
       streamed_tokens_ += std::ssize(delta.token_ids);
       order_.add(std::move(delta), told);
     }
-    record_.completion_tokens = streamed_tokens_;
+    generation_.completion_tokens = streamed_tokens_;
     write(told);
     stream_->tell();
     session_.submit(router(), 0, std::move(recovered_->request));
@@ -124,7 +146,6 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
         if (ended_) return;
         std::visit([this](auto& e) { on_event(e); }, event);
       }
-      tell_record();
       stream_->tell();
     } catch (const std::exception& error) {
       spdlog::error("request {}: {}", stream_->name().quoted_id(), error.what());
@@ -175,14 +196,14 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
       streamed_tokens_ += std::ssize(delta.token_ids);
       order_.add(std::move(delta), told);
     }
-    record_.completion_tokens = streamed_tokens_;
+    generation_.completion_tokens = streamed_tokens_;
     if (output.done) order_.finish(told);
     write(told);
     if (output.done) on_done(*output.done);
   }
 
   void on_done(const RequestResult& result) {
-    record_.done(result, streamed_tokens_);
+    generation_.done(result, streamed_tokens_);
     charges_.done(0, result.usage);
     std::string out;
     job_.writer->done(out, 0, result);
@@ -195,7 +216,7 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
 
   void begin(std::int64_t prompt_tokens) {
     has_begun_ = true;
-    record_.prompt_tokens = prompt_tokens;
+    generation_.prompt_tokens = prompt_tokens;
     std::string out;
     job_.writer->begin(out, prompt_tokens);
     publish(out);
@@ -224,15 +245,13 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
 
   void fail_with(Error error) {
     const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
-    record_.finish_reason = "error";
+    generation_.finish_reason = "error";
     if (has_begun_) {
       std::string out;
       job_.writer->error(out, answer);
       publish(out);
       return finish();
     }
-    ended_ = true;
-    tell_record();
     const auto exchange = std::exchange(waiting_, nullptr);
     finish();
     stream_->withdraw();
@@ -241,12 +260,12 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
 
   void finish() {
     const auto self = shared_from_this();
-    ended_ = true;
+    if (std::exchange(ended_, true)) return;
     charges_.end();
     tell_record();
     session_.close();
     settle();
-    waiting_ = nullptr;
+    stop_waiting();
     stream_->end();
   }
 
@@ -254,9 +273,21 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
     if (const auto settled = std::exchange(settled_, nullptr)) settled();
   }
 
-  /// The first exchange's record, while it is there.
+  void stop_waiting() {
+    waiting_ = nullptr;
+    stream_->detach(*this);
+  }
+
+  /// With the first exchange's record, or, where that has been told of without it, by itself.
   void tell_record() {
-    if (const auto exchange = first_.lock()) exchange->record().generation = record_;
+    if (is_told_) return;
+    if (generation_.finish_reason.empty()) generation_.finish_reason = "abort";
+    if (const auto exchange = first_.lock(); exchange && !exchange->is_reported()) {
+      exchange->record().generation = generation_;
+    } else {
+      record_.generation = generation_;
+      context_.telemetry->generated(record_);
+    }
   }
 
   const ApiContext& context_;
@@ -268,11 +299,14 @@ class ResumableGeneration : public std::enable_shared_from_this<ResumableGenerat
   std::function<void()> settled_;
   std::shared_ptr<Exchange> waiting_;  ///< whose answer has not begun
   std::weak_ptr<Exchange> first_;
-  serving::GenerationRecord record_;
+  serving::RequestRecord record_;  ///< as the first exchange began
+  serving::GenerationRecord generation_;
   std::vector<RequestOutput> early_;  ///< that came before it was accepted
   std::int64_t streamed_tokens_ = 0;
   bool is_accepted_ = false;
+  bool is_cancelled_ = false;
   bool has_begun_ = false;
+  bool is_told_ = false;  ///< what it has generated
   bool ended_ = false;
   serving::Session session_;  ///< last but for who asks it: its events use the rest
   std::optional<PromptEcho> echo_;

@@ -44,6 +44,8 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
     exchange_->drop();
   }
 
+  std::uint64_t next_event() const override { return next_; }
+
  private:
   const std::shared_ptr<Exchange> exchange_;
   const std::shared_ptr<serving::ResumableStream> stream_;

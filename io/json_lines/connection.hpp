@@ -91,6 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ~Attached() { stream->detach(*this); }
     void on_news() override { connection.pump(); }
     void on_replaced() override { connection.on_replaced(stream->name().id); }
+    std::uint64_t next_event() const override { return next; }
 
     Connection& connection;
     std::shared_ptr<serving::ResumableStream> stream;
@@ -138,6 +139,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(AttachOp& op);
   void attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from);
   void on_replaced(const std::string& id);
+  /// It is behind the end.
+  void refuse_from(const std::string& id, const serving::EventHistory& history);
   void read_streams();
 
   // Events of the session.

@@ -41,6 +41,7 @@ void Connection::run_resumable(GenerateOp& op) {
     context_.telemetry.ended(record);
     return append_error(queue_.line(), op.id, *refusal);
   }
+  (*stream)->admitted();
   request.resume = serving::note_of(origin, context_.streams.config());
   attach(*stream, 0);
   json_lines::run_resumable(context_, std::move(op), std::move(*stream), std::move(ticket), prompt_tokens,
@@ -62,10 +63,14 @@ void Connection::run(AttachOp& op) {
                   "events before number " + std::to_string(history.first()) + " are not kept any more", "from");
   }
   if (stream->has_ended() && from > history.next()) {
-    return refuse(op.id, WireCode::invalid_request,
-                  "the request has ended after " + std::to_string(history.next()) + " events", "from");
+    return refuse_from(op.id, history);
   }
   attach(std::move(stream), from);
+}
+
+void Connection::refuse_from(const std::string& id, const serving::EventHistory& history) {
+  refuse(id, WireCode::invalid_request, "the request has ended after " + std::to_string(history.next()) + " events",
+         "from");
 }
 
 /// Its events are sent with what is queued for the connection.
@@ -99,7 +104,9 @@ void Connection::read_streams() {
            queue_.bytes() <= static_cast<std::size_t>(context_.config.coalesce_bytes)) {
       queue_.line() += history.at(reader->next++);
     }
-    if (reader->stream->has_ended() && reader->next == history.next()) attached_.erase(current);
+    if (!reader->stream->has_ended() || reader->next < history.next()) continue;
+    if (reader->next > history.next()) refuse_from(id, history);  // it has ended before what was asked for
+    attached_.erase(current);
   }
 }
 

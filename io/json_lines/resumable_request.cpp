@@ -51,6 +51,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
       order_.add(std::move(delta), told);
     }
     write(told);
+    stream_->tell();
     session_.submit(router_, 0, std::move(recovered.request));
   }
 

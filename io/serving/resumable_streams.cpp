@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include <spdlog/spdlog.h>
 
@@ -9,6 +10,11 @@
 #include "io/wire/json_text.hpp"
 
 namespace pagoda::serving {
+namespace {
+
+constexpr std::size_t kSparePart = 16;  // of the buffer: what is made free at once, so that not each event does it anew
+
+}  // namespace
 
 std::vector<Error> ResumeConfig::validate() const {
   std::vector<Error> problems;
@@ -46,19 +52,25 @@ void ResumableStream::add(std::string event) {
   const auto before = history_.bytes();
   history_.add(std::move(event));
   all_->bytes_ += history_.bytes() - before;
-  all_->make_room(*this);
+  all_->make_room();
 }
 
 void ResumableStream::tell() {
+  told_ = history_.next();
   if (reader_ != nullptr) reader_->on_news();
 }
 
 void ResumableStream::end() {
   has_ended_ = true;
+  if (all_ != nullptr) end_number_ = all_->num_ended_++;
   cancel_ = nullptr;
   give_up_ = nullptr;
   if (reader_ == nullptr) await_reader();  // from its end on
   tell();
+}
+
+void ResumableStream::admitted() {
+  if (all_ != nullptr && std::ssize(all_->streams_) > all_->config_.max_resumable_streams) all_->drop_an_ended();
 }
 
 void ResumableStream::withdraw() {
@@ -105,6 +117,17 @@ void ResumableStream::give_up() {
   if (const auto give_up = std::exchange(give_up_, nullptr)) give_up();
 }
 
+/// Its beginning goes, but not the newest event, nor what a reader that keeps up has had no chance to take.
+void ResumableStream::drop_down_to(std::size_t num_bytes) {
+  const bool keeps_up = reader_ == nullptr || reader_->next_event() >= told_;
+  const auto kept = keeps_up ? told_ : history_.next();
+  const auto before = history_.bytes();
+  while (history_.bytes() > num_bytes && history_.first() < kept && history_.first() + 1 < history_.next()) {
+    history_.drop_oldest();
+  }
+  all_->bytes_ -= before - history_.bytes();
+}
+
 // -- all of them
 
 Result<std::shared_ptr<ResumableStream>> ResumableStreams::open(boost::asio::io_context& io, StreamName name,
@@ -120,7 +143,7 @@ Result<std::shared_ptr<ResumableStream>> ResumableStreams::open(boost::asio::io_
                 "id");
   }
   const bool is_full = std::ssize(streams_) >= config_.max_resumable_streams;
-  if (is_full && !is_recovered && !drop_an_ended()) {
+  if (is_full && !is_recovered && oldest_ended() == nullptr) {
     return fail(Error{ErrorCode::queue_full,
                       std::to_string(streams_.size()) + " resumable streams are live, which is the limit",
                       {},
@@ -136,23 +159,45 @@ std::shared_ptr<ResumableStream> ResumableStreams::find(const StreamName& name) 
   return found == streams_.end() ? nullptr : found->second;
 }
 
-/// Streams that have ended go first; then who grows loses its own beginning.
-void ResumableStreams::make_room(ResumableStream& for_stream) {
+/// Streams that have ended go first. Then those that hold more than their share lose their beginnings: nobody's stream
+/// is short because others' are long.
+void ResumableStreams::make_room() {
   const auto most = static_cast<std::size_t>(config_.resume_buffer_mib) << 20U;
   while (bytes_ > most && drop_an_ended()) {
   }
-  while (bytes_ > most && for_stream.history_.next() - for_stream.history_.first() > 1) {
-    const auto before = for_stream.history_.bytes();
-    for_stream.history_.drop_oldest();
-    bytes_ -= before - for_stream.history_.bytes();
+  if (bytes_ <= most) return;
+  const auto share = share_of(most - most / kSparePart);
+  for (const auto& [name, stream] : streams_) stream->drop_down_to(share);
+}
+
+/// The most that each stream may hold if all are to hold `num_bytes`: what small ones leave is the others'.
+std::size_t ResumableStreams::share_of(std::size_t num_bytes) const {
+  std::vector<std::size_t> sizes;
+  sizes.reserve(streams_.size());
+  for (const auto& [name, stream] : streams_) sizes.push_back(stream->history_.bytes());
+  std::ranges::sort(sizes);
+  auto num_left = sizes.size();
+  for (const auto size : sizes) {
+    if (size > num_bytes / num_left) return num_bytes / num_left;
+    num_bytes -= size;
+    --num_left;
   }
+  return sizes.empty() ? 0 : sizes.back();
+}
+
+ResumableStream* ResumableStreams::oldest_ended() const {
+  ResumableStream* oldest = nullptr;
+  for (const auto& [name, stream] : streams_) {
+    if (!stream->has_ended_ || stream->reader_ != nullptr) continue;
+    if (oldest == nullptr || stream->end_number_ < oldest->end_number_) oldest = stream.get();
+  }
+  return oldest;
 }
 
 bool ResumableStreams::drop_an_ended() {
-  const auto is_over = [](const auto& entry) { return entry.second->has_ended_ && entry.second->reader_ == nullptr; };
-  const auto found = std::ranges::find_if(streams_, is_over);
-  if (found == streams_.end()) return false;
-  found->second->give_up();
+  auto* const oldest = oldest_ended();
+  if (oldest == nullptr) return false;
+  oldest->give_up();
   return true;
 }
 

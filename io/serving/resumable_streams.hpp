@@ -28,6 +28,8 @@ class StreamReader {
   virtual void on_news() = 0;
   /// Another has come to read in its place; it is not a reader any more.
   virtual void on_replaced() = 0;
+  /// The number of the event that it is to take next.
+  virtual std::uint64_t next_event() const = 0;
 
  protected:
   ~StreamReader() = default;
@@ -64,6 +66,8 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   /// Readers hear of what was added. Behind each batch of events.
   void tell();
   void end();
+  /// Its request is: now others may lose their places to it.
+  void admitted();
   /// It has never begun: there is nothing to come back for.
   void withdraw();
   /// Nobody reads it yet, nor waits to: its time without a reader begins.
@@ -83,15 +87,18 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
  private:
   friend class ResumableStreams;
   void give_up();
+  void drop_down_to(std::size_t num_bytes);
 
   ResumableStreams* all_;  ///< null once it is not one of them any more
   StreamName name_;
   EventHistory history_;
   StreamReader* reader_ = nullptr;
+  std::uint64_t told_ = 0;  ///< events that its reader has heard of
   boost::asio::steady_timer window_;
   std::function<void()> cancel_;
   std::function<void()> give_up_;
   bool has_ended_ = false;
+  std::uint64_t end_number_ = 0;  ///< among those of all streams
 };
 
 class ResumableStreams {
@@ -104,7 +111,8 @@ class ResumableStreams {
   const ResumeConfig& config() const { return config_; }
 
   /// A new stream, which has no reader yet. Errors: invalid_request (none are kept here), duplicate_id, queue_full.
-  /// `is_recovered`: it was admitted before.
+  /// `is_recovered`: it was admitted before. Of another, `admitted` or `withdraw` comes before the next one is
+  /// opened: where all places are taken, it has one too many until then.
   Result<std::shared_ptr<ResumableStream>> open(boost::asio::io_context& io, StreamName name,
                                                 bool is_recovered = false);
   /// Null: there is none such.
@@ -118,13 +126,17 @@ class ResumableStreams {
 
  private:
   friend class ResumableStream;
-  void make_room(ResumableStream& for_stream);
+  void make_room();
+  std::size_t share_of(std::size_t num_bytes) const;
+  /// That has ended, and that nobody reads: the first that did. Null: there is none such.
+  ResumableStream* oldest_ended() const;
   bool drop_an_ended();
   void erase(const StreamName& name);
 
   ResumeConfig config_;
   std::map<StreamName, std::shared_ptr<ResumableStream>> streams_;
   std::size_t bytes_ = 0;
+  std::uint64_t num_ended_ = 0;
 };
 
 }  // namespace pagoda::serving

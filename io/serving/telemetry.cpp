@@ -10,6 +10,11 @@ void Telemetry::ended(RequestRecord& record) {
   for (const auto& observer : observers) observer->on_end(record);
 }
 
+void Telemetry::generated(RequestRecord& record) {
+  record.end();
+  for (const auto& observer : observers) observer->on_end(record);
+}
+
 void Telemetry::write(metrics::PrometheusText& text) const {
   const auto write_each = [&](auto of_meter) {
     text.sample(of_meter(http).load(std::memory_order_relaxed), metrics::labels({{"api", kHttp}}));

@@ -56,6 +56,8 @@ struct Telemetry {
 
   /// The answer to a request has ended.
   void ended(RequestRecord& record);
+  /// What it had generated is told only now: its answer had ended before, or was another process's.
+  void generated(RequestRecord& record);
   /// Metrics of all this.
   void write(metrics::PrometheusText& text) const;
 };

@@ -5,6 +5,8 @@ library only.
 
 usage: recovery_test.py PAGODA MODEL_DIR [unittest arguments]
 """
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -81,14 +83,14 @@ class KilledServer:
 class HttpStream:
     """A resumable stream over HTTP: its client comes back until it has all of it, whatever happens."""
 
-    def __init__(self, server, path, body, request_id, key=None):
+    def __init__(self, server, path, body, request_id, key=None, num_connections=0, leave_after=None):
         self.server, self.path, self.request_id = server, path, request_id
         self.body = dict(body, stream=True, resumable=True)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.events = []  # the text of each, without its number
         self.problem = None
-        self.num_connections = 0
-        self.leave_after = None  # events, after which the client goes away once
+        self.num_connections = num_connections
+        self.leave_after = leave_after  # events, after which the client goes away once
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -630,6 +632,113 @@ class Reconnects(Case):
         self.assertEqual(json.loads(file.readline())["error"]["param"], "from")
         say(op="attach", id="nobody")
         self.assertEqual(json.loads(file.readline())["error"]["code"], "unknown_id")
+
+    @contextlib.contextmanager
+    def busy_tokenizer(self, server):
+        """What asks for it waits: requests whose prompts are not known yet stay so for a while."""
+        ends = threading.Event()
+
+        def ask():
+            while not ends.is_set():
+                server.request("POST", "/tokenize", {"prompt": "once upon a time " * 20000}, timeout=120 * SLOWNESS)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(0.2)
+            yield
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+
+    def test_who_comes_before_the_answer_begins_takes_the_place_of_who_waits_for_it(self):
+        server = self.server()
+        body = {"prompt": PROMPTS[0], "max_tokens": 10, "ignore_eos": True}
+        codes = []
+
+        def wait_for_answer(name):
+            try:
+                codes.append(server.request("POST", "/v1/completions", dict(body, stream=True, resumable=True),
+                                            {"X-Request-Id": name}, timeout=120 * SLOWNESS)[0])
+            except http.client.HTTPException:
+                codes.append(None)  # its answer had begun
+
+        with self.busy_tokenizer(server):
+            while 409 not in codes and len(codes) < 10:  # else it was too late
+                name = f"early-{len(codes)}"
+                first = threading.Thread(target=wait_for_answer, args=(name,))
+                first.start()
+                self.wait_for(lambda: server.request("HEAD", "/v1/streams/" + name)[0] == 200, "there is no stream")
+                second = HttpStream(server, "/v1/completions", body, name, num_connections=1)
+                self.finish([second])
+                first.join()
+                self.assertEqual(second.num_connections, 2, "it was thrown out")
+                self.assertEqual(len(second.events), 12)
+        self.assertIn(409, codes)
+
+    def test_a_request_that_is_cancelled_before_its_prompt_is_known_ends(self):
+        server = self.server()
+        body = {"prompt": PROMPTS[0], "max_tokens": 800, "ignore_eos": True, "echo": True}
+        with self.busy_tokenizer(server):
+            stream = HttpStream(server, "/v1/completions", body, "early")
+            answers = []
+
+            def cancel():
+                status, _, answer = server.request("DELETE", "/v1/streams/early")
+                answers.append(json.loads(answer))
+                return status == 200
+
+            self.wait_for(cancel, "there is no stream")
+        self.assertEqual(answers[-1]["cancelled"], True)
+        self.finish([stream])
+        self.assertIn('"finish_reason":"abort"', "".join(stream.events[-2:]))
+
+    def test_who_attaches_behind_the_end_of_a_live_request_hears_of_it(self):
+        server = self.server()
+        connections = [socket.create_connection((server.host, server.lines_port)) for _ in range(2)]
+        for connection in connections:
+            self.addCleanup(connection.close)
+        first, second = (connection.makefile("rb") for connection in connections)
+        connections[0].sendall(json.dumps({"id": "l", "prompt": PROMPTS[0], "max_tokens": 50, "ignore_eos": True,
+                                           "resumable": True}).encode() + b"\n")
+        first.readline()
+        connections[1].sendall(b'{"op": "attach", "id": "l", "from": 1000}\n')
+        connections[1].settimeout(60 * SLOWNESS)
+        error = json.loads(second.readline())["error"]
+        self.assertEqual((error["code"], error["param"]), ("invalid_request", "from"))
+        self.assertIn("after 51 events", error["message"])
+        connections[1].sendall(b'{"op": "attach", "id": "l", "from": 50}\n')
+        self.assertEqual(json.loads(second.readline())["event"], "done")
+
+    def test_what_was_generated_is_in_the_access_log_once_whoever_reads_its_end(self):
+        folder = self.folder()
+        log = os.path.join(folder, "log")
+        server = self.server("--access-log", log, journal=os.path.join(folder, "j"))
+
+        def lines():
+            with open(log) as file:
+                return [json.loads(line) for line in file if '"POST"' in line]
+
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "ignore_eos": True}
+        stays = HttpStream(server, "/v1/completions", dict(body, max_tokens=5), "stays")
+        leaves = HttpStream(server, "/v1/completions", body, "leaves", leave_after=3)
+        self.finish([stays, leaves])
+        recovered = HttpStream(server, "/v1/completions", body, "recovered")
+        self.wait_for(lambda: len(recovered.events) > 5, "nothing is streamed")
+        server.kill()
+        server.start()
+        self.finish([recovered])
+        told = {"stays": [(200, 5)], "leaves": [(200, None), (None, 60)], "recovered": [(None, 60)]}
+
+        def told_now():
+            return {name: [(line.get("status"), line.get("completion_tokens")) for line in lines()
+                           if line["request_id"] == name] for name in told}
+
+        self.wait_for(lambda: told_now() == told or sum(map(len, told_now().values())) > 4, "it is not told")
+        self.assertEqual(told_now(), told)
+        self.assertEqual({line["route"] for line in lines()}, {"/v1/completions"})
 
     def test_who_attaches_takes_the_place_of_who_was_there(self):
         server = self.server()

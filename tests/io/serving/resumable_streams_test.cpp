@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -11,12 +13,25 @@
 namespace pagoda::serving {
 namespace {
 
+void add_all(ResumableStream& stream, int num_events, std::size_t num_bytes) {
+  for (int i = 0; i < num_events; ++i) stream.add(std::string(num_bytes, 'x'));
+  stream.tell();
+}
+
+/// Whose client takes nothing.
+struct StalledReader final : StreamReader {
+  void on_news() override {}
+  void on_replaced() override {}
+  std::uint64_t next_event() const override { return 0; }
+};
+
 struct Reader final : StreamReader {
   explicit Reader(ResumableStream& of) : stream(of) {}
   void on_news() override {
     for (; next < stream.history().next(); ++next) text += stream.history().at(next);
   }
   void on_replaced() override { is_replaced = true; }
+  std::uint64_t next_event() const override { return next; }
 
   ResumableStream& stream;
   std::uint64_t next = 0;
@@ -93,8 +108,10 @@ TEST_F(ResumableStreamsTest, IdsAreTakenAsLongAsTheirStreamsAreKeptAndThereIsALi
   first->end();
   EXPECT_EQ(streams.open(io_, {"a", "1"}).error().code, ErrorCode::duplicate_id);
   ASSERT_TRUE(streams.open(io_, {"b", "1"}));
-  ASSERT_TRUE(streams.open(io_, {"b", "2"})) << "one that has ended makes room";
-  EXPECT_EQ(streams.find({"a", "1"}), nullptr);
+  const auto second = *streams.open(io_, {"b", "2"});
+  EXPECT_NE(streams.find({"a", "1"}), nullptr);
+  second->admitted();
+  EXPECT_EQ(streams.find({"a", "1"}), nullptr) << "one that has ended makes room";
   EXPECT_EQ(streams.open(io_, {"b", "3"}).error().code, ErrorCode::queue_full);
   EXPECT_TRUE(streams.open(io_, {"b", "3"}, /*is_recovered=*/true));
   streams.find({"b", "1"})->withdraw();
@@ -111,7 +128,7 @@ TEST_F(ResumableStreamsTest, EventsHaveABoundAndTheOldestOfWhoGrowsAreDropped) {
   ended->add(std::string(1000, 'x'));
   ended->end();
   const auto large = *streams.open(io_, {"a", "large"});
-  for (int i = 0; i < 300; ++i) large->add(std::string(10'000, 'x'));
+  for (int i = 0; i < 300; ++i) add_all(*large, 1, 10'000);
   EXPECT_LE(streams.bytes(), std::size_t{1} << 20U);
   EXPECT_EQ(streams.find({"a", "ended"}), nullptr) << "what has ended goes first";
   EXPECT_EQ(large->history().next(), 300U);
@@ -121,6 +138,63 @@ TEST_F(ResumableStreamsTest, EventsHaveABoundAndTheOldestOfWhoGrowsAreDropped) {
   large->withdraw();
   EXPECT_LT(streams.bytes(), before);
   EXPECT_EQ(streams.bytes(), other->history().bytes());
+}
+
+TEST_F(ResumableStreamsTest, WhoIsNotAdmittedTakesNobodysPlaceAndTheOldestEndedGoesFirst) {
+  ResumableStreams streams({.max_resumable_streams = 2});
+  const auto later = *streams.open(io_, {"a", "1"});
+  const auto earlier = *streams.open(io_, {"a", "2"});
+  earlier->end();
+  later->end();
+  (*streams.open(io_, {"b", "refused"}))->withdraw();
+  EXPECT_EQ(streams.size(), 2U);
+  EXPECT_NE(streams.find({"a", "2"}), nullptr);
+  (*streams.open(io_, {"b", "taken"}))->admitted();
+  EXPECT_EQ(streams.find({"a", "2"}), nullptr);
+  EXPECT_NE(streams.find({"a", "1"}), nullptr);
+}
+
+TEST_F(ResumableStreamsTest, LargeStreamsTakeNothingFromOthersWhoseReadersKeepUp) {
+  ResumableStreams streams({.resume_buffer_mib = 1});
+  std::vector<std::shared_ptr<ResumableStream>> large;
+  for (const char* id : {"1", "2", "3"}) large.push_back(*streams.open(io_, {"a", id}));
+  StalledReader stalled;
+  large[0]->attach(stalled);
+  large[0]->add(std::string(500'000, 'x'));
+  large[0]->end();
+  const auto small = *streams.open(io_, {"b", "1"});
+  Reader reader(*small);
+  small->attach(reader);
+  for (int i = 0; i < 100; ++i) {
+    add_all(*large[1], 1, 20'000);
+    add_all(*large[2], 1, 20'000);
+    add_all(*large[0], 1, 20'000);
+    for (int j = 0; j < 3; ++j) small->add("event");
+    ASSERT_LE(small->history().first(), reader.next) << "it would be cut off";
+    small->tell();
+    ASSERT_LE(streams.bytes(), std::size_t{1} << 20U);
+  }
+  EXPECT_EQ(small->history().first(), 0U);
+  EXPECT_EQ(reader.text.size(), 300 * std::string_view("event").size());
+  EXPECT_GT(large[0]->history().first(), 0U) << "a reader that takes nothing does not hold others up";
+  for (const auto& stream : large) EXPECT_GT(stream->history().bytes(), 200'000U) << "they share what there is";
+}
+
+TEST_F(ResumableStreamsTest, WhatAReaderHasNotHeardOfIsKeptForIt) {
+  ResumableStreams streams({.resume_buffer_mib = 1});
+  const auto other = *streams.open(io_, {"a", "1"});
+  const auto stream = *streams.open(io_, {"b", "1"});
+  Reader reader(*stream);
+  stream->attach(reader);
+  add_all(*stream, 10, 1000);
+  for (int i = 0; i < 30; ++i) stream->add(std::string(100'000, 'x'));  // in one batch
+  add_all(*other, 3, 100'000);
+  EXPECT_EQ(stream->history().first(), 10U) << "what it has taken goes";
+  EXPECT_EQ(stream->history().next(), 40U);
+  stream->tell();
+  EXPECT_EQ(reader.text.size(), 3'010'000U);
+  add_all(*other, 1, 1);
+  EXPECT_LE(streams.bytes(), std::size_t{1} << 20U);
 }
 
 TEST_F(ResumableStreamsTest, ACancelIsForWhoMakesTheEventsUntilTheEnd) {
