@@ -198,8 +198,7 @@ TEST(ModelPoolCore, PatienceEndsOnlyForWhomAnotherWouldGo) {
   EXPECT_FALSE(pool.next_look().has_value()) << "the one that has work is on the other device";
   EXPECT_TRUE(pool.look(200).releases.empty());
   EXPECT_FALSE(pool.next_look().has_value());
-  pool.load_ended(0, true, 210);
-  EXPECT_EQ(released(pool.idle(0, 220)), Models{0});
+  EXPECT_EQ(released(pool.load_ended(0, true, 210)), Models{0});
 }
 
 TEST(ModelPoolCore, AModelThatIsLargerThanAllThereIsIsLoadedAlone) {
