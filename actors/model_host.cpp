@@ -36,9 +36,9 @@ struct ModelHostState {
   std::unordered_set<caf::actor_id> watched_clients;
   std::optional<TimeUs> next_look;  ///< when a WaitOver is on its way that comes first
 
-  RequestRouterActor router;  ///< of the engine; none: it is not loaded
-  std::uint64_t life = 0;     ///< of the engine: answers of another are not counted
-  bool is_wanted = false;     ///< the pool has been told that something waits
+  RequestRouterActor router;            ///< of the engine; none: it is not loaded
+  std::uint64_t life = 0;               ///< of the engine: answers of another are not counted
+  bool is_wanted = false;               ///< the pool has been told that something waits
   std::optional<TimeUs> keep_alive_us;  ///< of the next engine, once it is there for those that wait
   bool is_draining = false;
   bool is_busy = false;  ///< as the pool knows it

@@ -111,12 +111,12 @@ struct Joined<caf::typed_actor<Left...>, caf::typed_actor<Right...>> {
 }  // namespace detail
 
 /// A request router to clients.
-using ModelHostActor = detail::Joined<
-    RequestRouterActor,
-    Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel), caf::result<void>(ForgetEngine),
-              caf::result<ModelReleased>(ReleaseModel), caf::result<void>(WaitOver),
-              // How long it stays loaded without work.
-              caf::result<void>(SetKeepAlive)>>::type;
+using ModelHostActor =
+    detail::Joined<RequestRouterActor, Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel),
+                                                 caf::result<void>(ForgetEngine),
+                                                 caf::result<ModelReleased>(ReleaseModel), caf::result<void>(WaitOver),
+                                                 // How long it stays loaded without work.
+                                                 caf::result<void>(SetKeepAlive)>>::type;
 
 struct ConnectHosts;
 /// Decides which models are loaded, and has it done. Told to exit, it ends all of them.

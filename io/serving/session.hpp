@@ -69,9 +69,9 @@ struct Behind {
   std::function<void()> what;
 };
 
-using SessionActor = actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit),
-                                       caf::result<void>(Cancel), caf::result<void>(Ask), caf::result<void>(Flush),
-                                       caf::result<void>(Behind)>;
+using SessionActor =
+    actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit), caf::result<void>(Cancel),
+                      caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(Behind)>;
 
 /// Everything runs on the I/O thread. The actor is made with the first thing that is asked, so an idle session costs
 /// nothing.

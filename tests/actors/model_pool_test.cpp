@@ -98,7 +98,9 @@ class ModelPool : public testing::Test {
                                                 std::vector<caf::actor>{});
   }
 
-  void keep_alive(TimeUs time_us) { send_anonymously(pool_.models.front(), SetKeepAlive{0, time_us}); }
+  void keep_alive(TimeUs time_us) {
+    send_anonymously(pool_.models.front(), SetKeepAlive{0, time_us});
+  }
 
   bool is_unloaded_after(std::int64_t unloads) {
     return eventually([&] { return residency_->unloads == unloads; });
