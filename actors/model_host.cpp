@@ -36,9 +36,10 @@ struct ModelHostState {
   std::unordered_set<caf::actor_id> watched_clients;
   std::optional<TimeUs> next_look;  ///< when a WaitOver is on its way that comes first
 
-  RequestRouterActor router;  ///< of the engine; none: it is not loaded
-  std::uint64_t life = 0;     ///< of the engine: answers of another are not counted
-  bool is_wanted = false;     ///< the pool has been told that something waits
+  RequestRouterActor router;            ///< of the engine; none: it is not loaded
+  std::uint64_t life = 0;               ///< of the engine: answers of another are not counted
+  bool is_wanted = false;               ///< the pool has been told that something waits
+  std::optional<TimeUs> keep_alive_us;  ///< of the next engine, once it is there for those that wait
   bool is_draining = false;
   bool is_busy = false;  ///< as the pool knows it
   bool awaits_idle = false;
@@ -56,11 +57,17 @@ void tell_pool(Self self, ModelUse::Kind kind) {
   send(self, state.pool, ModelUse{state.index, kind});
 }
 
+void tell_keep_alive(Self self, TimeUs keep_alive_us) {
+  auto& state = state_of(self);
+  send(self, state.pool, SetKeepAlive{state.index, keep_alive_us});
+}
+
 // -- what waits
 
 void look_at_line(Self self) {
   auto& state = state_of(self);
   state.model.residency->waiting = static_cast<std::int64_t>(state.line.size());
+  if (state.line.empty()) state.keep_alive_us.reset();
   if (state.line.empty() && std::exchange(state.is_wanted, false)) tell_pool(self, ModelUse::Kind::unwanted);
   const auto next = state.line.next_expiry();
   if (!next || (state.next_look && *state.next_look <= *next)) return;
@@ -90,6 +97,7 @@ void refuse_all(Self self, const Error& error) {
   auto& state = state_of(self);
   while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().refuse(error);
   state.model.residency->waiting = 0;
+  state.keep_alive_us.reset();
 }
 
 template <class Handle>
@@ -281,6 +289,7 @@ void serve(Self self, const RequestRouterActor& router) {
   state.questions = 0;
   state.is_busy = true;  // as the pool counts it
   if (state.is_draining) send_anonymously(router, Drain{Drain::kNoTimeout});
+  if (state.keep_alive_us) tell_keep_alive(self, *std::exchange(state.keep_alive_us, std::nullopt));
   while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().go();
   look_at_line(self);
   look_for_end_of_work(self);
@@ -317,6 +326,13 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
     deliver(promise, ModelReleased{true});
   }
   return promise;
+}
+
+/// What waits runs on another engine than there may be now.
+void keep_alive(Self self, TimeUs keep_alive_us) {
+  auto& state = state_of(self);
+  if (state.serves() || state.line.empty()) return tell_keep_alive(self, keep_alive_us);
+  state.keep_alive_us = keep_alive_us;
 }
 
 void on_client_gone(Self self, caf::actor_id client) {
@@ -377,6 +393,7 @@ ModelHostActor::behavior_type behavior(Self self) {
       [self](const ForgetEngine&) { forget_engine(self); },
       [self](const ReleaseModel& message) { return release(self, message); },
       [self](const WaitOver&) { on_wait_over(self); },
+      [self](const SetKeepAlive& message) { keep_alive(self, message.keep_alive_us); },
   };
 }
 

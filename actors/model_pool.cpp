@@ -248,12 +248,10 @@ ModelPoolActor::behavior_type behavior(Self self, const model_pool::ModelPoolCon
 SpawnedPool spawn_model_pool(caf::actor_system& system, model_pool::ModelPoolConfig config,
                              std::vector<PoolModel> models) {
   SpawnedPool spawned{system.spawn(behavior, std::move(config), models), {}};
-  ConnectHosts connected;
   for (ModelIndex i = 0; i < models.size(); ++i) {
-    connected.hosts.push_back(spawn_model_host(system, i, std::move(models[i]), spawned.pool));
-    spawned.models.emplace_back(connected.hosts.back());
+    spawned.models.push_back(spawn_model_host(system, i, std::move(models[i]), spawned.pool));
   }
-  send_anonymously(spawned.pool, std::move(connected));
+  send_anonymously(spawned.pool, ConnectHosts{spawned.models});
   return spawned;
 }
 

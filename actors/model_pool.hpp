@@ -60,7 +60,8 @@ struct ModelUse {
   model_pool::ModelIndex model = 0;
   Kind kind = Kind::wanted;
 };
-/// To the pool: from now on, until the model is unloaded.
+/// To a model's host: from now on, until the model is unloaded. Sent behind a request, it counts for the load that the
+/// request runs on, whether that is there already or comes. (private) host -> pool: of the load that there is.
 struct SetKeepAlive {
   model_pool::ModelIndex model = 0;
   TimeUs keep_alive_us = 0;
@@ -110,17 +111,19 @@ struct Joined<caf::typed_actor<Left...>, caf::typed_actor<Right...>> {
 }  // namespace detail
 
 /// A request router to clients.
-using ModelHostActor = detail::Joined<
-    RequestRouterActor,
-    Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel), caf::result<void>(ForgetEngine),
-              caf::result<ModelReleased>(ReleaseModel), caf::result<void>(WaitOver)>>::type;
+using ModelHostActor =
+    detail::Joined<RequestRouterActor, Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel),
+                                                 caf::result<void>(ForgetEngine),
+                                                 caf::result<ModelReleased>(ReleaseModel), caf::result<void>(WaitOver),
+                                                 // How long it stays loaded without work.
+                                                 caf::result<void>(SetKeepAlive)>>::type;
 
 struct ConnectHosts;
 /// Decides which models are loaded, and has it done. Told to exit, it ends all of them.
 using ModelPoolActor = Interface<
     // (private) a host's model is waited for, or not any more; has work, or none.
     caf::result<void>(ModelUse),
-    // How long a model stays without work.
+    // (private) how long a model stays without work.
     caf::result<void>(SetKeepAlive),
     // (private) a load has ended.
     caf::result<void>(ModelLoadEnded),
@@ -142,7 +145,7 @@ ModelHostActor spawn_model_host(caf::actor_system& system, model_pool::ModelInde
 
 struct SpawnedPool {
   ModelPoolActor pool;
-  std::vector<RequestRouterActor> models;  ///< in the order of `models`
+  std::vector<ModelHostActor> models;  ///< in the order of `models`
 };
 /// `config`: of the same models.
 SpawnedPool spawn_model_pool(caf::actor_system& system, model_pool::ModelPoolConfig config,

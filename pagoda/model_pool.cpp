@@ -191,8 +191,8 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
   const auto spawned = actors::spawn_model_pool(system, std::move(core), models);
   ModelPoolHandle handle{{}, caf::actor_cast<caf::actor>(spawned.pool)};
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    const auto keep_alive = [pool = spawned.pool, i](TimeUs time_us) {
-      actors::send_anonymously(pool, actors::SetKeepAlive{i, time_us});
+    const auto keep_alive = [host = spawned.models[i], i](TimeUs time_us) {
+      actors::send_anonymously(host, actors::SetKeepAlive{i, time_us});
     };
     handle.models.push_back({.info = planned[i].info,
                              .router = spawned.models[i],

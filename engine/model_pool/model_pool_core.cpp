@@ -36,6 +36,7 @@ ModelPoolCore::Effects ModelPoolCore::load_ended(ModelIndex model, bool is_loade
   PAGODA_ASSERT(at(model).state == State::loading, "a load ends that has begun");
   at(model).state = is_loaded ? State::busy : State::absent;  // with what waits for it
   at(model).last_used = now;
+  if (!is_loaded) at(model).keep_alive_us = config_.models[model].keep_alive_us;
   return effects_of(now);
 }
 
@@ -65,7 +66,9 @@ ModelPoolCore::Effects ModelPoolCore::gone(ModelIndex model, TimeUs now) {
 }
 
 ModelPoolCore::Effects ModelPoolCore::keep_alive(ModelIndex model, TimeUs keep_alive_us, TimeUs now) {
-  at(model).keep_alive_us = keep_alive_us;
+  const State state = at(model).state;
+  const bool is_there = state != State::absent && state != State::wanted && state != State::unloading;
+  if (is_there) at(model).keep_alive_us = keep_alive_us;
   return effects_of(now);
 }
 
@@ -93,9 +96,12 @@ std::optional<TimeUs> ModelPoolCore::next_look() const {
     if (const auto time = expiry(i)) consider(*time);
   }
   // Whoever is first and was not given room: its patience matters while there is somebody to lose it with.
-  const bool has_busy = std::ranges::any_of(models_, [](const Model& model) { return model.state == State::busy; });
-  if (!wanted_.empty() && has_busy && !fits(wanted_.front(), taken(/*staying=*/true))) {
-    consider(at(wanted_.front()).wanted_since + config_.patience_us);
+  if (!wanted_.empty()) {
+    const ModelIndex first = wanted_.front();
+    const Room staying = taken(/*staying=*/true);
+    if (!fits(first, staying) && victim(first, State::busy, staying)) {
+      consider(at(first).wanted_since + config_.patience_us);
+    }
   }
   return next;
 }

@@ -62,7 +62,7 @@ class ModelPoolCore {
   Effects released(ModelIndex model, bool gives_up, TimeUs now);
   /// Its memory is free: after it was released, or because it has failed.
   Effects gone(ModelIndex model, TimeUs now);
-  /// From now on, until it is gone.
+  /// From now on, until it is gone. One that is not loaded, and does not load, is as it was configured.
   Effects keep_alive(ModelIndex model, TimeUs keep_alive_us, TimeUs now);
   /// Time has passed.
   Effects look(TimeUs now);

@@ -98,6 +98,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       request.stream = job_.stream || charges_.counts_tokens();
       session_.submit(router(), i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
+    if (job_.behind) session_.behind(std::move(job_.behind));
   }
 
   void on_events(std::vector<serving::Event>& events) {

@@ -4,6 +4,7 @@
 /// API's text of what they give.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,6 +64,7 @@ struct GenerationJob {
   bool echo = false;                            ///< tell the writer the prompts
   FieldNames names = {};                        ///< for errors of the engine, where the API calls a field otherwise
   const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
+  std::function<void()> behind = {};            ///< called, on any thread, when the requests have been sent
   std::optional<serving::RequestOrigin> origin = {};  ///< of one whose stream is to outlive its connection
 };
 

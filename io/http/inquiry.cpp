@@ -20,10 +20,12 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
         error_status_(error_status),
         session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
-  void start(const std::vector<actors::RequestRouterActor>& routers, const serving::Question& question) {
+  void start(const std::vector<actors::RequestRouterActor>& routers, const serving::Question& question,
+             std::function<void()> behind) {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     answers_.resize(routers.size());
     for (std::size_t i = 0; i < routers.size(); ++i) session_.ask(routers[i], i, question);
+    if (behind) session_.behind(std::move(behind));
   }
 
  private:
@@ -67,23 +69,23 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
 void inquire_of(const ApiContext& context, const std::vector<actors::RequestRouterActor>& routers,
                 std::shared_ptr<Exchange> exchange, const serving::Question& question, Inquiry::OnAnswers on_answers,
-                unsigned error_status) {
+                unsigned error_status, std::function<void()> behind = {}) {
   if (!exchange->is_open()) return;  // its client has gone meanwhile
   std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answers), error_status)
-      ->start(routers, question);
+      ->start(routers, question, std::move(behind));
 }
 
 }  // namespace
 
 void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
              serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
-             unsigned error_status) {
+             unsigned error_status, std::function<void()> behind) {
   inquire_of(
       context, {model.router}, std::move(exchange), question,
       [on_answer = std::move(on_answer)](Exchange& answering, std::vector<serving::Answer>& answers) {
         on_answer(answering, answers.front());
       },
-      error_status);
+      error_status, std::move(behind));
 }
 
 void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,

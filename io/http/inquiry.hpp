@@ -14,10 +14,11 @@
 namespace pagoda::http {
 
 /// Asks a model's engine one thing and answers the exchange with what comes of it. I/O thread. An error of the engine
-/// becomes the exchange's, with `error_status` unless that is 0; `on_answer` gets everything else.
+/// becomes the exchange's, with `error_status` unless that is 0; `on_answer` gets everything else. `behind` is called,
+/// on any thread, when the question has been sent.
 void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
              serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
-             unsigned error_status = 0);
+             unsigned error_status = 0, std::function<void()> behind = {});
 
 /// The same of every model: `on_answers` gets an answer for each, in their order. The first error is the exchange's.
 void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,

@@ -48,6 +48,7 @@ Status Listener::open(const std::string& listen, const char* key) {
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
+  if (!error) acceptor_.non_blocking(true, error);
   if (error) return refuse(error);
   port_ = acceptor_.local_endpoint().port();
   const bool is_v6 = wanted->host.find(':') != std::string::npos;
@@ -76,19 +77,31 @@ void Listener::accept(OnSocket on_socket) {
 
 void Listener::accept_next() {
   try {
-    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (!acceptor_.is_open()) return;
-      if (error) {
-        spdlog::warn("cannot accept a connection: {}", error.message());
-        return accept_later();
-      }
-      welcome(std::move(socket));
-      accept_next();
+    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
+      if (acceptor_.is_open()) take_one(error);
     });
   } catch (const std::bad_alloc&) {
     spdlog::warn("cannot accept a connection: there is no memory");
     accept_later();
   }
+}
+
+/// Accepts here, not in the operation that waits: an allocation that fails there would take that, and with it every
+/// later connection.
+void Listener::take_one(error_code error) {
+  tcp::socket socket(acceptor_.get_executor());
+  try {
+    if (!error) acceptor_.accept(socket, error);
+  } catch (const std::bad_alloc&) {
+    error = boost::asio::error::no_memory;
+  }
+  if (error == boost::asio::error::would_block) return accept_next();  // its client has gone again
+  if (error) {
+    spdlog::warn("cannot accept a connection: {}", error.message());
+    return accept_later();
+  }
+  welcome(std::move(socket));
+  accept_next();
 }
 
 void Listener::welcome(tcp::socket socket) {

@@ -40,6 +40,7 @@ class Listener {
 
  private:
   void accept_next();
+  void take_one(boost::system::error_code error);
   void accept_later();
   void welcome(boost::asio::ip::tcp::socket socket);
 

@@ -65,9 +65,13 @@ struct Ask {
   Question question;
 };
 struct Flush {};
+struct Behind {
+  std::function<void()> what;
+};
 
-using SessionActor = actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit),
-                                       caf::result<void>(Cancel), caf::result<void>(Ask), caf::result<void>(Flush)>;
+using SessionActor =
+    actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit), caf::result<void>(Cancel),
+                      caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(Behind)>;
 
 /// Everything runs on the I/O thread. The actor is made with the first thing that is asked, so an idle session costs
 /// nothing.
@@ -96,6 +100,9 @@ class Session {
 
   void flush();
 
+  /// Calls it, on any thread, when all that was asked before has been sent.
+  void behind(std::function<void()> what);
+
   /// Aborts what is live. No event comes after it.
   void close();
 
@@ -115,9 +122,11 @@ CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Submit))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Cancel))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Ask))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Flush))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Behind))
 CAF_END_TYPE_ID_BLOCK(pagoda_serving)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Submit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Cancel)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Ask)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Flush)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Behind)

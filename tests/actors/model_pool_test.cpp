@@ -98,6 +98,14 @@ class ModelPool : public testing::Test {
                                                 std::vector<caf::actor>{});
   }
 
+  void keep_alive(TimeUs time_us) {
+    send_anonymously(pool_.models.front(), SetKeepAlive{0, time_us});
+  }
+
+  bool is_unloaded_after(std::int64_t unloads) {
+    return eventually([&] { return residency_->unloads == unloads; });
+  }
+
   SubmitReply submit() {
     caf::scoped_actor self{system_};
     SubmitReply reply{fail(ErrorCode::internal, "no answer")};
@@ -166,6 +174,42 @@ TEST_F(ModelPool, EndsWhileAModelLoadsAndTheEngineEndsWithIt) {
   may_end = true;
   EXPECT_TRUE(eventually([&] { return loads_ == 1; }));
   self->wait_for(supervisor_);
+}
+
+TEST_F(ModelPool, AKeepAliveOfZeroBehindARequestThatWaitsEndsTheLoadItRunsOn) {
+  std::atomic<bool> may_end = false;
+  start([&] {
+    while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return engine();
+  });
+  keep_alive(0);  // nobody waits
+  auto request = std::make_shared<GenerateRequest>();
+  request->prompt = "x";
+  caf::scoped_actor self{system_};
+  send_anonymously(pool_.models.front(), SubmitRequest{request, sink_, ++tag_});
+  EXPECT_TRUE(eventually([&] { return residency_->state == model_pool::ModelState::loading; }));
+  keep_alive(0);
+  may_end = true;
+  EXPECT_TRUE(eventually([&] { return *last_life_ == 1; }));
+  EXPECT_TRUE(is_unloaded_after(1));
+  EXPECT_EQ(loads_, 1);
+  EXPECT_TRUE(submit().ticket.has_value());
+  constexpr TimeUs kLong = 3'600'000'000;
+  keep_alive(kLong);
+  EXPECT_TRUE(eventually([&] { return residency_->expires_unix_s > 0; })) << "the next load stays until it is told";
+  EXPECT_EQ(loads_, 2);
+  keep_alive(0);
+  EXPECT_TRUE(is_unloaded_after(2)) << "without work it goes at once";
+}
+
+TEST_F(ModelPool, AKeepAliveOfAModelThatNobodyWaitsForIsNotThatOfTheNextLoad) {
+  start([this] { return engine(); });
+  keep_alive(0);
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_TRUE(eventually([&] { return *last_life_ == 1; }));
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_EQ(loads_, 1);
+  EXPECT_EQ(residency_->unloads, 0);
 }
 
 TEST_F(ModelPool, BehindADrainNothingIsLoadedAnyMore) {

@@ -12,6 +12,7 @@ import collections
 import json
 import mmap
 import os
+import socket
 import struct
 import sys
 import tempfile
@@ -105,6 +106,21 @@ class Walk:
             self.start_anew()
         return True
 
+    def check_accepting(self):
+        """Beside a connection that stays, the next one's place in the reactor is allocated: that fails first."""
+        held = []
+        for number in range(1, 4):
+            held.append(socket.create_connection(("127.0.0.1", self.server.port)))
+            time.sleep(0.2)  # until it is accepted, and the request before has left nothing to do
+            self.allocations.fail(number)
+            answer = self.ask()
+            afterwards = self.ask()
+            if not self.allocations.has_failed() or answer == "no answer" or afterwards != self.expected:
+                self.failures.append(f"allocation {number} beside a connection: {answer!r}, then {afterwards!r}")
+                self.start_anew()
+        for connection in held:
+            connection.close()
+
     def start_anew(self):
         self.stop()
         self.start()
@@ -118,6 +134,7 @@ class Walk:
     def run(self):
         self.start()
         try:
+            self.check_accepting()
             number = 1
             while (self.last is None or number <= self.last) and self.try_one(number):
                 number += self.stride

@@ -326,6 +326,18 @@ class EvictionTest(Several):
         unloaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": 0})
         self.assertEqual(unloaded["done_reason"], "unload")
         eventually(lambda: server.json("GET", "/api/ps")["models"] == [], "a is unloaded")
+        generation = {"model": "a", "prompt": "Once", "stream": False, "options": {"num_predict": 3}}
+        for _ in range(5):  # whether the model is there or not, it is loaded once and goes with its request
+            loads = server.facts("a")["loads_total"]
+            self.assertEqual(server.json("POST", "/api/generate", {"model": "a"})["done_reason"], "load")
+            self.assertTrue(server.json("POST", "/api/generate", {**generation, "keep_alive": 0})["done"])
+            eventually(lambda: server.facts("a")["state"] == "unloaded", "a goes with its request")
+            self.assertTrue(server.json("POST", "/api/generate", {**generation, "keep_alive": 0})["done"])
+            eventually(lambda: server.facts("a")["state"] == "unloaded", "a goes with the request that it was loaded for")
+            self.assertEqual(server.facts("a")["loads_total"], loads + 2)
+        server.json("POST", "/api/generate", {"model": "a", "keep_alive": 0})  # there is nothing to unload
+        server.complete("a")
+        self.assertEqual(server.facts("a")["state"], "loaded")
         status, _, body = server.request("POST", "/api/generate", {"model": "a", "keep_alive": "soon"})
         self.assertEqual(status, 400, body)
 

@@ -1,5 +1,6 @@
 #include "io/http/ollama/routes.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,15 +30,24 @@ struct Asked {
   std::optional<TimeUs> keep_alive_us = {};
 };
 
+/// Tells the model how long it is to stay: behind what needs it, or one that is idle would go before it is used.
+std::function<void()> keeping_alive(const Asked& asked) {
+  if (!asked.model->keep_alive || !asked.keep_alive_us) return {};
+  return [tell = asked.model->keep_alive, time_us = *asked.keep_alive_us] { tell(time_us); };
+}
+
 /// A request without a prompt has the model loaded, and answers when it is there; or, if it is not to stay, unloaded.
 void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const Asked& asked, Loaded loaded) {
   const bool stays = !asked.model->keep_alive;
-  if (!stays && asked.keep_alive_us == 0) return answer(*exchange, std::move(loaded.unload_answer));
-  if (stays || asked.model->state() == model_pool::ModelState::loaded) {
-    return answer(*exchange, std::move(loaded.answer));
+  if (stays) return answer(*exchange, std::move(loaded.answer));
+  if (asked.keep_alive_us == 0) {
+    asked.model->keep_alive(0);
+    return answer(*exchange, std::move(loaded.unload_answer));
   }
-  inquire(context, *asked.model, exchange, actors::TokenizeRequest{" ", false},
-          [text = std::move(loaded.answer)](Exchange& answering, serving::Answer&) { answer(answering, text); });
+  inquire(
+      context, *asked.model, exchange, actors::TokenizeRequest{" ", false},
+      [text = std::move(loaded.answer)](Exchange& answering, serving::Answer&) { answer(answering, text); },
+      /*error_status=*/0, keeping_alive(asked));
 }
 
 void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, Asked asked,
@@ -48,9 +58,9 @@ void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, As
   } else {
     auto job = std::get<GenerationJob>(std::move(*asked.turn));
     job.model = asked.model;
+    job.behind = keeping_alive(asked);
     run_generation(context, std::move(exchange), std::move(job), holder);
   }
-  if (asked.model->keep_alive && asked.keep_alive_us) asked.model->keep_alive(*asked.keep_alive_us);
 }
 
 /// A handler that makes a turn of the body with `parse(model, body, name)` and runs it.

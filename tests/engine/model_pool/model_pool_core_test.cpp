@@ -126,6 +126,35 @@ TEST(ModelPoolCore, AKeepAliveOfZeroEndsAModelWithItsWork) {
   EXPECT_FALSE(pool.expiry(0).has_value()) << "the next load is as it was configured";
 }
 
+TEST(ModelPoolCore, AKeepAliveOfAModelThatIsNotThereIsForgotten) {
+  ModelPoolCore pool(config_of(2, 1));
+  pool.keep_alive(0, 0, 0);
+  load(pool, 0, 1);
+  EXPECT_FALSE(pool.expiry(0).has_value());
+  pool.want(1, 2);
+  pool.keep_alive(1, 0, 3);
+  pool.released(0, true, 4);
+  pool.keep_alive(0, 50, 5);
+  EXPECT_EQ(pool.gone(0, 6).loads, Models{1});
+  pool.load_ended(1, true, 7);
+  EXPECT_TRUE(pool.idle(1, 8).releases.empty());
+  EXPECT_EQ(released(pool.want(0, 9)), Models{1});
+  pool.released(1, true, 10);
+  EXPECT_EQ(pool.gone(1, 11).loads, Models{0});
+  pool.load_ended(0, true, 12);
+  pool.idle(0, 13);
+  EXPECT_FALSE(pool.expiry(0).has_value());
+}
+
+TEST(ModelPoolCore, AKeepAliveOfALoadThatFailsIsNotThatOfTheNext) {
+  ModelPoolCore pool(config_of(1, 1));
+  pool.want(0, 0);
+  pool.keep_alive(0, 0, 1);
+  pool.load_ended(0, false, 2);
+  load(pool, 0, 3);
+  EXPECT_FALSE(pool.expiry(0).has_value());
+}
+
 TEST(ModelPoolCore, ALoadThatFailsLeavesRoomAndMayBeTriedAgain) {
   ModelPoolCore pool(config_of(2, 1));
   EXPECT_EQ(pool.want(0, 0).loads, Models{0});
@@ -153,6 +182,23 @@ TEST(ModelPoolCore, MemoryIsThatOfEachDevice) {
   load(pool, 0, 1);
   load(pool, 1, 2);
   EXPECT_EQ(released(pool.want(2, 3)), Models{0}) << "the other device has room enough, but no use for it";
+}
+
+TEST(ModelPoolCore, PatienceEndsOnlyForWhomAnotherWouldGo) {
+  ModelPoolConfig config;
+  config.models = {{.bytes = 60, .device = 0}, {.bytes = 60, .device = 1}, {.bytes = 60, .device = 0}};
+  config.device_bytes = {100, 100};
+  config.max_loaded = 3;
+  config.patience_us = 100;
+  ModelPoolCore pool(config);
+  load(pool, 1, 1);
+  pool.busy(1, 2);
+  EXPECT_EQ(pool.want(0, 3).loads, Models{0});
+  pool.want(2, 4);
+  EXPECT_FALSE(pool.next_look().has_value()) << "the one that has work is on the other device";
+  EXPECT_TRUE(pool.look(200).releases.empty());
+  EXPECT_FALSE(pool.next_look().has_value());
+  EXPECT_EQ(released(pool.load_ended(0, true, 210)), Models{0});
 }
 
 TEST(ModelPoolCore, AModelThatIsLargerThanAllThereIsIsLoadedAlone) {
