@@ -83,8 +83,25 @@ class Walk:
             time.sleep(0.01)
         return self.server.process.poll() is not None
 
+    def wait_for_rest(self):
+        """Until no thread does anything: what the engine still frees of the last request is not the front end's."""
+        tasks = f"/proc/{self.server.process.pid}/task"
+        at_rest = 0
+        deadline = time.monotonic() + 1
+        while at_rest < 3 and time.monotonic() < deadline:
+            time.sleep(0.002)
+            states = set()
+            for task in os.listdir(tasks):
+                try:
+                    with open(f"{tasks}/{task}/stat") as file:
+                        states.add(file.read().rpartition(")")[2].split()[0])
+                except OSError:
+                    states.add("R")  # one that has just ended
+            at_rest = at_rest + 1 if states == {"S"} else 0
+
     def try_one(self, number):
         """False when the request allocates less often."""
+        self.wait_for_rest()
         self.allocations.fail(number)
         answer = self.ask()
         if not self.allocations.has_failed():
