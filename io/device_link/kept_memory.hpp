@@ -26,7 +26,8 @@ class KeptMemory {
   int file() const { return file_.get(); }
   /// No cache plan up to this one is left to do. Any thread.
   StepId last_plan() const;
-  /// It is as at first, and holds no physical memory. Nobody may have it mapped to write. Errors: io_failed.
+  /// It is as at first, and holds no physical memory. Nobody may write to it meanwhile; a worker that stands by has it
+  /// mapped, and sees zeros. Errors: io_failed.
   Status clear();
 
   /// In a worker process: the pools, over the descriptor that it was given.
