@@ -1,7 +1,11 @@
 #include "apps/bench_serve/svg_plot.hpp"
 
 #include <cmath>
-#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,15 +16,15 @@ namespace {
 
 /// The points of every polyline.
 std::vector<std::vector<std::pair<double, double>>> lines_of(const std::string& svg) {
+  const std::string_view begin = "<polyline points=\"";
   std::vector<std::vector<std::pair<double, double>>> lines;
-  const std::regex line("<polyline points=\"([^\"]*)\"");
-  const std::regex point("([-0-9.]+),([-0-9.]+)");
-  for (std::sregex_iterator at(svg.begin(), svg.end(), line), end; at != end; ++at) {
-    const std::string text = (*at)[1];
+  for (std::size_t at = svg.find(begin); at != svg.npos; at = svg.find(begin, at)) {
+    at += begin.size();
+    std::istringstream text(svg.substr(at, svg.find('"', at) - at));
     auto& points = lines.emplace_back();
-    for (std::sregex_iterator pair(text.begin(), text.end(), point); pair != end; ++pair) {
-      points.emplace_back(std::stod((*pair)[1]), std::stod((*pair)[2]));
-    }
+    double x = 0;
+    double y = 0;
+    for (char comma = 0; text >> x >> comma >> y;) points.emplace_back(x, y);
   }
   return lines;
 }
