@@ -1,19 +1,62 @@
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/command.hpp"
+#include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
+#include "io/device_link/engine_joiner.hpp"
 #include "pagoda/worker_process.hpp"
 
 namespace pagoda::apps {
+namespace {
+
+struct WorkerCommand {
+  explicit WorkerCommand(CLI::App& app) {
+    add_text(app, "--join", join.engine, "HOST:PORT of an engine's --worker-listen, to work for");
+    add_text(app, "--tls-cert", join.files.cert, "This worker's certificate, in PEM");
+    add_text(app, "--tls-key", join.files.key, "Its private key, in PEM");
+    add_text(app, "--tls-ca", join.files.ca, "The CA that has signed the engine's certificate, in PEM");
+    add_text(app, "--model", options.model,
+             "Where the engine's model lies on this host, if not where the engine has it");
+    add_number(app, "--threads", options.threads, "Compute threads; 0: as the engine says", 0, 1024);
+    add_text(app, "--log-level", level, "trace, debug, info, warn, error or off; logs go to stderr");
+  }
+
+  device_link::JoinConfig join;
+  WorkerOptions options;
+  std::string level = "info";
+};
+
+int join_engine(WorkerCommand& command) {
+  std::vector<Error> missing;
+  const std::pair<const char*, const std::string*> files[] = {
+      {"tls_cert", &command.join.files.cert}, {"tls_key", &command.join.files.key}, {"tls_ca", &command.join.files.ca}};
+  for (const auto& [key, file] : files) {
+    if (file->empty()) missing.push_back({ErrorCode::bad_config, std::string(key) + " is needed by join", key});
+  }
+  if (!missing.empty()) return exit_with(missing);
+  command.join.command = {"/proc/self/exe", "worker",    "--log-level",
+                          command.level,    "--threads", std::to_string(command.options.threads)};
+  if (!command.options.model.empty()) {
+    command.join.command.insert(command.join.command.end(), {"--model", command.options.model});
+  }
+  const auto joiner = device_link::EngineJoiner::create(command.join);
+  if (!joiner) return exit_with(joiner.error());
+  (*joiner)->run();
+  return kExitOk;
+}
+
+}  // namespace
 
 Command add_worker(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "worker", "What --worker-processes starts: not to be called by hand");
-  const auto level = std::make_shared<std::string>("info");
-  add_text(*app, "--log-level", *level, "trace, debug, info, warn, error or off; logs go to stderr");
-  return {app, [level] {
-            if (const auto status = start_logging(*level); !status) return exit_with(status.error());
-            run_worker_process();
+  auto* app = add_subcommand(pagoda, "worker", "Work for an engine on another host");
+  const auto command = std::make_shared<WorkerCommand>(*app);
+  return {app, [command] {
+            if (const auto status = start_logging(command->level); !status) return exit_with(status.error());
+            if (!command->join.engine.empty()) return join_engine(*command);
+            run_worker_process(command->options);
           }};
 }
 

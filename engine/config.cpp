@@ -5,6 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -210,6 +211,13 @@ std::vector<Error> EngineConfig::validate() const {
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
   if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
+  if (!worker_listen.empty() && !worker_processes) check.refuse("worker_listen", "needs worker_processes");
+  const std::pair<const char*, const std::string*> tls_files[] = {
+      {"worker_tls_cert", &worker_tls_cert}, {"worker_tls_key", &worker_tls_key}, {"worker_tls_ca", &worker_tls_ca}};
+  for (const auto& [key, file] : tls_files) {
+    if (worker_listen.empty() && !file->empty()) check.refuse(key, "needs worker_listen");
+    if (!worker_listen.empty() && file->empty()) check.refuse(key, "is needed by worker_listen");
+  }
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("request_timeout", request_timeout, 0.0, static_cast<double>(kMaxTimeoutMs) / 1000);

@@ -67,7 +67,11 @@ struct EngineConfig {
   std::int32_t pipeline_parallel_size = 1;
   bool worker_processes = false;  ///< the device's actors live in a process of their own, which may die
   bool standby_worker = false;    ///< another such process has loaded the model already when one dies
-  double step_deadline = 0;       ///< seconds that a step of such a process may take; 0 = ten times what was measured
+  std::string worker_listen;      ///< HOST:PORT where workers of other hosts join; empty: they are started here
+  std::string worker_tls_cert;    ///< files in PEM that this engine proves itself with to them
+  std::string worker_tls_key;
+  std::string worker_tls_ca;  ///< that has signed their certificates
+  double step_deadline = 0;   ///< seconds that a step of such a process may take; 0 = ten times what was measured
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter

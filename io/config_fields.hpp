@@ -108,6 +108,11 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Run the model in a process of its own: when it dies or hangs, another takes its place and requests go on");
   visit("standby_worker", config.standby_worker,
         "Have another worker process ready, with the model loaded, to take the place of one that dies");
+  visit("worker_listen", config.worker_listen,
+        "HOST:PORT where workers of other hosts join (pagoda worker --join); empty: a worker is started here");
+  visit("worker_tls_cert", config.worker_tls_cert, "The engine's certificate for them, in PEM");
+  visit("worker_tls_key", config.worker_tls_key, "Its private key, in PEM");
+  visit("worker_tls_ca", config.worker_tls_ca, "The CA that has signed the workers' certificates, in PEM");
   visit("step_deadline", config.step_deadline,
         "Seconds after which a step in a worker process hangs; 0: ten times what such steps took, at least 1");
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");

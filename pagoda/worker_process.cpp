@@ -19,8 +19,11 @@
 #include <unistd.h>
 
 #include "io/config_file.hpp"
+#include "io/device_link/child_process.hpp"
 #include "io/device_link/device_proxy.hpp"
+#include "io/device_link/join_listener.hpp"
 #include "io/device_link/worker_host.hpp"
+#include "io/model_files/model_fingerprint.hpp"
 #include "io/version.hpp"
 #include "pagoda/spawn_engine.hpp"
 
@@ -47,10 +50,10 @@ device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
   return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
 }
 
-/// The memory of KV blocks that outlives processes; none where it cannot: a device has its own, or blocks that are
-/// swapped out lie in a file.
+/// The memory of KV blocks that outlives processes; none where it cannot: a device or another host has its own, or
+/// blocks that are swapped out lie in a file.
 Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
-  if (config.device != "cpu" || !config.swap_dir.empty()) return nullptr;
+  if (config.device != "cpu" || !config.swap_dir.empty() || !config.worker_listen.empty()) return nullptr;
   return device_link::KeptMemory::create(kept_size(plan));
 }
 
@@ -63,6 +66,17 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .num_device_blocks = plan.num_device_blocks,
           .num_host_blocks = plan.num_host_blocks,
           .layout = runner.layout};
+}
+
+/// What a worker has to know of the engine's configuration.
+EngineConfig config_of_worker(EngineConfig config) {
+  config.worker_listen.clear();
+  config.worker_tls_cert.clear();
+  config.worker_tls_key.clear();
+  config.worker_tls_ca.clear();
+  config.journal.clear();
+  config.trace.clear();
+  return config;
 }
 
 /// A process that loads the model before it is needed, on a thread of its own.
@@ -82,8 +96,7 @@ class StandbyWorker {
     if (!thread_.joinable()) return std::nullopt;
     thread_.join();
     if (loaded_ && (*loaded_)->has_ended()) {
-      loaded_ = fail(ErrorCode::device_failed,
-                     "the worker process " + std::to_string((*loaded_)->pid()) + " has ended while it stood by");
+      loaded_ = fail(ErrorCode::device_failed, (*loaded_)->name() + " has ended while it stood by");
     }
     return std::exchange(loaded_, nullptr);
   }
@@ -126,15 +139,14 @@ class WorkerStarts {
         progress_ = nullptr;
         last_ready_ = Clock::now();
         const std::int64_t pid = (*process)->pid();
-        spdlog::info("the worker process {} is ready", pid);
+        spdlog::info("{} is ready", (*process)->name());
         if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
         return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures,
                                      memory_lost};
       }
       const Error& error = process.error();
-      const bool again = error.code == ErrorCode::device_failed || (!is_first && may_pass(error.code));
-      if (!again || failures + 1 == kMostStarts) return fail(error);
-      spdlog::warn("{}; another is started", error.message);
+      if (!may_start_again(error.code, is_first, failures + 1)) return fail(error);
+      spdlog::warn("{}; another is {}", error.message, process_.joins == nullptr ? "started" : "waited for");
       if (stood_by) continue;
       memory_lost = true;  // it had the memory mapped
       pause();
@@ -144,12 +156,18 @@ class WorkerStarts {
   void give_up() { stop_.request_stop(); }
 
  private:
+  bool may_start_again(ErrorCode code, bool is_first, int failures) const {
+    // Whose host lacks something is not the engine's fault: others may join.
+    if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
+    return failures < kMostStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));
+  }
+
   /// Before the next start. give_up() ends it.
   void pause() {
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any().wait_for(lock, stop_.get_token(), pause_, [] { return false; });
-    pause_ = std::min(2 * pause_, kLongestPause);
+    if (process_.joins == nullptr) pause_ = std::min(2 * pause_, kLongestPause);
   }
 
   device_link::WorkerProcessConfig process_;
@@ -181,13 +199,26 @@ struct LoadedWorker {
   execution::DeviceLimits limits;
 };
 
-Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const StartProgress& progress) {
+/// Errors: bad_config (files that are not those of the engine's model).
+Status check_same_model(const std::string& path, const std::string& expected) {
+  if (expected.empty()) return {};
+  const auto fingerprint = io::model_fingerprint(path);
+  if (!fingerprint) return fail(fingerprint.error());
+  if (*fingerprint == expected) return {};
+  return fail(ErrorCode::bad_config, "the model at " + path + " is not the one that the engine has", "model");
+}
+
+Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const WorkerOptions& options,
+                                 const StartProgress& progress) {
   if (start.version != version()) {
     return fail(ErrorCode::bad_config,
-                "worker_command is Pagoda " + std::string(version()) + ", the engine is " + start.version);
+                "the worker is Pagoda " + std::string(version()) + ", the engine is " + start.version);
   }
   auto config = io::parse_engine_config(start.config, "the engine's configuration");
   if (!config) return fail(std::move(config.error()));
+  if (!options.model.empty()) config->model = options.model;
+  if (options.threads > 0) config->threads = options.threads;
+  if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   config->num_device_blocks = start.num_device_blocks;
   config->num_host_blocks = start.num_host_blocks;
   config->touch_memory = start.touch_memory;
@@ -221,7 +252,7 @@ std::optional<device_link::StartWorker> receive_start(device_link::FrameChannel&
 }
 
 /// Its exit code.
-int work() {
+int work(const WorkerOptions& options) {
   bind_to_parent();
   auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
   const auto start = channel ? receive_start(**channel) : std::nullopt;
@@ -231,8 +262,10 @@ int work() {
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
   };
-  auto loaded = load_worker(*start, progress);
+  auto loaded = load_worker(*start, options, progress);
   if (!loaded) {
+    // Where it has joined, nobody beside it reads what the engine logs.
+    if (!start->model.empty()) spdlog::error("{}", loaded.error().message);
     link.send(device_link::FromWorker(device_link::StartFailed{std::move(loaded.error())}));
     return EXIT_FAILURE;
   }
@@ -249,7 +282,8 @@ int work() {
 
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
                                            const trace::SharedTracer& trace) {
-  if (setup.worker_command.empty()) {
+  const bool joins = !config.worker_listen.empty();
+  if (setup.worker_command.empty() && !joins) {
     return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
                 "worker_processes");
   }
@@ -260,17 +294,29 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
   auto memory = kept_memory(config, plan);
   if (!memory) return fail(std::move(memory.error()));
   device_link::WorkerProcessConfig process{.command = setup.worker_command,
+                                           .joins = nullptr,
                                            .start = {.version = std::string(version()),
-                                                     .config = io::to_text(config),
+                                                     .config = io::to_text(config_of_worker(config)),
                                                      .num_device_blocks = plan.num_device_blocks,
                                                      .num_host_blocks = plan.num_host_blocks,
                                                      .touch_memory = config.touch_memory,
-                                                     .keeps_memory = *memory != nullptr},
+                                                     .keeps_memory = *memory != nullptr,
+                                                     .model = ""},
                                            .limits = device_limits(config, plan),
                                            .block_bytes = plan.layout.block_bytes(),
                                            .memory = *memory,
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
+  if (joins) {
+    auto fingerprint = io::model_fingerprint(config.model);
+    if (!fingerprint) return fail(std::move(fingerprint.error()));
+    process.start.model = std::move(*fingerprint);
+    auto listener = device_link::JoinListener::create(
+        config.worker_listen, {config.worker_tls_cert, config.worker_tls_key, config.worker_tls_ca});
+    if (!listener) return fail(std::move(listener.error()));
+    process.joins = std::move(*listener);
+    spdlog::info("workers join at {}", process.joins->address());
+  }
   const auto starts = std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,
                                                      plan.memory.weight_bytes);
   actors::DeviceFactory factory;
@@ -282,8 +328,8 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
   return LoadedDevice{std::move(factory), plan.num_device_blocks};
 }
 
-void run_worker_process() {
-  std::_Exit(work());
+void run_worker_process(const WorkerOptions& options) {
+  std::_Exit(work(options));
 }
 
 }  // namespace pagoda

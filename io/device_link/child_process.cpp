@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/device_link/frame_channel.hpp"
+
 namespace pagoda::device_link {
 namespace {
 
@@ -54,7 +56,7 @@ int spawn(const std::vector<std::string>& command, const std::vector<int>& inher
   return error;
 }
 
-ChildEnd end_of(const siginfo_t& info) {
+PeerEnd end_of(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {"ended with exit code " + std::to_string(info.si_status)};
   return {"was killed by signal " + std::to_string(info.si_status), info.si_status == SIGKILL};
 }

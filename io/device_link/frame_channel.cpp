@@ -52,13 +52,13 @@ void Descriptor::reset() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket) {
+Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket, std::size_t longest) {
   const int flags = ::fcntl(socket.get(), F_GETFL);
   Descriptor wakes(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) < 0 || wakes.get() < 0) {
     return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
   }
-  return std::unique_ptr<FrameChannel>(new FrameChannel(std::move(socket), std::move(wakes)));
+  return std::unique_ptr<FrameChannel>(new FrameChannel(std::move(socket), std::move(wakes), longest));
 }
 
 void FrameChannel::send_frame(std::vector<std::byte> frame) {
@@ -121,7 +121,7 @@ bool FrameChannel::read() {
 std::optional<FrameChannel::End> FrameChannel::take_frames(const OnFrame& on_frame) {
   while (received_.size() - taken_ >= kHeaderBytes) {
     const std::size_t length = length_of(received_.data() + taken_);
-    if (length > kMostFrameBytes) return End::damaged;
+    if (length > longest_) return End::damaged;
     if (received_.size() - taken_ - kHeaderBytes < length) break;
     const std::span<const std::byte> frame(received_.data() + taken_ + kHeaderBytes, length);
     taken_ += kHeaderBytes + length;

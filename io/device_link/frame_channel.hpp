@@ -33,9 +33,11 @@ class Descriptor {
 
 /// The longest frame: a step that starts requests carries their prompts. Who would send a longer one ends the link.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{256} << 20;
+/// And of those that workers send, whose results are short.
+inline constexpr std::size_t kMostFrameBytesOfWorkers = std::size_t{32} << 20;
 
 /// One end of a stream socket that carries frames: the length in 4 bytes, little-endian, then so many bytes. Both ends
-/// are of one build on one machine, but a frame is no longer than kMostFrameBytes and memory grows with what has come.
+/// are of one build, but memory grows with what has come, and a frame is no longer than the longest.
 class FrameChannel {
  public:
   /// What run() does with a frame: false ends it.
@@ -50,8 +52,8 @@ class FrameChannel {
     refused,  ///< on_frame was false; run() may be called again
   };
 
-  /// Errors: io_failed.
-  static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket);
+  /// `longest`: that is taken from the other end. Errors: io_failed.
+  static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket, std::size_t longest = kMostFrameBytes);
 
   /// Writes, or keeps what does not fit the socket now until run() can write it; never waits. What is sent after the
   /// end is dropped. Any thread.
@@ -76,7 +78,8 @@ class FrameChannel {
  private:
   static constexpr std::size_t kHeaderBytes = 4;
 
-  FrameChannel(Descriptor socket, Descriptor wakes) : socket_(std::move(socket)), wakes_(std::move(wakes)) {}
+  FrameChannel(Descriptor socket, Descriptor wakes, std::size_t longest)
+      : socket_(std::move(socket)), wakes_(std::move(wakes)), longest_(longest) {}
   void send_frame(std::vector<std::byte> frame);
   /// False when the other end has gone.
   bool write_unsent();
@@ -89,6 +92,7 @@ class FrameChannel {
 
   Descriptor socket_;
   Descriptor wakes_;  // an eventfd
+  std::size_t longest_;
   std::vector<std::byte> received_;
   std::size_t taken_ = 0;  // of received_
   std::uint64_t num_received_ = 0;

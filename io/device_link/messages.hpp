@@ -19,10 +19,11 @@ struct StartWorker {
   std::int32_t num_host_blocks = 0;
   bool touch_memory = false;  ///< take the KV cache's memory before telling that it is ready
   bool keeps_memory = false;  ///< the KV cache is that of the second descriptor (KeptMemory)
+  std::string model;          ///< io::model_fingerprint of the engine's, for a worker on another host; else empty
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,
-                 self.keeps_memory);
+                 self.keeps_memory, self.model);
   }
 };
 

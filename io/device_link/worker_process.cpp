@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 
 #include "actors/clock.hpp"
+#include "io/device_link/child_process.hpp"
+#include "io/device_link/join_listener.hpp"
 
 namespace pagoda::device_link {
 
@@ -16,33 +18,52 @@ WorkerProcess::WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlin
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig config, SharedDeadlines deadlines,
                                                             const Progress& progress, const std::stop_token& stop) {
+  std::unique_ptr<WorkerProcess> process(new WorkerProcess(std::move(config), std::move(deadlines)));
+  WorkerPeer::Events events{.on_stopped =
+                                [self = process.get()] {
+                                  self->is_stopped_ = true;
+                                  self->channel_->close();
+                                },
+                            .on_ended = [self = process.get()](const PeerEnd& end) { self->told_end_.set_value(end); }};
+  Status status = process->config_.joins == nullptr ? process->spawn(std::move(events))
+                                                    : process->await(std::move(events), progress, stop);
+  if (status) status = process->load(progress, stop);
+  if (!status) return fail(std::move(status.error()));
+  return process;
+}
+
+Status WorkerProcess::spawn(WorkerPeer::Events events) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
     return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
   }
   Descriptor own(ends[0]);
-  Descriptor inherited(ends[1]);
+  const Descriptor inherited(ends[1]);  // closed here soon, else the end of the process would not end the link
   auto channel = FrameChannel::create(std::move(own));
   if (!channel) return fail(std::move(channel.error()));
-  std::unique_ptr<WorkerProcess> process(new WorkerProcess(std::move(config), std::move(deadlines)));
-  process->channel_ = std::move(*channel);
-  const auto on_stopped = [self = process.get()] {
-    self->is_stopped_ = true;
-    self->channel_->close();
-  };
-  const auto on_ended = [self = process.get()](const ChildEnd& ended) { self->told_end_.set_value(ended); };
+  channel_ = std::move(*channel);
   std::vector<int> given{inherited.get()};
-  if (process->config_.memory != nullptr) given.push_back(process->config_.memory->file());
-  auto child = ChildProcess::start(process->config_.command, given, {on_stopped, on_ended});
-  inherited.reset();  // else the end of the process would not end the link
+  if (config_.memory != nullptr) given.push_back(config_.memory->file());
+  auto child = ChildProcess::start(config_.command, given, std::move(events));
   if (!child) return fail(std::move(child.error()));
-  process->child_ = std::move(*child);
-  if (Status loaded = process->load(progress, stop); !loaded) return fail(std::move(loaded.error()));
-  return process;
+  pid_ = (*child)->pid();
+  peer_ = std::move(*child);
+  return {};
+}
+
+Status WorkerProcess::await(WorkerPeer::Events events, const Progress& progress, const std::stop_token& stop) {
+  if (progress) progress("waiting for a worker", 0);
+  auto joined = config_.joins->wait_for_worker(std::move(events), stop);
+  if (!joined) return fail(std::move(joined.error()));
+  peer_ = std::move(joined->peer);
+  auto channel = FrameChannel::create(std::move(joined->link), kMostFrameBytesOfWorkers);
+  if (!channel) return fail(std::move(channel.error()));
+  channel_ = std::move(*channel);
+  return {};
 }
 
 WorkerProcess::~WorkerProcess() {
-  channel_->close();
+  if (channel_ != nullptr) channel_->close();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -59,8 +80,14 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
       if (progress) progress(report->what, report->done);
       return true;
     }
-    if (auto* failed = std::get_if<StartFailed>(&message)) loaded = fail(std::move(failed->error));
-    if (std::holds_alternative<WorkerReady>(message)) loaded = Status();
+    if (auto* failed = std::get_if<StartFailed>(&message)) {
+      loaded = fail(std::move(failed->error));
+      if (config_.joins != nullptr) loaded->error().message = name() + ": " + loaded->error().message;
+    }
+    if (const auto* ready = std::get_if<WorkerReady>(&message)) {
+      pid_ = ready->pid;
+      loaded = Status();
+    }
     return false;
   };
   const auto before_wait = [&]() -> std::optional<TimeUs> {
@@ -203,8 +230,8 @@ actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   };
   if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {
-    child_->kill();  // if it has only closed its end
-    const ChildEnd ended = end_.get();
+    peer_->kill();  // if it has only closed its end
+    const PeerEnd ended = end_.get();
     return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }
   return failed("has sent what is no message", actors::ProcessEnd::died, false);

@@ -16,16 +16,19 @@
 #include "engine/execution/message_checks.hpp"
 #include "engine/execution/step_deadlines.hpp"
 #include "engine/trace/tracer.hpp"
-#include "io/device_link/child_process.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "io/device_link/kept_memory.hpp"
 #include "io/device_link/messages.hpp"
+#include "io/device_link/worker_peer.hpp"
 
 namespace pagoda::device_link {
 
+class JoinListener;
+
 /// How the worker processes of a device are started and held against what they may do.
 struct WorkerProcessConfig {
-  std::vector<std::string> command;  ///< a program that calls run_worker_process, and its arguments
+  std::vector<std::string> command;     ///< a program that calls run_worker_process, and its arguments
+  std::shared_ptr<JoinListener> joins;  ///< where workers come from; null: they are started here, by `command`
   StartWorker start;
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
@@ -35,7 +38,7 @@ struct WorkerProcessConfig {
 };
 
 /// A worker process as the engine's process sees it: one worker and one cache engine on a device, behind an inherited
-/// socket. Nobody else can connect to it, and no port is open.
+/// socket, to which nobody else can connect; or on another host, from where it has joined.
 ///
 /// A thread reads what it says, and notices at once when it has ended, is stopped, or says what cannot be; and at the
 /// deadline when a step takes too long. Each of these is told once, as `on_end`, and nothing is heard of it afterwards.
@@ -52,15 +55,19 @@ class WorkerProcess {
     std::function<void(actors::DeviceFailed)> on_end;  ///< the process must be ended, if it has not
   };
 
-  /// Starts a process and blocks until its model is loaded, or `stop` is asked for. Errors: what the process reports;
-  /// io_failed; device_failed when it ended without a report, or has told of no progress for kLongestSilenceUs.
+  /// Starts a process, or waits for one to join, and blocks until its model is loaded, or `stop` is asked for. Errors:
+  /// what the process reports; io_failed; device_failed when it ended without a report, or has told of no progress for
+  /// kLongestSilenceUs.
   static Result<std::unique_ptr<WorkerProcess>> start(WorkerProcessConfig config, SharedDeadlines deadlines,
                                                       const Progress& progress, const std::stop_token& stop = {});
   static constexpr TimeUs kLongestSilenceUs = 900'000'000;
   /// Ends the process, whatever it does, and waits for its end.
   ~WorkerProcess();
 
-  pid_t pid() const { return child_->pid(); }
+  /// On its host.
+  std::int64_t pid() const { return pid_; }
+  /// "the worker process 4711", for messages.
+  std::string name() const { return peer_->name(); }
   /// Whether it is known to have ended or to be stopped. Before listen().
   bool has_ended() const;
   /// Begins to listen. Once, before the first send.
@@ -78,6 +85,8 @@ class WorkerProcess {
   };
 
   WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlines);
+  Status spawn(WorkerPeer::Events events);
+  Status await(WorkerPeer::Events events, const Progress& progress, const std::stop_token& stop);
   Status load(const Progress& progress, const std::stop_token& stop);
   void run();
   bool on_frame(std::span<const std::byte> frame);
@@ -86,16 +95,16 @@ class WorkerProcess {
   void trace_step(const StepResult& result, const SentStep& step) const;
   /// Why there is nothing more to hear.
   actors::DeviceFailed why_it_ended(FrameChannel::End end);
-  std::string name() const { return "the worker process " + std::to_string(pid()); }
 
   WorkerProcessConfig config_;
   Listener listener_;  // as long as thread_ runs
   std::unique_ptr<FrameChannel> channel_;
-  std::promise<ChildEnd> told_end_;
-  std::future<ChildEnd> end_ = told_end_.get_future();
+  std::promise<PeerEnd> told_end_;
+  std::future<PeerEnd> end_ = told_end_.get_future();
   std::atomic<bool> is_stopped_ = false;
-  std::unique_ptr<ChildProcess> child_;  // its events use what stands before it
-  std::mutex mutex_;                     // of what follows: who sends and who reads
+  std::unique_ptr<WorkerPeer> peer_;  // its events use what stands before it
+  std::int64_t pid_ = 0;
+  std::mutex mutex_;  // of what follows: who sends and who reads
   SharedDeadlines deadlines_;
   execution::ResultChecks checks_;
   std::deque<SentStep> sent_;

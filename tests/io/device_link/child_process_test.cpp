@@ -19,7 +19,7 @@ struct Told {
   std::promise<std::string> ended;
   ChildProcess::Events events() {
     return {[this] { stopped.set_value(); },
-            [this](const ChildEnd& end) {
+            [this](const PeerEnd& end) {
               EXPECT_EQ(end.was_killed, end.how == "was killed by signal 9");
               ended.set_value(end.how);
             }};

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include <boost/asio/io_context.hpp>
+
+#include "io/device_link/link_tls.hpp"
+#include "io/device_link/tls_relay.hpp"
+#include "io/device_link/worker_peer.hpp"
+#include "io/serving/listener.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::device_link {
+
+/// Where workers of other hosts join an engine (engine_joiner.hpp is their side). Who has no certificate of the
+/// operator's CA is dropped in the handshake. Who has one waits until the engine takes it, as it would start a process,
+/// or goes. A thread of its own does all of that.
+class JoinListener {
+ public:
+  /// At once: of more, handshakes end for the oldest, and workers are sent away.
+  static constexpr std::size_t kMostHandshakes = 64;
+  static constexpr std::size_t kMostWaiting = 16;
+
+  /// `listen`: HOST:PORT. Errors name worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca as their param:
+  /// bad_config, io_failed.
+  static Result<std::shared_ptr<JoinListener>> create(const std::string& listen, const LinkFiles& files);
+  /// Call when no worker that it has handed out is left.
+  ~JoinListener();
+  JoinListener(const JoinListener&) = delete;
+  JoinListener& operator=(const JoinListener&) = delete;
+
+  std::uint16_t port() const { return listener_.port(); }
+  /// HOST:PORT as bound.
+  const std::string& address() const { return listener_.address(); }
+
+  struct Joined {
+    Descriptor link;  ///< to it, as to a process of this host
+    std::unique_ptr<WorkerPeer> peer;
+  };
+  /// The worker that has waited longest; blocks until there is one. Errors: shutting_down (`stop` was asked for).
+  Result<Joined> wait_for_worker(WorkerPeer::Events events, const std::stop_token& stop);
+  std::size_t num_waiting() const;
+
+ private:
+  class JoinedWorker;
+  struct Handshake;
+  /// Of a worker that has joined, for as long as its relay lives.
+  struct Life;
+  struct Waiting {
+    std::shared_ptr<TlsRelay> relay;
+    Descriptor link;
+    std::string name;
+    std::shared_ptr<Life> life;
+  };
+
+  explicit JoinListener(boost::asio::ssl::context tls) : tls_(std::move(tls)), listener_(io_) {}
+  void shake_hands(boost::asio::ip::tcp::socket socket);
+  void has_joined(TlsStream stream, const std::string& address);
+  void has_left(Life& life, boost::system::error_code why);
+
+  boost::asio::io_context io_{1};
+  boost::asio::ssl::context tls_;
+  serving::Listener listener_;
+  std::list<std::shared_ptr<Handshake>> handshakes_;
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable_any has_changed_;
+  std::deque<Waiting> waiting_;
+  std::thread thread_;
+};
+
+}  // namespace pagoda::device_link

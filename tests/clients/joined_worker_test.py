@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""Workers that join an engine over TLS, as from other hosts: killed, strangers among them, or with another model, every
+token is that of a run in one process. Needs the openssl program; standard library only.
+
+usage: joined_worker_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from worker_load import PROMPTS, Connection, WorkerServer, children, lives, request, run
+
+pagoda = model = None
+expected = {}  # by request number
+files = None  # a folder of keys and certificates
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *arguments], cwd=files, check=True, capture_output=True)
+
+
+def make_ca(name):
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+
+
+def make_certificate(ca, name, hosts):
+    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+            "-addext", f"subjectAltName={hosts}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial",
+            "-days", "1", "-copy_extensions", "copy", "-out", f"{name}.pem")
+
+
+def path(name):
+    return os.path.join(files, name)
+
+
+def setUpModule():
+    global files
+    files = tempfile.mkdtemp()
+    unittest.addModuleCleanup(shutil.rmtree, files)
+    make_ca("ca")
+    make_ca("strange-ca")
+    make_certificate("ca", "engine", "IP:127.0.0.1,DNS:localhost")
+    make_certificate("ca", "elsewhere", "DNS:elsewhere.example")
+    make_certificate("ca", "worker", "DNS:worker")
+    make_certificate("strange-ca", "stranger", "DNS:stranger")
+    with WorkerServer(pagoda, model, "--no-worker-processes") as server:
+        connection = Connection(server.lines)
+        for i, outcome in enumerate(run(connection, [request(i) for i in range(12)])):
+            assert outcome.error is None, outcome.error
+            expected[i] = outcome.tokens()
+        connection.close()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Worker:
+    """pagoda worker --join, with what it logs."""
+
+    def __init__(self, port, *flags, host="127.0.0.1", who="worker"):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [pagoda, "worker", "--join", f"{host}:{port}", "--tls-cert", path(f"{who}.pem"), "--tls-key",
+             path(f"{who}.key"), "--tls-ca", path("ca.pem"), *flags], stderr=subprocess.PIPE, text=True)
+        self.thread = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        self.thread.start()
+
+    def child(self):
+        """The process that works, or would."""
+        return [pid for pid, state in children(self.process.pid) if state != "Z"]
+
+    def wait_for_line(self, part, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not any(part in line for line in list(self.lines)):
+            assert time.monotonic() < deadline, f"{part!r} is not in {self.lines}"
+            time.sleep(0.01)
+
+    def end(self, sig=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        code = self.process.wait(30)
+        self.thread.join(30)
+        self.process.stderr.close()
+        return code
+
+
+def tls(port, who=None):
+    """A connection that the engine has accepted, as far as the handshake tells."""
+    context = ssl.create_default_context(cafile=path("ca.pem"))
+    if who:
+        context.load_cert_chain(path(f"{who}.pem"), path(f"{who}.key"))
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), 30), server_hostname="127.0.0.1")
+
+
+def send_until_closed(connection, piece, count):
+    """Pieces until the other end has closed, or stops reading."""
+    connection.settimeout(5)
+    try:
+        for _ in range(count):
+            connection.sendall(piece)
+        connection.recv(1)
+    except OSError:  # ssl.SSLError is one
+        pass
+    finally:
+        connection.close()
+
+
+class JoinedWorkers(unittest.TestCase):
+    def start(self, *flags, workers=1):
+        self.port = free_port()
+        self.workers = [self.join() for _ in range(workers)]
+        self.server = WorkerServer(pagoda, model, *self.engine_flags(), *flags)
+        self.server.__enter__()
+        self.addCleanup(self.server.__exit__, None, None, None)
+        self.connection = Connection(self.server.lines)
+        self.addCleanup(self.connection.close)
+        return self.server
+
+    def engine_flags(self, who="engine"):
+        return ["--worker-listen", f"127.0.0.1:{self.port}", "--worker-tls-cert", path(f"{who}.pem"),
+                "--worker-tls-key", path(f"{who}.key"), "--worker-tls-ca", path("ca.pem")]
+
+    def join(self, *flags, **options):
+        worker = Worker(self.port, *flags, **options)
+        self.addCleanup(worker.end)
+        return worker
+
+    def serving(self):
+        """Whose process serves."""
+        (pid,) = self.server.wait_for(lambda s: s["worker_pids"])["worker_pids"]
+        (worker,) = [worker for worker in self.workers if pid in worker.child()]
+        return worker, pid
+
+    def submit(self):
+        return [self.connection.submit(request(i)) for i in range(12)]
+
+    def expect_undisturbed(self, outcomes):
+        for i, outcome in enumerate(outcomes):
+            self.assertTrue(outcome.ended.wait(120), f"request {i} was lost")
+            self.assertIsNone(outcome.error)
+            self.assertEqual(outcome.tokens(), expected[i])
+        self.assertEqual(self.connection.problems, [])
+
+    def test_the_engine_waits_for_a_worker_and_starts_none(self):
+        server = self.start()
+        self.assertEqual(server.workers(), [])
+        self.expect_undisturbed(self.submit())
+        self.serving()
+
+    def test_a_worker_that_is_killed_loses_nothing_and_joins_again(self):
+        server = self.start(workers=2)
+        for deaths in range(1, 5):
+            worker, pid = self.serving()
+            outcomes = self.submit()
+            server.wait_for(lambda s: s["requests_running"] > 0)
+            os.kill(pid, signal.SIGKILL)
+            self.expect_undisturbed(outcomes)
+            stats = server.wait_for(lambda s: s["health"] == "ok")
+            self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (deaths, 0))
+            worker.wait_for_line("has ended")
+        # The only one that is left goes with its host; another joins while requests wait.
+        worker, pid = self.serving()
+        for other in self.workers:
+            if other is not worker:
+                other.end()
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["requests_running"] > 0)
+        worker.end(signal.SIGKILL)
+        server.wait_for(lambda s: s["health"] != "ok")
+        self.assertFalse(lives(pid), "it works on for nobody")
+        self.workers = [self.join()]
+        self.expect_undisturbed(outcomes)
+        self.assertEqual(server.stats()["requests_failed_total"], 0)
+
+    def test_a_worker_that_is_stopped_is_replaced(self):
+        server = self.start("--step-deadline", "1", workers=2)
+        _, pid = self.serving()
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["requests_running"] > 0)
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: lives(pid) and os.kill(pid, signal.SIGCONT))
+        self.expect_undisturbed(outcomes)
+        self.assertEqual(server.stats()["worker_hangs_total"], 1)
+
+    def test_one_stands_by(self):
+        server = self.start("--standby-worker", workers=2)
+        for deaths in (1, 2):
+            _, pid = self.serving()
+            outcomes = self.submit()
+            server.wait_for(lambda s: s["requests_running"] > 0)
+            os.kill(pid, signal.SIGKILL)
+            self.expect_undisturbed(outcomes)
+            self.assertEqual(server.stats()["worker_deaths_total"], deaths)
+
+    def test_a_worker_ends_when_it_is_told_to_and_with_its_engine_waits_for_another(self):
+        server = self.start()
+        worker, pid = self.serving()
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(30), 0)
+        deadline = time.monotonic() + 10
+        while lives(pid):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        worker.wait_for_line("cannot connect")
+        self.assertEqual(worker.end(), 0)
+
+    def test_who_does_not_fit_is_told_why_and_the_engine_takes_the_next(self):
+        self.port = free_port()
+        other = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, other)
+        copy = os.path.join(other, "model")
+        shutil.copytree(model, copy)
+        same = self.join("--model", copy, "--threads", "1")
+        del same
+        with open(os.path.join(copy, "config.json"), "a") as file:
+            file.write("\n")
+        wrong = self.join("--model", copy)
+        absent = self.join("--model", os.path.join(other, "absent"))
+        strange = self.join(who="stranger")
+        self.server = WorkerServer(pagoda, model, *self.engine_flags())
+        threading.Timer(2, lambda: shutil.copy(os.path.join(model, "config.json"), copy)).start()
+        with self.server:
+            wrong.wait_for_line("is not the one that the engine has")
+            absent.wait_for_line("absent")
+            strange.wait_for_line("lost the engine")
+            self.connection = Connection(self.server.lines)
+            self.expect_undisturbed(self.submit())
+            self.connection.close()
+
+    def test_an_engine_that_is_not_the_one_it_says_is_not_joined(self):
+        self.port = free_port()
+        worker = self.join()
+        server = subprocess.Popen([pagoda, "serve", "--model", model, "--worker-processes", "--listen", "127.0.0.1:0",
+                                   *self.engine_flags("elsewhere")], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        worker.wait_for_line("no trust in the engine")
+        self.assertEqual(worker.child(), [])
+
+    def test_strangers_harm_nothing(self):
+        server = self.start()
+        self.expect_undisturbed(self.submit())
+        before = self.resident()
+        outcomes = self.submit()
+        # 10^6 frames of 64 bytes before the handshake, and as many after one without a certificate that counts.
+        frames = os.urandom(64) * 1000
+        for count in range(1000):
+            if count % 10 == 0:
+                # Half of a handshake, left open.
+                half = socket.create_connection(("127.0.0.1", self.port), 30)
+                half.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+                self.addCleanup(half.close)
+            send_until_closed(socket.create_connection(("127.0.0.1", self.port), 30), frames, 1)
+        for who in [None, "stranger"] * 20:
+            try:
+                connection = tls(self.port, who)
+            except OSError:
+                continue
+            send_until_closed(connection, frames, 50)
+        self.expect_undisturbed(outcomes)
+        self.assertLess(self.resident() - before, 64 << 20)
+        self.assertEqual(server.stats()["health"], "ok")
+        self.assertEqual(server.stats()["worker_deaths_total"], 0)
+
+    def test_who_has_a_certificate_and_talks_nonsense_is_dropped_when_its_turn_comes(self):
+        server = self.start()
+        _, pid = self.serving()
+        before = self.resident()
+        kinds = [b"\xff" * 64, (10).to_bytes(4, "little") + b"\0" * 10, (32 << 20).to_bytes(4, "little") + b"\1" * 60,
+                 b"\0\0\0\0" * 16]
+        ends = []
+        for kind in kinds:  # each waits before the worker that joins again, and sends 250,000 frames
+            ends.append(threading.Thread(target=send_until_closed, args=(tls(self.port, "worker"), kind * 1000, 250)))
+            ends[-1].start()
+        time.sleep(0.5)  # they have joined
+        outcomes = self.submit()
+        server.wait_for(lambda s: s["requests_running"] > 0)
+        os.kill(pid, signal.SIGKILL)
+        self.expect_undisturbed(outcomes)
+        for end in ends:
+            end.join(60)
+        stats = server.wait_for(lambda s: s["health"] == "ok")
+        self.assertEqual(stats["requests_failed_total"], 0)
+        self.assertLessEqual(stats["worker_deaths_total"], 1 + len(kinds))  # some have gone before their turn
+        self.assertLess(self.resident() - before, 64 << 20)
+
+    def resident(self):
+        with open(f"/proc/{self.server.process.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def test_flags_that_do_not_fit_are_refused_by_name(self):
+        self.port = 1
+        engine = ["serve", "--model", model]
+        good = self.engine_flags()
+        joining = ["worker", "--join", "127.0.0.1:1", "--tls-cert", path("worker.pem"), "--tls-key", path("worker.key")]
+        for arguments, message in [
+                (engine + good, "worker_listen needs worker_processes"),
+                (engine + ["--worker-processes", *good[:2]], "worker_tls_cert is needed by worker_listen"),
+                (engine + ["--worker-tls-ca", path("ca.pem")], "worker_tls_ca needs worker_listen"),
+                (engine + ["--worker-processes", *good[:-1], path("engine.key")], "engine.key is not a certificate"),
+                (engine + ["--worker-processes", *good[:-1], path("none.pem")], "cannot read"),
+                (engine + ["--worker-processes", "--worker-listen", "nowhere", *good[2:]], "must be HOST:PORT"),
+                (joining, "tls_ca is needed by join"),
+                (joining + ["--tls-ca", path("ca.key")], "ca.key is not a certificate"),
+                (joining[:-1] + [path("engine.key"), "--tls-ca", path("ca.pem")], "engine.key is not the private key"),
+                (["worker", "--join", "x", *joining[3:], "--tls-ca", path("ca.pem")], "join must be HOST:PORT")]:
+            ended = subprocess.run([pagoda, *arguments], capture_output=True, text=True, timeout=60)
+            self.assertIn(message, ended.stderr)
+            self.assertIn(ended.returncode, (1, 2))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
+    pagoda, model = sys.argv[1:3]
+    if shutil.which("openssl") is None:
+        print("no openssl program: skipped")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
