@@ -29,7 +29,7 @@ constexpr auto kConnectTime = std::chrono::seconds(10);
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(5'000);
 constexpr auto kLongLife = std::chrono::seconds(10);
-constexpr LinkFileKeys kKeys{"tls_cert", "tls_key", "tls_ca"};
+constexpr LinkFileKeys kJoinerKeys{"tls_cert", "tls_key", "tls_ca"};
 
 }  // namespace
 
@@ -144,7 +144,7 @@ EngineJoiner::~EngineJoiner() = default;
 Result<std::unique_ptr<EngineJoiner>> EngineJoiner::create(JoinConfig config) {
   auto engine = serving::parse_listen(config.engine, "join");
   if (!engine) return fail(std::move(engine.error()));
-  auto tls = load_link_context(LinkSide::worker, config.files, kKeys);
+  auto tls = load_link_context(LinkSide::worker, config.files, kJoinerKeys);
   if (!tls) return fail(std::move(tls.error()));
   auto loop = std::make_unique<Loop>(std::move(config), std::move(*engine), std::move(*tls));
   return std::unique_ptr<EngineJoiner>(new EngineJoiner(std::move(loop)));

@@ -15,7 +15,7 @@ namespace {
 using boost::system::error_code;
 
 constexpr auto kHandshakeTime = std::chrono::seconds(10);
-constexpr LinkFileKeys kKeys{"worker_tls_cert", "worker_tls_key", "worker_tls_ca"};
+constexpr LinkFileKeys kListenerKeys{"worker_tls_cert", "worker_tls_key", "worker_tls_ca"};
 
 std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
@@ -69,7 +69,7 @@ class JoinListener::JoinedWorker final : public WorkerPeer {
 };
 
 Result<std::shared_ptr<JoinListener>> JoinListener::create(const std::string& listen, const LinkFiles& files) {
-  auto tls = load_link_context(LinkSide::engine, files, kKeys);
+  auto tls = load_link_context(LinkSide::engine, files, kListenerKeys);
   if (!tls) return fail(std::move(tls.error()));
   std::shared_ptr<JoinListener> self(new JoinListener(std::move(*tls)));
   if (Status opened = self->listener_.open(listen, "worker_listen"); !opened) return fail(std::move(opened.error()));
