@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "io/device_link/frame_channel.hpp"
+
 namespace pagoda::device_link {
 namespace {
 
