@@ -65,7 +65,7 @@ Result<SharedEngine> loaded(const PoolModel& model) {
 }
 
 /// Runs on a thread of its own, which may take its time.
-void load_and_tell(const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
+void load_and_tell(caf::event_based_actor*, const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
   const TimeUs begun = now_us();
   auto engine = loaded(model);
   // Without a pool the engine ends with this message.
@@ -82,8 +82,7 @@ void begin_load(Self self, ModelIndex index) {
   spdlog::info("loading the model {}", model.name);
   const auto me = caf::actor_cast<ModelPoolActor>(self);
   try {
-    self->system().template spawn<caf::detached>([model, index, whom = caf::actor_cast<caf::actor_addr>(me)](
-                                                     caf::event_based_actor*) { load_and_tell(model, index, whom); });
+    self->system().template spawn<caf::detached>(load_and_tell, model, index, caf::actor_cast<caf::actor_addr>(me));
   } catch (const std::exception& error) {  // there is no thread for it
     send_anonymously(me, ModelLoadEnded{index, fail(ErrorCode::internal,
                                                     "the model " + model.name + " cannot be loaded: " + error.what())});

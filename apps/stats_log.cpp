@@ -87,19 +87,19 @@ void StatsLog::wait(const std::shared_ptr<State>& state) {
 
 /// An engine that does not answer says so elsewhere; no question follows one that has no answer.
 void StatsLog::ask(const std::shared_ptr<State>& state) {
-  const auto ask_router = [state](caf::event_based_actor* self) {
-    const auto on_answer = [state](const EngineStats& stats) {
+  const auto ask_router = [](caf::event_based_actor* self, const std::shared_ptr<State>& wants) {
+    const auto on_answer = [wants](const EngineStats& stats) {
       // The loop does not keep what keeps the loop.
-      boost::asio::post(*state->loop, [weak = std::weak_ptr(state), stats] {
+      boost::asio::post(*wants->loop, [weak = std::weak_ptr(wants), stats] {
         const auto asking = weak.lock();
         if (!asking || asking->ended) return;
         asking->take(stats);
         wait(asking);
       });
     };
-    actors::request(self, state->router, actors::GetStats{}, on_answer, [](caf::error&) {});
+    actors::request(self, wants->router, actors::GetStats{}, on_answer, [](caf::error&) {});
   };
-  state->system.spawn(ask_router);
+  state->system.spawn(ask_router, state);
 }
 
 }  // namespace pagoda::apps

@@ -13,11 +13,11 @@ namespace {
 using namespace pagoda;
 
 /// Prints the outputs of one request and ends with it. The router aborts the requests of a sink that dies.
-actors::SinkActor::behavior_type printing_sink(actors::SinkActor::pointer self) {
-  return {[self](const OutputBatch& batch) {
+actors::SinkActor::behavior_type printing_sink(actors::SinkActor::pointer self, std::FILE* out) {
+  return {[self, out](const OutputBatch& batch) {
     for (const auto& output : batch.outputs) {
-      for (const auto& delta : output.deltas) std::printf("%s", delta.text.c_str());
-      std::fflush(stdout);
+      for (const auto& delta : output.deltas) std::fputs(delta.text.c_str(), out);
+      std::fflush(out);
       if (output.error) std::fprintf(stderr, "actors_client: %s\n", output.error->message.c_str());
       if (output.done || output.error) self->quit();
     }
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   request->sampling.seed = 7;
   std::printf("%s", request->prompt->c_str());
 
-  const auto sink = system.spawn(printing_sink);
+  const auto sink = system.spawn(printing_sink, stdout);
   caf::scoped_actor self{system};
   // The tag is ours: it comes back with every output, so one sink can serve many requests.
   actors::ask(self, engine->router, actors::SubmitRequest{request, sink, 1}, [&](const actors::SubmitReply& reply) {

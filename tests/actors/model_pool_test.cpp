@@ -43,7 +43,7 @@ RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, 
   };
 }
 
-caf::behavior fake_supervisor(caf::event_based_actor*) {
+caf::behavior fake_supervisor(caf::event_based_actor*, int) {
   return {[](int) {}};
 }
 
@@ -93,7 +93,7 @@ class ModelPool : public testing::Test {
 
   Result<SharedEngine> engine() {
     ++loads_;
-    supervisor_ = system_.spawn(fake_supervisor);
+    supervisor_ = system_.spawn(fake_supervisor, 0);
     return std::make_shared<const LoadedEngine>(system_.spawn(fake_router, loads_.load()), supervisor_,
                                                 std::vector<caf::actor>{});
   }
