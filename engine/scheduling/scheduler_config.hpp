@@ -36,11 +36,10 @@ struct SchedulerConfig {
   }
 };
 
-/// Tokens that a step has room for whatever max_chunk_us is, unless target_step_us says less: so many that a token
-/// costs no more than kWasteOfSmallSteps times what it costs in the largest steps, where the weights are read for many;
-/// half of them for prompts. Never more than kLeastBatch, which they are before steps have been measured.
+/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us is, unless
+/// target_step_us says less: fewer would not make use of the weights.
+inline constexpr std::int32_t kLeastChunk = 16;
 inline constexpr std::int32_t kLeastBatch = 32;
-inline constexpr double kWasteOfSmallSteps = 2;
 
 /// Prompts have an eighth of a step, however many decode; and as many rows of one that target_step_us bounds are kept
 /// for them.

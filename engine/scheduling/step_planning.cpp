@@ -126,20 +126,16 @@ std::int32_t StepPlanning::num_decoding() const {
 std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
   double budget = config_.max_num_batched_tokens;
   if (decoding == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
-  if (config_.max_chunk_us > 0) budget = std::min(budget, tokens_with_chunk(decoding));
+  if (config_.max_chunk_us > 0) {
+    const double token_us = step_times_.us_per_token();
+    const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
+    budget = std::min(budget, std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk)));
+  }
   if (config_.target_step_us > 0) {
     const double tokens = step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us));
     budget = std::min(budget, std::max<double>(decoding + 1, tokens));
   }
   return static_cast<std::int32_t>(budget);
-}
-
-double StepPlanning::tokens_with_chunk(std::int32_t decoding) const {
-  const double least = step_time_curve_.least_tokens_at(kWasteOfSmallSteps);
-  const double least_batch = least == 0 ? kLeastBatch : std::min<double>(kLeastBatch, least);
-  const double least_chunk = std::max(1.0, least_batch / 2);
-  const double step_us = step_time_curve_.us_of(decoding) + static_cast<double>(config_.max_chunk_us);
-  return std::max({least_batch, decoding + least_chunk, step_time_curve_.tokens_within(step_us)});
 }
 
 /// Decodes that make room in this step for prompts that run, or may start.
@@ -329,6 +325,7 @@ void StepPlanning::something_was_freed() {
 
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
+  step_times_.step_measured(num_tokens, duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }

@@ -9,6 +9,7 @@
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/step_time_curve.hpp"
+#include "engine/scheduling/step_times.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/step/result.hpp"
@@ -92,7 +93,7 @@ class StepPlanning {
   /// What lies between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
-                 self.next_to_pause_, self.cost_, self.step_time_curve_, self.last_prompt_step_us_);
+                 self.next_to_pause_, self.cost_, self.step_times_, self.step_time_curve_, self.last_prompt_step_us_);
   }
 
   /// Who is offered before others of the queue.
@@ -103,8 +104,6 @@ class StepPlanning {
   std::int32_t num_decoding() const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
   std::int32_t step_budget(std::int32_t decoding) const;
-  /// Of a step to which prompts add as much as max_chunk_us allows, or is not worth a step of its own.
-  double tokens_with_chunk(std::int32_t decoding) const;
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
   std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
   void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
@@ -127,6 +126,7 @@ class StepPlanning {
   std::int32_t next_to_pause_ = 0;  ///< among the sequences that decode
 
   PreemptionCost cost_;
+  StepTimes step_times_;
   StepTimeCurve step_time_curve_;
   TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
 };

@@ -24,46 +24,6 @@ class StepTimeCurve {
     point.us += weight * (static_cast<double>(duration_us) - point.us);
   }
 
-  /// What a step of so many tokens takes; 0 before the first measurement.
-  double us_of(double tokens) const {
-    Point below;
-    for (const Point& point : points_) {
-      if (point.tokens == 0) continue;
-      const double us = std::max(point.us, below.us);
-      if (point.tokens >= tokens) {
-        if (below.tokens == 0) return us * tokens / point.tokens;
-        return below.us + (us - below.us) * (tokens - below.tokens) / (point.tokens - below.tokens);
-      }
-      below = {point.tokens, us};
-    }
-    return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
-  }
-
-  /// The least step in which a token costs no more than `factor` (> 1) times what it costs where it costs least. Below
-  /// the smallest that was measured nothing is known: no less than that. 0 before the first measurement.
-  double least_tokens_at(double factor) const {
-    double best = 0;  // microseconds a token
-    Point below;
-    for (const Point& point : points_) {
-      if (point.tokens == 0) continue;
-      below = {point.tokens, std::max(point.us, below.us)};
-      if (best == 0 || below.us / below.tokens < best) best = below.us / below.tokens;
-    }
-    const double limit = factor * best;
-    below = {};
-    for (const Point& point : points_) {
-      if (point.tokens == 0) continue;
-      const double us = std::max(point.us, below.us);
-      if (us <= limit * point.tokens) {
-        if (below.tokens == 0) return point.tokens;
-        const double slope = (us - below.us) / (point.tokens - below.tokens);
-        return (below.us - slope * below.tokens) / (limit - slope);
-      }
-      below = {point.tokens, us};
-    }
-    return 0;
-  }
-
   /// Of the largest step that takes no longer than `limit_us`; less than 1 where none does; 0 before the first
   /// measurement.
   double tokens_within(double limit_us) const {

@@ -245,7 +245,7 @@ TEST(Scheduling, PromptsTakeALimitedTimeOfAStepInWhichOthersDecode) {
   EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
   EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(100'000, 20)), 120, 10)
       << "what every step takes does not count";
-  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20), 20 + kLeastBatch / 2);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20), 20 + kLeastChunk);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kLeastBatch);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000'000, 20), 520) << "all in time";
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20, false), 500) << "without chunks prompts run whole, in steps of their own";
@@ -269,48 +269,20 @@ TEST(Scheduling, ASwappedGroupComesBackBesideDecodesHoweverLittleTimePromptsGet)
   EXPECT_EQ(service.place_of(19), service.finished.size()) << "it did not wait for the end of the long decodes";
 }
 
-TEST(StepTimeCurve, TellsWhatAStepTakesAndFromWhichSizeOnItsTokensAreCheap) {
-  StepTimeCurve curve;
-  EXPECT_EQ(curve.us_of(5), 0);
-  EXPECT_EQ(curve.least_tokens_at(2), 0);
-  curve.step_measured(512, 512 * 18'000);
-  EXPECT_DOUBLE_EQ(curve.us_of(1), 18'000) << "one size tells the average";
-  EXPECT_EQ(curve.least_tokens_at(2), 512) << "nothing is known of smaller ones";
-  for (const std::int64_t tokens : {1, 2, 8, 512}) curve.step_measured(tokens, 76'000 + 18'000 * tokens);
-  for (const double tokens : {1.0, 1.5, 5.0, 8.0})
-    EXPECT_NEAR(curve.us_of(tokens), 76'000 + 18'000 * tokens, 1) << tokens;
-  EXPECT_NEAR(curve.us_of(1024), 2 * curve.us_of(512), 1) << "at least what the largest took";
-  EXPECT_NEAR(curve.least_tokens_at(2), 4.2, 0.1) << "reading the weights is half of it";
-  for (int i = 0; i < 100; ++i) curve.step_measured(8, 220'000);
-  EXPECT_NEAR(curve.us_of(1), 94'000, 1) << "steps of one size do not make others forgotten";
-  curve.step_measured(16, 100'000);
-  EXPECT_GE(curve.us_of(16), curve.us_of(8)) << "more tokens never take less";
-  curve.step_measured(0, 5);
-  curve.step_measured(5, 0);
-  EXPECT_EQ(curve.us_of(1), 94'000);
-}
-
-TEST(Scheduling, PromptsAddNoMoreThanTheirTimeWhereSmallStepsAreAsGoodAsLargeOnes) {
-  // 20 ms to read the weights, 5 ms a token: from four tokens on a step wastes less than half of its time.
-  const auto tokens_beside = [](TimeUs max_chunk_us, int num_decoding) {
-    SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
-    config.max_chunk_us = max_chunk_us;
-    config.max_num_batched_tokens = 600;
-    Service service(config);
-    service.step_us = 20'000;
-    service.token_us = 5'000;
-    service.add(2000, 400, 3);  // tells what tokens cost in a large step, and in the least
-    for (int i = 0; i < 5; ++i) service.step();
-    for (RequestId id = 1; id <= static_cast<RequestId>(num_decoding); ++id) service.add(id, 8, 200);
-    for (int i = 0; i < 20; ++i) service.step();
-    service.add(1000, 500, 1);
-    for (int i = 0; i < 5; ++i) service.step();
-    return service.tokens_of_steps.back();
-  };
-  EXPECT_NEAR(static_cast<double>(tokens_beside(50'000, 8)), 18, 1);
-  EXPECT_NEAR(static_cast<double>(tokens_beside(25'000, 8)), 13, 1);
-  EXPECT_NEAR(static_cast<double>(tokens_beside(1'000, 8)), 10, 1) << "half of the least step";
-  EXPECT_NEAR(static_cast<double>(tokens_beside(1'000, 1)), 4, 1) << "the least step";
+TEST(StepTimes, TellWhatOneMoreTokenCostsFromStepsOfDifferentSizes) {
+  StepTimes times;
+  EXPECT_EQ(times.us_per_token(), 0);
+  times.step_measured(10, 2000);
+  EXPECT_NEAR(times.us_per_token(), 200, 1e-9) << "one size tells the average";
+  for (int i = 0; i < 50; ++i) times.step_measured(i % 2 == 0 ? 16 : 128, 1000 + 5 * (i % 2 == 0 ? 16 : 128));
+  EXPECT_NEAR(times.us_per_token(), 5, 1);
+  for (int i = 0; i < 200; ++i) times.step_measured(16, 1080);
+  EXPECT_NEAR(times.us_per_token(), 1080.0 / 16, 4) << "what is long ago fades";
+  for (int i = 0; i < 50; ++i) times.step_measured(i % 2 == 0 ? 16 : 128, 1000);
+  EXPECT_GT(times.us_per_token(), 0) << "no token is free";
+  times.step_measured(0, 5);
+  times.step_measured(5, 0);
+  EXPECT_GT(times.us_per_token(), 0);
 }
 
 /// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms.
