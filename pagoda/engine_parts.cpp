@@ -127,17 +127,17 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
 
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const std::function<Result<execution::KvPools>()>& pools) {
+                                 const BroughtMemory& brought) {
   EnginePlan plan = planned;
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
-  const auto loader = ModelLoader::create(config, plan, device, progress);
+  const auto loader = ModelLoader::create(config, plan, device, progress, brought.weights);
   if (!loader) return fail(loader.error());
   if (plan.measures_kv_cache) {
     const auto num_blocks = measured_blocks(config, plan, **loader, available_bytes);
     if (!num_blocks) return fail(num_blocks.error());
     plan.num_device_blocks = *num_blocks;
   }
-  const auto memory = take_kv_memory(config, plan, device, progress, pools);
+  const auto memory = take_kv_memory(config, plan, device, progress, brought.pools);
   if (!memory) return fail(memory.error());
   return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), plan.num_device_blocks};
 }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
+#include "engine/execution/kv_memory.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
+#include "engine/weights/kept_copies.hpp"
 #include "io/journal/journal_file.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
@@ -29,11 +32,15 @@ struct LoadedDevice {
   actors::DeviceFactory factory;
   std::int32_t num_device_blocks = 0;  ///< those of the plan, or as many as were measured to fit
 };
-/// Loads weights as far as they are needed and takes the KV memory, which `pools` may bring (null: the device's own).
-/// Errors as Engine::create.
+/// Memory that a device does not take itself.
+struct BroughtMemory {
+  std::function<Result<execution::KvPools>()> pools;  ///< null: none
+  std::shared_ptr<weights::KeptCopies> weights;       ///< likewise
+};
+/// Loads weights as far as they are needed and takes the KV memory. Errors as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const std::function<Result<execution::KvPools>()>& pools = nullptr);
+                                 const BroughtMemory& brought = {});
 
 /// The actors of one running engine.
 struct RunningEngine {

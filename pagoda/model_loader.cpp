@@ -19,7 +19,8 @@ ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std
 
 Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& config, const EnginePlan& plan,
                                                          std::shared_ptr<kernels::Device> device,
-                                                         StartProgress progress) {
+                                                         StartProgress progress,
+                                                         std::shared_ptr<weights::KeptCopies> kept) {
   std::shared_ptr<ModelLoader> loader(new ModelLoader(config, plan, std::move(device), std::move(progress)));
   std::shared_ptr<kernels::Device> host = loader->device_;
   if (!host->shares_host_memory()) {
@@ -27,7 +28,8 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
     if (!cpu) return fail(std::move(cpu.error()));
     host = std::move(*cpu);
   }
-  loader->host_weights_ = std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host);
+  loader->host_weights_ =
+      std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host, std::move(kept));
   if (!loader->device_->shares_host_memory()) {
     const auto uploaded = [self = loader.get()](double done) { self->report("loading weights", done); };
     loader->device_weights_ = std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_,

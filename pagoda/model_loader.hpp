@@ -19,9 +19,10 @@ namespace pagoda {
 /// no second copy. Lives as long as any of its runners.
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
-  /// Errors: bad_config (threads, cpu_isa).
+  /// `kept`: see weights::LoadedWeights. Errors: bad_config (threads, cpu_isa).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
-                                                     std::shared_ptr<kernels::Device> device, StartProgress progress);
+                                                     std::shared_ptr<kernels::Device> device, StartProgress progress,
+                                                     std::shared_ptr<weights::KeptCopies> kept = nullptr);
 
   /// Bytes of the device that are free beside a model and the memory that its ops take for the largest steps. Loads the
   /// weights; blocks.

@@ -43,8 +43,9 @@ bool may_pass(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
-/// What a process is given beside its end of the link.
+/// What a process is given beside its end of the link, which is there instead of what it is not given.
 constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
+constexpr int kWeightsDescriptor = kMemoryDescriptor + 1;
 
 device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
   return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
@@ -55,6 +56,13 @@ device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
 Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
   if (config.device != "cpu" || !config.swap_dir.empty() || !config.worker_listen.empty()) return nullptr;
   return device_link::KeptMemory::create(kept_size(plan));
+}
+
+/// The memory of copies of weights that outlives processes; none where there are none, or the worker is on another
+/// host.
+Result<std::shared_ptr<device_link::KeptWeights>> kept_weights(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.device != "cpu" || plan.copied_weight_bytes == 0 || !config.worker_listen.empty()) return nullptr;
+  return device_link::KeptWeights::create(plan.copied_weight_bytes);
 }
 
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
@@ -188,9 +196,12 @@ void bind_to_parent() {
   // terminal stops it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
   // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
-  ::syscall(SYS_close_range, kMemoryDescriptor + 1, ~0U, 0);
-  // Nothing else gets the place of the memory's: whether it is there is known later.
-  if (::fcntl(kMemoryDescriptor, F_GETFD) < 0) ::dup2(device_link::kInheritedDescriptor, kMemoryDescriptor);
+  ::syscall(SYS_close_range, kWeightsDescriptor + 1, ~0U, 0);
+  // Nothing else gets the place of what is not there, as it is not where the process works for another host: whether it
+  // is there is known later.
+  for (const int place : {kMemoryDescriptor, kWeightsDescriptor}) {
+    if (::fcntl(place, F_GETFD) < 0) ::dup2(device_link::kInheritedDescriptor, place);
+  }
 }
 
 struct LoadedWorker {
@@ -230,12 +241,20 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
     if (!start.keeps_memory) return execution::KvPools{};
     return device_link::KeptMemory::map(**device, kMemoryDescriptor, kept_size(*plan));
   };
-  auto loaded = load_device(*config, *plan, *device, progress, kept);
+  std::shared_ptr<device_link::MappedWeights> weights;
+  if (start.kept_weight_bytes > 0) {
+    auto mapped =
+        device_link::MappedWeights::map(**device, kWeightsDescriptor, start.kept_weight_bytes, config->touch_memory);
+    if (!mapped) return fail(std::move(mapped.error()));
+    weights = std::move(*mapped);
+  }
+  auto loaded = load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights});
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));
   auto worker = loaded->factory.make_worker();
   if (!worker) return fail(std::move(worker.error()));
+  if (weights != nullptr) weights->seal();
   return LoadedWorker{std::move(*worker), std::move(*cache), device_limits(*config, *plan)};
 }
 
@@ -258,6 +277,7 @@ int work(const WorkerOptions& options) {
   const auto start = channel ? receive_start(**channel) : std::nullopt;
   if (!start) return EXIT_FAILURE;
   if (!start->keeps_memory) ::close(kMemoryDescriptor);
+  if (start->kept_weight_bytes == 0) ::close(kWeightsDescriptor);
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
@@ -293,6 +313,8 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
   }
   auto memory = kept_memory(config, plan);
   if (!memory) return fail(std::move(memory.error()));
+  auto weights = kept_weights(config, plan);
+  if (!weights) return fail(std::move(weights.error()));
   device_link::WorkerProcessConfig process{.command = setup.worker_command,
                                            .joins = nullptr,
                                            .start = {.version = std::string(version()),
@@ -301,10 +323,12 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                                                      .num_host_blocks = plan.num_host_blocks,
                                                      .touch_memory = config.touch_memory,
                                                      .keeps_memory = *memory != nullptr,
+                                                     .kept_weight_bytes = *weights != nullptr ? (*weights)->bytes() : 0,
                                                      .model = ""},
                                            .limits = device_limits(config, plan),
                                            .block_bytes = plan.layout.block_bytes(),
                                            .memory = *memory,
+                                           .weights = *weights,
                                            .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
                                            .trace = trace};
   if (joins) {

@@ -38,7 +38,7 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
   const std::lock_guard lock(mutex_);
   auto found = converted_.find(name);
   if (found == converted_.end()) {
-    auto copy = converter_.convert(*tensor, dtype);
+    auto copy = converter_.convert(*tensor, dtype, "converted " + std::string(name));
     if (!copy) return fail(std::move(copy.error()));
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
   }
@@ -130,7 +130,7 @@ Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels:
   auto found = copied_.find(module);
   if (found == copied_.end()) {
     auto memory = converter_.convert({std::string(module), matrix.dtype, {matrix.rows, matrix.columns}, matrix.data},
-                                     matrix.dtype);
+                                     matrix.dtype, "copied " + std::string(module));
     if (!memory) return fail(std::move(memory.error()));
     found = copied_.emplace(std::string(module), std::move(*memory)).first;
   }
@@ -144,10 +144,16 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
   const std::lock_guard lock(mutex_);
   auto found = quantized_.find(module);
   if (found == quantized_.end()) {
-    const auto plain = as_plain(tensor, tensor.dtype);
-    if (!plain) return fail(plain.error());
-    auto weights =
-        converter_.quantize({plain->tensor.data, plain->tensor.dtype, tensor.shape.at(0), tensor.shape.at(1)}, format);
+    const std::int64_t rows = tensor.shape.at(0);
+    const std::int64_t columns = tensor.shape.at(1);
+    PlainTensor plain;
+    const auto as_matrix = [&]() -> Result<kernels::WeightMatrix> {
+      auto made = as_plain(tensor, tensor.dtype);
+      if (!made) return fail(std::move(made.error()));
+      plain = std::move(*made);
+      return kernels::WeightMatrix{plain.tensor.data, plain.tensor.dtype, rows, columns};
+    };
+    auto weights = converter_.quantize("quantized " + std::string(module), rows, columns, format, as_matrix);
     if (!weights) {
       weights.error().message = "module " + std::string(module) + ": " + weights.error().message;
       return fail(std::move(weights.error()));

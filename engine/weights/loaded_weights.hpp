@@ -42,9 +42,11 @@ WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize
 /// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {
  public:
-  /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory.
-  LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device)
-      : stored_(stored), policy_(std::move(policy)), converter_(std::move(device)) {}
+  /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory. `kept`: has the
+  /// copies that are made, all of this checkpoint and this policy; null = they are in the device's memory.
+  LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device,
+                std::shared_ptr<KeptCopies> kept = nullptr)
+      : stored_(stored), policy_(std::move(policy)), converter_(std::move(device), std::move(kept)) {}
 
   /// More errors: out_of_memory; bad_config when a value does not fit the dtype.
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;

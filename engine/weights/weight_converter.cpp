@@ -75,50 +75,62 @@ class PanelOfRows {
 
 }  // namespace
 
-Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DType dtype) const {
-  if (tensor.quantized != nullptr) {
-    auto floats = dequantize(tensor);
-    if (!floats || dtype == DType::f32) return floats;
-    return convert({tensor.name, DType::f32, tensor.shape, floats->data()}, dtype);
+Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DType dtype,
+                                                 std::string_view kept_as) const {
+  auto copy = take(kept_as, static_cast<std::size_t>(tensor.elements()) * size_of(dtype));
+  if (!copy) return fail(std::move(copy.error()));
+  if (copy->is_made) return std::move(copy->memory);
+  Status status;
+  if (tensor.quantized == nullptr) {
+    status = copy_plain(tensor, dtype, copy->memory.data());
+  } else if (dtype == DType::f32) {
+    status = dequantize(tensor, copy->memory.as<float>());
+  } else {
+    const auto floats = convert(tensor, DType::f32);
+    if (!floats) return fail(floats.error());
+    status = copy_plain({tensor.name, DType::f32, tensor.shape, floats->data()}, dtype, copy->memory.data());
   }
+  if (!status) return fail(std::move(status.error()));
+  return std::move(copy->memory);
+}
+
+Status WeightConverter::copy_plain(const WeightTensor& tensor, DType dtype, void* to) const {
   if (!fits(tensor, dtype)) {
     return fail(ErrorCode::bad_config,
                 "dtype float16: tensor \"" + tensor.name + "\" has values above 65504, the largest float16", "dtype");
   }
-  const auto bytes = static_cast<std::size_t>(tensor.elements()) * size_of(dtype);
-  auto copy = device_->allocate(bytes, kernels::MemoryKind::device);
-  if (!copy) return copy;
-  auto status = run([&](kernels::Stream& stream) {
-    return device_->ops().convert(stream, {.from = tensor.data,
-                                           .from_dtype = tensor.dtype,
-                                           .to = copy->data(),
-                                           .to_dtype = dtype,
-                                           .count = tensor.elements()});
+  return run([&](kernels::Stream& stream) {
+    return device_->ops().convert(
+        stream,
+        {.from = tensor.data, .from_dtype = tensor.dtype, .to = to, .to_dtype = dtype, .count = tensor.elements()});
   });
-  if (!status) return fail(std::move(status.error()));
-  return copy;
 }
 
 Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
-    const kernels::WeightMatrix& matrix, const kernels::QuantizedFormat& format) const {
-  auto weights = allocate(matrix.rows, matrix.columns, format);
-  if (!weights) return fail(std::move(weights.error()));
-  auto status = run([&, &to = **weights](kernels::Stream& stream) {
-    return device_->ops().quantize_weights(stream, {.from = matrix,
+    std::string_view kept_as, std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format,
+    const std::function<Result<kernels::WeightMatrix>()>& plain) const {
+  auto place = take(kept_as, rows, columns, format);
+  if (!place) return fail(std::move(place.error()));
+  if (place->is_made) return std::move(place->weights);
+  const auto matrix = plain();
+  if (!matrix) return fail(matrix.error());
+  auto status = run([&, &to = *place->weights](kernels::Stream& stream) {
+    return device_->ops().quantize_weights(stream, {.from = *matrix,
                                                     .format = format,
                                                     .data = to.data.as<std::uint8_t>(),
                                                     .scales = to.scales.as<Float16>(),
                                                     .mins = to.mins.as<Float16>()});
   });
   if (!status) return fail(std::move(status.error()));
-  return std::move(*weights);
+  return std::move(place->weights);
 }
 
 Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor) const {
   const QuantizedRows& rows = *tensor.quantized;
-  auto weights = allocate(tensor.shape.at(0), tensor.shape.at(1), *rows.format());
-  if (!weights) return fail(std::move(weights.error()));
-  QuantizedWeights& to = **weights;
+  auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), *rows.format());
+  if (!place) return fail(std::move(place.error()));
+  if (place->is_made) return std::move(place->weights);
+  QuantizedWeights& to = *place->weights;
   const kernels::QuantizedMatrix& matrix = to.matrix;
   std::atomic<bool> all_finite = true;
   const auto pack = [&](std::int64_t panel) {
@@ -137,40 +149,50 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
   if (!all_finite) {
     return fail(ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a scale or minimum that is not finite");
   }
-  return std::move(*weights);
+  return std::move(place->weights);
 }
 
-Result<std::shared_ptr<QuantizedWeights>> WeightConverter::allocate(std::int64_t rows, std::int64_t columns,
-                                                                    const kernels::QuantizedFormat& format) const {
-  auto weights = std::make_shared<QuantizedWeights>();
-  weights->matrix = {nullptr, nullptr, rows, columns, format};
-  for (const auto& [buffer, bytes] : {std::pair{&weights->data, weights->matrix.data_bytes()},
-                                      std::pair{&weights->scales, weights->matrix.scale_bytes()},
-                                      std::pair{&weights->mins, weights->matrix.min_bytes()}}) {
-    if (bytes == 0) continue;
-    auto memory = device_->allocate(static_cast<std::size_t>(bytes), kernels::MemoryKind::device);
-    if (!memory) return fail(std::move(memory.error()));
-    *buffer = std::move(*memory);
+Result<KeptCopies::Place> WeightConverter::take(std::string_view kept_as, std::size_t bytes) const {
+  if (kept_ != nullptr && !kept_as.empty()) {
+    if (auto place = kept_->find(kept_as, bytes)) return std::move(*place);
   }
-  weights->matrix.data = weights->data.as<std::uint8_t>();
-  weights->matrix.scales = weights->scales.as<Float16>();
-  weights->matrix.mins = weights->mins.as<Float16>();
-  return weights;
+  auto memory = device_->allocate(bytes, kernels::MemoryKind::device);
+  if (!memory) return fail(std::move(memory.error()));
+  return KeptCopies::Place{std::move(*memory)};
 }
 
-Result<kernels::Buffer> WeightConverter::dequantize(const WeightTensor& tensor) const {
-  const std::int64_t columns = tensor.shape.at(1);
-  auto floats =
-      device_->allocate(static_cast<std::size_t>(tensor.elements()) * sizeof(float), kernels::MemoryKind::device);
-  if (!floats) return floats;
-  const auto dequantize_row = [&](std::int64_t row) {
-    tensor.quantized->dequantize(row, floats->as<float>() + row * columns);
+Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view kept_as, std::int64_t rows,
+                                                              std::int64_t columns,
+                                                              const kernels::QuantizedFormat& format) const {
+  QuantizedPlace place{std::make_shared<QuantizedWeights>(), true};
+  QuantizedWeights& weights = *place.weights;
+  weights.matrix = {nullptr, nullptr, rows, columns, format};
+  struct Part {
+    const char* name;
+    kernels::Buffer& buffer;
+    std::int64_t bytes;
   };
-  auto status = run([&](kernels::Stream& stream) {
+  for (const Part& part : {Part{" data", weights.data, weights.matrix.data_bytes()},
+                           Part{" scales", weights.scales, weights.matrix.scale_bytes()},
+                           Part{" minimums", weights.mins, weights.matrix.min_bytes()}}) {
+    if (part.bytes == 0) continue;
+    auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes));
+    if (!memory) return fail(std::move(memory.error()));
+    place.is_made = place.is_made && memory->is_made;
+    part.buffer = std::move(memory->memory);
+  }
+  weights.matrix.data = weights.data.as<std::uint8_t>();
+  weights.matrix.scales = weights.scales.as<Float16>();
+  weights.matrix.mins = weights.mins.as<Float16>();
+  return place;
+}
+
+Status WeightConverter::dequantize(const WeightTensor& tensor, float* to) const {
+  const std::int64_t columns = tensor.shape.at(1);
+  const auto dequantize_row = [&](std::int64_t row) { tensor.quantized->dequantize(row, to + row * columns); };
+  return run([&](kernels::Stream& stream) {
     return device_->ops().host_work(stream, {.num_tasks = tensor.shape.at(0), .run = dequantize_row});
   });
-  if (!status) return fail(std::move(status.error()));
-  return floats;
 }
 
 Status WeightConverter::run(const std::function<Status(kernels::Stream&)>& issue) const {

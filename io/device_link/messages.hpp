@@ -17,13 +17,14 @@ struct StartWorker {
   std::string config;   ///< io::to_text
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
-  bool touch_memory = false;  ///< take the KV cache's memory before telling that it is ready
-  bool keeps_memory = false;  ///< the KV cache is that of the second descriptor (KeptMemory)
-  std::string model;          ///< io::model_fingerprint of the engine's, for a worker on another host; else empty
+  bool touch_memory = false;           ///< take the KV cache's memory before telling that it is ready
+  bool keeps_memory = false;           ///< the KV cache is that of the second descriptor (KeptMemory)
+  std::int64_t kept_weight_bytes = 0;  ///< of the third descriptor (KeptWeights); 0 = weights are the process's own
+  std::string model;  ///< io::model_fingerprint of the engine's, for a worker on another host; else empty
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,
-                 self.keeps_memory, self.model);
+                 self.keeps_memory, self.kept_weight_bytes, self.model);
   }
 };
 

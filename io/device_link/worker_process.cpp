@@ -42,8 +42,9 @@ Status WorkerProcess::spawn(WorkerPeer::Events events) {
   auto channel = FrameChannel::create(std::move(own));
   if (!channel) return fail(std::move(channel.error()));
   channel_ = std::move(*channel);
-  std::vector<int> given{inherited.get()};
-  if (config_.memory != nullptr) given.push_back(config_.memory->file());
+  // Each at its place, where the link stands for what is not there.
+  const std::vector<int> given{inherited.get(), config_.memory != nullptr ? config_.memory->file() : inherited.get(),
+                               config_.weights != nullptr ? config_.weights->file() : inherited.get()};
   auto child = ChildProcess::start(config_.command, given, std::move(events));
   if (!child) return fail(std::move(child.error()));
   pid_ = (*child)->pid();

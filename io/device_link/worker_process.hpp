@@ -18,6 +18,7 @@
 #include "engine/trace/tracer.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "io/device_link/kept_memory.hpp"
+#include "io/device_link/kept_weights.hpp"
 #include "io/device_link/messages.hpp"
 #include "io/device_link/worker_peer.hpp"
 
@@ -32,8 +33,9 @@ struct WorkerProcessConfig {
   StartWorker start;
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
-  std::shared_ptr<KeptMemory> memory;  ///< of the KV blocks; null: each process has its own, and it ends with it
-  TimeUs step_deadline_us = 0;         ///< 0 = by measured times
+  std::shared_ptr<KeptMemory> memory;    ///< of the KV blocks; null: each process has its own, and it ends with it
+  std::shared_ptr<KeptWeights> weights;  ///< likewise of copies of weights
+  TimeUs step_deadline_us = 0;           ///< 0 = by measured times
   trace::SharedTracer trace;
 };
 

@@ -125,6 +125,38 @@ class Workers(unittest.TestCase):
             fields = file.read().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
+    def test_workers_share_the_copies_of_their_weights(self):
+        # What one process has quantised the next ones map, and no process may write to it.
+        for flags in (["--quantize", "int8"], ["--dtype", "float16", "--weight-memory", "copied"]):
+            with WorkerServer(pagoda, model, "--no-worker-processes", *flags) as server:
+                connection = Connection(server.lines)
+                undisturbed = [outcome.tokens() for outcome in run(connection, [request(i) for i in range(12)])]
+                connection.close()
+            server = self.start(*flags, "--standby-worker")
+            for deaths, sig in enumerate((signal.SIGKILL, signal.SIGSEGV, signal.SIGKILL), 1):
+                self.standby(server)
+                outcomes = self.submit(80)
+                server.wait_for(lambda s: s["requests_running"] > 0)
+                server.kill_worker(sig)
+                for i, outcome in enumerate(outcomes):
+                    self.assertTrue(outcome.ended.wait(120))
+                    self.assertEqual(outcome.tokens(), undisturbed[i], f"request {i}")
+                stats = server.wait_for(lambda s: s["health"] == "ok")
+                self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (deaths, 0))
+            self.standby(server)
+            deadline = time.monotonic() + 30
+            while (maps := self.maps_of_weights(server)) != {"r--s"}:  # the one that stands by may still load
+                self.assertLess(time.monotonic(), deadline, maps)
+                time.sleep(0.05)
+
+    def maps_of_weights(self, server):
+        """How the workers have them mapped."""
+        maps = set()
+        for pid in server.workers():
+            with open(f"/proc/{pid}/maps") as file:
+                maps |= {line.split()[1] for line in file if "memfd:pagoda-weights" in line} or {"not at all"}
+        return maps
+
     def standby(self, server):
         (serving,) = server.stats()["worker_pids"]
         deadline = time.monotonic() + 30

@@ -1,0 +1,127 @@
+#include "io/device_link/kept_weights.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernels/cpu/cpu_memory.hpp"
+
+namespace pagoda::device_link {
+namespace {
+
+constexpr std::size_t kMostCopies = 65'536;
+constexpr std::uint64_t kAlignment = 64;
+
+struct Copy {
+  std::uint64_t key = 0;
+  std::uint64_t offset = 0;  ///< in the data
+  std::uint64_t bytes = 0;
+};
+
+/// What the file begins with; the data follow at the next whole huge page.
+struct Directory {
+  std::atomic<std::uint32_t> is_sealed;
+  std::uint32_t num_copies = 0;
+  std::uint64_t used = 0;
+  std::array<Copy, kMostCopies> copies;
+};
+constexpr std::size_t kDataOffset = kernels::kFileAlignment;
+static_assert(sizeof(Directory) <= kDataOffset && std::atomic<std::uint32_t>::is_always_lock_free);
+
+std::size_t whole_pages(std::int64_t bytes) {
+  return (static_cast<std::size_t>(bytes) + kernels::kFileAlignment - 1) / kernels::kFileAlignment *
+         kernels::kFileAlignment;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KeptWeights>> KeptWeights::create(std::int64_t bytes) {
+  // Each copy is aligned.
+  const std::int64_t with_gaps = bytes + static_cast<std::int64_t>(kMostCopies * kAlignment);
+  Descriptor file(::memfd_create("pagoda-weights", MFD_CLOEXEC));
+  if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(kDataOffset + whole_pages(with_gaps))) < 0) {
+    return fail(
+        ErrorCode::io_failed,
+        std::string("memory for weights that outlives worker processes cannot be made: ") + std::strerror(errno));
+  }
+  return std::unique_ptr<KeptWeights>(new KeptWeights(std::move(file), with_gaps));
+}
+
+struct MappedWeights::Mapping {
+  kernels::Buffer directory_memory;
+  kernels::Buffer data;
+  bool is_sealed = false;
+
+  Directory& directory() const { return *directory_memory.as<Directory>(); }
+
+  void protect() {
+    is_sealed = true;
+    // Without it a wild write would be the next process's as well; nothing else depends on it.
+    ::mprotect(data.data(), whole_pages(static_cast<std::int64_t>(data.bytes())), PROT_READ);
+    ::mprotect(directory_memory.data(), kDataOffset, PROT_READ);
+  }
+};
+
+Result<std::shared_ptr<MappedWeights>> MappedWeights::map(kernels::Device& device, int file, std::int64_t bytes,
+                                                          bool touch) {
+  auto directory = device.map(file, 0, sizeof(Directory));
+  if (!directory) return fail(std::move(directory.error()));
+  auto data = device.map(file, kDataOffset, static_cast<std::size_t>(bytes));
+  if (!data) return fail(std::move(data.error()));
+  auto mapping = std::make_shared<Mapping>();
+  mapping->directory_memory = std::move(*directory);
+  mapping->data = std::move(*data);
+  Directory& entries = mapping->directory();
+  if (entries.is_sealed.load(std::memory_order_acquire) != 0) {
+    mapping->protect();
+  } else {
+    entries.num_copies = 0;
+    entries.used = 0;
+    const auto unheard = [](double) {};
+    if (Status taken = touch ? device.touch(mapping->data, unheard) : Status(); !taken) return fail(taken.error());
+  }
+  return std::shared_ptr<MappedWeights>(new MappedWeights(std::move(mapping)));
+}
+
+std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view key, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Directory& directory = mapping_->directory();
+  const std::uint64_t hash = std::hash<std::string_view>()(key);
+  const auto place = [&](std::uint64_t offset, bool is_made) {
+    // The buffer keeps the mapping.
+    return Place{
+        kernels::Buffer(mapping_->data.as<std::byte>() + offset, bytes, [mapping = mapping_](void*, std::size_t) {}),
+        is_made};
+  };
+  if (mapping_->is_sealed) {
+    for (const Copy& copy :
+         std::span(directory.copies).first(std::min<std::size_t>(directory.num_copies, kMostCopies))) {
+      if (copy.key == hash && copy.bytes == bytes && copy.offset + bytes <= mapping_->data.bytes())
+        return place(copy.offset, true);
+    }
+    return std::nullopt;
+  }
+  const std::uint64_t offset = (directory.used + kAlignment - 1) / kAlignment * kAlignment;
+  if (directory.num_copies == kMostCopies || offset + bytes > mapping_->data.bytes()) return std::nullopt;
+  directory.copies[directory.num_copies++] = {hash, offset, bytes};
+  directory.used = offset + bytes;
+  return place(offset, false);
+}
+
+void MappedWeights::seal() {
+  const std::lock_guard lock(mutex_);
+  if (mapping_->is_sealed) return;
+  mapping_->directory().is_sealed.store(1, std::memory_order_release);
+  mapping_->protect();
+}
+
+}  // namespace pagoda::device_link
