@@ -18,6 +18,8 @@ import unittest
 
 from worker_load import PROMPTS, Connection, WorkerServer, children, lives, request, run
 
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers, which keep what was freed
+
 pagoda = model = None
 expected = {}  # by request number
 files = None  # a folder of keys and certificates
@@ -272,7 +274,8 @@ class JoinedWorkers(unittest.TestCase):
                 continue
             send_until_closed(connection, frames, 50)
         self.expect_undisturbed(outcomes)
-        self.assertLess(self.resident() - before, 64 << 20)
+        if SLOWNESS == 1:
+            self.assertLess(self.resident() - before, 64 << 20)
         self.assertEqual(server.stats()["health"], "ok")
         self.assertEqual(server.stats()["worker_deaths_total"], 0)
 
@@ -296,7 +299,8 @@ class JoinedWorkers(unittest.TestCase):
         stats = server.wait_for(lambda s: s["health"] == "ok")
         self.assertEqual(stats["requests_failed_total"], 0)
         self.assertLessEqual(stats["worker_deaths_total"], 1 + len(kinds))  # some have gone before their turn
-        self.assertLess(self.resident() - before, 64 << 20)
+        if SLOWNESS == 1:
+            self.assertLess(self.resident() - before, 64 << 20)
 
     def resident(self):
         with open(f"/proc/{self.server.process.pid}/statm") as file:
