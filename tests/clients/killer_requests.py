@@ -177,8 +177,6 @@ def check_nothing_is_left(suite, server, descriptors):
         time.sleep(0.05)
     if left > 0:
         suite.fail(f"{left} descriptors are left")
-    if stats["device_blocks_free"] + stats["device_blocks_cached"] != stats["device_blocks_total"]:
-        suite.fail(f"KV blocks are left: {stats}")
     if stats["health"] != "ok" or stats["worker_restarts_total"] != 0:
         suite.fail(f"the engine was hurt: {stats}")
 

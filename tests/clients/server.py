@@ -89,11 +89,12 @@ class Server:
         return self.json("POST", "/tokenize", {"messages": messages})["count"]
 
     def wait_until_idle(self, seconds):
-        """The stats as soon as nothing runs or waits; else an assertion."""
+        """The stats as soon as nothing runs or waits and no step holds blocks any more; else an assertion."""
         deadline = time.monotonic() + seconds
         while True:
             stats = self.stats()
-            if stats["requests_running"] == stats["requests_waiting"] == stats["requests_swapped"] == 0:
+            held = stats["device_blocks_total"] - stats["device_blocks_free"] - stats["device_blocks_cached"]
+            if stats["requests_running"] == stats["requests_waiting"] == stats["requests_swapped"] == held == 0:
                 return stats
             assert time.monotonic() < deadline, f"still busy after {seconds} s: {stats}"
             time.sleep(0.002)
