@@ -60,6 +60,7 @@ struct MappedWeights::Mapping {
   kernels::Buffer directory_memory;
   kernels::Buffer data;
   bool is_sealed = false;
+  kernels::Device* to_touch_it = nullptr;  // before the first copy is made
 
   Directory& directory() const { return *directory_memory.as<Directory>(); }
 
@@ -86,8 +87,7 @@ Result<std::shared_ptr<MappedWeights>> MappedWeights::map(kernels::Device& devic
   } else {
     entries.num_copies = 0;
     entries.used = 0;
-    const auto unheard = [](double) {};
-    if (Status taken = touch ? device.touch(mapping->data, unheard) : Status(); !taken) return fail(taken.error());
+    if (touch) mapping->to_touch_it = &device;
   }
   return std::shared_ptr<MappedWeights>(new MappedWeights(std::move(mapping)));
 }
@@ -109,6 +109,10 @@ std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view k
         return place(copy.offset, true);
     }
     return std::nullopt;
+  }
+  if (auto* const device = std::exchange(mapping_->to_touch_it, nullptr)) {
+    // Without memory for all, the copies find out which of them has none.
+    if (!device->touch(mapping_->data, [](double) {})) return std::nullopt;
   }
   const std::uint64_t offset = (directory.used + kAlignment - 1) / kAlignment * kAlignment;
   if (directory.num_copies == kMostCopies || offset + bytes > mapping_->data.bytes()) return std::nullopt;

@@ -34,7 +34,8 @@ class KeptWeights {
 /// one at a time may have them unsealed.
 class MappedWeights final : public weights::KeptCopies {
  public:
-  /// `touch`: take the memory now, on huge pages, if it is not taken. Errors: io_failed, out_of_memory.
+  /// `touch`: take the memory of all, on huge pages, when the first copy is made; not before, since what else the
+  /// engine takes is held against the memory that is free. `device` must live until then. Errors: io_failed.
   static Result<std::shared_ptr<MappedWeights>> map(kernels::Device& device, int file, std::int64_t bytes, bool touch);
 
   std::optional<Place> find(std::string_view key, std::size_t bytes) override;

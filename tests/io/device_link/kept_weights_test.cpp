@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/weights/loaded_weights.hpp"
@@ -54,6 +55,19 @@ TEST(KeptWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten)
   for (std::size_t i = 0; i < a->memory.bytes(); ++i) ASSERT_EQ(a->memory.as<char>()[i], 1);
   EXPECT_EQ(b->memory.as<char>()[99], 2);
   EXPECT_FALSE(is_writable(b->memory.data()));
+}
+
+TEST(KeptWeights, TheirMemoryIsTakenWithTheFirstCopy) {
+  const auto kept = KeptWeights::create(10'000'000).value();
+  const auto taken_bytes = [&] {
+    struct stat facts {};
+    EXPECT_EQ(::fstat(kept->file(), &facts), 0);
+    return facts.st_blocks * 512;
+  };
+  const auto weights = map(*kept, true);
+  EXPECT_LT(taken_bytes(), 1'000'000);
+  EXPECT_TRUE(weights->find("a", 100));
+  EXPECT_GE(taken_bytes(), 10'000'000);
 }
 
 TEST(KeptWeights, WhatDoesNotFitIsNotKept) {
