@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -208,14 +209,44 @@ void end_now(const Handle& whom) {
 #endif
 }
 
-/// Calls `on_end()` once `whom` has ended, or now if it has already. Runs on any thread: only send from it.
+#ifdef CAF_VERSION_MAJOR
+namespace detail {
+
+/// CAF 1.x tells of an actor's end first, then destroys its state, then lets go of what was told.
+template <class OnEnd>
+class BehindState {
+ public:
+  explicit BehindState(OnEnd on_end) : on_end_(std::move(on_end)) {}
+  BehindState(const BehindState&) = delete;
+  BehindState& operator=(const BehindState&) = delete;
+  ~BehindState() {
+    if (has_ended_) on_end_();
+  }
+  void told() { has_ended_ = true; }
+
+ private:
+  OnEnd on_end_;
+  bool has_ended_ = false;
+};
+
+}  // namespace detail
+#endif
+
+/// Calls `on_end()` once `whom` has ended and its state is gone, or now if it has ended already; with CAF 1.x also now
+/// if it is about to. Runs on any thread: only send from it.
 template <class Handle, class OnEnd>
 void when_ended(const Handle& whom, OnEnd on_end) {
   happens_before::sent();
-  caf::actor_cast<caf::actor>(whom)->attach_functor([on_end = std::move(on_end)]() mutable {
+  auto received = [on_end = std::move(on_end)]() mutable {
     happens_before::received();
     on_end();
-  });
+  };
+#ifdef CAF_VERSION_MAJOR
+  auto behind = std::make_shared<detail::BehindState<decltype(received)>>(std::move(received));
+  caf::actor_cast<caf::actor>(whom)->attach_functor([behind = std::move(behind)] { behind->told(); });
+#else
+  caf::actor_cast<caf::actor>(whom)->attach_functor(std::move(received));
+#endif
 }
 
 /// A small pool that sleeps when idle: the default work stealing of CAF polls.

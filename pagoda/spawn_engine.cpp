@@ -8,12 +8,7 @@
 namespace pagoda {
 
 void init_actor_types() {
-#ifdef CAF_VERSION_MAJOR
-  caf::init_global_meta_objects<caf::id_block::pagoda>();
-  caf::init_global_meta_objects<caf::id_block::pagoda_pool>();
-  caf::init_global_meta_objects<caf::id_block::pagoda_serving>();
-  caf::core::init_global_meta_objects();
-#endif
+  serving::init_actor_types();
 }
 
 void end_engine(const EngineHandle& engine) {

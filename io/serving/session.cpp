@@ -147,4 +147,13 @@ void Session::close() {
   actor_ = SessionActor{};
 }
 
+void init_actor_types() {
+#ifdef CAF_VERSION_MAJOR
+  caf::init_global_meta_objects<caf::id_block::pagoda>();
+  caf::init_global_meta_objects<caf::id_block::pagoda_pool>();
+  caf::init_global_meta_objects<caf::id_block::pagoda_serving>();
+  caf::core::init_global_meta_objects();
+#endif
+}
+
 }  // namespace pagoda::serving

@@ -115,6 +115,10 @@ class Session {
   bool closed_ = false;
 };
 
+/// Makes all message types of actors/ and of sessions known to CAF 1.x, which asks for it before the first
+/// caf::actor_system of a process. Once more does no harm; on CAF 0.17 there is nothing to do.
+void init_actor_types();
+
 }  // namespace pagoda::serving
 
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda_serving, caf::id_block::pagoda_pool::end)

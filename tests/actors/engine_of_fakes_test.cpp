@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -152,7 +153,6 @@ class EngineOfFakes : public ::testing::Test {
     caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
     shared_ = {};
     replica_ = {};
-    inside_.clear();
     sink_ = nullptr;
     self->await_all_other_actors_done();
     const std::lock_guard lock(runners_->mutex);
@@ -182,17 +182,25 @@ class EngineOfFakes : public ::testing::Test {
     return CacheParts{memory_, std::move(*stream)};
   }
 
+  template <class Handle>
+  static std::future<void> end_of(const Handle& actor) {
+    const auto ended = std::make_shared<std::promise<void>>();
+    when_ended(actor, [ended] { ended->set_value(); });
+    return ended->get_future();
+  }
+
   /// When all of the process before it has ended, as a supervisor waits for.
   Result<DeviceProcess> start_process(bool memory_lost) {
-    caf::scoped_actor self{*system_};
-    for (const caf::actor& one : inside_) self->wait_for(one);
+    for (const auto& end : inside_) end.wait();
+    inside_.clear();
     if (memory_lost) {
       std::memset(memory_->device_base(), 0xee, static_cast<std::size_t>(memory_->block_bytes() * kDeviceBlocks));
       ++times_lost_;
     }
     const CacheEngineActor cache_engine = spawn_cache_engine(*system_, make_cache_engine().value(), instruments_);
     const WorkerActor worker = spawn_worker(*system_, make_worker().value(), cache_engine, instruments_);
-    inside_ = {caf::actor_cast<caf::actor>(cache_engine), caf::actor_cast<caf::actor>(worker)};
+    inside_.push_back(end_of(cache_engine));
+    inside_.push_back(end_of(worker));
     return DeviceProcess{system_->spawn(fake_process, worker, cache_engine), ++last_pid_, 0, memory_lost};
   }
 
@@ -262,7 +270,7 @@ class EngineOfFakes : public ::testing::Test {
   std::shared_ptr<kernels::Device> device_ = kernels::create_cpu_device({1, "", "none"}).value();
   std::shared_ptr<execution::KvMemory> memory_;
   execution::PlanProgress* progress_ = nullptr;
-  std::vector<caf::actor> inside_;  ///< of the process
+  std::vector<std::future<void>> inside_;  ///< ends of the process's actors
   std::int64_t last_pid_ = 0;
   std::atomic<int> times_lost_ = 0;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/http/api_server.hpp"
+#include "io/serving/session.hpp"
 #include "tests/io/http/test_client.hpp"
 #include "tests/io/json_lines/fake_router.hpp"
 
@@ -74,6 +75,7 @@ class ApiServerTest : public testing::Test {
   void end_router() { caf::anon_send_exit(router_, caf::exit_reason::user_shutdown); }
 
   caf::actor_system_config& configured() {
+    serving::init_actor_types();
     actors::configure_pool(system_config_, 2);
     return system_config_;
   }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "io/json_lines/server.hpp"
+#include "io/serving/session.hpp"
 #include "tests/io/json_lines/fake_router.hpp"
 #include "tests/io/json_lines/test_client.hpp"
 
@@ -53,6 +54,7 @@ class ServerTest : public testing::Test {
   }
 
   caf::actor_system_config& configured() {
+    serving::init_actor_types();
     actors::configure_pool(system_config_, 2);
     return system_config_;
   }
