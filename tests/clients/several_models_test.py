@@ -479,6 +479,33 @@ class BrokenTest(Several):
         self.assertIn("max_loaded_models needs models", ended.stderr)
 
 
+class KeysTest(Several):
+    def key(self, name, *flags):
+        line = subprocess.run([pagoda, "key", name, "--file", self.path("keys"), *flags], capture_output=True, text=True,
+                              timeout=60, check=True).stdout.strip()
+        return {"Authorization": "Bearer " + line}
+
+    def ask(self, server, name, key, **fields):
+        status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": name, **fields}, key)
+        return status, json.loads(body).get("error", {}).get("code")
+
+    def test_limits_of_a_key_hold_over_all_models(self):
+        busy, few = self.key("busy", "--max-concurrent-requests", "1"), self.key("few", "--requests-per-minute", "2")
+        root = self.key("root", "--admin")
+        server = self.start({"a": self.slow(), "b": {"model": model}}, "--keys-file", self.path("keys"))
+        self.assertEqual([self.ask(server, name, few) for name in "aba"],
+                         [(200, None), (200, None), (429, "rate_limit_exceeded")])
+        body = json.dumps({**SHORT, "model": "a", "max_tokens": 100_000, "stream": True})
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", body, {**busy, "Content-Type": "application/json"})
+        self.assertEqual(connection.getresponse().status, 200)
+        self.assertEqual(self.ask(server, "b", busy)[0], 429)
+        self.assertEqual(self.ask(server, "b", root)[0], 200)
+        connection.close()
+        eventually(lambda: self.ask(server, "b", busy)[0] == 200, "the place of a request that has gone is free")
+
+
 class WorkerProcessTest(Several):
     def test_a_model_may_live_in_a_process_of_its_own_and_die_there(self):
         server = self.start({"a": {"model": model, "worker_processes": True}, "b": {"model": model}})
