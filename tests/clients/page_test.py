@@ -258,6 +258,40 @@ class Engine(Case):
             time.sleep(0.05)
 
 
+class SeveralModels(Case):
+    def test_a_model_is_chosen_for_a_request_and_for_the_engine(self):
+        with tempfile.TemporaryDirectory() as slow, tempfile.NamedTemporaryFile("w", suffix=".json") as models:
+            slow_model(model, slow)
+            json.dump({"tales": {"model": model, "num_device_blocks": 64},
+                       "slow": {"model": slow, "load_format": "dummy", "num_device_blocks": 32}}, models)
+            models.flush()
+            server = Server(pagoda, model)
+            at = server.command.index("--model")
+            server.command[at:at + 2] = ["--models", models.name]
+            with server:
+                page = self.open(server=server)
+                self.connected()
+                names = "Array.from(document.querySelectorAll('%s option'), (each) => each.value).sort()"
+                for choice in ("#request [name=model]", "#served select"):
+                    self.assertEqual(page.value(names % choice), ["slow", "tales"])
+                self.set_field("model", "slow")
+                self.set_field("max_tokens", "12")
+                self.send("Hello")
+                self.answer_ends()
+                states = {each["id"]: each["state"] for each in server.json("GET", "/v1/models")["data"]}
+                self.assertEqual(states, {"slow": "loaded", "tales": "unloaded"})
+                self.set_field("model", "tales")
+                self.send("And then?")
+                self.until("document.querySelectorAll('.meta').length === 2")
+                page.click("#tab-engine")
+                for name, blocks in (("slow", 32), ("tales", 64)):
+                    page.value(f"(document.querySelector('#served select').value = '{name}', "
+                               "document.querySelector('#served select').dispatchEvent(new Event('change')))")
+                    self.until(f"document.querySelector('#blocks-summary').textContent.startsWith('{blocks} blocks of')")
+                    self.keep(f"engine-of-{name}")
+                self.assertEqual(page.problems, [])
+
+
 class Keys(Case):
     def test_a_key_is_asked_for_and_the_engine_needs_an_admins(self):
         with tempfile.NamedTemporaryFile("w") as users, tempfile.NamedTemporaryFile("w") as admins:
