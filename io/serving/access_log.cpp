@@ -51,6 +51,7 @@ class AccessLog::State {
     logger->set_pattern("%v");
     logger->flush_on(spdlog::level::info);
   }
+  ~State() { pool.reset(); }  // its thread ends behind the last line; then the file is closed
 
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<spdlog::async_logger> logger;
