@@ -719,26 +719,28 @@ class Reconnects(Case):
 
         def lines():
             with open(log) as file:
-                return [json.loads(line) for line in file if '"POST"' in line]
+                return [json.loads(line) for line in file if '"POST"' in line or '"json_lines"' in line]
 
         body = {"prompt": PROMPTS[0], "max_tokens": 60, "ignore_eos": True}
         stays = HttpStream(server, "/v1/completions", dict(body, max_tokens=5), "stays")
         leaves = HttpStream(server, "/v1/completions", body, "leaves", leave_after=3)
-        self.finish([stays, leaves])
+        line = {"id": "line", "prompt": PROMPTS[1], "max_tokens": 7, "ignore_eos": True}
+        self.finish([stays, leaves, LineClient(server, [line])])
         recovered = HttpStream(server, "/v1/completions", body, "recovered")
         self.wait_for(lambda: len(recovered.events) > 5, "nothing is streamed")
         server.kill()
         server.start()
         self.finish([recovered])
-        told = {"stays": [(200, 5)], "leaves": [(200, None), (None, 60)], "recovered": [(None, 60)]}
+        told = {"stays": [(200, 5)], "leaves": [(200, None), (None, 60)], "recovered": [(None, 60)],
+                "line": [(None, 7)]}
 
         def told_now():
             return {name: [(line.get("status"), line.get("completion_tokens")) for line in lines()
                            if line["request_id"] == name] for name in told}
 
-        self.wait_for(lambda: told_now() == told or sum(map(len, told_now().values())) > 4, "it is not told")
+        self.wait_for(lambda: told_now() == told or sum(map(len, told_now().values())) > 5, "it is not told")
         self.assertEqual(told_now(), told)
-        self.assertEqual({line["route"] for line in lines()}, {"/v1/completions"})
+        self.assertEqual({line["route"] for line in lines()}, {"/v1/completions", "generate"})
 
     def test_who_attaches_takes_the_place_of_who_was_there(self):
         server = self.server()
