@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/model_files/checkpoint.hpp"
+#include "io/model_files/gguf/gguf_from_folder.hpp"
 #include "io/model_files/gguf/gguf_model_writer.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/model_files/quantized/compressed_tensors_writer.hpp"
@@ -86,6 +87,10 @@ class Conversion {
       auto writer = io::GgufModelWriter::create(options_.out, std::move(*parts_), modules,
                                                 {.bits = gptq.bits, .minimums = gptq.minimums});
       if (!writer) return fail(std::move(writer.error()));
+      if (is_folder()) {
+        Status status = io::check_gguf_of_folder(options_.config.model, writer->part());
+        if (!status) return fail(std::move(status.error()));
+      }
       return std::make_unique<io::GgufModelWriter>(std::move(*writer));
     }
     auto writer = io::CompressedTensorsWriter::create(options_.config.model, *checkpoint_, options_.out, modules,
@@ -117,9 +122,19 @@ class Conversion {
     return writes_gguf(options_) ? open_for_gguf() : open_for_folder();
   }
 
-  Status open_for_folder() {
+  bool is_folder() const {
     std::error_code ignored;
-    if (!std::filesystem::is_directory(options_.config.model, ignored)) {
+    return std::filesystem::is_directory(options_.config.model, ignored);
+  }
+
+  Result<io::GgufModelParts> parts_of_file() const {
+    const auto file = io::GgufFile::open(options_.config.model);
+    if (!file) return fail(file.error());
+    return io::gguf_parts_of_file(*file);
+  }
+
+  Status open_for_folder() {
+    if (!is_folder()) {
       return fail(ErrorCode::unsupported,
                   options_.config.model + " is a GGUF file and is written as one: --out must end with .gguf", "out");
     }
@@ -131,9 +146,7 @@ class Conversion {
   }
 
   Status open_for_gguf() {
-    auto file = io::GgufFile::open(options_.config.model);
-    if (!file) return fail(std::move(file.error()));
-    auto parts = io::gguf_parts_of_file(*file);
+    auto parts = is_folder() ? io::gguf_parts_of_folder(options_.config.model) : parts_of_file();
     if (!parts) return fail(std::move(parts.error()));
     parts_ = std::move(*parts);
     return {};

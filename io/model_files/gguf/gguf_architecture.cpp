@@ -84,6 +84,7 @@ constexpr std::array kArchitectures{
                      .outer = kGpt2Outer,
                      .layers = kGpt2Layers,
                      .layer_prefix = "transformer.h.",
+                     .optional_module = "transformer.",
                      .untransposed = true},
 };
 
@@ -131,9 +132,13 @@ std::string gguf_architecture_names() {
 std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name) {
   const auto dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
-  auto module = module_name(architecture, name.substr(0, dot));
-  if (module) module->append(name.substr(dot));
-  return module;
+  const std::string_view module = name.substr(0, dot);
+  auto gguf_name = module_name(architecture, module);
+  if (!gguf_name && !architecture.optional_module.empty()) {
+    gguf_name = module_name(architecture, std::string(architecture.optional_module).append(module));
+  }
+  if (gguf_name) gguf_name->append(name.substr(dot));
+  return gguf_name;
 }
 
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture) {

@@ -36,6 +36,7 @@ struct GgufArchitecture {
   std::span<const GgufModule> outer;   ///< modules that stand once
   std::span<const GgufModule> layers;  ///< modules of a layer
   std::string_view layer_prefix;       ///< "model.layers."; GGUF's is "blk."
+  std::string_view optional_module{};  ///< what some folders leave out in front of names
   /// Rows of queries and keys lie as rotations of neighbours (2i, 2i + 1) want them, where Hugging Face turns (i, i +
   /// head_dim / 2).
   bool interleaved_heads = false;

@@ -49,6 +49,10 @@ void GgufMetadata::set(std::string_view key, std::uint32_t value) {
   put(key, GgufValueType::u32, scalar_bytes(value));
 }
 
+void GgufMetadata::set(std::string_view key, std::int32_t value) {
+  put(key, GgufValueType::i32, scalar_bytes(value));
+}
+
 void GgufMetadata::set(std::string_view key, float value) {
   put(key, GgufValueType::f32, scalar_bytes(value));
 }

@@ -21,6 +21,7 @@ class GgufMetadata {
   void set(std::string_view key, const char* text) { set(key, std::string_view(text)); }
   void set(std::string_view key, bool value);
   void set(std::string_view key, std::uint32_t value);
+  void set(std::string_view key, std::int32_t value);
   void set(std::string_view key, float value);
   void set(std::string_view key, std::span<const std::string> texts);
   void set(std::string_view key, std::span<const std::int32_t> values);
