@@ -21,14 +21,18 @@ constexpr std::array<std::string_view, 5> kKeys{"model", "dtype", "threads", "cp
 
 struct QuantizeCommand {
   explicit QuantizeCommand(CLI::App& app) : engine(app, "warn", lazy_memory(), kKeys) {
-    add_text(app, "--out", out, "Folder to be made, of a Hugging Face model in the format of compressed-tensors");
+    add_text(app, "--out", out,
+             "What to write: a GGUF file where it ends with .gguf, else a folder of Hugging Face's kind in the format "
+             "of compressed-tensors");
     add_number(app, "--bits", options.bits, "Bits of a weight: 4 or 8", 4, 8);
-    add_number(app, "--group-size", options.group_size,
-               "Columns that share a scale: a multiple of 16 that "
-               "divides the columns of every layer",
-               std::int64_t{16}, std::int64_t{256});
-    add_switch(app, "zero-points", options.asymmetric, "They share a zero point as well");
-    add_switch(app, "rotate", options.rotate, "Rotate blocks of 32 columns, which keeps more of the model");
+    group_size_flag = add_number(app, "--group-size", group_size,
+                                 "Columns that share a scale: a multiple of 16 that divides the columns of every "
+                                 "layer; always 32 in a GGUF file",
+                                 std::int64_t{16}, std::int64_t{256});
+    zero_points_flag = add_switch(app, "zero-points", zero_points,
+                                  "They share a zero point as well; in a GGUF file a minimum, with 4 bits alone");
+    rotate_flag = add_switch(app, "rotate", rotate,
+                             "Rotate blocks of 32 columns, which keeps more of the model; never in a GGUF file");
     add_text(app, "--calibration", calibration,
              "File with a text like those that the model will see; without one the "
              "model writes its own");
@@ -42,6 +46,12 @@ struct QuantizeCommand {
   std::string out;
   std::string calibration;
   bool json = false;
+  std::int64_t group_size = 32;
+  bool zero_points = true;
+  bool rotate = true;
+  CLI::Option* group_size_flag;
+  CLI::Option* zero_points_flag;
+  CLI::Option* rotate_flag;
 };
 
 int run_quantize(QuantizeCommand& command) {
@@ -50,9 +60,13 @@ int run_quantize(QuantizeCommand& command) {
   if (options.bits != 4 && options.bits != 8) {
     return exit_with(Error{ErrorCode::bad_config, "--bits must be 4 or 8", "bits"});
   }
-  if (options.group_size % 16 != 0) {
+  if (command.group_size % 16 != 0) {
     return exit_with(Error{ErrorCode::bad_config, "--group-size must be a multiple of 16", "group_size"});
   }
+  // What is right where nothing is said follows from the format.
+  if (command.group_size_flag->count() > 0) options.group_size = command.group_size;
+  if (command.zero_points_flag->count() > 0) options.asymmetric = command.zero_points;
+  if (command.rotate_flag->count() > 0) options.rotate = command.rotate;
   if (!command.calibration.empty()) {
     auto text = read_text_file(command.calibration, "calibration");
     if (!text) return exit_with(text.error());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "engine/config.hpp"
@@ -10,13 +11,15 @@
 
 namespace pagoda {
 
+/// What is not given is as it is best in the format that is written: groups of 32 columns; in a folder zero points and
+/// rotated columns; in a GGUF file minimums with 4 bits, and neither with 8.
 struct QuantizeOptions {
-  EngineConfig config;           ///< keys of model, dtype and threads count; the device is the CPU
-  std::filesystem::path out;     ///< folder to be made
-  int bits = 4;                  ///< 4 or 8
-  std::int64_t group_size = 32;  ///< columns that share a scale
-  bool asymmetric = true;        ///< and a zero point
-  bool rotate = true;            ///< the columns (kernels/rotation.hpp); blocks of 32 divide those of every layer then
+  EngineConfig config;                     ///< keys of model, dtype and threads count; the device is the CPU
+  std::filesystem::path out;               ///< a GGUF file where it ends with .gguf, else a folder
+  int bits = 4;                            ///< 4 or 8
+  std::optional<std::int64_t> group_size;  ///< columns that share a scale
+  std::optional<bool> asymmetric;          ///< and a zero point, or a minimum
+  std::optional<bool> rotate;    ///< the columns (kernels/rotation.hpp); blocks of 32 divide those of every layer then
   std::string calibration_text;  ///< empty: the model writes its own
   std::int64_t calibration_tokens = 16384;  ///< or a few more: texts are whole
   std::int64_t context = 512;               ///< tokens of one of the texts that calibration is done with
@@ -30,13 +33,14 @@ struct QuantizeReport {
   double bits_per_weight = 0;           ///< of the quantised layers, scales included
 };
 
-/// Quantises the linear layers of a Hugging Face model folder, all but the head, with GPTQ
-/// (engine/calibration/gptq.hpp) and writes the folder `out` (io/model_files/quantized/compressed_tensors_writer.hpp).
-/// The texts that say which weights matter are `calibration_text`, or some that the model writes at temperature 1,
-/// always the same. Blocks; takes the memory of the model, of the KV cache of some texts, and up to half of what is
-/// left for products of inputs. Errors: those of Engine::create; bad_config (param: group_size, rotate, calibration or
-/// out); unsupported (a GGUF file, a model that is quantised already, none of whose layers is a plain matrix of its
-/// checkpoint).
+/// Quantises the linear layers of a model, all but the head, with GPTQ (engine/calibration/gptq.hpp). A Hugging Face
+/// folder is written as such a folder (io/model_files/quantized/compressed_tensors_writer.hpp) or as a GGUF file, a
+/// GGUF file as a GGUF file (io/model_files/gguf/gguf_model_writer.hpp). The texts that say which weights matter are
+/// `calibration_text`, or some that the model writes at temperature 1, always the same. Blocks; takes the memory of the
+/// model, of the KV cache of some texts, and up to half of what is left for products of inputs. Errors: those of
+/// Engine::create; bad_config (param: group_size, zero_points, rotate, calibration or out); unsupported (a GGUF file as
+/// a folder, a model that is quantised already, none of whose layers is a plain matrix of its checkpoint, or that GGUF
+/// cannot express).
 Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const StartProgress& progress);
 
 }  // namespace pagoda

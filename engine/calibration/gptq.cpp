@@ -1,7 +1,6 @@
 #include "engine/calibration/gptq.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -158,65 +157,27 @@ Status ErrorFeedback::factorize_damped(kernels::Device& device, kernels::Stream&
 
 namespace {
 
-/// The integers of one group and what they stand for.
-struct Grid {
-  float scale = 0;  ///< as it is stored; 0: all weights are 0
-  float zero = 0;
-  float highest = 0;
+/// One row of a GptqMatrix.
+struct MatrixRow {
+  std::uint8_t* q;
+  float* scales;
+  std::uint8_t* zeros;  // null in a format with minimums
+  float* mins;          // null in one without
 
-  /// The integer that w is nearest to, less the zero.
-  float steps(float w) const { return scale == 0 ? 0 : std::clamp(std::nearbyint(w / scale), -zero, highest - zero); }
-};
+  MatrixRow(GptqMatrix& matrix, std::int64_t row, std::int64_t columns, std::int64_t groups)
+      : q(matrix.q.data() + row * columns),
+        scales(matrix.scales.data() + row * groups),
+        zeros(matrix.zeros.empty() ? nullptr : matrix.zeros.data() + row * groups),
+        mins(matrix.mins.empty() ? nullptr : matrix.mins.data() + row * groups) {}
 
-float rounded(float scale, DType dtype) {
-  return dtype == DType::bf16 ? to_float(to_bf16(scale)) : to_float(to_f16(scale));
-}
-
-/// Of grids whose ends lie at the weights' ends or nearer, the one of least squared error, column k counting
-/// importance[k].
-class GridSearch {
- public:
-  GridSearch(std::span<const float> weights, const float* importance, const GptqFormat& format)
-      : weights_(weights), importance_(importance), highest_(static_cast<float>((1 << format.bits) - 1)) {
-    constexpr std::array kFactors{1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F, 0.7F};
-    const auto [least, most] = std::ranges::minmax(weights);
-    const float middle = static_cast<float>(1 << (format.bits - 1));
-    // The value of highest magnitude is at the end that is one step further away.
-    const float extreme = -least > most ? least : most;
-    const float lowest = std::min(least, 0.0F);
-    const float width = std::max(most, 0.0F) - lowest;
-    for (const float factor : kFactors) {
-      try_grid({rounded(extreme / -middle * factor, format.scale_dtype), middle, highest_});
-      if (format.asymmetric) {
-        const float scale = rounded(width / highest_ * factor, format.scale_dtype);
-        const float zero = scale == 0 ? middle : std::clamp(std::nearbyint(-lowest * factor / scale), 0.0F, highest_);
-        try_grid({scale, zero, highest_});
-      }
-      if (format.bits == 8) break;  // nothing is gained by cutting
-    }
+  /// False when the grid is not finite.
+  bool set_group(std::int64_t group, const GptqGrid& grid) const {
+    const bool finite = std::isfinite(grid.scale) && std::isfinite(grid.min);
+    scales[group] = grid.scale;
+    if (zeros != nullptr) zeros[group] = static_cast<std::uint8_t>(finite ? grid.zero : 0);
+    if (mins != nullptr) mins[group] = grid.min;
+    return finite;
   }
-
-  const Grid& best() const { return best_; }
-
- private:
-  void try_grid(const Grid& grid) {
-    float error = 0;
-    for (std::size_t k = 0; k < weights_.size(); ++k) {
-      const float difference = weights_[k] - grid.scale * grid.steps(weights_[k]);
-      error += importance_[k] * difference * difference;
-    }
-    if (has_best_ && !(error < least_)) return;
-    best_ = grid;
-    least_ = error;
-    has_best_ = true;
-  }
-
-  std::span<const float> weights_;
-  const float* importance_;
-  float highest_;
-  Grid best_;
-  float least_ = 0;
-  bool has_best_ = false;
 };
 
 /// The columns [begin, end) of one row. `target`: the weights with what earlier errors ask for; `weights`: as they
@@ -228,22 +189,19 @@ struct RowOfBlock {
   std::int64_t end;
 
   /// False when something is not finite.
-  bool quantize(float* target, const float* weights, float* errors, std::uint8_t* q, float* scales,
-                std::uint8_t* zeros) const {
-    Grid grid;
+  bool quantize(float* target, const float* weights, float* errors, const MatrixRow& row) const {
+    GptqGrid grid;
     bool finite = true;
     for (std::int64_t k = begin; k < end; ++k) {
       if (k % format.group_size == 0) {
         const std::span<const float> group(target + k, index(format.group_size));
-        grid = GridSearch(group, feedback.importance().data() + k, format).best();
-        scales[k / format.group_size] = grid.scale;
-        finite = finite && std::isfinite(grid.scale);
-        zeros[k / format.group_size] = static_cast<std::uint8_t>(finite ? grid.zero : 0);
+        grid = best_grid(group, feedback.importance().data() + k, format);
+        finite = row.set_group(k / format.group_size, grid) && finite;
       }
       const float steps = grid.steps(target[k]);
       finite = finite && std::isfinite(target[k]);
-      q[k] = static_cast<std::uint8_t>(finite ? steps + grid.zero : 0);
-      const float error = weights[k] - grid.scale * steps;
+      row.q[k] = static_cast<std::uint8_t>(finite ? steps + grid.zero : 0);
+      const float error = weights[k] - grid.value(steps);
       errors[k - begin] = error;
       const float* const a = feedback.row(k);
       for (std::int64_t j = k + 1; j < end; ++j) target[j] += error * a[j];
@@ -258,11 +216,14 @@ Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& strea
                                  const ErrorFeedback& feedback, const GptqFormat& format) {
   const std::int64_t columns = feedback.size();
   PAGODA_ASSERT(format.group_size > 0 && columns % format.group_size == 0, "whole groups");
+  PAGODA_ASSERT(format.asymmetric || !format.minimums, "symmetric groups have no minimum");
   // A block is whole groups: a group's scale is chosen when all that earlier columns ask for is in.
   const std::int64_t block = (kBlock + format.group_size - 1) / format.group_size * format.group_size;
   const std::int64_t groups = columns / format.group_size;
-  GptqMatrix matrix{std::vector<std::uint8_t>(index(rows * columns)), std::vector<float>(index(rows * groups)),
-                    std::vector<std::uint8_t>(index(rows * groups))};
+  GptqMatrix matrix{.q = std::vector<std::uint8_t>(index(rows * columns)),
+                    .scales = std::vector<float>(index(rows * groups)),
+                    .zeros = std::vector<std::uint8_t>(format.minimums ? 0 : index(rows * groups)),
+                    .mins = std::vector<float>(format.minimums ? index(rows * groups) : 0)};
   auto memory = floats(device, rows * columns + rows * block + columns * block);
   if (!memory) return fail(std::move(memory.error()));
   float* const targets = memory->as<float>();
@@ -277,8 +238,7 @@ Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& strea
     Status status = device.ops().host_work(
         stream, {.num_tasks = rows, .run = [&](std::int64_t row) {
                    if (!part.quantize(targets + row * columns, weights + row * columns, errors + row * width,
-                                      matrix.q.data() + row * columns, matrix.scales.data() + row * groups,
-                                      matrix.zeros.data() + row * groups)) {
+                                      MatrixRow(matrix, row, columns, groups))) {
                      finite = false;
                    }
                  }});

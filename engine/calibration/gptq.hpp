@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/calibration/gptq_grid.hpp"
 #include "kernels/device.hpp"
-#include "kernels/dtype.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
@@ -45,18 +45,12 @@ class ErrorFeedback {
   std::vector<float> d_;
 };
 
-/// Weights as integers: scales[n, k / group_size] * (q[n, k] - zeros[n, k / group_size]).
-struct GptqFormat {
-  int bits = 4;                    ///< 4 or 8
-  std::int64_t group_size = 32;    ///< divides the columns
-  bool asymmetric = false;         ///< else all zeros are 2^(bits - 1)
-  DType scale_dtype = DType::f16;  ///< or bf16: what scales are rounded to
-};
-
+/// Weights as integers, in a GptqFormat.
 struct GptqMatrix {
   std::vector<std::uint8_t> q;      ///< [rows, columns], one integer a byte
   std::vector<float> scales;        ///< [rows, columns / group_size], as rounded
-  std::vector<std::uint8_t> zeros;  ///< likewise
+  std::vector<std::uint8_t> zeros;  ///< likewise; none in a format with minimums
+  std::vector<float> mins;          ///< likewise, as rounded; none in a format without
 };
 
 /// Quantises `weights` [rows, feedback.size()], which are overwritten. Inside Stream::submit, on a device that computes

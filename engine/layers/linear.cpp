@@ -19,7 +19,7 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
     }
     if (bias) bias_dtype = vector.dtype;
     add(std::move(weight), bias ? &vector : nullptr);
-    modules_.push_back({std::string(module.name()), out_features});
+    modules_.push_back({.name = std::string(module.name()), .out_features = out_features});
     out_features_ += out_features;
   }
 }
@@ -41,6 +41,9 @@ Linear Linear::derived(const WeightLoader& module, const weights::DerivedWeight&
   if (bias) vector = module.vector("bias", weight.rows);
   linear.add(std::move(derived), bias ? &vector : nullptr);
   linear.out_features_ = weight.rows;
+  if (weight.is_transposed) {
+    linear.modules_.push_back({.name = std::string(module.name()), .out_features = weight.rows, .transposed = true});
+  }
   return linear;
 }
 

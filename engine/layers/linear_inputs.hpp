@@ -10,10 +10,12 @@
 
 namespace pagoda::layers {
 
-/// A linear layer whose weight is the tensor `<name>.weight` [out_features, in_features] of a checkpoint.
+/// A linear layer whose weight is the tensor `<name>.weight` [out_features, in_features] of a checkpoint; or, where it
+/// is `transposed` and the checkpoint does not hold it derived, [in_features, out_features].
 struct LinearModule {
   std::string name;  ///< "model.layers.0.mlp.up_proj" for example
   std::int64_t out_features = 0;
+  bool transposed = false;
 };
 
 /// Sees what goes into the linear layers of a model that runs (ForwardBatch::linear_inputs), on a device that computes

@@ -99,6 +99,15 @@ std::vector<float> scaled_frequencies(std::int64_t length, const RotaryShape& sh
 
 }  // namespace
 
+std::vector<float> llama3_factors(const RotaryShape& shape) {
+  std::vector<float> factors;
+  for (const float power : theta_powers(shape.rotary_dim, shape.theta)) {
+    const float frequency = 1.0F / power;
+    factors.push_back(frequency / llama3_frequency(frequency, shape.scaling));
+  }
+  return factors;
+}
+
 std::vector<float> rotary_cos_sin(std::int64_t max_position, const RotaryShape& shape) {
   const std::int64_t rotary_dim = shape.rotary_dim;
   const auto frequencies = scaled_frequencies(max_position, shape);

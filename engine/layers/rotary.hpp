@@ -27,6 +27,9 @@ struct RotaryShape {
   RopeScaling scaling;
 };
 
+/// The factors that say the same as the scaling "llama3" of `shape`: one for each frequency.
+std::vector<float> llama3_factors(const RotaryShape& shape);
+
 /// cos and sin of the rotary embedding (Su et al. 2021) for a context of `max_position` tokens, with the scalings
 /// "linear" (Chen et al. 2023), "dynamic" NTK, "llama3" and "yarn" (Peng et al. 2023), all as in transformers'
 /// modeling_rope_utils: [max_position, rotary_dim], a row holds rotary_dim / 2 cosines and then as many sines.

@@ -62,7 +62,8 @@ Linear load_projection(const WeightLoader& layer, const PlainDecoderConfig& conf
                           .stored_columns = out_features,
                           .rows = out_features,
                           .columns = in_features,
-                          .derive = transpose},
+                          .derive = transpose,
+                          .is_transposed = true},
                          config.biases);
 }
 

@@ -18,26 +18,33 @@ namespace pagoda::text {
 struct Pattern {
   std::string text;
   bool is_regex = false;
+  bool operator==(const Pattern&) const = default;
 };
 
 // ---- Normalizers: rewrite the text before it is split.
 
 struct PrependNormalizer {
   std::string text;  ///< put before every text that is not empty
+  bool operator==(const PrependNormalizer&) const = default;
 };
 struct ReplaceNormalizer {
   Pattern pattern;
   std::string content;
+  bool operator==(const ReplaceNormalizer&) const = default;
 };
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 struct UnicodeNormalizer {
   UnicodeForm form = UnicodeForm::nfc;
+  bool operator==(const UnicodeNormalizer&) const = default;
 };
 struct StripNormalizer {
   bool left = true;
   bool right = true;
+  bool operator==(const StripNormalizer&) const = default;
 };
-struct LowercaseNormalizer {};
+struct LowercaseNormalizer {
+  bool operator==(const LowercaseNormalizer&) const = default;
+};
 
 using NormalizerSpec =
     std::variant<PrependNormalizer, ReplaceNormalizer, UnicodeNormalizer, StripNormalizer, LowercaseNormalizer>;
@@ -53,26 +60,35 @@ enum class PrependScheme { first, never, always };
 struct ByteLevelPreTokenizer {
   bool add_prefix_space = true;
   bool use_regex = true;  ///< split with GPT-2's pattern first
+  bool operator==(const ByteLevelPreTokenizer&) const = default;
 };
 struct SplitPreTokenizer {
   Pattern pattern;
   SplitBehavior behavior = SplitBehavior::isolated;
   bool invert = false;  ///< the matches are the pieces, not what separates them
+  bool operator==(const SplitPreTokenizer&) const = default;
 };
 struct DigitsPreTokenizer {
   bool individual_digits = false;
+  bool operator==(const DigitsPreTokenizer&) const = default;
 };
 struct MetaspacePreTokenizer {
   std::string replacement = "\u2581";  ///< one character
   PrependScheme prepend_scheme = PrependScheme::always;
   bool split = true;
+  bool operator==(const MetaspacePreTokenizer&) const = default;
 };
 /// Words and runs of punctuation; white space is dropped.
-struct WhitespacePreTokenizer {};
+struct WhitespacePreTokenizer {
+  bool operator==(const WhitespacePreTokenizer&) const = default;
+};
 /// Splits at white space, which is dropped.
-struct WhitespaceSplitPreTokenizer {};
+struct WhitespaceSplitPreTokenizer {
+  bool operator==(const WhitespaceSplitPreTokenizer&) const = default;
+};
 struct PunctuationPreTokenizer {
   SplitBehavior behavior = SplitBehavior::isolated;
+  bool operator==(const PunctuationPreTokenizer&) const = default;
 };
 
 using PreTokenizerSpec =
@@ -84,27 +100,37 @@ using PreTokenizerSpec =
 struct TemplatePiece {
   bool is_text = false;  ///< the ids of the text stand here
   TokenIds ids;          ///< otherwise these, when special tokens are wanted
+  bool operator==(const TemplatePiece&) const = default;
 };
 using TemplateSpec = std::vector<TemplatePiece>;
 
 // ---- Decoders: turn the list of token strings back into text, each on the list that the one before leaves.
 
-struct ByteLevelDecoder {};
+struct ByteLevelDecoder {
+  bool operator==(const ByteLevelDecoder&) const = default;
+};
 struct ReplaceDecoder {
   Pattern pattern;
   std::string content;
+  bool operator==(const ReplaceDecoder&) const = default;
 };
 /// A run of tokens like "<0xE4>" becomes the bytes' text, or one U+FFFD for each byte when the run is not UTF-8.
-struct ByteFallbackDecoder {};
-struct FuseDecoder {};
+struct ByteFallbackDecoder {
+  bool operator==(const ByteFallbackDecoder&) const = default;
+};
+struct FuseDecoder {
+  bool operator==(const FuseDecoder&) const = default;
+};
 struct StripDecoder {
   std::string content;  ///< one character, dropped
   int start = 0;        ///< at most so often at the start of each token
   int stop = 0;         ///< and at its end
+  bool operator==(const StripDecoder&) const = default;
 };
 struct MetaspaceDecoder {
   std::string replacement = "\u2581";
   PrependScheme prepend_scheme = PrependScheme::always;
+  bool operator==(const MetaspaceDecoder&) const = default;
 };
 
 using DecoderSpec =

@@ -70,6 +70,7 @@ struct DerivedWeight {
   std::int64_t columns = 0;
   /// Fills `weight` [rows, columns] from `stored` [stored_rows, stored_columns], both in the host's memory.
   void (*derive)(const kernels::WeightMatrix& stored, std::byte* weight) = nullptr;
+  bool is_transposed = false;  ///< `derive` does nothing but transpose
 };
 
 /// The matrix of a linear layer or an embedding: a quantised one where there is one, else a plain one.

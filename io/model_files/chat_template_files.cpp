@@ -94,6 +94,12 @@ Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<N
   return fail(ErrorCode::bad_file, prompts.error().message, "chat_template");
 }
 
+Result<std::vector<NamedTemplate>> folder_chat_templates(const fs::path& model_dir) {
+  const auto config = load_tokenizer_config(model_dir);
+  if (!config) return fail(config.error());
+  return find_templates(model_dir, *config);
+}
+
 Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const fs::path& model_dir,
                                                                      const fs::path& override_file) {
   const auto config = load_tokenizer_config(model_dir);

@@ -19,6 +19,9 @@ Result<chat::NamedTemplate> read_chat_template(const std::filesystem::path& path
 Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<chat::NamedTemplate> templates,
                                                                    std::map<std::string, std::string> special_tokens);
 
+/// The sources of all chat templates of a model folder, as folder_chat_prompts finds them. Errors: likewise.
+Result<std::vector<chat::NamedTemplate>> folder_chat_templates(const std::filesystem::path& model_dir);
+
 /// The chat templates of a model folder: chat_template.jinja, else chat_template.json, else what tokenizer_config.json
 /// says; and additional_chat_templates/NAME.jinja. Or `override_file` alone, a Jinja source, unless that is empty. Null
 /// when there is none. Errors: io_failed, bad_file or bad_config with the file's name, for a template also with the

@@ -44,12 +44,6 @@ Status no_weights(const std::filesystem::path& folder) {
               folder.string() + ": no model.safetensors and no pytorch_model.bin, nor the index.json of shards");
 }
 
-/// Constants that older versions of transformers wrote beside the weights: rotary frequencies, causal masks, positions.
-bool is_buffer(std::string_view name) {
-  constexpr std::array kEndings{".inv_freq", ".attn.bias", ".masked_bias", ".position_ids"};
-  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
-}
-
 /// Copies the elements of a tensor that does not lie row-major: those of each row one by one, the rows by counting
 /// through the other dimensions.
 void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to) {
@@ -147,6 +141,11 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const Format
     }
   }
   return {};
+}
+
+bool Checkpoint::is_buffer(std::string_view name) {
+  constexpr std::array kEndings{".inv_freq", ".attn.bias", ".masked_bias", ".position_ids"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
 Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {

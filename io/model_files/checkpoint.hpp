@@ -56,6 +56,10 @@ class Checkpoint final : public ModelWeights {
   /// The file that holds the tensor, or the first one where it is missing.
   const std::string& path_of(std::string_view name) const;
 
+  /// Whether `name` is that of a constant that older versions of transformers wrote beside the weights: rotary
+  /// frequencies, causal masks, positions.
+  static bool is_buffer(std::string_view name);
+
   CheckpointFacts facts() const override;
   /// The names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;

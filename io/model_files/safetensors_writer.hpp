@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -11,12 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "io/model_files/part_file.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
 
-/// Writes a safetensors file whose tensors are known before their elements are. Until it is finished the file is called
-/// PATH.part, so that nobody takes a part of it for the whole; one that is never finished is removed.
+/// Writes a safetensors file whose tensors are known before their elements are; it is a PartFile until it is finished.
 class SafetensorsWriter {
  public:
   struct Tensor {
@@ -29,13 +28,6 @@ class SafetensorsWriter {
   /// Writes the header. Tensors of wide elements come first, so that each lies at a multiple of its element size.
   /// Errors: io_failed.
   static Result<SafetensorsWriter> create(const std::filesystem::path& path, std::vector<Tensor> tensors);
-  ~SafetensorsWriter();
-  SafetensorsWriter(SafetensorsWriter&& other) noexcept
-      : path_(std::move(other.path_)),
-        part_(std::exchange(other.part_, {})),
-        file_(std::move(other.file_)),
-        left_(std::move(other.left_)) {}
-  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
 
   /// The elements of one of the tensors, all of them; each is written once. Errors: io_failed.
   Status write(std::string_view name, std::span<const std::byte> elements);
@@ -44,16 +36,13 @@ class SafetensorsWriter {
   Status finish();
 
  private:
-  SafetensorsWriter() = default;
-  Status check() const;
+  explicit SafetensorsWriter(PartFile file) : file_(std::move(file)) {}
 
   struct Place {
     std::size_t offset = 0;  // in the file
     std::size_t bytes = 0;
   };
-  std::filesystem::path path_;
-  std::filesystem::path part_;  // empty once it is finished
-  std::ofstream file_;
+  PartFile file_;
   std::map<std::string, Place, std::less<>> left_;
 };
 

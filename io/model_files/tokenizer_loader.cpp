@@ -15,14 +15,9 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-Result<std::shared_ptr<const text::Tokenizer>> create(const Result<text::TokenizerSpec>& spec,
-                                                      const std::filesystem::path& path) {
-  if (!spec) return fail(spec.error());
-  Result<std::shared_ptr<const text::Tokenizer>> tokenizer = text::Tokenizer::create(*spec);
-  if (tokenizer) return tokenizer;
-  Error error = std::move(tokenizer.error());
-  error.message = tokenizer_file::one_line(path.string() + ": " + error.param + ": " + error.message);
-  return fail(std::move(error));
+Result<FolderTokenizer> from_file(Result<text::TokenizerSpec> spec, const std::filesystem::path& file) {
+  if (!spec) return fail(std::move(spec.error()));
+  return FolderTokenizer{std::move(*spec), file};
 }
 
 }  // namespace
@@ -32,14 +27,24 @@ bool has_folder_tokenizer(const std::filesystem::path& model_dir) {
          is_there(model_dir / "vocab.json");
 }
 
-Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir) {
-  if (const auto json = model_dir / "tokenizer.json"; is_there(json)) return create(read_tokenizer_json(json), json);
+Result<FolderTokenizer> read_folder_tokenizer(const std::filesystem::path& model_dir) {
+  if (const auto json = model_dir / "tokenizer.json"; is_there(json)) return from_file(read_tokenizer_json(json), json);
   if (const auto model = model_dir / "tokenizer.model"; is_there(model)) {
-    return create(read_sentencepiece_files(model_dir), model);
+    return from_file(read_sentencepiece_files(model_dir), model);
   }
-  if (const auto vocab = model_dir / "vocab.json"; is_there(vocab)) return create(read_gpt2_files(model_dir), vocab);
+  if (const auto vocab = model_dir / "vocab.json"; is_there(vocab)) return from_file(read_gpt2_files(model_dir), vocab);
   return fail(ErrorCode::bad_config, "cannot read a tokenizer in " + model_dir.string() +
                                          ": no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt");
+}
+
+Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir) {
+  const auto read = read_folder_tokenizer(model_dir);
+  if (!read) return fail(read.error());
+  Result<std::shared_ptr<const text::Tokenizer>> tokenizer = text::Tokenizer::create(read->spec);
+  if (tokenizer) return tokenizer;
+  Error error = std::move(tokenizer.error());
+  error.message = tokenizer_file::one_line(read->file.string() + ": " + error.param + ": " + error.message);
+  return fail(std::move(error));
 }
 
 }  // namespace pagoda::io

@@ -9,13 +9,21 @@
 
 namespace pagoda::io {
 
-/// Loads the tokenizer of a model folder from the first of these that is there:
+/// The parts of a folder's tokenizer, and the file that they come from.
+struct FolderTokenizer {
+  text::TokenizerSpec spec;
+  std::filesystem::path file;
+};
+
+/// Reads the tokenizer of a model folder from the first of these that is there:
 ///   tokenizer.json            the Hugging Face `tokenizers` format; says everything itself
 ///   tokenizer.model           SentencePiece
 ///   vocab.json, merges.txt    byte-level BPE, as GPT-2 and OPT have it
 /// With the last two, tokenizer_config.json (and special_tokens_map.json, added_tokens.json) tell the special tokens.
 /// Errors: bad_config or unsupported, one line that starts with the file's name; bad_config naming all of them when
 /// none is there.
+Result<FolderTokenizer> read_folder_tokenizer(const std::filesystem::path& model_dir);
+/// The same, ready to use.
 Result<std::shared_ptr<const text::Tokenizer>> load_folder_tokenizer(const std::filesystem::path& model_dir);
 
 /// Whether load_folder_tokenizer finds a file to read.

@@ -37,10 +37,10 @@ constexpr std::array kGatedKeys{
     GgufKey{"feed_forward_length", "intermediate_size"},
     GgufKey{"attention.head_count", "num_attention_heads"},
     GgufKey{"attention.head_count_kv", "num_key_value_heads"},
-    GgufKey{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    GgufKey{"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
     GgufKey{"attention.key_length", "head_dim"},
     GgufKey{"attention.sliding_window", "sliding_window"},
-    GgufKey{"rope.freq_base", "rope_theta"},
+    GgufKey{"rope.freq_base", "rope_theta", true},
 };
 
 // ---- GPT-2.
@@ -58,7 +58,7 @@ constexpr std::array kGpt2Layers{
 constexpr std::array kGpt2Keys{
     GgufKey{"block_count", "n_layer"},         GgufKey{"context_length", "n_positions"},
     GgufKey{"embedding_length", "n_embd"},     GgufKey{"feed_forward_length", "n_inner"},
-    GgufKey{"attention.head_count", "n_head"}, GgufKey{"attention.layer_norm_epsilon", "layer_norm_epsilon"},
+    GgufKey{"attention.head_count", "n_head"}, GgufKey{"attention.layer_norm_epsilon", "layer_norm_epsilon", true},
 };
 
 constexpr std::string_view kDecoderLayers = "model.layers.";
@@ -84,6 +84,7 @@ constexpr std::array kArchitectures{
                      .outer = kGpt2Outer,
                      .layers = kGpt2Layers,
                      .layer_prefix = "transformer.h.",
+                     .optional_module = "transformer.",
                      .untransposed = true},
 };
 
@@ -110,17 +111,58 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
   if (!*name) return file.bad(kKey, "is missing");
   const auto* found = std::ranges::find(kArchitectures, **name, &GgufArchitecture::name);
   if (found != kArchitectures.end()) return found;
-  std::string known;
-  for (const auto& architecture : kArchitectures) known += " " + std::string(architecture.name);
-  return file.bad(kKey, quote(**name) + " is not known; known are" + known, ErrorCode::unsupported);
+  return file.bad(kKey, quote(**name) + " is not known; known are " + gguf_architecture_names(),
+                  ErrorCode::unsupported);
+}
+
+const GgufArchitecture* find_gguf_architecture(std::string_view hugging_face) {
+  if (hugging_face == "MistralForCausalLM") hugging_face = "LlamaForCausalLM";  // with a window, or none
+  const auto* found = std::ranges::find(kArchitectures, hugging_face, &GgufArchitecture::hugging_face);
+  return found == kArchitectures.end() ? nullptr : found;
+}
+
+std::string gguf_architecture_names() {
+  std::string names;
+  for (const auto& architecture : kArchitectures) {
+    names.append(names.empty() ? "" : ", ").append(architecture.name);
+  }
+  return names;
 }
 
 std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name) {
   const auto dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
-  auto module = module_name(architecture, name.substr(0, dot));
-  if (module) module->append(name.substr(dot));
-  return module;
+  const std::string_view module = name.substr(0, dot);
+  auto gguf_name = module_name(architecture, module);
+  if (!gguf_name && !architecture.optional_module.empty()) {
+    gguf_name = module_name(architecture, std::string(architecture.optional_module).append(module));
+  }
+  if (gguf_name) gguf_name->append(name.substr(dot));
+  return gguf_name;
+}
+
+Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture) {
+  const std::string prefix = std::string(architecture.name) + ".attention.";
+  const auto queries = file.get<std::int64_t>(prefix + "head_count");
+  if (!queries) return fail(queries.error());
+  const auto keys = file.get<std::int64_t>(prefix + "head_count_kv");
+  if (!keys) return fail(keys.error());
+  const std::int64_t num_heads = queries->value_or(1);
+  return GgufHeads{num_heads, keys->value_or(num_heads)};
+}
+
+std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads) {
+  if (!architecture.interleaved_heads) return 0;
+  if (name.find(".attn_q.") != name.npos) return heads.queries;
+  if (name.find(".attn_k.") != name.npos) return heads.keys;
+  return 0;
+}
+
+std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
+  // (half, i) of a head lies at 2i + half.
+  const std::int64_t in_head = row % head_dim;
+  const std::int64_t half = head_dim / 2;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
 }  // namespace pagoda::io

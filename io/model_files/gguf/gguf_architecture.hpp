@@ -21,10 +21,11 @@ struct GgufModule {
   std::string_view gguf;
 };
 
-/// How a value of the metadata becomes one of config.json.
+/// A value of the metadata and the one of config.json that says the same.
 struct GgufKey {
   std::string_view gguf;  ///< behind "<architecture>."
   std::string_view hugging_face;
+  bool is_real = false;  ///< a float32, else a uint32
 };
 
 /// What GGUF calls an architecture, and what of its files differs from Hugging Face's.
@@ -35,6 +36,7 @@ struct GgufArchitecture {
   std::span<const GgufModule> outer;   ///< modules that stand once
   std::span<const GgufModule> layers;  ///< modules of a layer
   std::string_view layer_prefix;       ///< "model.layers."; GGUF's is "blk."
+  std::string_view optional_module{};  ///< what some folders leave out in front of names
   /// Rows of queries and keys lie as rotations of neighbours (2i, 2i + 1) want them, where Hugging Face turns (i, i +
   /// head_dim / 2).
   bool interleaved_heads = false;
@@ -45,8 +47,25 @@ struct GgufArchitecture {
 /// The architecture of `file`. Errors: bad_file (none is named), unsupported (not known: named, with the list).
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);
 
+/// The one that models of `hugging_face`, architectures[0] of config.json, are stored as; null when there is none.
+const GgufArchitecture* find_gguf_architecture(std::string_view hugging_face);
+/// "llama, phi3, ...": for messages.
+std::string gguf_architecture_names();
+
 /// The name of a tensor in GGUF ("blk.0.attn_q.weight") for its name in Hugging Face's files
 /// ("model.layers.0.self_attn.q_proj.weight"); none when GGUF has no such tensor.
 std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name);
+
+struct GgufHeads {
+  std::int64_t queries = 1;
+  std::int64_t keys = 1;  ///< and values
+};
+/// Errors: bad_file (a number of heads that is no integer).
+Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture);
+
+/// How many heads have their rows interleaved in the tensor that GGUF calls `name`; 0 when rows are in order.
+std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads);
+/// Where row `row` of Hugging Face's order lies in a tensor whose heads are interleaved.
+std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim);
 
 }  // namespace pagoda::io

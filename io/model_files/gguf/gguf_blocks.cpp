@@ -244,6 +244,27 @@ void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, st
   }
 }
 
+void pack_row(GgmlType type, const std::uint8_t* q, const Float16* scales, const Float16* mins, std::int64_t columns,
+              std::byte* blocks) {
+  const Layout& layout = checked_layout(type, columns);
+  PAGODA_ASSERT(type == ggml::kQ4_0 || type == ggml::kQ4_1 || type == ggml::kQ8_0, "types that are written");
+  auto* block = reinterpret_cast<std::uint8_t*>(blocks);
+  const auto put_half = [&](int offset, Float16 half) {
+    block[offset] = static_cast<std::uint8_t>(half.bits);
+    block[offset + 1] = static_cast<std::uint8_t>(half.bits >> 8);
+  };
+  for (std::int64_t first = 0; first < columns; first += kBlock, q += kBlock, block += layout.info.block_bytes) {
+    put_half(0, *scales++);
+    if (layout.info.format.asymmetric) put_half(2, *mins++);
+    std::uint8_t* const fields = block + layout.low.offset;
+    for (int i = 0; i < layout.low.run; ++i) {
+      const int low = q[i] - layout.bias;
+      const int high = layout.low.bits == 4 ? q[i + layout.low.run] << 4 : 0;
+      fields[i] = static_cast<std::uint8_t>(low | high);
+    }
+  }
+}
+
 void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns, float* out) {
   const Layout& layout = checked_layout(type, columns);
   const GgmlTypeInfo& info = layout.info;

@@ -22,6 +22,16 @@ struct GgmlTypeInfo {
   kernels::QuantizedFormat format = {};
 };
 
+/// Types that are written.
+namespace ggml {
+inline constexpr GgmlType kF32{0};
+inline constexpr GgmlType kF16{1};
+inline constexpr GgmlType kQ4_0{2};
+inline constexpr GgmlType kQ4_1{3};
+inline constexpr GgmlType kQ8_0{8};
+inline constexpr GgmlType kBf16{30};
+}  // namespace ggml
+
 /// Of a supported type: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS.
 /// Null for others.
 const GgmlTypeInfo* ggml_type_info(GgmlType type);
@@ -36,6 +46,10 @@ std::string supported_ggml_types();
 /// that float16 does not hold becomes infinite; finding them is the caller's.
 void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, std::uint8_t* q, Float16* scales,
                 Float16* mins);
+
+/// The inverse of unpack_row for the types Q4_0, Q4_1 and Q8_0. `mins`: of Q4_1.
+void pack_row(GgmlType type, const std::uint8_t* q, const Float16* scales, const Float16* mins, std::int64_t columns,
+              std::byte* blocks);
 
 /// One row as float32, each weight with the bits that ggml's reference gives it (but for those of NaN). Any supported
 /// type.

@@ -138,6 +138,7 @@ Result<std::shared_ptr<const GgufFile>> GgufFile::open(const std::filesystem::pa
   if (!part) return fail(std::move(part.error()));
   const std::shared_ptr<GgufFile> file(new GgufFile());
   file->metadata_ = std::move(part->contents.metadata);
+  file->entries_ = std::move(part->contents.entries);
   if (auto added = file->add_part(std::move(part->file), std::move(part->contents.tensors)); !added) {
     return fail(std::move(added.error()));
   }

@@ -20,6 +20,16 @@ namespace pagoda::io {
 /// Types of tensors, with their numbers in the file. Those that gguf_blocks.hpp does not know are refused by name.
 enum class GgmlType : std::uint32_t {};
 
+/// Types of values in metadata, with their numbers in the file.
+enum class GgufValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+
+/// A key of the metadata as it lies in the file.
+struct GgufEntry {
+  std::string_view key;
+  GgufValueType type{};
+  std::span<const std::byte> bytes;  ///< of the value: all behind the number of its type
+};
+
 /// A value of a GGUF's metadata. Strings point into the mapped file; they need not be UTF-8. Integers of all widths
 /// become int64 (a uint64 above its range is refused), float32 becomes double.
 using GgufValue = std::variant<bool, std::int64_t, double, std::string_view, std::vector<bool>,
@@ -74,6 +84,8 @@ class GgufFile {
   tl::unexpected<Error> bad(std::string_view key, std::string_view reason, ErrorCode code = ErrorCode::bad_file) const;
 
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  /// The same as it lies in the file, in its order.
+  const std::vector<GgufEntry>& entries() const { return entries_; }
   const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
   const GgufTensor* tensor(std::string_view name) const;
 
@@ -89,6 +101,7 @@ class GgufFile {
 
   std::vector<MappedFile> files_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::vector<GgufEntry> entries_;
   std::map<std::string, GgufTensor, std::less<>> tensors_;
 };
 

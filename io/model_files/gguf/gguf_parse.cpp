@@ -21,8 +21,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are taken as 
 
 constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
-/// Types of values in metadata, with their numbers in the file.
-enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+using ValueType = GgufValueType;
 
 /// A type of value: as what it lies in the file, and as what it is kept.
 template <class StoredType, class KeptType>
@@ -166,8 +165,11 @@ class Parser {
     if (!is_new) return stop_here("it is there twice");
     std::uint32_t type = 0;
     if (!read(type)) return false;
+    const std::size_t begin = at_;
     const bool is_array = ValueType{type} == ValueType::array;
-    return is_array ? read_array(entry->second) : read_scalar(type, entry->second);
+    if (!(is_array ? read_array(entry->second) : read_scalar(type, entry->second))) return false;
+    contents.entries.push_back({key, ValueType{type}, file_.subspan(begin, at_ - begin)});
+    return true;
   }
 
   /// Calls `visit` with the As of a type that is not an array.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "kernels/result.hpp"
@@ -16,6 +17,7 @@ namespace pagoda::io {
 /// What one GGUF file says; strings and data of tensors point into its bytes.
 struct GgufContents {
   std::map<std::string, GgufValue, std::less<>> metadata;
+  std::vector<GgufEntry> entries;  ///< the same as it lies there
   std::map<std::string, GgufTensor, std::less<>> tensors;
 };
 

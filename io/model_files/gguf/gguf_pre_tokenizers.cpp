@@ -147,6 +147,16 @@ const GgufPreTokenizer* find_gguf_pre_tokenizer(std::string_view name) {
   return nullptr;
 }
 
+std::string_view gguf_pre_tokenizer_name(const std::vector<text::NormalizerSpec>& normalizers,
+                                         const std::vector<text::PreTokenizerSpec>& pre_tokenizers,
+                                         bool ignore_merges) {
+  const auto found = std::ranges::find_if(families(), [&](const Family& family) {
+    return family.parts.normalizers == normalizers && family.parts.pre_tokenizers == pre_tokenizers &&
+           family.parts.ignore_merges == ignore_merges;
+  });
+  return found == families().end() ? std::string_view() : found->names.front();
+}
+
 std::vector<std::string_view> gguf_pre_tokenizer_names() {
   Names names;
   for (const Family& family : families()) names.insert(names.end(), family.names.begin(), family.names.end());

@@ -19,6 +19,9 @@ struct GgufPreTokenizer {
 /// Null for a name that is not known. The regular expressions are those of the models' tokenizer.json; names,
 /// ignore_merges and add_bos_token are those of llama.cpp's src/llama-vocab.cpp.
 const GgufPreTokenizer* find_gguf_pre_tokenizer(std::string_view name);
+/// The first name that stands for these parts; empty when none does. What is added to a text does not count.
+std::string_view gguf_pre_tokenizer_name(const std::vector<text::NormalizerSpec>& normalizers,
+                                         const std::vector<text::PreTokenizerSpec>& pre_tokenizers, bool ignore_merges);
 /// "bailingmoe, bloom, ...": for messages and tests.
 std::vector<std::string_view> gguf_pre_tokenizer_names();
 

@@ -10,14 +10,6 @@
 namespace pagoda::io {
 namespace {
 
-/// Where row `row` of Hugging Face's order lies in a tensor whose heads are interleaved: (half, i) of a head lies at 2i
-/// + half.
-std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
-  const std::int64_t in_head = row % head_dim;
-  const std::int64_t half = head_dim / 2;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
 /// Rows of a quantised matrix, or of a plain one that does not lie in the order of Hugging Face's.
 class GgufRows final : public weights::QuantizedRows {
  public:
@@ -54,14 +46,9 @@ class GgufRows final : public weights::QuantizedRows {
 Result<std::shared_ptr<const GgufWeights>> GgufWeights::open(std::shared_ptr<const GgufFile> file) {
   const auto architecture = find_gguf_architecture(*file);
   if (!architecture) return fail(architecture.error());
-  const std::string prefix = std::string((*architecture)->name) + ".attention.";
-  const auto heads = file->get<std::int64_t>(prefix + "head_count");
+  const auto heads = read_gguf_heads(*file, **architecture);
   if (!heads) return fail(heads.error());
-  const auto kv_heads = file->get<std::int64_t>(prefix + "head_count_kv");
-  if (!kv_heads) return fail(kv_heads.error());
-  const std::int64_t num_heads = heads->value_or(1);
-  return std::shared_ptr<const GgufWeights>(
-      new GgufWeights(std::move(file), **architecture, num_heads, kv_heads->value_or(num_heads)));
+  return std::shared_ptr<const GgufWeights>(new GgufWeights(std::move(file), **architecture, *heads));
 }
 
 const GgufTensor* GgufWeights::find(std::string_view name) const {
@@ -70,11 +57,7 @@ const GgufTensor* GgufWeights::find(std::string_view name) const {
 }
 
 std::int64_t GgufWeights::interleaved_heads(const GgufTensor& tensor) const {
-  if (!architecture_.interleaved_heads) return 0;
-  const std::string_view name = tensor.name;
-  if (name.find(".attn_q.") != name.npos) return num_heads_;
-  if (name.find(".attn_k.") != name.npos) return num_kv_heads_;
-  return 0;
+  return io::interleaved_heads(architecture_, tensor.name, heads_);
 }
 
 bool GgufWeights::holds_derived(std::string_view module) const {

@@ -36,9 +36,8 @@ class GgufWeights final : public ModelWeights {
   Status check_all_taken(const models::ModelSpec& spec) const override;
 
  private:
-  GgufWeights(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, std::int64_t num_heads,
-              std::int64_t num_kv_heads)
-      : file_(std::move(file)), architecture_(architecture), num_heads_(num_heads), num_kv_heads_(num_kv_heads) {}
+  GgufWeights(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, const GgufHeads& heads)
+      : file_(std::move(file)), architecture_(architecture), heads_(heads) {}
 
   /// The tensor for a name of Hugging Face's; null when there is none.
   const GgufTensor* find(std::string_view name) const;
@@ -49,8 +48,7 @@ class GgufWeights final : public ModelWeights {
 
   std::shared_ptr<const GgufFile> file_;
   const GgufArchitecture& architecture_;
-  std::int64_t num_heads_;
-  std::int64_t num_kv_heads_;
+  GgufHeads heads_;
   mutable std::mutex mutex_;                                                         // of what follows
   mutable std::set<std::string, std::less<>> taken_;                                 // by the file's names
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of tensors out of order

@@ -24,7 +24,6 @@ constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
 
 constexpr std::string_view kWeightsFile = "model.safetensors";
 constexpr std::string_view kConfigFile = "config.json";
-constexpr std::string_view kPart = ".part";  ///< what the name of a file that is not finished ends with
 constexpr std::string_view kRotation = "R";
 
 Status fail_at(const fs::path& path, const char* what, const std::error_code& error) {
@@ -137,7 +136,7 @@ std::span<const std::byte> bytes_of(const auto& elements) {
   return std::as_bytes(std::span(elements));
 }
 
-std::string rotation_name(const CompressedTensorsWriter::Module& module) {
+std::string rotation_name(const WrittenModule& module) {
   return module.name + "." + std::string(kRotation) + "_input.weight";
 }
 
@@ -173,7 +172,7 @@ Status CompressedTensorsWriter::check_folder(const fs::path& folder) {
   if (!fs::is_directory(status)) return fail(ErrorCode::bad_config, folder.string() + " is not a folder", "out");
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const auto is_begun = [&](std::string_view file) { return name == std::string(file).append(kPart); };
+    const auto is_begun = [&](std::string_view file) { return name == std::string(file).append(PartFile::kEnding); };
     if (is_begun(kWeightsFile) || is_begun(kConfigFile)) continue;
     return fail(ErrorCode::bad_config, folder.string() + " is not empty", "out");
   }
@@ -181,14 +180,15 @@ Status CompressedTensorsWriter::check_folder(const fs::path& folder) {
 }
 
 Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& model, const Checkpoint& checkpoint,
-                                                                const fs::path& folder, std::vector<Module> modules,
+                                                                const fs::path& folder,
+                                                                std::vector<WrittenModule> modules,
                                                                 const Format& format) {
   if (const std::string strided = checkpoint.first_strided(); !strided.empty()) {
     return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " does not lie row by row", "model");
   }
   std::set<std::string, std::less<>> replaced;
   std::vector<SafetensorsWriter::Tensor> tensors;
-  for (const Module& module : modules) {
+  for (const WrittenModule& module : modules) {
     replaced.insert(module.name + ".weight");
     const std::int64_t words = module.columns * format.bits / 32;
     const std::int64_t groups = module.columns / format.group_size;
@@ -242,23 +242,23 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
                                  std::move(*weights));
 }
 
-Status CompressedTensorsWriter::write(const Module& module, std::span<const std::uint8_t> q,
-                                      std::span<const float> scales, std::span<const std::uint8_t> zeros) {
+Status CompressedTensorsWriter::write(const WrittenModule& module, const WrittenWeights& weights) {
   const std::int64_t groups = module.columns / format_.group_size;
   const std::array<std::int64_t, 2> shape{module.rows, module.columns};
   const auto name = [&](const char* ending) { return module.name + ending; };
   Status status =
-      weights_.write(name(".weight_packed"), bytes_of(packed(q, module.rows, module.columns, format_.bits)));
+      weights_.write(name(".weight_packed"), bytes_of(packed(weights.q, module.rows, module.columns, format_.bits)));
   if (status) {
     const bool wide = format_.scale_dtype == DType::bf16;
-    std::vector<std::uint16_t> halves(scales.size());
-    std::ranges::transform(scales, halves.begin(), [=](float x) { return wide ? to_bf16(x).bits : to_f16(x).bits; });
+    std::vector<std::uint16_t> halves(weights.scales.size());
+    std::ranges::transform(weights.scales, halves.begin(),
+                           [=](float x) { return wide ? to_bf16(x).bits : to_f16(x).bits; });
     status = weights_.write(name(".weight_scale"), bytes_of(halves));
   }
   if (status) status = weights_.write(name(".weight_shape"), bytes_of(shape));
   if (status && format_.asymmetric) {
     // Along rows: as columns of the transposed, and back.
-    const auto words = packed(transposed(zeros, module.rows, groups), groups, module.rows, format_.bits);
+    const auto words = packed(transposed(weights.zeros, module.rows, groups), groups, module.rows, format_.bits);
     status =
         weights_.write(name(".weight_zero_point"),
                        bytes_of(transposed(std::span<const std::uint32_t>(words), groups, std::ssize(words) / groups)));
@@ -286,17 +286,16 @@ Status CompressedTensorsWriter::copy_other_files() const {
 }
 
 Status CompressedTensorsWriter::write_config() const {
-  const fs::path path = folder_ / kConfigFile;
-  fs::path part = path;
-  part += kPart;
-  std::ofstream file(part, std::ios::binary);
-  file << config_;
-  file.close();
+  auto file = PartFile::create(folder_ / kConfigFile);
+  if (!file) return fail(std::move(file.error()));
+  Status status = file->write_at(0, std::as_bytes(std::span(config_)));
+  return status ? file->finish() : status;
+}
+
+std::int64_t CompressedTensorsWriter::written_bytes() const {
   std::error_code error;
-  if (file) fs::rename(part, path, error);
-  if (file && !error) return {};
-  fs::remove(part, error);
-  return fail(ErrorCode::io_failed, "cannot write " + path.string(), "out");
+  const auto bytes = fs::file_size(folder_ / kWeightsFile, error);
+  return error ? 0 : static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace pagoda::io

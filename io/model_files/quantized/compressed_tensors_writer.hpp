@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "io/model_files/checkpoint.hpp"
+#include "io/model_files/quantized/quantized_model_writer.hpp"
 #include "io/model_files/safetensors_writer.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/result.hpp"
@@ -20,7 +20,7 @@ namespace pagoda::io {
 ///
 /// A rotation (kernels/rotation.hpp) is written as transform_config describes one: a random-hadamard of blocks of x and
 /// of weights, whose matrix lies beside each module.
-class CompressedTensorsWriter {
+class CompressedTensorsWriter final : public QuantizedModelWriter {
  public:
   struct Format {
     int bits = 4;                    ///< 4 or 8
@@ -28,11 +28,6 @@ class CompressedTensorsWriter {
     bool asymmetric = false;         ///< groups have a zero point
     DType scale_dtype = DType::f16;  ///< or bf16
     bool rotated = false;            ///< weights are those of rotated columns
-  };
-  struct Module {
-    std::string name;  ///< its weight is the tensor NAME.weight of the checkpoint
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
   };
 
   /// Whether a folder may be written there: nothing, an empty folder, or one that holds only what was begun and cut
@@ -44,17 +39,13 @@ class CompressedTensorsWriter {
   /// Errors: those of check_folder; unsupported (a checkpoint that is quantised or holds tensors that do not lie
   /// row-major), bad_file (config.json), io_failed.
   static Result<CompressedTensorsWriter> create(const std::filesystem::path& model, const Checkpoint& checkpoint,
-                                                const std::filesystem::path& folder, std::vector<Module> modules,
+                                                const std::filesystem::path& folder, std::vector<WrittenModule> modules,
                                                 const Format& format);
 
-  /// A weight is scale * (q - zero). `q`: [rows, columns], one integer from 0 to 2^bits - 1 a byte; `scales`, exact in
-  /// their type, and `zeros`, likewise integers, which are 2^(bits - 1) in a symmetric format: [rows, columns /
-  /// group_size]. Errors: io_failed.
-  Status write(const Module& module, std::span<const std::uint8_t> q, std::span<const float> scales,
-               std::span<const std::uint8_t> zeros);
-
-  /// Call once all modules are written: only from here on is the folder a model. Errors: io_failed.
-  Status finish();
+  /// Weights have no minimums.
+  Status write(const WrittenModule& module, const WrittenWeights& weights) override;
+  Status finish() override;
+  std::int64_t written_bytes() const override;
 
  private:
   CompressedTensorsWriter(std::filesystem::path model, std::filesystem::path folder, Format format, std::string config,

@@ -104,7 +104,8 @@ std::vector<float> dequantized(const GptqMatrix& matrix, std::int64_t columns, c
     const std::int64_t row = static_cast<std::int64_t>(i) / columns;
     const std::int64_t group = static_cast<std::int64_t>(i) % columns / format.group_size;
     const std::size_t at = index(row * groups + group);
-    weights[i] = matrix.scales[at] * static_cast<float>(int{matrix.q[i]} - int{matrix.zeros[at]});
+    weights[i] = format.minimums ? matrix.scales[at] * static_cast<float>(matrix.q[i]) + matrix.mins[at]
+                                 : matrix.scales[at] * static_cast<float>(int{matrix.q[i]} - int{matrix.zeros[at]});
   }
   return weights;
 }
@@ -179,8 +180,9 @@ TEST(Gptq, HalvesTheErrorOfOutputsWhereInputsHangTogether) {
   for (std::int64_t k = 0; k < kWidth; ++k) identity[index(k * kWidth + k)] = 1;
   const auto no_feedback = fixture.factorize(identity, kWidth);
   ASSERT_TRUE(feedback && no_feedback);
-  for (const GptqFormat format : {GptqFormat{4, 32}, GptqFormat{4, 64}, GptqFormat{4, 160}, GptqFormat{8, 32},
-                                  GptqFormat{4, 32, true}, GptqFormat{8, 32, true, DType::bf16}}) {
+  for (const GptqFormat format :
+       {GptqFormat{4, 32}, GptqFormat{4, 64}, GptqFormat{4, 160}, GptqFormat{8, 32}, GptqFormat{4, 32, true},
+        GptqFormat{8, 32, true, DType::bf16}, GptqFormat{4, 32, true, DType::f16, true}}) {
     const auto matrix = fixture.quantize(weights, kRows, *feedback, format);
     const auto nearest = fixture.quantize(weights, kRows, *no_feedback, format);
     ASSERT_TRUE(matrix && nearest);
@@ -247,6 +249,35 @@ TEST(Gptq, ZeroPointsServeGroupsWhoseWeightsAreOfOneSign) {
   ASSERT_TRUE(matrix);
   EXPECT_EQ(dequantized(*matrix, 64, format), weights);
   EXPECT_EQ(matrix->zeros, (std::vector<std::uint8_t>{0, 5}));
+}
+
+TEST(Gptq, MinimumsServeGroupsThatAreFarFromZeroAndThoseOfOneValue) {
+  Fixture fixture;
+  std::vector<float> identity(64 * 64);
+  for (std::size_t k = 0; k < 64; ++k) identity[k * 65] = 1;
+  const auto feedback = fixture.factorize(identity, 64);
+  std::vector<float> weights(64, -0.375F);
+  for (std::size_t k = 0; k < 32; ++k) weights[k] = 100.5F + 0.25F * static_cast<float>(k % 16);
+  const GptqFormat format{4, 32, true, DType::f16, true};
+  const auto matrix = fixture.quantize(weights, 1, feedback.value(), format);
+  ASSERT_TRUE(matrix);
+  EXPECT_TRUE(matrix->zeros.empty());
+  EXPECT_EQ(dequantized(*matrix, 64, format), weights);
+}
+
+TEST(Gptq, AFreeMinimumIsNearerThanAZeroPoint) {
+  constexpr std::int64_t kRows = 24;
+  Fixture fixture;
+  std::vector<float> identity(64 * 64);
+  for (std::size_t k = 0; k < 64; ++k) identity[k * 65] = 1;
+  const auto feedback = fixture.factorize(identity, 64);
+  const auto weights = normal(kRows * 64, 11);
+  const auto error_of = [&](const GptqFormat& format) {
+    const auto matrix = fixture.quantize(weights, kRows, feedback.value(), format);
+    EXPECT_TRUE(matrix);
+    return output_error(weights, dequantized(*matrix, 64, format), {identity.begin(), identity.end()}, 64);
+  };
+  EXPECT_LT(error_of({4, 32, true, DType::f16, true}), 0.9 * error_of({4, 32, true}));
 }
 
 TEST(Gptq, ScalesAreOfTheirType) {

@@ -1,0 +1,197 @@
+#include "io/model_files/gguf/gguf_config_writer.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/layers/rotary.hpp"
+#include "engine/models/families.hpp"
+#include "io/model_files/config_reader.hpp"
+#include "io/model_files/file_text.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using layers::RopeScaling;
+using models::GatedDecoderConfig;
+using models::PlainDecoderConfig;
+
+constexpr std::size_t kMostBytesOfConfig = std::size_t{16} << 20;
+
+using ReadGated = GatedDecoderConfig (*)(models::ConfigSource& config);
+constexpr std::array<std::pair<std::string_view, ReadGated>, 5> kGatedFamilies{{
+    {"LlamaForCausalLM", models::read_llama},
+    {"MistralForCausalLM", models::read_mistral},
+    {"Phi3ForCausalLM", models::read_phi3},
+    {"Qwen2ForCausalLM", models::read_qwen2},
+    {"Qwen3ForCausalLM", models::read_qwen3},
+}};
+
+std::string family_of(ConfigReader& reader) {
+  const auto* names = reader.find("architectures");
+  if (names != nullptr && names->is_array() && !names->empty() && names->front().is_string()) {
+    return names->front().get<std::string>();
+  }
+  reader.reject("architectures", "must be an array with the architecture's name");
+  return {};
+}
+
+/// Writes one config.json. What is wrong is in the reader.
+class ConfigWriter {
+ public:
+  ConfigWriter(ConfigReader& reader, GgufMetadata& metadata) : reader_(reader), metadata_(metadata) {}
+
+  GgufConfig write() {
+    const std::string family = family_of(reader_);
+    result_.architecture = find_gguf_architecture(family);
+    if (result_.architecture == nullptr) {
+      refuse("architectures", quote(family) + " has no place in GGUF files that Pagoda reads: those are of " +
+                                  gguf_architecture_names());
+      return result_;
+    }
+    metadata_.set("general.architecture", result_.architecture->name);
+    if (family == "GPT2LMHeadModel") {
+      write_plain(models::read_gpt2(reader_));
+    } else {
+      for (const auto& [name, read] : kGatedFamilies) {
+        if (name == family) write_gated(read(reader_));
+      }
+    }
+    return result_;
+  }
+
+ private:
+  void refuse(const char* key, const std::string& reason) { reader_.reject(key, reason, ErrorCode::unsupported); }
+
+  std::string key(std::string_view name) const {
+    return std::string(result_.architecture->name).append(".").append(name);
+  }
+
+  /// Of `values`, under Hugging Face's names, those that the architecture has keys for.
+  void write_keys(const nlohmann::json& values) {
+    for (const GgufKey& entry : result_.architecture->keys) {
+      const auto value = values.find(entry.hugging_face);
+      if (value == values.end()) continue;
+      if (entry.is_real) {
+        metadata_.set(key(entry.gguf), value->get<float>());
+      } else {
+        metadata_.set(key(entry.gguf), value->get<std::uint32_t>());
+      }
+    }
+  }
+
+  void write_gated(const GatedDecoderConfig& config) {
+    if (!reader_.status()) return;
+    const layers::AttentionShape& attention = config.attention;
+    const layers::RotaryShape& rotary = config.positions.rotary;
+    if (config.activation != kernels::Activation::silu) refuse("hidden_act", "only silu can be said in GGUF");
+    const bool has_window_key = result_.architecture->name == "llama" || result_.architecture->name == "phi3";
+    if (!config.layer_windows.empty() || (attention.window > 0 && !has_window_key)) {
+      refuse("use_sliding_window", "a window cannot be said in GGUF files of this architecture");
+    }
+    nlohmann::json values{{"num_hidden_layers", config.num_layers},
+                          {"max_position_embeddings", config.max_position_embeddings},
+                          {"hidden_size", config.hidden_size},
+                          {"intermediate_size", config.intermediate_size},
+                          {"num_attention_heads", attention.num_heads},
+                          {"num_key_value_heads", attention.num_kv_heads},
+                          {"head_dim", attention.head_dim},
+                          {"rms_norm_eps", config.norm_eps},
+                          {"rope_theta", rotary.theta}};
+    if (attention.window > 0) values["sliding_window"] = attention.window;
+    write_keys(values);
+    metadata_.set(key("attention.value_length"), static_cast<std::uint32_t>(attention.head_dim));
+    metadata_.set(key("rope.dimension_count"), static_cast<std::uint32_t>(rotary.rotary_dim));
+    metadata_.set(key("vocab_size"), static_cast<std::uint32_t>(config.vocab_size));
+    write_scaling(rotary);
+    result_.heads = {attention.num_heads, attention.num_kv_heads};
+    result_.vocab_size = config.vocab_size;
+  }
+
+  void write_plain(const PlainDecoderConfig& config) {
+    if (!reader_.status()) return;
+    if (config.activation != kernels::Activation::gelu_tanh) {
+      refuse("activation_function", "only gelu_new can be said in GGUF");
+    }
+    write_keys({{"n_layer", config.num_layers},
+                {"n_positions", config.max_position_embeddings},
+                {"n_embd", config.hidden_size},
+                {"n_inner", config.intermediate_size},
+                {"n_head", config.attention.num_heads},
+                {"layer_norm_epsilon", config.norm_eps}});
+    result_.heads = {config.attention.num_heads, config.attention.num_heads};
+    result_.vocab_size = config.vocab_size;
+  }
+
+  void write_scaling(const layers::RotaryShape& rotary) {
+    const RopeScaling& scaling = rotary.scaling;
+    switch (scaling.type) {
+      case RopeScaling::Type::none:
+        return;
+      case RopeScaling::Type::linear:
+        metadata_.set(key("rope.scaling.type"), "linear");
+        metadata_.set(key("rope.scaling.factor"), static_cast<float>(scaling.factor));
+        return;
+      case RopeScaling::Type::yarn:
+        return write_yarn(scaling);
+      case RopeScaling::Type::llama3:
+        result_.rope_factors = layers::llama3_factors(rotary);
+        return;
+      case RopeScaling::Type::factors:
+        result_.rope_factors.assign(scaling.factors.begin(), scaling.factors.end());
+        return;
+      case RopeScaling::Type::dynamic:
+        return refuse(scaling_key(), "dynamic scaling cannot be said in GGUF");
+    }
+  }
+
+  void write_yarn(const RopeScaling& scaling) {
+    const RopeScaling usual;
+    const double attention = scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1;
+    if (scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow || !scaling.truncate ||
+        std::abs(scaling.attention_factor - attention) > 1e-6) {
+      return refuse(scaling_key(), "of yarn only factor and original_max_position_embeddings can be said in GGUF");
+    }
+    metadata_.set(key("rope.scaling.type"), "yarn");
+    metadata_.set(key("rope.scaling.factor"), static_cast<float>(scaling.factor));
+    metadata_.set(key("rope.scaling.original_context_length"),
+                  static_cast<std::uint32_t>(scaling.original_max_position_embeddings));
+  }
+
+  const char* scaling_key() const { return reader_.has("rope_scaling") ? "rope_scaling" : "rope_parameters"; }
+
+  ConfigReader& reader_;
+  GgufMetadata& metadata_;
+  GgufConfig result_;
+};
+
+}  // namespace
+
+Result<GgufConfig> write_gguf_config(const std::filesystem::path& folder, GgufMetadata& metadata) {
+  const std::filesystem::path path = folder / "config.json";
+  const auto root = read_json_file(path, kMostBytesOfConfig, ErrorCode::bad_config);
+  if (!root) return fail(root.error());
+  if (!root->is_object()) return fail(ErrorCode::bad_config, path.string() + ": is not a JSON object");
+  ConfigReader reader(*root, path.string());
+  GgufConfig config = ConfigWriter(reader, metadata).write();
+  if (!reader.status()) return fail(reader.status().error());
+  return config;
+}
+
+void write_gguf_sampling_defaults(const SamplingDefaults& defaults, GgufMetadata& metadata) {
+  const auto set = [&](const char* key, const std::optional<double>& value) {
+    if (value) metadata.set(std::string("general.sampling.") + key, static_cast<float>(*value));
+  };
+  set("temp", defaults.temperature);
+  set("top_p", defaults.top_p);
+  set("min_p", defaults.min_p);
+  set("penalty_repeat", defaults.repetition_penalty);
+  if (defaults.top_k) metadata.set("general.sampling.top_k", static_cast<std::int32_t>(*defaults.top_k));
+}
+
+}  // namespace pagoda::io

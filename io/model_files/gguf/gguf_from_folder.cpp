@@ -1,0 +1,194 @@
+#include "io/model_files/gguf/gguf_from_folder.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/generation_config.hpp"
+#include "io/model_files/gguf/gguf_blocks.hpp"
+#include "io/model_files/gguf/gguf_config.hpp"
+#include "io/model_files/gguf/gguf_config_writer.hpp"
+#include "io/model_files/gguf/gguf_tokenizer.hpp"
+#include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
+#include "io/model_files/hf_config.hpp"
+#include "io/model_files/huggingface_folder.hpp"
+#include "io/model_files/tokenizer_loader.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::optional<GgmlType> plain_type(std::string_view dtype) {
+  if (dtype == "F32") return ggml::kF32;
+  if (dtype == "F16") return ggml::kF16;
+  if (dtype == "BF16") return ggml::kBf16;
+  return std::nullopt;
+}
+
+/// How a tensor of a folder becomes one of GGUF.
+struct Change {
+  bool transposed = false;
+  std::int64_t interleaved_heads = 0;  ///< of which rows change their places; 0: none
+  bool widened = false;                ///< to float32
+};
+
+/// The tensor's elements, in steps: each takes what the one before leaves.
+void apply_change(const Change& change, const StoredTensor& from, Bytes& memory) {
+  const GgmlType type = *plain_type(from.dtype);
+  const auto width = static_cast<std::size_t>(ggml_type_info(type)->block_bytes);
+  const auto rows = static_cast<std::size_t>(from.shape.front());
+  const std::size_t columns = from.data.size() / width / rows;
+  memory.assign(from.data.begin(), from.data.end());
+  if (change.transposed) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t column = 0; column < columns; ++column) {
+        std::memcpy(memory.data() + (column * rows + row) * width, from.data.data() + (row * columns + column) * width,
+                    width);
+      }
+    }
+  }
+  if (change.interleaved_heads > 0) {
+    const std::int64_t head_dim = from.shape.front() / change.interleaved_heads;
+    const std::size_t row_bytes = columns * width;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto to = static_cast<std::size_t>(interleaved_row(static_cast<std::int64_t>(row), head_dim));
+      std::memcpy(memory.data() + to * row_bytes, from.data.data() + row * row_bytes, row_bytes);
+    }
+  }
+  if (change.widened) {
+    Bytes wide(rows * columns * sizeof(float));
+    dequantize_row(type, memory.data(), static_cast<std::int64_t>(rows * columns),
+                   reinterpret_cast<float*>(wide.data()));
+    memory = std::move(wide);
+  }
+}
+
+/// The tensors of a checkpoint, some of which change.
+class FolderTensors {
+ public:
+  FolderTensors(std::shared_ptr<const Checkpoint> checkpoint, const models::ModelSpec& spec, GgufModelParts& parts)
+      : checkpoint_(std::move(checkpoint)), spec_(spec), parts_(parts) {}
+
+  Status add_all() {
+    for (const std::string& name : checkpoint_->tensor_names()) {
+      const bool is_of_no_use = Checkpoint::is_buffer(name) || (spec_.tie_word_embeddings && name == "lm_head.weight");
+      if (is_of_no_use) continue;
+      if (Status status = add(name); !status) return status;
+    }
+    return {};
+  }
+
+ private:
+  Status add(const std::string& name) {
+    const auto refuse = [&](const std::string& reason) {
+      return fail(ErrorCode::unsupported, checkpoint_->path_of(name) + ": tensor " + quote(name) + " " + reason,
+                  "model");
+    };
+    const auto gguf_name = gguf_tensor_name(*parts_.architecture, name);
+    if (!gguf_name) return refuse("has no name in GGUF");
+    const auto stored = checkpoint_->stored(name);
+    if (!stored) return refuse("does not lie row by row");
+    const auto type = plain_type(stored->dtype);
+    if (!type || stored->shape.empty() || stored->shape.size() > 2) return refuse("is no matrix or vector of numbers");
+    const bool is_matrix = stored->shape.size() == 2;
+    const Change change{.transposed = is_matrix && parts_.architecture->untransposed && gguf_name->starts_with("blk."),
+                        .interleaved_heads = interleaved_heads(*parts_.architecture, *gguf_name, parts_.heads),
+                        .widened = !is_matrix && *type != ggml::kF32};
+    if (change.interleaved_heads > 0 && stored->shape.front() % (2 * change.interleaved_heads) != 0) {
+      return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
+    }
+    GgufFileWriter::Tensor tensor{
+        *gguf_name, change.widened ? ggml::kF32 : *type, {stored->shape.begin(), stored->shape.end()}};
+    if (change.transposed) std::ranges::reverse(tensor.shape);
+    const bool changes = change.transposed || change.interleaved_heads > 0 || change.widened;
+    parts_.tensors.push_back(
+        {std::move(tensor), [checkpoint = checkpoint_, stored = *stored, change, changes](Bytes& memory) {
+           if (!changes) return stored.data;
+           apply_change(change, stored, memory);
+           return std::span<const std::byte>(memory);
+         }});
+    return {};
+  }
+
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  const models::ModelSpec& spec_;
+  GgufModelParts& parts_;
+};
+
+void add_rope_factors(const std::vector<float>& factors, GgufModelParts& parts) {
+  if (factors.empty()) return;
+  parts.tensors.push_back({{std::string(kRopeFactors), ggml::kF32, {std::ssize(factors)}}, [factors](Bytes& memory) {
+                             const auto bytes = std::as_bytes(std::span(factors));
+                             memory.assign(bytes.begin(), bytes.end());
+                             return std::span<const std::byte>(memory);
+                           }});
+}
+
+}  // namespace
+
+Result<GgufModelParts> gguf_parts_of_folder(const std::filesystem::path& folder) {
+  const auto spec = load_hf_config(folder);
+  if (!spec) return fail(spec.error());
+  GgufModelParts parts;
+  const auto config = write_gguf_config(folder, parts.metadata);
+  if (!config) return fail(config.error());
+  parts.architecture = config->architecture;
+  parts.heads = config->heads;
+  parts.metadata.set("general.type", "model");
+  parts.metadata.set("general.name", open_huggingface_folder(folder)->name());
+  const auto defaults = load_sampling_defaults(folder);
+  if (!defaults) return fail(defaults.error());
+  write_gguf_sampling_defaults(*defaults, parts.metadata);
+  if (Status status = write_gguf_tokenizer(folder, *spec, parts.metadata); !status) {
+    return fail(std::move(status.error()));
+  }
+  auto checkpoint = Checkpoint::open(folder);
+  if (!checkpoint) return fail(std::move(checkpoint.error()));
+  if (Status status = FolderTensors(std::move(*checkpoint), *spec, parts).add_all(); !status) {
+    return fail(std::move(status.error()));
+  }
+  add_rope_factors(config->rope_factors, parts);
+  return parts;
+}
+
+Status check_gguf_of_folder(const std::filesystem::path& folder, const std::filesystem::path& written) {
+  const auto refuse = [&](const char* file, const std::string& what) {
+    return fail(ErrorCode::unsupported, (folder / file).string() + ": " + what + ", which GGUF cannot say", "model");
+  };
+  const auto file = GgufFile::open(written);
+  if (!file) return fail(file.error());
+  const auto wanted = load_hf_config(folder);
+  if (!wanted) return fail(wanted.error());
+  const auto spec = read_gguf_spec(**file);
+  if (!spec) return fail(spec.error());
+  for (const auto& [fact, value] : wanted->facts) {
+    const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
+    if (said == spec->facts.end() || said->second != value)
+      return refuse("config.json", "has a " + fact + " of its own");
+  }
+  if (spec->vocab_size != wanted->vocab_size || spec->tie_word_embeddings != wanted->tie_word_embeddings ||
+      spec->max_position_embeddings != wanted->max_position_embeddings ||
+      spec->position_limit != wanted->position_limit) {
+    return refuse("config.json", "has sizes of its own");
+  }
+  for (const TokenId token : wanted->eos_token_ids) {
+    if (std::ranges::find(spec->eos_token_ids, token) == spec->eos_token_ids.end()) {
+      std::error_code ignored;
+      const bool is_generation = std::filesystem::exists(folder / "generation_config.json", ignored);
+      return refuse(is_generation ? "generation_config.json" : "config.json",
+                    "eos_token_id has " + std::to_string(token) + " beside those that GGUF has keys for");
+    }
+  }
+  const auto tokenizer = read_folder_tokenizer(folder);
+  if (!tokenizer) return fail(tokenizer.error());
+  const auto read_back = read_gguf_tokenizer(**file);
+  if (!read_back) return fail(read_back.error());
+  return check_same_tokens(tokenizer->spec, tokenizer->file.string(), *read_back);
+}
+
+}  // namespace pagoda::io

@@ -1,0 +1,99 @@
+#include "io/model_files/gguf/gguf_model_writer.hpp"
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/gguf/gguf_blocks.hpp"
+
+namespace pagoda::io {
+namespace {
+
+/// A type that is written, and what general.file_type calls a file that is mostly of it.
+struct WrittenType {
+  GgmlType type;
+  std::uint32_t file_type;
+};
+
+WrittenType written_type(const GgufModelWriter::Format& format) {
+  if (format.bits == 8) return {ggml::kQ8_0, 7};
+  return format.minimums ? WrittenType{ggml::kQ4_1, 3} : WrittenType{ggml::kQ4_0, 2};
+}
+
+std::vector<Float16> halves_of(std::span<const float> numbers) {
+  std::vector<Float16> halves(numbers.size());
+  std::ranges::transform(numbers, halves.begin(), to_f16);
+  return halves;
+}
+
+}  // namespace
+
+Status GgufModelWriter::check_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto refuse = [&](const char* reason) {
+    return fail(ErrorCode::bad_config, path.string() + " " + reason, "out");
+  };
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) return refuse("is there already");
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(folder, error)) return refuse("would lie in a folder that is not there");
+  return {};
+}
+
+Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& path, GgufModelParts parts,
+                                                const std::vector<WrittenModule>& modules, const Format& format) {
+  constexpr std::uint32_t kQuantizationVersion = 2;  // of the blocks' layouts
+  if (Status status = check_file(path); !status) return fail(std::move(status.error()));
+  const auto [type, file_type] = written_type(format);
+  parts.metadata.set("general.file_type", file_type);
+  parts.metadata.set("general.quantization_version", kQuantizationVersion);
+  std::set<std::string, std::less<>> quantized;
+  for (const WrittenModule& module : modules) {
+    auto name = gguf_tensor_name(*parts.architecture, module.name + ".weight");
+    const auto tensor = std::ranges::find_if(parts.tensors, [&](const auto& t) { return t.described.name == name; });
+    if (!name || tensor == parts.tensors.end()) {
+      return fail(ErrorCode::unsupported, "GGUF has no tensor for " + quote(module.name), "model");
+    }
+    tensor->described.type = type;
+    quantized.insert(std::move(*name));
+  }
+  std::vector<GgufFileWriter::Tensor> tensors;
+  for (const auto& tensor : parts.tensors) tensors.push_back(tensor.described);
+  auto file = GgufFileWriter::create(path, parts.metadata, tensors, parts.alignment);
+  if (!file) return fail(std::move(file.error()));
+  std::vector<std::byte> memory;
+  for (const auto& [described, data] : parts.tensors) {
+    if (quantized.contains(described.name)) continue;
+    if (Status status = file->write(described.name, data(memory)); !status) return fail(std::move(status.error()));
+  }
+  return GgufModelWriter(path, parts, type, std::move(*file));
+}
+
+Status GgufModelWriter::write(const WrittenModule& module, const WrittenWeights& weights) {
+  const std::string name = *gguf_tensor_name(architecture_, module.name + ".weight");
+  const GgmlTypeInfo& info = *ggml_type_info(type_);
+  const std::int64_t groups = module.columns / info.block_elements;
+  const std::int64_t num_heads = interleaved_heads(architecture_, name, heads_);
+  const std::vector<Float16> scales = halves_of(weights.scales);
+  const std::vector<Float16> mins = halves_of(weights.mins);
+  const std::int64_t row_bytes = groups * info.block_bytes;
+  std::vector<std::byte> blocks(static_cast<std::size_t>(module.rows * row_bytes));
+  for (std::int64_t row = 0; row < module.rows; ++row) {
+    const std::int64_t to = num_heads == 0 ? row : interleaved_row(row, module.rows / num_heads);
+    pack_row(type_, weights.q.data() + row * module.columns, scales.data() + row * groups, mins.data() + row * groups,
+             module.columns, blocks.data() + to * row_bytes);
+  }
+  return file_.write(name, blocks);
+}
+
+Status GgufModelWriter::finish() {
+  return file_.finish();
+}
+
+std::int64_t GgufModelWriter::written_bytes() const {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path_, error);
+  return error ? 0 : static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace pagoda::io

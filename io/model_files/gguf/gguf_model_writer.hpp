@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/model_files/gguf/gguf_file_writer.hpp"
+#include "io/model_files/gguf/gguf_model_parts.hpp"
+#include "io/model_files/quantized/quantized_model_writer.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// Writes a GGUF file whose linear layers are quantised in blocks of 32 columns; everything else is as its parts have
+/// it. It is a PartFile until it is finished.
+class GgufModelWriter final : public QuantizedModelWriter {
+ public:
+  /// How weights are written: Q8_0 of 8 bits; of 4 bits Q4_1 with minimums, else Q4_0.
+  struct Format {
+    int bits = 4;
+    bool minimums = false;
+  };
+
+  /// Whether a file may be written there: nothing is there yet, in a folder that is. Errors (param out): bad_config.
+  static Status check_file(const std::filesystem::path& path);
+
+  /// Copies all tensors but the weights of `modules`, whose names are Hugging Face's and whose columns are whole
+  /// blocks. Errors: those of check_file; unsupported (a module that GGUF has no tensor for); io_failed.
+  static Result<GgufModelWriter> create(const std::filesystem::path& path, GgufModelParts parts,
+                                        const std::vector<WrittenModule>& modules, const Format& format);
+
+  /// The file as it is so far, which GgufFile::open takes.
+  const std::filesystem::path& part() const { return file_.part(); }
+
+  /// Rows come in Hugging Face's order, scales and minimums are exact in float16.
+  Status write(const WrittenModule& module, const WrittenWeights& weights) override;
+  Status finish() override;
+  std::int64_t written_bytes() const override;
+
+ private:
+  GgufModelWriter(std::filesystem::path path, const GgufModelParts& parts, GgmlType type, GgufFileWriter file)
+      : path_(std::move(path)),
+        architecture_(*parts.architecture),
+        heads_(parts.heads),
+        type_(type),
+        file_(std::move(file)) {}
+
+  std::filesystem::path path_;
+  const GgufArchitecture& architecture_;
+  GgufHeads heads_;
+  GgmlType type_;
+  GgufFileWriter file_;
+};
+
+}  // namespace pagoda::io

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "engine/models/model_spec.hpp"
+#include "engine/text/tokenizer_spec.hpp"
+#include "io/model_files/gguf/gguf_metadata.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::io {
+
+/// Writes the tokenizer of the model folder, its special tokens, those that end a sequence of `spec`, and its chat
+/// templates under tokenizer.*: the inverse of read_gguf_tokenizer. Byte-level BPE becomes model "gpt2", BPE made of a
+/// SentencePiece model "llama". Errors: those of reading the folder; unsupported, one line that names file and key (a
+/// tokenizer of another kind, or with parts that GGUF has no name for).
+Status write_gguf_tokenizer(const std::filesystem::path& folder, const models::ModelSpec& spec, GgufMetadata& metadata);
+
+/// Whether a tokenizer that was read from what is written has the special tokens of `wanted`, which comes from `file`,
+/// and puts them around a text and writes it out alike. Errors: unsupported, with what differs.
+Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written);
+
+}  // namespace pagoda::io

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/calibration/gptq.hpp"
+#include "engine/calibration/input_products.hpp"
+#include "engine/weights/weight_source.hpp"
+#include "io/model_files/quantized/quantized_model_writer.hpp"
+#include "kernels/device.hpp"
+#include "kernels/result.hpp"
+#include "pagoda/engine_setup.hpp"
+#include "pagoda/token_logits.hpp"
+
+namespace pagoda {
+
+/// Runs a model over texts and quantises the weights of its linear layers with GPTQ. What it is made with must outlive
+/// it.
+class ModelQuantizer {
+ public:
+  struct Format {
+    calibration::GptqFormat gptq;
+    bool rotate = false;      ///< columns (kernels/rotation.hpp)
+    bool transposed = false;  ///< weights that the checkpoint holds as [in, out] are quantised as well
+  };
+
+  ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,
+                 const StartProgress& progress)
+      : format_(format),
+        weights_(weights),
+        model_(model),
+        progress_(progress),
+        device_(model.device()),
+        products_(device_) {}
+
+  /// Finds out what there is to quantise. Errors: bad_config (param group_size or rotate: they do not fit a layer),
+  /// unsupported (no layer is a plain matrix of its checkpoint), those of TokenLogits::run.
+  Status look();
+  /// What look() has found.
+  const std::vector<io::WrittenModule>& modules() const { return modules_; }
+
+  /// Quantises all modules and finishes the writer.
+  Status run(const std::vector<TokenIds>& texts, io::QuantizedModelWriter& writer);
+
+ private:
+  bool takes(const layers::LinearModule& module) const;
+  Status choose_modules();
+  Status check_columns(const layers::LinearModule& module, std::int64_t columns) const;
+  std::size_t as_many_as_fit(std::size_t begin) const;
+  Status collect(std::size_t begin, std::size_t end, const std::vector<TokenIds>& texts);
+  Status quantize(kernels::Stream& stream, std::size_t input, io::QuantizedModelWriter& writer);
+  Status quantize(kernels::Stream& stream, const layers::LinearModule& module,
+                  const calibration::ErrorFeedback& feedback, io::QuantizedModelWriter& writer);
+  Result<kernels::Buffer> read_weights(kernels::Stream& stream, const layers::LinearModule& module,
+                                       std::int64_t columns) const;
+  void report(std::string_view what, std::size_t done, std::size_t of) const;
+
+  const Format format_;
+  const weights::WeightSource& weights_;
+  TokenLogits& model_;
+  const StartProgress& progress_;
+  std::shared_ptr<kernels::Device> device_;
+  calibration::InputProducts products_;
+  std::vector<io::WrittenModule> modules_;
+  std::size_t num_done_ = 0;
+};
+
+}  // namespace pagoda
