@@ -31,13 +31,11 @@ Status PartFile::write_at(std::size_t offset, std::span<const std::byte> bytes) 
   errno = 0;
   file_.seekp(static_cast<std::streamoff>(offset));
   file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file_.flush();
   return check();
 }
 
 Status PartFile::reach(std::size_t size) {
-  errno = 0;
-  file_.flush();
-  if (Status status = check(); !status) return status;
   std::error_code error;
   if (std::filesystem::file_size(part_, error) < size && !error) std::filesystem::resize_file(part_, size, error);
   if (!error) return {};

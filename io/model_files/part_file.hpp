@@ -26,8 +26,9 @@ class PartFile {
 
   const std::filesystem::path& part() const { return part_; }
 
+  /// They are in the file then, for others to read.
   Status write_at(std::size_t offset, std::span<const std::byte> bytes);
-  /// Everything written so far is in the file, which is at least `size` bytes long: what is not written is zeros.
+  /// Makes the file at least `size` bytes long: what is not written is zeros.
   Status reach(std::size_t size);
   /// Gives the file its name.
   Status finish();

@@ -114,8 +114,8 @@ TEST_F(Configs, ComeBackWithAllTheirSizes) {
 }
 
 TEST_F(Configs, ComeBackWithTheirRopeScaling) {
-  for (const json scaling : {json{{"rope_type", "linear"}, {"factor", 4.0}},
-                             json{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}}}) {
+  for (const json& scaling : {json{{"rope_type", "linear"}, {"factor", 4.0}},
+                              json{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}}}) {
     json config = llama_config();
     config["rope_scaling"] = scaling;
     const auto wanted = parse_hf_config({config.dump(), "config.json"}, nullptr);
@@ -208,7 +208,7 @@ TEST_P(SharedFolders, TokenizeAsBeforeWhenTheyAreGguf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SharedFolders, ::testing::ValuesIn(testing::kSharedTokenizers),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 /// A byte-level tokenizer.json with `changes` merged in.
 json byte_level_tokenizer(const json& changes) {

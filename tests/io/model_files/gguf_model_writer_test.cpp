@@ -65,7 +65,8 @@ struct Matrix {
   explicit Matrix(int bits) {
     std::mt19937 random(7);
     std::normal_distribution<float> value;
-    for (std::uint64_t i = 0; i < kRows * kColumns; ++i) q.push_back(random() % (1U << bits));
+    for (std::uint64_t i = 0; i < kRows * kColumns; ++i)
+      q.push_back(static_cast<std::uint8_t>(random() % (1U << bits)));
     for (std::uint64_t i = 0; i < kRows * kColumns / 32; ++i) {
       scales.push_back(to_float(to_f16(value(random))));
       mins.push_back(to_float(to_f16(value(random))));
@@ -142,7 +143,7 @@ TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
 INSTANTIATE_TEST_SUITE_P(Types, GgufLayouts,
                          ::testing::Values(Layout{"Q4_0", {4, false}, 2}, Layout{"Q4_1", {4, true}, 3},
                                            Layout{"Q8_0", {8, false}, 7}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_F(GgufModelWriterTest, MetadataAndOtherTensorsAreCopiedVerbatim) {
   const auto before = GgufFile::open(plain_model().write(folder_.path() / "plain.gguf"));
