@@ -2,19 +2,19 @@
 
 #include "io/model_files/gguf/gguf_from_folder.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/layers/rotary.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
-#include "io/model_files/gguf/gguf_weights.hpp"
 #include "io/model_files/gguf/scores_of_merges.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "io/model_files/model_files.hpp"
