@@ -424,7 +424,8 @@ TEST(SmolLm2Gguf, EncodesChatsToTheGoldenIds) {
   ASSERT_TRUE(file) << file.error().message;
   const Result<Tokenizer> tokenizer = load_gguf_tokenizer(**file);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  for (const json& golden : read_json(goldens).at("cases")) {
+  const json file_of_goldens = read_json(goldens);
+  for (const json& golden : file_of_goldens.at("cases")) {
     const auto ids = golden.at("prompt_token_ids").get<TokenIds>();
     EXPECT_EQ(encode(*tokenizer, golden.at("text").get<std::string>(), false), ids);
     EXPECT_EQ((*tokenizer)->decode(ids, false), golden.at("text").get<std::string>());

@@ -7,6 +7,7 @@
 #include <boost/context/protected_fixedsize_stack.hpp>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -21,6 +22,20 @@ constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 #else
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 #endif
+
+/// Memory of a stack with an inaccessible page below it.
+struct StackAllocator : boost::context::protected_fixedsize_stack {
+  using Base = boost::context::protected_fixedsize_stack;
+  using Base::Base;
+
+  void deallocate(boost::context::stack_context& stack) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+    // The last frame on it is left without a return. Who gets this memory next may use all of it.
+    __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
+#endif
+    Base::deallocate(stack);
+  }
+};
 
 /// Before and after a change of stacks.
 void leave_stack([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
@@ -43,7 +58,7 @@ void arrive_on_stack([[maybe_unused]] void* fake_stack, [[maybe_unused]] const v
 }  // namespace
 
 Fiber::Fiber() {
-  boost::context::protected_fixedsize_stack allocator(kStackBytes);
+  StackAllocator allocator(kStackBytes);
   stack_ = allocator.allocate();
   context_ = boost::context::fiber(std::allocator_arg, boost::context::preallocated(stack_.sp, stack_.size, stack_),
                                    allocator, [this](boost::context::fiber&& caller) {
