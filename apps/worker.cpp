@@ -20,6 +20,7 @@ struct WorkerCommand {
     add_text(app, "--tls-ca", join.files.ca, "The CA that has signed the engine's certificate, in PEM");
     add_text(app, "--model", options.model,
              "Where the engine's model lies on this host, if not where the engine has it");
+    add_text(app, "--device", options.device, "cuda:N of this host, where the engine's --device is a GPU");
     add_number(app, "--threads", options.threads, "Compute threads; 0: as the engine says", 0, 1024);
     add_text(app, "--log-level", level, "trace, debug, info, warn, error or off; logs go to stderr");
   }
@@ -39,9 +40,11 @@ int join_engine(WorkerCommand& command) {
   if (!missing.empty()) return exit_with(missing);
   command.join.command = {"/proc/self/exe", "worker",    "--log-level",
                           command.level,    "--threads", std::to_string(command.options.threads)};
-  if (!command.options.model.empty()) {
-    command.join.command.insert(command.join.command.end(), {"--model", command.options.model});
-  }
+  const auto pass_on = [&](const std::string& flag, const std::string& value) {
+    if (!value.empty()) command.join.command.insert(command.join.command.end(), {flag, value});
+  };
+  pass_on("--model", command.options.model);
+  pass_on("--device", command.options.device);
   const auto joiner = device_link::EngineJoiner::create(command.join);
   if (!joiner) return exit_with(joiner.error());
   (*joiner)->run();

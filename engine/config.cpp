@@ -204,12 +204,12 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("threads", threads, 0, 1024);
   check.in_range("tensor_parallel_size", tensor_parallel_size, 1, 1);
   check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
-  if (worker_processes && device != "cpu") {
-    check.refuse("worker_processes", "is for --device cpu; a GPU's worker runs in the engine's process");
-  }
   check.number("step_deadline", step_deadline, 0, true, 86400);
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
   if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");
+  if (standby_worker && device != "cpu" && worker_listen.empty()) {
+    check.refuse("standby_worker", "is for --device cpu, or for workers that join; a GPU holds the model once");
+  }
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   if (!worker_listen.empty() && !worker_processes) check.refuse("worker_listen", "needs worker_processes");
   const std::pair<const char*, const std::string*> tls_files[] = {

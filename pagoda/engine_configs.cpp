@@ -34,7 +34,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .pipeline_depth = config.pipeline_depth,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,
-          .block_bytes = plan.memory.kv_bytes_per_block,
+          .block_bytes = plan.layout.block_bytes(),
           .num_device_blocks = plan.num_device_blocks,
           .num_host_blocks = plan.num_host_blocks,
           .policy = config.scheduling_policy,

@@ -123,6 +123,20 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
           }};
 }
 
+/// Plans memory and loads the device, here or in a process of its own.
+Result<LoadedDevice> make_device(const EngineConfig& config, EnginePlan& plan, const EngineSetup& setup,
+                                 const trace::SharedTracer& trace) {
+  if (worker_plans_memory(config)) return worker_process_device(config, plan, setup, trace);
+  const auto device =
+      setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
+  if (!device) return fail(device.error());
+  if (const Status planned = plan_memory(config, **device, plan); !planned) return fail(planned.error());
+  if (!config.worker_processes) return load_device(config, plan, *device, setup.progress);
+  auto loaded = worker_process_device(config, plan, setup, trace);
+  if (loaded) loaded->description = (*device)->description();
+  return loaded;
+}
+
 }  // namespace
 
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
@@ -139,15 +153,13 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
   }
   const auto memory = take_kv_memory(config, plan, device, progress, brought.pools);
   if (!memory) return fail(memory.error());
-  return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), plan.num_device_blocks};
+  return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), device->description(),
+                      plan.num_device_blocks, plan.num_host_blocks};
 }
 
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup) {
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
-  const auto device =
-      setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
-  if (!device) return fail(device.error());
-  auto plan = plan_engine(config, **device);
+  auto plan = plan_model(config);
   if (!plan) return fail(plan.error());
   const auto defaults = sampling_defaults(config, *plan->files);
   if (!defaults) return fail(defaults.error());
@@ -158,10 +170,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   const ThinkingMarks thinking = thinking_marks(**tokenizer, *dialect);
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
-  auto loaded = config.worker_processes ? worker_process_device(config, *plan, setup, *trace)
-                                        : load_device(config, *plan, *device, setup.progress);
+  auto loaded = make_device(config, *plan, setup, *trace);
   if (!loaded) return fail(std::move(loaded.error()));
   plan->num_device_blocks = loaded->num_device_blocks;
+  plan->num_host_blocks = loaded->num_host_blocks;
   auto journal = open_journal(config, setup);
   if (!journal) return fail(journal.error());
   // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
@@ -174,7 +186,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
                     .grammars = grammar_config(*plan, **tokenizer, *dialect),
-                    .info = model_info(config, *plan, (*device)->description()),
+                    .info = model_info(config, *plan, std::move(loaded->description)),
                     .instruments = {std::move(*trace), *journal},
                     .journal_file = std::move(*journal)};
   warn_of_small_pool(parts.limits, parts.info);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "actors/engine_actors.hpp"
 #include "engine/config.hpp"
@@ -30,7 +31,9 @@ struct EngineParts {
 /// One device with its model and its KV memory.
 struct LoadedDevice {
   actors::DeviceFactory factory;
+  std::string description;             ///< Device::description
   std::int32_t num_device_blocks = 0;  ///< those of the plan, or as many as were measured to fit
+  std::int32_t num_host_blocks = 0;
 };
 /// Memory that a device does not take itself.
 struct BroughtMemory {

@@ -72,11 +72,6 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, bo
   return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
 }
 
-/// KV blocks that hold the full contexts of all rows.
-std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan) {
-  return plan.layout.only().blocks_for(plan.limits.max_model_len) * config.num_rows();
-}
-
 /// Of the pool for swapped blocks. One that follows from the device is no larger than the largest that KV blocks of the
 /// device may fill.
 std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
@@ -114,6 +109,10 @@ Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& 
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
   if (config.device == "cpu") return create_host_device(config);
   return kernels::create_cuda_device(config.cuda_index());
+}
+
+std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan) {
+  return plan.layout.only().blocks_for(plan.limits.max_model_len) * config.num_rows();
 }
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
@@ -167,7 +166,7 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
           .max_steps_in_flight = config.pipeline_depth};
 }
 
-Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
+Result<EnginePlan> plan_model(const EngineConfig& config) {
   EnginePlan plan;
   const bool is_dummy = config.load_format == "dummy";
   auto files = io::open_model_files(config.model, is_dummy ? io::LoadFormat::dummy : io::LoadFormat::automatic);
@@ -198,6 +197,10 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   auto checkpoint = plan.files->weights();
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
+  return plan;
+}
+
+Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan) {
   const auto measured = measure_model(plan, device);
   if (!measured) return fail(measured.error());
   models::MemoryRequest request{
@@ -224,6 +227,13 @@ Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device
   const auto copied = measure_model(plan, device);
   if (!copied) return fail(copied.error());
   plan.copied_weight_bytes = copied->copied_weight_bytes;
+  return {};
+}
+
+Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device) {
+  auto plan = plan_model(config);
+  if (!plan) return plan;
+  if (Status planned = plan_memory(config, device, *plan); !planned) return fail(std::move(planned.error()));
   return plan;
 }
 

@@ -12,6 +12,7 @@
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
+#include "pagoda/worker_process.hpp"
 
 namespace pagoda {
 namespace {
@@ -73,7 +74,7 @@ std::int64_t bytes_of(const EnginePlan& plan) {
   return plan.memory.fixed_bytes() + std::int64_t{plan.num_device_blocks} * plan.memory.kv_bytes_per_block;
 }
 
-Result<PlannedModel> plan_model(const PooledModelConfig& model, std::int32_t num_at_a_time, Devices& devices) {
+Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t num_at_a_time, Devices& devices) {
   PlannedModel planned;
   planned.config = model.config;
   auto& config = planned.config;
@@ -93,6 +94,7 @@ Result<PlannedModel> plan_model(const PooledModelConfig& model, std::int32_t num
   planned.chat = std::move(*chat);
   planned.bytes = bytes_of(*plan);
   planned.info = model_info(config, *plan, planned.device->description());
+  if (worker_plans_memory(config)) return planned;
   // Whatever is free when it is loaded, it is as large as was told.
   if (!plan->measures_kv_cache) config.num_device_blocks = plan->num_device_blocks;
   config.num_host_blocks = plan->num_host_blocks;
@@ -154,7 +156,7 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
     auto wrong = model.config.validate();
     for (auto& problem : wrong) problems.push_back(at(model, std::move(problem)));
     if (!wrong.empty()) continue;
-    auto one = plan_model(model, num_at_a_time, devices);
+    auto one = plan_pooled(model, num_at_a_time, devices);
     if (!one) {
       problems.push_back(at(model, std::move(one.error())));
       continue;

@@ -65,15 +65,27 @@ Result<std::shared_ptr<device_link::KeptWeights>> kept_weights(const EngineConfi
   return device_link::KeptWeights::create(plan.copied_weight_bytes);
 }
 
-execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan) {
+execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan,
+                                      std::int32_t num_device_blocks, std::int32_t num_host_blocks) {
   const execution::RunnerConfig runner = runner_config(config, plan);
   return {.max_num_seqs = runner.max_num_seqs,
           .max_num_batched_tokens = runner.max_num_batched_tokens,
           .max_model_len = runner.max_model_len,
           .vocab_size = runner.vocab_size,
-          .num_device_blocks = plan.num_device_blocks,
-          .num_host_blocks = plan.num_host_blocks,
+          .num_device_blocks = num_device_blocks,
+          .num_host_blocks = num_host_blocks,
           .layout = runner.layout};
+}
+
+/// Of pools that a worker has planned: as many blocks as that can be. The engine keeps a record of each.
+bool are_sound(const device_link::LoadedDeviceFacts& device, const EngineConfig& config, const EnginePlan& plan) {
+  const std::int64_t block_bytes = plan.layout.block_bytes();
+  const std::int64_t all_rows = blocks_for_all_rows(config, plan);
+  const std::int64_t most_device = std::max<std::int64_t>(config.num_device_blocks, all_rows);
+  const auto told_swap = static_cast<std::int64_t>(std::max(0.0, config.swap_space) * kBytesPerGib) / block_bytes;
+  const std::int64_t most_host = std::max({std::int64_t{config.num_host_blocks}, all_rows, told_swap});
+  return device.num_device_blocks > 0 && device.num_device_blocks <= most_device && device.num_host_blocks >= 0 &&
+         device.num_host_blocks <= most_host;
 }
 
 /// What a worker has to know of the engine's configuration.
@@ -124,7 +136,37 @@ class WorkerStarts {
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
+  /// Has a first process load, which plans the memory of its device: those after it get pools of the same size.
+  Result<device_link::LoadedDeviceFacts> start_first() {
+    auto started = start_one(/*memory_lost=*/true);
+    if (!started) return fail(std::move(started.error()));
+    const auto& device = started->process->device();
+    process_.start.num_device_blocks = device.num_device_blocks;
+    process_.start.num_host_blocks = device.num_host_blocks;
+    first_ = std::move(*started);
+    return first_->process->device();
+  }
+
   Result<actors::DeviceProcess> start(caf::actor_system& system, bool memory_lost) {
+    auto started = first_ ? Result<Started>(std::move(*first_)) : start_one(memory_lost);
+    first_.reset();
+    if (!started) return fail(std::move(started.error()));
+    const std::int64_t pid = started->process->pid();
+    if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
+    return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(started->process)), pid,
+                                 started->num_failures, started->memory_lost};
+  }
+
+  void give_up() { stop_.request_stop(); }
+
+ private:
+  struct Started {
+    StandbyWorker::Process process;
+    int num_failures = 0;  ///< of processes before it
+    bool memory_lost = false;
+  };
+
+  Result<Started> start_one(bool memory_lost) {
     using Clock = std::chrono::steady_clock;
     const bool is_first = !last_ready_;
     if (last_ready_ && Clock::now() - *last_ready_ < kShortLife) {
@@ -146,11 +188,8 @@ class WorkerStarts {
         process_.start.touch_memory = false;
         progress_ = nullptr;
         last_ready_ = Clock::now();
-        const std::int64_t pid = (*process)->pid();
         spdlog::info("{} is ready", (*process)->name());
-        if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
-        return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(*process)), pid, failures,
-                                     memory_lost};
+        return Started{std::move(*process), failures, memory_lost};
       }
       const Error& error = process.error();
       if (!may_start_again(error.code, is_first, failures + 1)) return fail(error);
@@ -161,9 +200,6 @@ class WorkerStarts {
     }
   }
 
-  void give_up() { stop_.request_stop(); }
-
- private:
   bool may_start_again(ErrorCode code, bool is_first, int failures) const {
     // Whose host lacks something is not the engine's fault: others may join.
     if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
@@ -185,6 +221,7 @@ class WorkerStarts {
   std::stop_source stop_;
   std::chrono::milliseconds pause_ = kFirstPause;
   std::optional<std::chrono::steady_clock::time_point> last_ready_;
+  std::optional<Started> first_;  // start_first's, until start
   StandbyWorker standby_;
 };
 
@@ -208,6 +245,7 @@ struct LoadedWorker {
   actors::WorkerParts worker;
   actors::CacheParts cache;
   execution::DeviceLimits limits;
+  device_link::LoadedDeviceFacts facts;
 };
 
 /// Errors: bad_config (files that are not those of the engine's model).
@@ -217,6 +255,17 @@ Status check_same_model(const std::string& path, const std::string& expected) {
   if (!fingerprint) return fail(fingerprint.error());
   if (*fingerprint == expected) return {};
   return fail(ErrorCode::bad_config, "the model at " + path + " is not the one that the engine has", "model");
+}
+
+/// Another GPU than the engine's configuration names. Errors: bad_config.
+Status use_gpu(EngineConfig& config, const std::string& device) {
+  if (config.device == "cpu") {
+    return fail(ErrorCode::bad_config, "the engine's device is cpu, the worker's " + device + " cannot be used",
+                "device");
+  }
+  config.device = device;
+  if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
+  return {};
 }
 
 Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const WorkerOptions& options,
@@ -230,10 +279,13 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (!options.model.empty()) config->model = options.model;
   if (options.threads > 0) config->threads = options.threads;
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
+  if (!options.device.empty()) {
+    if (Status named = use_gpu(*config, options.device); !named) return fail(std::move(named.error()));
+  }
   config->num_device_blocks = start.num_device_blocks;
   config->num_host_blocks = start.num_host_blocks;
   config->touch_memory = start.touch_memory;
-  auto device = create_device(*config);
+  auto device = options.create_device ? options.create_device(*config) : create_device(*config);
   if (!device) return fail(std::move(device.error()));
   const auto plan = plan_engine(*config, **device);
   if (!plan) return fail(plan.error());
@@ -255,7 +307,10 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   auto worker = loaded->factory.make_worker();
   if (!worker) return fail(std::move(worker.error()));
   if (weights != nullptr) weights->seal();
-  return LoadedWorker{std::move(*worker), std::move(*cache), device_limits(*config, *plan)};
+  return LoadedWorker{std::move(*worker),
+                      std::move(*cache),
+                      device_limits(*config, *plan, loaded->num_device_blocks, loaded->num_host_blocks),
+                      {std::move(loaded->description), loaded->num_device_blocks, loaded->num_host_blocks}};
 }
 
 std::optional<device_link::StartWorker> receive_start(device_link::FrameChannel& channel) {
@@ -294,11 +349,16 @@ int work(const WorkerOptions& options) {
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  device_link::host_device(system, link, std::move(loaded->worker), std::move(loaded->cache), loaded->limits);
+  device_link::host_device(system, link, std::move(loaded->worker), std::move(loaded->cache), loaded->limits,
+                           std::move(loaded->facts));
   std::_Exit(EXIT_SUCCESS);  // whatever the device still computes is for nobody
 }
 
 }  // namespace
+
+bool worker_plans_memory(const EngineConfig& config) {
+  return config.worker_processes && (config.device != "cpu" || !config.worker_listen.empty());
+}
 
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
                                            const trace::SharedTracer& trace) {
@@ -311,21 +371,24 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
                 "worker_processes");
   }
+  const bool plans_there = worker_plans_memory(config);
   auto memory = kept_memory(config, plan);
   if (!memory) return fail(std::move(memory.error()));
   auto weights = kept_weights(config, plan);
   if (!weights) return fail(std::move(weights.error()));
+  const std::int32_t device_blocks = plans_there ? config.num_device_blocks : plan.num_device_blocks;
+  const std::int32_t host_blocks = plans_there ? config.num_host_blocks : plan.num_host_blocks;
   device_link::WorkerProcessConfig process{.command = setup.worker_command,
                                            .joins = nullptr,
                                            .start = {.version = std::string(version()),
                                                      .config = io::to_text(config_of_worker(config)),
-                                                     .num_device_blocks = plan.num_device_blocks,
-                                                     .num_host_blocks = plan.num_host_blocks,
+                                                     .num_device_blocks = device_blocks,
+                                                     .num_host_blocks = host_blocks,
                                                      .touch_memory = config.touch_memory,
                                                      .keeps_memory = *memory != nullptr,
                                                      .kept_weight_bytes = *weights != nullptr ? (*weights)->bytes() : 0,
                                                      .model = ""},
-                                           .limits = device_limits(config, plan),
+                                           .limits = device_limits(config, plan, device_blocks, host_blocks),
                                            .block_bytes = plan.layout.block_bytes(),
                                            .memory = *memory,
                                            .weights = *weights,
@@ -341,15 +404,28 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     process.joins = std::move(*listener);
     spdlog::info("workers join at {}", process.joins->address());
   }
-  const auto starts = std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,
-                                                     plan.memory.weight_bytes);
+  const auto starts =
+      std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,
+                                     plans_there ? plan.checkpoint->facts().weight_bytes : plan.memory.weight_bytes);
+  device_link::LoadedDeviceFacts device{{}, plan.num_device_blocks, plan.num_host_blocks};
+  if (plans_there) {
+    auto first = starts->start_first();
+    if (!first) return fail(std::move(first.error()));
+    device = std::move(*first);
+    if (!are_sound(device, config, plan)) {
+      return fail(ErrorCode::device_failed, "a worker says that its device holds " +
+                                                std::to_string(device.num_device_blocks) + " KV blocks and " +
+                                                std::to_string(device.num_host_blocks) + " swapped ones");
+    }
+  }
   actors::DeviceFactory factory;
   factory.start_process = [starts](caf::actor_system& system, bool memory_lost) {
     return starts->start(system, memory_lost);
   };
   factory.give_up = [starts] { starts->give_up(); };
   if (*memory != nullptr) factory.plans_done = [kept = *memory] { return kept->last_plan(); };
-  return LoadedDevice{std::move(factory), plan.num_device_blocks};
+  return LoadedDevice{std::move(factory), std::move(device.description), device.num_device_blocks,
+                      device.num_host_blocks};
 }
 
 void run_worker_process(const WorkerOptions& options) {

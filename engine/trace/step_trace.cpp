@@ -4,23 +4,30 @@
 #include <string>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 namespace pagoda::trace {
 namespace {
 
-std::string row_header(std::size_t row, const char* what, const std::string& args) {
-  return R"({"ph":"M","pid":1,"tid":)" + std::to_string(row + 1) + R"(,"name":")" + what + R"(","args":{)" + args +
-         "}}";
+std::string row_header(int process, std::size_t row, const char* what, const nlohmann::json& args) {
+  return nlohmann::json{{"ph", "M"}, {"pid", process}, {"tid", row + 1}, {"name", what}, {"args", args}}.dump();
+}
+
+std::string process_header(int process, const std::string& name) {
+  return row_header(process, 0, "process_name", {{"name", name}});
+}
+
+std::string thread_header(int process, std::size_t row) {
+  return row_header(process, row, "thread_name", {{"name", kRowNames[row]}}) + ",\n" +
+         row_header(process, row, "thread_sort_index", {{"sort_index", row}});
 }
 
 }  // namespace
 
 StepTrace::StepTrace(std::unique_ptr<std::ostream> out, std::int64_t max_events)
     : out_(std::move(out)), max_events_(max_events) {
-  *out_ << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n' << row_header(0, "process_name", R"("name":"pagoda")");
-  for (std::size_t row = 0; row < kRowNames.size(); ++row) {
-    *out_ << ",\n" << row_header(row, "thread_name", R"("name":")" + std::string(kRowNames[row]) + '"');
-    *out_ << ",\n" << row_header(row, "thread_sort_index", R"("sort_index":)" + std::to_string(row));
-  }
+  *out_ << R"({"displayTimeUnit":"ms","traceEvents":[)" << '\n' << process_header(kEngineProcess, "pagoda");
+  for (std::size_t row = 0; row < kRowNames.size(); ++row) *out_ << ",\n" << thread_header(kEngineProcess, row);
 }
 
 StepTrace::~StepTrace() {
@@ -28,12 +35,21 @@ StepTrace::~StepTrace() {
   out_->flush();
 }
 
-void StepTrace::span(Row row, const char* name, TimeUs started_us, TimeUs finished_us,
-                     std::initializer_list<Arg> args) {
-  std::string text = R"({"ph":"X","pid":1,"tid":)" + std::to_string(static_cast<int>(row) + 1) + R"(,"ts":)" +
-                     std::to_string(started_us) + R"(,"dur":)" +
-                     std::to_string(std::max<TimeUs>(finished_us - started_us, 0)) + R"(,"name":")" + name +
-                     R"(","args":{)";
+int StepTrace::add_process(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const int process = ++num_processes_;
+  *out_ << ",\n"
+        << process_header(process, name) << ",\n"
+        << thread_header(process, static_cast<std::size_t>(Row::device));
+  return process;
+}
+
+void StepTrace::span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
+                     int process) {
+  std::string text = R"({"ph":"X","pid":)" + std::to_string(process) + R"(,"tid":)" +
+                     std::to_string(static_cast<int>(row) + 1) + R"(,"ts":)" + std::to_string(started_us) +
+                     R"(,"dur":)" + std::to_string(std::max<TimeUs>(finished_us - started_us, 0)) + R"(,"name":")" +
+                     name + R"(","args":{)";
   const char* separator = "";
   for (const Arg& arg : args) {
     text.append(separator).append("\"").append(arg.name).append("\":").append(std::to_string(arg.value));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <ostream>
+#include <string>
 
 #include "engine/types.hpp"
 
@@ -34,12 +35,18 @@ class StepTrace {
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args);
+  /// A process beside the engine's, which has rows of its own: its number, for span().
+  int add_process(const std::string& name);
+  void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
+            int process = kEngineProcess);
+
+  static constexpr int kEngineProcess = 1;
 
  private:
   std::unique_ptr<std::ostream> out_;
   const std::int64_t max_events_;
   std::mutex mutex_;  ///< of what follows, and of out_
+  int num_processes_ = kEngineProcess;
   std::int64_t num_events_ = 0;
   std::int64_t num_dropped_ = 0;
 };

@@ -19,8 +19,13 @@ class Tracer {
 
   /// Whether spans go anywhere now.
   bool is_on() const { return file_ != nullptr || recent_.is_on(); }
-  void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args) {
-    if (file_ != nullptr) file_->span(row, name, started_us, finished_us, args);
+  /// As StepTrace::add_process.
+  int add_process(const std::string& name) {
+    return file_ != nullptr ? file_->add_process(name) : StepTrace::kEngineProcess;
+  }
+  void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
+            int process = StepTrace::kEngineProcess) {
+    if (file_ != nullptr) file_->span(row, name, started_us, finished_us, args, process);
     if (recent_.is_on()) recent_.add(row, name, started_us, finished_us, args);
   }
   RecentSpans& recent() { return recent_; }

@@ -5,8 +5,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include "io/device_link/messages.hpp"
-
 namespace pagoda::device_link {
 namespace {
 
@@ -34,7 +32,7 @@ UplinkActor::behavior_type uplink(UplinkActor::pointer, FrameChannel* channel) {
 }  // namespace
 
 void host_device(caf::actor_system& system, FrameChannel& channel, actors::WorkerParts worker_parts,
-                 actors::CacheParts cache_parts, const execution::DeviceLimits& limits) {
+                 actors::CacheParts cache_parts, const execution::DeviceLimits& limits, LoadedDeviceFacts facts) {
   const UplinkActor up = system.spawn(uplink, &channel);
   const auto cache_engine = actors::spawn_cache_engine(system, std::move(cache_parts), {});
   const auto worker = actors::spawn_worker(system, std::move(worker_parts), cache_engine, {});
@@ -59,7 +57,7 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
     actors::send_anonymously(receiver, std::move(message));
     return true;
   };
-  channel.send(FromWorker(WorkerReady{::getpid()}));
+  channel.send(FromWorker(WorkerReady{::getpid(), std::move(facts)}));
   channel.run([&](std::span<const std::byte> frame) {
     ToWorker message;
     if (!decode(frame, message)) return false;

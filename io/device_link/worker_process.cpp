@@ -71,7 +71,8 @@ WorkerProcess::~WorkerProcess() {
 Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop) {
   const std::stop_callback when_stopped(stop, [this] { channel_->close(); });
   std::optional<Status> loaded;
-  TimeUs last_heard = actors::now_us();
+  const TimeUs began = actors::now_us();
+  TimeUs last_heard = began;
   channel_->send(ToWorker(config_.start));
   const auto on_frame = [&](std::span<const std::byte> frame) {
     FromWorker message;
@@ -85,8 +86,9 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
       loaded = fail(std::move(failed->error));
       if (config_.joins != nullptr) loaded->error().message = name() + ": " + loaded->error().message;
     }
-    if (const auto* ready = std::get_if<WorkerReady>(&message)) {
+    if (auto* ready = std::get_if<WorkerReady>(&message)) {
       pid_ = ready->pid;
+      device_ = std::move(ready->device);
       loaded = Status();
     }
     return false;
@@ -99,6 +101,10 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
   };
   const auto end = channel_->run(on_frame, before_wait);
   if (stop.stop_requested()) return fail(ErrorCode::shutting_down, "the engine ends");
+  if (loaded && *loaded && trace::is_on(config_.trace)) {
+    traced_as_ = config_.trace->add_process(name());
+    config_.trace->span(trace::Row::device, "load", began, actors::now_us(), {{"pid", pid_}}, traced_as_);
+  }
   if (loaded) return *loaded;
   const actors::DeviceFailed why = why_it_ended(end);
   return fail(why.error.code, why.error.message + " while it loaded the model");
@@ -216,7 +222,8 @@ void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) c
                       {{"step", static_cast<std::int64_t>(result.step)},
                        {"rows", step.num_rows},
                        {"tokens", step.num_tokens},
-                       {"failed", result.error.has_value() ? 1 : 0}});
+                       {"failed", result.error.has_value() ? 1 : 0}},
+                      traced_as_);
 }
 
 actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {

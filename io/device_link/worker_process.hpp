@@ -70,6 +70,7 @@ class WorkerProcess {
   std::int64_t pid() const { return pid_; }
   /// "the worker process 4711", for messages.
   std::string name() const { return peer_->name(); }
+  const LoadedDeviceFacts& device() const { return device_; }
   /// Whether it is known to have ended or to be stopped. Before listen().
   bool has_ended() const;
   /// Begins to listen. Once, before the first send.
@@ -106,6 +107,8 @@ class WorkerProcess {
   std::atomic<bool> is_stopped_ = false;
   std::unique_ptr<WorkerPeer> peer_;  // its events use what stands before it
   std::int64_t pid_ = 0;
+  LoadedDeviceFacts device_;
+  int traced_as_ = trace::StepTrace::kEngineProcess;
   std::mutex mutex_;  // of what follows: who sends and who reads
   SharedDeadlines deadlines_;
   execution::ResultChecks checks_;

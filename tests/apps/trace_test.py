@@ -28,6 +28,7 @@ class Trace(unittest.TestCase):
     def spans(self):
         with open(self.path, encoding="utf-8") as file:
             trace = json.load(file)
+        self.processes = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
         rows = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
         self.assertEqual([rows[tid] for tid in sorted(rows)], ROWS)
         spans = {}
@@ -62,6 +63,17 @@ class Trace(unittest.TestCase):
         # What comes back may find blocks that are still in the prefix cache.
         self.assertGreater(sum(p["swap_in"] for p in plans), 0)
         self.assertLessEqual(sum(p["swap_in"] for p in plans), sum(p["swap_out"] for p in plans))
+
+    def test_each_worker_process_has_a_row_of_its_own(self):
+        device = self.generate("--worker-processes")["device", "step"]
+        self.assertEqual(len(self.processes), 2)
+        engine, worker = sorted(self.processes)
+        self.assertEqual(self.processes[engine], "pagoda")
+        self.assertRegex(self.processes[worker], r"^the worker process \d+$")
+        self.assertEqual({step["pid"] for step in device}, {worker})
+        (load,) = self.spans()["device", "load"]
+        self.assertEqual(self.processes[worker], f"the worker process {load['args']['pid']}")
+        self.assertLessEqual(load["ts"] + load["dur"], device[0]["ts"])
 
     def test_the_summary_reads_it_at_both_depths(self):
         for depth in (1, 2):

@@ -5,6 +5,7 @@ token is that of a run in one process. Needs the openssl program; standard libra
 usage: joined_worker_test.py PAGODA MODEL_DIR [unittest arguments]
 """
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -51,7 +52,7 @@ def setUpModule():
     unittest.addModuleCleanup(shutil.rmtree, files)
     make_ca("ca")
     make_ca("strange-ca")
-    make_certificate("ca", "engine", "IP:127.0.0.1,DNS:localhost")
+    make_certificate("ca", "engine", f"IP:127.0.0.1,IP:{OtherHost.ENGINE},DNS:localhost")
     make_certificate("ca", "elsewhere", "DNS:elsewhere.example")
     make_certificate("ca", "worker", "DNS:worker")
     make_certificate("strange-ca", "stranger", "DNS:stranger")
@@ -72,11 +73,13 @@ def free_port():
 class Worker:
     """pagoda worker --join, with what it logs."""
 
-    def __init__(self, port, *flags, host="127.0.0.1", who="worker"):
+    def __init__(self, port, *flags, host="127.0.0.1", who="worker", address_space=None, prefix=()):
         self.lines = []
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
         self.process = subprocess.Popen(
-            [pagoda, "worker", "--join", f"{host}:{port}", "--tls-cert", path(f"{who}.pem"), "--tls-key",
-             path(f"{who}.key"), "--tls-ca", path("ca.pem"), *flags], stderr=subprocess.PIPE, text=True)
+            [*prefix, pagoda, "worker", "--join", f"{host}:{port}", "--tls-cert", path(f"{who}.pem"), "--tls-key",
+             path(f"{who}.key"), "--tls-ca", path("ca.pem"), *flags],
+            stderr=subprocess.PIPE, text=True, preexec_fn=limit if address_space else None)
         self.thread = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
         self.thread.start()
 
@@ -97,6 +100,45 @@ class Worker:
         self.thread.join(30)
         self.process.stderr.close()
         return code
+
+
+class OtherHost:
+    """A network of its own with one cable to this one, which can be cut: `with OtherHost() as host`. Raises OSError where
+    that cannot be had."""
+
+    ENGINE, WORKER = "198.18.77.1", "198.18.77.2"  # of a range that is for tests (RFC 2544)
+
+    def __enter__(self):
+        self.name, self.cable = f"pagoda-{os.getpid()}", f"pagoda{os.getpid()}"
+        try:
+            self.ip("netns", "add", self.name)
+            self.ip("link", "add", self.cable, "type", "veth", "peer", "name", "engine", "netns", self.name)
+            self.ip("addr", "add", f"{self.ENGINE}/30", "dev", self.cable)
+            self.ip("link", "set", self.cable, "up")
+            self.ip("-n", self.name, "addr", "add", f"{self.WORKER}/30", "dev", "engine")
+            self.ip("-n", self.name, "link", "set", "engine", "up")
+        except OSError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+
+    def ip(self, *arguments):
+        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise OSError(done.stderr)
+
+    def prefix(self):
+        return ["ip", "netns", "exec", self.name]
+
+    def cut(self):
+        self.ip("link", "set", self.cable, "down")
+
+    def mend(self):
+        self.ip("link", "set", self.cable, "up")
 
 
 def tls(port, who=None):
@@ -131,8 +173,8 @@ class JoinedWorkers(unittest.TestCase):
         self.addCleanup(self.connection.close)
         return self.server
 
-    def engine_flags(self, who="engine"):
-        return ["--worker-listen", f"127.0.0.1:{self.port}", "--worker-tls-cert", path(f"{who}.pem"),
+    def engine_flags(self, who="engine", host="127.0.0.1"):
+        return ["--worker-listen", f"{host}:{self.port}", "--worker-tls-cert", path(f"{who}.pem"),
                 "--worker-tls-key", path(f"{who}.key"), "--worker-tls-ca", path("ca.pem")]
 
     def join(self, *flags, **options):
@@ -161,6 +203,24 @@ class JoinedWorkers(unittest.TestCase):
         self.assertEqual(server.workers(), [])
         self.expect_undisturbed(self.submit())
         self.serving()
+
+    def test_the_kv_cache_is_as_large_as_the_workers_host_allows(self):
+        if SLOWNESS != 1:
+            self.skipTest("a sanitizer needs all of the address space")
+        self.port = free_port()
+        # Of rows that no host has room for in its share.
+        flags = ["--max-num-seqs", "4096", "--kv-cache-memory", "0", "--no-touch-memory"]
+        small = self.join(address_space=2 << 30)
+        self.server = WorkerServer(pagoda, model, *self.engine_flags(), *flags)
+        with self.server as server:
+            self.connection = Connection(server.lines)
+            blocks = server.stats()["device_blocks_total"]
+            self.expect_undisturbed(self.submit())
+            self.connection.close()
+        small.end()
+        self.join()
+        with WorkerServer(pagoda, model, *self.engine_flags(), *flags) as server:
+            self.assertGreater(server.stats()["device_blocks_total"], 1.5 * blocks)
 
     def test_a_worker_that_is_killed_loses_nothing_and_joins_again(self):
         server = self.start(workers=2)
@@ -196,6 +256,53 @@ class JoinedWorkers(unittest.TestCase):
         self.addCleanup(lambda: lives(pid) and os.kill(pid, signal.SIGCONT))
         self.expect_undisturbed(outcomes)
         self.assertEqual(server.stats()["worker_hangs_total"], 1)
+
+    def start_beside_another_host(self, *flags):
+        """The engine, a worker of the other host that serves, and one of this host that waits."""
+        try:
+            host = OtherHost().__enter__()
+        except OSError as error:
+            self.skipTest(f"no network of its own: {error}")
+        self.addCleanup(host.__exit__)
+        self.port = free_port()
+        far = self.join(host=host.ENGINE, prefix=host.prefix())
+        self.server = WorkerServer(pagoda, model, *self.engine_flags(host="0.0.0.0"), *flags)
+        self.server.__enter__()
+        self.addCleanup(self.server.__exit__, None, None, None)
+        self.connection = Connection(self.server.lines)
+        self.addCleanup(self.connection.close)
+        self.workers = [far, self.join()]
+        self.assertIs(self.serving()[0], far)
+        return host, far
+
+    def test_a_host_that_vanishes_without_a_word_is_noticed(self):
+        host, far = self.start_beside_another_host()
+        pid = self.serving()[1]
+        self.expect_undisturbed(self.submit())
+        began = time.monotonic()
+        host.cut()
+        self.server.wait_for(lambda s: s["worker_restarts_total"] == 1, 60)
+        self.assertLess(time.monotonic() - began, 30 * SLOWNESS)
+        self.expect_undisturbed(self.submit())
+        self.assertIsNot(self.serving()[0], far)
+        # It has noticed, too, and comes back as soon as it can.
+        deadline = time.monotonic() + 30
+        while lives(pid):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+        host.mend()
+        self.workers[1].end()
+        self.assertIs(self.serving()[0], far)
+        self.expect_undisturbed(self.submit())
+
+    def test_a_host_that_vanishes_while_it_computes_is_noticed_at_the_deadline_of_its_step(self):
+        host, far = self.start_beside_another_host("--step-deadline", "1")
+        outcomes = self.submit()
+        self.server.wait_for(lambda s: s["requests_running"] > 0)
+        host.cut()
+        self.expect_undisturbed(outcomes)
+        self.assertEqual(self.server.stats()["worker_hangs_total"], 1)
+        self.assertIsNot(self.serving()[0], far)
 
     def test_one_stands_by(self):
         server = self.start("--standby-worker", workers=2)

@@ -98,7 +98,9 @@ class WorkerServer:
 
     def __init__(self, pagoda, model, *flags):
         self.command = [pagoda, "serve", "--model", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
-                        "--log-level", "off", "--worker-processes", "--kv-cache-memory", "0.1", *flags]
+                        "--log-level", "off", "--worker-processes", *flags]
+        if "--kv-cache-memory" not in flags:
+            self.command += ["--kv-cache-memory", "0.1"]
         self.exit_code = 0
 
     def __enter__(self):

@@ -24,11 +24,15 @@ struct Bytes {
 inline Ints set1_int(std::int32_t x) {
   return {Bits{x, x, x, x}};
 }
+/// Sums of integers wrap around, as those of vector instructions do: of values that are not finite they are any
+/// integer.
+using Unsigned = std::uint32_t __attribute__((vector_size(16)));
 inline Ints operator+(Ints a, Ints b) {
-  return {a.v + b.v};
+  return {reinterpret_cast<Bits>(reinterpret_cast<Unsigned>(a.v) + reinterpret_cast<Unsigned>(b.v))};
 }
 inline std::int32_t sum(Ints x) {
-  return x.v[0] + x.v[1] + x.v[2] + x.v[3];
+  const auto v = reinterpret_cast<Unsigned>(x.v);
+  return static_cast<std::int32_t>(v[0] + v[1] + v[2] + v[3]);
 }
 inline Ints round_to_ints(Vec x) {
   const Vec biased = x + set1(12582912.0F);  // 1.5 * 2^23: the fraction bits are the integer
@@ -83,9 +87,12 @@ struct Dots {
   static Weights unpacked_at(const void* p) { return load_bytes(p); }
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static void add(Sums& sums, Weights w, Quad x) {
-    Bits lanes;
+    Unsigned lanes;
     std::memcpy(&lanes, &w.v, sizeof(lanes));
-    for (int i = 0; i < 4; ++i) sums.v += ((lanes >> (8 * i)) & 0xFF) * std::int32_t{x.v[i]};
+    for (int i = 0; i < 4; ++i) {
+      const Unsigned products = ((lanes >> (8 * i)) & 0xFF) * static_cast<std::uint32_t>(x.v[i]);
+      sums = sums + Ints{reinterpret_cast<Bits>(products)};
+    }
   }
 };
 

@@ -1,11 +1,13 @@
 #include "engine/trace/step_trace.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pagoda::trace {
 namespace {
@@ -42,6 +44,26 @@ TEST(StepTrace, NamesEveryRowAndClosesItsDocument) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find(R"("otherData":{"events":1,"dropped_events":0}})"), std::string::npos) << text;
+}
+
+TEST(StepTrace, GivesEachProcessARowOfItsOwn) {
+  std::string text;
+  {
+    StepTrace trace(std::make_unique<TextStream>(text), 10);
+    EXPECT_EQ(trace.add_process("the \"first\""), 2);
+    const int second = trace.add_process("second");
+    trace.span(Row::device, "step", 1, 2, {}, second);
+  }
+  const auto events = nlohmann::json::parse(text).at("traceEvents");
+  const auto about = [&](int process, const char* what) {
+    const auto found = std::ranges::find_if(
+        events, [&](const nlohmann::json& event) { return event.at("pid") == process && event.at("name") == what; });
+    return found == events.end() ? nlohmann::json() : *found;
+  };
+  EXPECT_EQ(about(2, "process_name")["args"]["name"], "the \"first\"");
+  EXPECT_EQ(about(3, "process_name")["args"]["name"], "second");
+  EXPECT_EQ(about(2, "thread_name")["args"]["name"], "device");
+  EXPECT_EQ(about(3, "step")["tid"], about(3, "thread_name")["tid"]);
 }
 
 TEST(StepTrace, DropsAndCountsWhatIsBeyondItsLimit) {
