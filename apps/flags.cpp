@@ -225,6 +225,9 @@ std::vector<Error> EngineFlags::finish() {
   if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
   // A command's own default is of a CPU; a GPU refuses a wish that somebody has.
   if (config.device != "cpu" && config.touch_memory == default_touch_memory) config.touch_memory = true;
+  if (gpu_has_worker_process && config.device != "cpu" && !flags.is_given("worker_processes")) {
+    config.worker_processes = true;
+  }
   if (auto problems = config.validate(); !problems.empty()) return problems;
   // Without room for threads, starting the actor system ends the process, which says nothing.
   if (kernels::available_cpu_memory() > 0) return {};

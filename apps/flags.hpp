@@ -94,6 +94,7 @@ struct EngineFlags {
 
   EngineConfig config;
   bool default_touch_memory;
+  bool gpu_has_worker_process = false;  ///< unless told
   std::string log_level;
   ConfigFlags flags;
 

@@ -16,6 +16,7 @@ constexpr double kMostModelsMemory = 1 << 20;  // GiB
 }  // namespace
 
 ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : engine(app, "info") {
+  engine.gpu_has_worker_process = true;
   engine.flags.also_positional("model", "MODEL", engine.config.model, "Folder of the model, or GGUF file");
   lines.listen = default_listen;
   engine.flags.add_all(lines);
@@ -111,6 +112,8 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   if (!recover.empty()) {
     problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});
   }
+  // Of several models none is there for long: they share a GPU in one process.
+  if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;
   const ModelDefaults defaults{.config = engine.config,
                                .keep_alive = model_keep_alive,
                                .says_touch_memory = engine.flags.is_given("touch_memory"),

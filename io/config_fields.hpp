@@ -105,7 +105,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("tensor_parallel_size", config.tensor_parallel_size, "Devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Devices that share the layers");
   visit("worker_processes", config.worker_processes,
-        "Run the model in a process of its own: when it dies or hangs, another takes its place and requests go on");
+        "Run the model in a process of its own: when it dies or hangs, another takes its place and requests go on; "
+        "pagoda serve does so with one model on a GPU, unless told");
   visit("standby_worker", config.standby_worker,
         "Have another worker process ready, with the model loaded, to take the place of one that dies");
   visit("worker_listen", config.worker_listen,
