@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 import gguf_files
-from quantize_test import bfloat16s, read_json, read_safetensors
+from quantize_test import bfloat16s, divergence_from, read_json, read_safetensors
 
 PAGODA = MODEL = SHARED = None
 
@@ -45,12 +45,6 @@ class QuantizeGguf(unittest.TestCase):
         for word in words:
             self.assertIn(word, ended.stderr)
         self.assertEqual(ended.stdout, "")
-
-    def divergence(self, *model):
-        text = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "README.md")
-        ended = run("bench", "accuracy", "--reference", MODEL, "--text", text, "--max-tokens", "2048", "--json", "--model", *model)
-        self.assertEqual(ended.returncode, 0, ended.stderr)
-        return json.loads(ended.stdout)["kld_mean"]
 
     def changed_model(self, file, change):
         model = os.path.join(self.folder, "model")
@@ -113,11 +107,11 @@ class QuantizeGguf(unittest.TestCase):
             self.assertEqual(*ids, text)
 
     def test_written_models_are_nearer_than_one_that_is_rounded_at_load(self):
-        rounded = self.divergence(MODEL, "--quantize", "int4")
+        rounded = divergence_from(MODEL, MODEL, "--quantize", "int4", pagoda=PAGODA)
         for bits, flags, most in ((5, [], 0.75), (4.5, ["--no-zero-points"], 0.8), (8.5, ["--bits", "8"], 0.05)):
             out = os.path.join(self.folder, f"{bits}.gguf")
             self.assertEqual(self.quantize(*flags, out=out)["bits_per_weight"], bits)
-            self.assertLess(self.divergence(out), most * rounded, flags)
+            self.assertLess(divergence_from(MODEL, out, pagoda=PAGODA), most * rounded, flags)
 
     def test_blocks_stand_for_the_weights(self):
         before = read_safetensors(os.path.join(MODEL, "model.safetensors"))

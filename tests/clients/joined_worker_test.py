@@ -340,7 +340,15 @@ class JoinedWorkers(unittest.TestCase):
         absent = self.join("--model", os.path.join(other, "absent"))
         strange = self.join(who="stranger")
         self.server = WorkerServer(pagoda, model, *self.engine_flags())
-        threading.Timer(2, lambda: shutil.copy(os.path.join(model, "config.json"), copy)).start()
+
+        def make_one_fit():  # which the server waits for
+            wrong.wait_for_line("is not the one that the engine has", 30 * SLOWNESS)
+            absent.wait_for_line("absent", 30 * SLOWNESS)
+            shutil.copy(os.path.join(model, "config.json"), copy)
+
+        mender = threading.Thread(target=make_one_fit)
+        mender.start()
+        self.addCleanup(mender.join)
         with self.server:
             wrong.wait_for_line("is not the one that the engine has")
             absent.wait_for_line("absent")

@@ -102,7 +102,7 @@ class FolderTensors {
     if (change.interleaved_heads > 0 && stored->shape.front() % (2 * change.interleaved_heads) != 0) {
       return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
     }
-    GgufFileWriter::Tensor tensor{
+    GgufTensorHeader tensor{
         *gguf_name, change.widened ? ggml::kF32 : *type, {stored->shape.begin(), stored->shape.end()}};
     if (change.transposed) std::ranges::reverse(tensor.shape);
     const bool changes = change.transposed || change.interleaved_heads > 0 || change.widened;

@@ -9,8 +9,8 @@
 
 #include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
-#include "io/model_files/gguf/gguf_file_writer.hpp"
 #include "io/model_files/gguf/gguf_metadata.hpp"
+#include "io/model_files/gguf/gguf_tensor_file.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -18,7 +18,7 @@ namespace pagoda::io {
 /// All that a GGUF file of a model with plain weights holds.
 struct GgufModelParts {
   struct Tensor {
-    GgufFileWriter::Tensor described;
+    GgufTensorHeader described;
     /// Its data: where they lie, or in `memory`.
     std::function<std::span<const std::byte>(std::vector<std::byte>& memory)> data;
   };

@@ -57,9 +57,9 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
     tensor->described.type = type;
     quantized.insert(std::move(*name));
   }
-  std::vector<GgufFileWriter::Tensor> tensors;
+  std::vector<GgufTensorHeader> tensors;
   for (const auto& tensor : parts.tensors) tensors.push_back(tensor.described);
-  auto file = GgufFileWriter::create(path, parts.metadata, tensors, parts.alignment);
+  auto file = create_gguf_file(path, parts.metadata, tensors, parts.alignment);
   if (!file) return fail(std::move(file.error()));
   std::vector<std::byte> memory;
   for (const auto& [described, data] : parts.tensors) {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/model_files/gguf/gguf_file_writer.hpp"
 #include "io/model_files/gguf/gguf_model_parts.hpp"
+#include "io/model_files/gguf/gguf_tensor_file.hpp"
 #include "io/model_files/quantized/quantized_model_writer.hpp"
 #include "kernels/result.hpp"
 
@@ -41,7 +41,7 @@ class GgufModelWriter final : public QuantizedModelWriter {
   std::int64_t written_bytes() const override;
 
  private:
-  GgufModelWriter(std::filesystem::path path, const GgufModelParts& parts, GgmlType type, GgufFileWriter file)
+  GgufModelWriter(std::filesystem::path path, const GgufModelParts& parts, GgmlType type, TensorFile file)
       : path_(std::move(path)),
         architecture_(*parts.architecture),
         heads_(parts.heads),
@@ -52,7 +52,7 @@ class GgufModelWriter final : public QuantizedModelWriter {
   const GgufArchitecture& architecture_;
   GgufHeads heads_;
   GgmlType type_;
-  GgufFileWriter file_;
+  TensorFile file_;
 };
 
 }  // namespace pagoda::io

@@ -187,7 +187,7 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
     return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " does not lie row by row", "model");
   }
   std::set<std::string, std::less<>> replaced;
-  std::vector<SafetensorsWriter::Tensor> tensors;
+  std::vector<SafetensorsTensor> tensors;
   for (const WrittenModule& module : modules) {
     replaced.insert(module.name + ".weight");
     const std::int64_t words = module.columns * format.bits / 32;
@@ -231,7 +231,7 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
   if (Status status = check_folder(folder); !status) return fail(std::move(status.error()));
   auto made_folder = make_folder(folder);
   if (!made_folder) return fail(std::move(made_folder.error()));
-  auto weights = SafetensorsWriter::create(folder / kWeightsFile, std::move(tensors));
+  auto weights = create_safetensors_file(folder / kWeightsFile, std::move(tensors));
   if (!weights) return fail(std::move(weights.error()));
   for (const std::string& name : plain) {
     if (Status status = weights->write(name, checkpoint.stored(name)->data); !status) {

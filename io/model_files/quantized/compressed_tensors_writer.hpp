@@ -8,7 +8,7 @@
 
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/quantized/quantized_model_writer.hpp"
-#include "io/model_files/safetensors_writer.hpp"
+#include "io/model_files/safetensors_file.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/result.hpp"
 
@@ -49,7 +49,7 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
 
  private:
   CompressedTensorsWriter(std::filesystem::path model, std::filesystem::path folder, Format format, std::string config,
-                          std::shared_ptr<const void> made_folder, SafetensorsWriter weights)
+                          std::shared_ptr<const void> made_folder, TensorFile weights)
       : model_(std::move(model)),
         folder_(std::move(folder)),
         format_(format),
@@ -65,7 +65,7 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   Format format_;
   std::string config_;                       // the text of config.json
   std::shared_ptr<const void> made_folder_;  // removes the folder at its end if it was made here and is empty
-  SafetensorsWriter weights_;
+  TensorFile weights_;
 };
 
 }  // namespace pagoda::io

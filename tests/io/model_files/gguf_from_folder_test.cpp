@@ -59,11 +59,11 @@ class Configs : public ::testing::Test {
     const auto result = write(config, metadata);
     EXPECT_TRUE(result) << result.error().message;
     if (!result) return {};
-    std::vector<GgufFileWriter::Tensor> tensors{{"token_embd.weight", ggml::kF32, {8, 64}}};
+    std::vector<GgufTensorHeader> tensors{{"token_embd.weight", ggml::kF32, {8, 64}}};
     if (!result->rope_factors.empty()) {
       tensors.push_back({std::string(kRopeFactors), ggml::kF32, {std::ssize(result->rope_factors)}});
     }
-    auto writer = GgufFileWriter::create(folder_.path() / "m.gguf", metadata, tensors);
+    auto writer = create_gguf_file(folder_.path() / "m.gguf", metadata, tensors);
     EXPECT_TRUE(writer) << writer.error().message;
     EXPECT_TRUE(writer->write("token_embd.weight", std::vector<std::byte>(8 * 64 * sizeof(float))));
     if (!result->rope_factors.empty()) {
@@ -173,7 +173,7 @@ Result<std::shared_ptr<const text::Tokenizer>> as_gguf(const std::filesystem::pa
                                                        const std::filesystem::path& out) {
   GgufMetadata metadata;
   if (Status status = write_gguf_tokenizer(folder, spec, metadata); !status) return fail(status.error());
-  const auto writer = GgufFileWriter::create(out, metadata, {});
+  const auto writer = create_gguf_file(out, metadata, {});
   if (!writer) return fail(writer.error());
   const auto file = GgufFile::open(writer->part());
   if (!file) return fail(file.error());

@@ -150,9 +150,9 @@ TEST_F(GgufModelWriterTest, MetadataAndOtherTensorsAreCopiedVerbatim) {
   ASSERT_TRUE(before);
   const auto parts = gguf_parts_of_file(*before);
   ASSERT_TRUE(parts) << parts.error().message;
-  std::vector<GgufFileWriter::Tensor> tensors;
+  std::vector<GgufTensorHeader> tensors;
   for (const auto& tensor : parts->tensors) tensors.push_back(tensor.described);
-  auto writer = GgufFileWriter::create(out(), parts->metadata, tensors, parts->alignment);
+  auto writer = create_gguf_file(out(), parts->metadata, tensors, parts->alignment);
   ASSERT_TRUE(writer) << writer.error().message;
   std::vector<std::byte> memory;
   for (const auto& [described, data] : parts->tensors) ASSERT_TRUE(writer->write(described.name, data(memory)));
@@ -199,7 +199,7 @@ TEST_F(GgufModelWriterTest, RefusesPlacesWhereItMayNotWrite) {
   EXPECT_THAT(GgufModelWriter::create(out(), parts(), kModules, {}).error().message, HasSubstr("is there already"));
   const auto nowhere = folder_.path() / "nowhere" / "out.gguf";
   EXPECT_THAT(GgufModelWriter::create(nowhere, parts(), kModules, {}).error().message, HasSubstr("not there"));
-  const auto full = GgufFileWriter::create("/dev/full/x", {}, {});
+  const auto full = create_gguf_file("/dev/full/x", {}, {});
   ASSERT_FALSE(full);
   EXPECT_THAT(full.error().message, HasSubstr("/dev/full/x.part"));
 }
