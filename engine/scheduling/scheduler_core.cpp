@@ -158,10 +158,12 @@ void SchedulerCore::restart_readers(StepId first_failed) {
 
 /// What was running when one worker after the other died is not run again and again: one of them may be why.
 void SchedulerCore::suspect(const std::set<RequestId>& running) {
+  bool one_was_found = false;
   for (const RequestId id : running) {
     SequenceGroup* group = table_.find(id);
     if (group == nullptr) continue;
     if (++group->workers_lost >= kMaxWorkersLost) {
+      one_was_found = true;
       ++stats_.requests_failed_total;
       end_group(*group, Error{ErrorCode::internal,
                               "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
@@ -172,6 +174,8 @@ void SchedulerCore::suspect(const std::set<RequestId>& running) {
       table_.suspects.push_back(id);
     }
   }
+  if (!one_was_found) return;
+  for (const auto& [id, group] : table_.groups) group->times_cleared = 0;  // it may have been why each time
 }
 
 /// The suspect has run behind where it was, and no worker has died of it.

@@ -31,7 +31,8 @@ namespace pagoda::scheduling {
 /// A group that was running when so many workers died fails. Of the last one it is the reason: groups that were running
 /// when all but one had died run alone, one after the other, until each has come behind where it was.
 inline constexpr std::int32_t kMaxWorkersLost = 3;
-/// Who was cleared so often is so no more: it may kill workers only together with others.
+/// Who was cleared so often, and nobody was found meanwhile, is so no more: it may kill workers only together with
+/// others.
 inline constexpr std::int32_t kMaxTimesCleared = 16;
 
 /// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (StepPlanning), and says

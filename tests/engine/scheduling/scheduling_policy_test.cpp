@@ -40,16 +40,16 @@ TEST(WorkerDeaths, FailARequestThatRunsInTheThirdAndLetTheOthersGoOn) {
   EXPECT_EQ(service.stats().worker_restarts_total, kMaxWorkersLost);
 }
 
-TEST(WorkerDeaths, AreFoundToBeOfOneOfThoseThatRanTogether) {
-  Service service(config_of(SchedulingPolicy::fcfs, 4));
-  for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 6);
-  constexpr TokenId kPoison = 2;  // the tokens of a prompt are its request's id
-  for (int deaths = 0; service.failed.empty(); ++deaths) {
+/// Workers die whenever the prompt of that request runs, until it has failed, or anybody else.
+void let_workers_die_of(RequestId poison, Service& service) {
+  const auto runs_poison = [&] {
+    return std::ranges::any_of(service.newest_step().new_rows, [&](const NewRow& row) {
+      return row.spec.prompt->front() == static_cast<TokenId>(poison);  // the tokens of a prompt are its request's id
+    });
+  };
+  const std::size_t num_failed = service.failed.size();
+  for (int deaths = 0; service.failed.size() == num_failed; ++deaths) {
     ASSERT_LT(deaths, kMaxWorkersLost);
-    const auto runs_poison = [&] {
-      return std::ranges::any_of(service.newest_step().new_rows,
-                                 [](const NewRow& row) { return row.spec.prompt->front() == kPoison; });
-    };
     ASSERT_TRUE(service.plan());
     while (!runs_poison()) {
       service.complete();
@@ -57,11 +57,35 @@ TEST(WorkerDeaths, AreFoundToBeOfOneOfThoseThatRanTogether) {
     }
     service.lose_worker();
   }
+}
+
+TEST(WorkerDeaths, AreFoundToBeOfOneOfThoseThatRanTogether) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 6);
+  constexpr RequestId kPoison = 2;
+  let_workers_die_of(kPoison, service);
   EXPECT_EQ(service.failed, std::vector<RequestId>{kPoison});
   service.add(4, 8, 6);
   service.run();
   EXPECT_EQ(service.finished.size(), 3U);
   EXPECT_EQ(service.blocks_owned(), 0);
+}
+
+TEST(WorkerDeaths, OfManyThatAreFoundFailNobodyThatRanBesideThem) {
+  constexpr RequestId kLong = 1;
+  constexpr RequestId kPoisons = 2 * kMaxTimesCleared;
+  Service service(config_of(SchedulingPolicy::fcfs, 2));
+  service.add(kLong, 8, 400);
+  for (int i = 0; i < 3; ++i) service.step();
+  std::vector<RequestId> poisons;
+  for (RequestId poison = kLong + 1; poison <= kLong + kPoisons; ++poison) {
+    poisons.push_back(poison);
+    service.add(poison, 8, 6);
+    let_workers_die_of(poison, service);
+    ASSERT_EQ(service.failed, poisons);
+  }
+  service.run();
+  EXPECT_EQ(service.finished, std::vector<RequestId>{kLong});
 }
 
 TEST(WorkerDeaths, OfNobodyInParticularFailNobody) {
