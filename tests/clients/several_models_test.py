@@ -414,7 +414,7 @@ class LoadingTest(Several):
         self.assertEqual(server.process.wait(PATIENCE), 0)
 
     def test_sigterm_lets_every_model_finish(self):
-        server = self.start({"slow": self.slow(), "a": {"model": model}})
+        server = self.start({"slow": self.slow(), "a": {"model": model}}, "--drain-timeout", str(PATIENCE))
         stream = self.in_background(lambda: server.complete("slow", max_tokens=150))
         eventually(lambda: server.facts("slow")["requests_running"] == 1, "the slow model runs")
         server.process.send_signal(signal.SIGTERM)
