@@ -94,6 +94,7 @@ EngineConfig config_of_worker(EngineConfig config) {
   config.worker_tls_cert.clear();
   config.worker_tls_key.clear();
   config.worker_tls_ca.clear();
+  config.standby_worker = false;
   config.journal.clear();
   config.trace.clear();
   return config;
@@ -259,8 +260,9 @@ Status check_same_model(const std::string& path, const std::string& expected) {
 
 /// Another GPU than the engine's configuration names. Errors: bad_config.
 Status use_gpu(EngineConfig& config, const std::string& device) {
-  if (config.device == "cpu") {
-    return fail(ErrorCode::bad_config, "the engine's device is cpu, the worker's " + device + " cannot be used",
+  if (config.device == "cpu" || device == "cpu") {
+    return fail(ErrorCode::bad_config,
+                "the engine's device is " + config.device + ", the worker's " + device + " cannot take its place",
                 "device");
   }
   config.device = device;

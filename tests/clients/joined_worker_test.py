@@ -338,12 +338,14 @@ class JoinedWorkers(unittest.TestCase):
             file.write("\n")
         wrong = self.join("--model", copy)
         absent = self.join("--model", os.path.join(other, "absent"))
+        gpu = self.join("--device", "cuda:1")
         strange = self.join(who="stranger")
         self.server = WorkerServer(pagoda, model, *self.engine_flags())
 
         def make_one_fit():  # which the server waits for
             wrong.wait_for_line("is not the one that the engine has", 30 * SLOWNESS)
             absent.wait_for_line("absent", 30 * SLOWNESS)
+            gpu.wait_for_line("the engine's device is cpu", 30 * SLOWNESS)
             shutil.copy(os.path.join(model, "config.json"), copy)
 
         mender = threading.Thread(target=make_one_fit)
@@ -352,6 +354,7 @@ class JoinedWorkers(unittest.TestCase):
         with self.server:
             wrong.wait_for_line("is not the one that the engine has")
             absent.wait_for_line("absent")
+            gpu.wait_for_line("the engine's device is cpu")
             strange.wait_for_line("lost the engine")
             self.connection = Connection(self.server.lines)
             self.expect_undisturbed(self.submit())
