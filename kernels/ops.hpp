@@ -27,7 +27,19 @@ struct WeightMatrix {
   DType dtype = DType::f32;
   std::int64_t rows = 0;     ///< output features
   std::int64_t columns = 0;  ///< input features
+  /// Of fp8_e4m3, and of it only: w[n, k] = data[n, k] * scales[n / scale_rows, k / scale_columns], a matrix of
+  /// ceil(rows / scale_rows) by ceil(columns / scale_columns). Linear layers of a CPU take such weights.
+  const float* scales = nullptr;
+  std::int64_t scale_rows = 1;
+  std::int64_t scale_columns = 0;  ///< columns, or a divisor of 512 that 32 divides
+
+  std::int64_t scales_of_row() const { return (columns + scale_columns - 1) / scale_columns; }
 };
+
+/// Whether linear layers take scales for blocks of so many columns.
+constexpr bool fits_scales(std::int64_t scale_columns, std::int64_t columns) {
+  return scale_columns == columns || (scale_columns >= 32 && scale_columns % 32 == 0 && 512 % scale_columns == 0);
+}
 
 /// Rows of activations of a 16-bit type, for linear layers whose weights are of that type. Only where
 /// Ops::takes_narrow_rows(): there an op that is given some as `narrow_out` writes them instead of `out`, each value
@@ -123,7 +135,8 @@ struct QuantizeWeightsParams {
   QuantizedFormat format;
   std::uint8_t* data = nullptr;  ///< laid out as QuantizedMatrix says
   Float16* scales = nullptr;
-  Float16* mins = nullptr;  ///< of an asymmetric format
+  Float16* mins = nullptr;         ///< of an asymmetric format
+  std::int8_t* factors = nullptr;  ///< of a factored format
 };
 
 /// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.

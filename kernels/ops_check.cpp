@@ -91,9 +91,17 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
 }
 
 void check_format(Checker& checker, const QuantizedFormat& format) {
-  checker.require(format.bits == 4 || format.bits == 8, "bits must be 4 or 8", format.bits)
+  checker
+      .require(format.bits == 4 || format.bits == 5 || format.bits == 6 || format.bits == 8,
+               "bits must be 4, 5, 6 or 8", format.bits)
+      .require(format.bits != 5 || format.group_size % 32 == 0, "group_size must be a multiple of 32 with 5 bits",
+               format.group_size)
+      .require(format.codebook == Codebook::none || (format.bits == 4 && !format.asymmetric),
+               "a codebook is of 4 bits in a symmetric format; bits", format.bits)
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
                "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size)
+      .require(!format.factored || kFactoredColumns % format.group_size == 0,
+               "group_size must divide 256 in a factored format", format.group_size)
       .require(!format.rotated || format.group_size % kRotationBlock == 0,
                "group_size must be a multiple of 32 in a rotated format", format.group_size);
 }
@@ -107,11 +115,21 @@ void check_mins(Checker& checker, const QuantizedFormat& format, const void* min
   }
 }
 
+/// Null exactly when the format is not factored.
+void check_factors(Checker& checker, const QuantizedFormat& format, const void* factors, std::string_view name) {
+  if (format.factored) {
+    checker.require_pointer(factors, name);
+  } else {
+    checker.require(factors == nullptr, std::string(name) + " are for factored formats only; factored", 0);
+  }
+}
+
 /// All but how the shape fits to others.
 void check_quantized(Checker& checker, const QuantizedMatrix& matrix, const std::string& name) {
   check_format(checker, matrix.format);
   checker.require_pointer(matrix.data, name + " data").require_pointer(matrix.scales, name + " scales");
   check_mins(checker, matrix.format, matrix.mins, name + " mins");
+  check_factors(checker, matrix.format, matrix.factors, name + " factors");
   checker.require(matrix.rows >= 1, name + " rows must be at least 1", matrix.rows);
 }
 
@@ -122,7 +140,8 @@ Status check_shapes(const EmbeddingParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
   if (p.quantized.data != nullptr) {
     check_quantized(checker, p.quantized, "quantized");
-    checker.require(!p.quantized.format.rotated, "a rotated table has no rows to look up; rotated", 1);
+    checker.require(!p.quantized.format.rotated, "a rotated table has no rows to look up; rotated", 1)
+        .require(p.quantized.order == nullptr, "a table's columns must be in order; order", 1);
     checker.require(p.quantized.columns >= 1, "quantized columns must be at least 1", p.quantized.columns)
         .require(p.table.data == nullptr, "table.data must be null beside a quantized table; rows", p.table.rows);
   } else {
@@ -169,6 +188,26 @@ Status check(const LayerNormParams& p) {
   return checker.status();
 }
 
+namespace {
+
+void check_linear_weight(Checker& checker, const WeightMatrix& weight, const WeightMatrix& first) {
+  if (weight.dtype != DType::fp8_e4m3) {
+    check_weight_type(checker, weight.dtype, "weight dtype");
+    checker.require(weight.scales == nullptr, "weight scales are for 8-bit floats only; bytes per value",
+                    static_cast<std::int64_t>(size_of(weight.dtype)));
+  } else {
+    checker.require_pointer(weight.scales, "weight scales")
+        .require(weight.scale_rows >= 1, "scale_rows must be at least 1", weight.scale_rows)
+        .require(fits_scales(weight.scale_columns, weight.columns),
+                 "scale_columns must be columns or a divisor of 512 that 32 divides", weight.scale_columns);
+  }
+  checker.require(
+      (weight.scales == nullptr) == (first.scales == nullptr) && weight.scale_columns == first.scale_columns,
+      "all weights must have scales of the same columns or none; scale_columns", weight.scale_columns);
+}
+
+}  // namespace
+
 Status check(const LinearParams& p) {
   constexpr std::size_t kMostParts = 4;
   Checker checker("linear");
@@ -182,7 +221,7 @@ Status check(const LinearParams& p) {
   check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
   for (const WeightMatrix& weight : p.weights) {
-    check_weight_type(checker, weight.dtype, "weight dtype");
+    check_linear_weight(checker, weight, p.weights.front());
     checker.require_pointer(weight.data, "weight data")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
@@ -215,9 +254,11 @@ Status check(const QuantizedLinearParams& p) {
     checker
         .require(weight.format.asymmetric == p.weights.front().format.asymmetric,
                  "all weights must have mins or none; asymmetric", weight.format.asymmetric)
-        .require(weight.format.bits == p.weights.front().format.bits &&
-                     weight.format.group_size == p.weights.front().format.group_size,
-                 "all weights must have one format; bits", weight.format.bits)
+        .require(weight.format == p.weights.front().format, "all weights must have one format; bits",
+                 weight.format.bits)
+        .require(weight.order == p.weights.front().order, "all weights must have one order; part",
+                 &weight - p.weights.data())
+        .require(weight.order == nullptr || !weight.format.rotated, "rotated columns are in order; rotated", 1)
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns);
     out_features += weight.rows;
   }
@@ -238,6 +279,9 @@ Status check(const QuantizeWeightsParams& p) {
       .require_pointer(p.data, "data")
       .require_pointer(p.scales, "scales");
   check_mins(checker, p.format, p.mins, "mins");
+  check_factors(checker, p.format, p.factors, "factors");
+  checker.require(p.format.codebook == Codebook::none, "weights are not quantised into places of a codebook; bits",
+                  p.format.bits);
   return checker.status();
 }
 

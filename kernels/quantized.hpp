@@ -1,31 +1,85 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/dtype.hpp"
 
 namespace pagoda::kernels {
 
+/// Tables of 16 values that integers of 4 bits are places in.
+enum class Codebook : std::uint8_t {
+  none,    ///< the integers are values themselves
+  iq4_nl,  ///< GGUF's IQ4_NL and IQ4_XS (kvalues_iq4nl of ggml-common.h)
+  nf4,     ///< the quantiles of a normal distribution (QLoRA, arXiv 2305.14314, appendix E) in 112ths, to the nearest
+  fp4,     ///< bitsandbytes' floats of 4 bits, in 120ths
+  e2m1,    ///< floats of 4 bits with 2 of exponent (OCP Microscaling formats, section 5.3.3), in halves
+};
+
+/// The values in the order of their places.
+constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
+  switch (codebook) {
+    case Codebook::none:
+      break;
+    case Codebook::iq4_nl:
+      return {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    case Codebook::nf4:
+      return {-112, -78, -59, -44, -32, -21, -10, 0, 9, 18, 28, 38, 49, 63, 81, 112};
+    case Codebook::fp4:
+      return {0, 1, 80, 120, 40, 60, 20, 30, 0, -1, -80, -120, -40, -60, -20, -30};
+    case Codebook::e2m1:
+      return {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  }
+  return {};
+}
+
 /// How weights are stored as small integers.
 struct QuantizedFormat {
-  int bits = 8;                  ///< 8 or 4
-  std::int64_t group_size = 64;  ///< columns that share a scale: a multiple of 16, at most kMostGroupSize
-  bool asymmetric = false;       ///< they also share a minimum
+  int bits = 8;  ///< 4, 5, 6 or 8
+  /// Columns that share a scale: a multiple of 16, with 5 bits of 32; at most kMostGroupSize.
+  std::int64_t group_size = 64;
+  bool asymmetric = false;  ///< they also share a minimum
   /// The integers are those of rotated columns, and x is rotated before it is quantised (kernels/rotation.hpp). The
   /// group size is a multiple of kRotationBlock then.
   bool rotated = false;
+  Codebook codebook = Codebook::none;  ///< of 4 bits in a symmetric format
+  /// kFactoredColumns share a float16 scale (and minimum), and each group multiplies it with a factor, a signed byte.
+  /// The group size divides kFactoredColumns.
+  bool factored = false;
 
   bool operator==(const QuantizedFormat&) const = default;
 
-  /// What is subtracted from the stored integers, which are unsigned: in the middle of them, so that q - zero_point()
-  /// is from -zero_point() to zero_point() - 1; in an asymmetric format nothing.
-  constexpr int zero_point() const { return asymmetric ? 0 : 1 << (bits - 1); }
+  /// Of the integers that are multiplied, which the values of a codebook make 8 bits.
+  constexpr int value_bits() const { return codebook == Codebook::none ? bits : 8; }
+  /// What is subtracted from the integers that are multiplied, which are unsigned: in the middle of them, so that
+  /// what is left is from -zero_point() to zero_point() - 1; in an asymmetric format nothing.
+  constexpr int zero_point() const { return asymmetric ? 0 : 1 << (value_bits() - 1); }
+  /// What a stored integer is in units of the scale (in an asymmetric format, above the minimum).
+  constexpr int value_of(int q) const {
+    return codebook == Codebook::none ? q - zero_point() : values_of(codebook)[static_cast<std::size_t>(q)];
+  }
+  /// The stored integer of columns that fill up a row: 0 where there is one, and x is 0 there.
+  constexpr int filling() const {
+    return codebook == Codebook::none ? zero_point() : codebook == Codebook::nf4 ? 7 : 0;
+  }
 };
 
 constexpr std::int64_t kMostGroupSize = 256;
+constexpr std::int64_t kFactoredColumns = 256;
+
+/// The same values in a format of 4 or 8 bits without codebook and factors, but for the rounding of scales and minimums
+/// that were products.
+constexpr QuantizedFormat widened(QuantizedFormat format) {
+  if (format.bits != 4 || format.codebook != Codebook::none) format.bits = 8;
+  format.codebook = Codebook::none;
+  format.factored = false;
+  return format;
+}
+
 /// The formats of `--quantize`.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
-constexpr QuantizedFormat kInt4Weights{4, 32};
+constexpr QuantizedFormat kPlainInt4Weights{4, 32};  ///< of --quantize int4 on a GPU
+constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .factored = true};
 
 /// Rows that lie interleaved.
 constexpr std::int64_t kQuantizedPanel = 16;
@@ -35,38 +89,53 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///
 ///     symmetric:   w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
 ///     asymmetric:  w[n, k] = scales[n, k / group_size] * q[n, k] + mins[n, k / group_size]
+///     codebook:    w[n, k] = scales[n, k / group_size] * values[q[n, k]]
+///     factored:    scales[n, k / 256] * factors[n, k / group_size] in place of the scale, minimums likewise
 ///
-/// Any file format with this arithmetic can be brought into this layout: GGUF's Q8_0 and Q4_0 are symmetric, Q4_1 and
-/// Q4_K (which subtracts its minimum) asymmetric; AWQ and GPTQ with zero points of their own have the minimum -scale *
-/// zero, whose rounding to float16 moves a group by at most zero / 2048 of a step. Q4_K's scales and minimums have 17
-/// bits: rounding them to float16 moves a weight by at most 15 / 2048 of a step, and a group by 2^-11 of its minimum.
-/// Not owned.
+/// Any file format with this arithmetic can be brought into this layout: GGUF's Q8_0, Q6_K, Q5_0 and Q4_0 are
+/// symmetric, Q4_1, Q5_1, Q5_K and Q4_K (which subtracts its minimum) asymmetric; AWQ and GPTQ with zero points of
+/// their own have the minimum -scale * zero, whose rounding to float16 moves a group by at most zero / 2048 of a step.
+/// GGUF's blocks of 256 weights are factored. Not owned.
 ///
 /// Where the format is rotated, w stands for the rotated weights.
 ///
 /// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale and minimum 0; columns are
-/// filled up with zero_point to a multiple of the group size (rotated ones from the end of the last block on).
+/// filled up with filling() to a multiple of the group size (rotated ones from the end of the last block on).
 ///   8 bits: data is [panel, columns / 4, row, 4 columns]
 ///   4 bits: data is [panel, columns / 8, row, 4 bytes]; byte i of eight columns holds column i in its low half and
 ///           column i + 4 in its high half
-///   scales and mins are [panel, group, row]
+///   5 bits: data is [panel, columns / 32, 5, row, 4 bytes]; the first four of 32 columns are their lowest 4 bits as
+///           above; then bit s of byte i is the highest of column 4 s + i
+///   6 bits: data is [panel, columns / 16, 3, row, 4 bytes]; the first two of 16 columns are their lowest 4 bits as
+///           above; then bits 2 s and 2 s + 1 of byte i are the highest of column 4 s + i
+///   scales and mins are [panel, group, row]; in a factored format [panel, column / kFactoredColumns, row]
+///   factors are [panel, group, row], in an asymmetric format [panel, group, 2, row]: of the scale, of the minimum
 struct QuantizedMatrix {
   const std::uint8_t* data = nullptr;  ///< aligned to 64 bytes
   const Float16* scales = nullptr;     ///< likewise
   std::int64_t rows = 0;               ///< output features
   std::int64_t columns = 0;            ///< input features
   QuantizedFormat format = {};
-  const Float16* mins = nullptr;  ///< aligned likewise; of an asymmetric format, null in a symmetric one
+  const Float16* mins = nullptr;         ///< aligned likewise; of an asymmetric format, null in a symmetric one
+  const std::int8_t* factors = nullptr;  ///< of a factored format, else null
+  /// [columns]: column k of the matrix meets column order[k] of x (GPTQ's act-order sorts columns into groups). Null =
+  /// it meets column k; so it is where the format is rotated.
+  const std::int32_t* order = nullptr;
 
   std::int64_t groups() const { return (columns + format.group_size - 1) / format.group_size; }
   std::int64_t padded_columns() const { return groups() * format.group_size; }
   std::int64_t panels() const { return (rows + kQuantizedPanel - 1) / kQuantizedPanel; }
   std::int64_t panel_bytes() const { return kQuantizedPanel * padded_columns() * format.bits / 8; }
-  std::int64_t panel_scales() const { return kQuantizedPanel * groups(); }
+  /// Columns that share a scale in float16.
+  std::int64_t scale_columns() const { return format.factored ? kFactoredColumns : format.group_size; }
+  std::int64_t panel_scales() const { return kQuantizedPanel * ((columns + scale_columns() - 1) / scale_columns()); }
+  std::int64_t group_factors() const { return format.factored ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0; }
+  std::int64_t panel_factors() const { return groups() * group_factors(); }
   std::int64_t data_bytes() const { return panels() * panel_bytes(); }
   std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }
   std::int64_t min_bytes() const { return format.asymmetric ? scale_bytes() : 0; }
-  std::int64_t bytes() const { return data_bytes() + scale_bytes() + min_bytes(); }
+  std::int64_t factor_bytes() const { return panels() * panel_factors(); }
+  std::int64_t bytes() const { return data_bytes() + scale_bytes() + min_bytes() + factor_bytes(); }
 };
 
 }  // namespace pagoda::kernels

@@ -22,69 +22,173 @@ void store_word(std::uint8_t* to, std::uint32_t word) {
   std::memcpy(to, &word, sizeof(word));
 }
 
+/// As many columns as lie together in a panel: words are full of low halves, and one of what is above them.
+constexpr std::int64_t columns_of_block(int bits) {
+  return bits == 5 ? 32 : bits == 6 ? 16 : 8;
+}
+
+/// Bytes of a panel that they take.
+constexpr std::int64_t block_stride(int bits) {
+  return columns_of_block(bits) * kQuantizedPanel * bits / 8;
+}
+
+constexpr std::uint32_t each_byte(std::uint32_t bits) {
+  return bits * 0x01010101U;
+}
+
+/// The integers of one block of columns of a row.
+template <int bits>
+void pack_block(const std::uint8_t* q, std::uint8_t* to) {
+  if constexpr (bits == 8) {
+    store_word(to, load_word(q));
+    store_word(to + kWordStride, load_word(q + kWord));
+    return;
+  }
+  constexpr int steps = columns_of_block(bits) / kWord;
+  constexpr int high_bits = bits == 8 ? 0 : bits - 4;
+  std::uint32_t high = 0;
+  // Within their bytes: nothing moves into another one.
+  for (int step = 0; step < steps; step += 2, to += kWordStride, q += 2 * kWord) {
+    const std::uint32_t first = load_word(q);
+    const std::uint32_t second = load_word(q + kWord);
+    store_word(to, (first & each_byte(15)) | (second & each_byte(15)) << 4);
+    high |= (first >> 4 & each_byte(15)) << step * high_bits;
+    high |= (second >> 4 & each_byte(15)) << (step + 1) * high_bits;
+  }
+  if (high_bits > 0) store_word(to, high);
+}
+
+/// The inverse of pack_block.
+template <int bits>
+void unpack_block(const std::uint8_t* from, std::uint8_t* q) {
+  if constexpr (bits == 8) {
+    store_word(q, load_word(from));
+    store_word(q + kWord, load_word(from + kWordStride));
+    return;
+  }
+  constexpr int steps = columns_of_block(bits) / kWord;
+  constexpr int high_bits = bits == 8 ? 0 : bits - 4;
+  constexpr std::uint32_t high_mask = each_byte((1U << high_bits) - 1);
+  const std::uint32_t high = high_bits > 0 ? load_word(from + steps / 2 * kWordStride) : 0;
+  for (int step = 0; step < steps; ++step, q += kWord) {
+    const std::uint32_t low = load_word(from + step / 2 * kWordStride) >> step % 2 * 4 & each_byte(15);
+    store_word(q, low | (high >> step * high_bits & high_mask) << 4);
+  }
+}
+
+template <int bits>
+void pack_columns_of(const std::uint8_t* q, std::int64_t columns, std::uint8_t* to) {
+  PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
+  for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), to += block_stride(bits)) {
+    pack_block<bits>(q, to);
+  }
+}
+
+template <int bits>
+void unpack_columns_of(const std::uint8_t* from, std::int64_t columns, std::uint8_t* q) {
+  for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), from += block_stride(bits)) {
+    unpack_block<bits>(from, q);
+  }
+}
+
 }  // namespace
 
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
   to += row * kWord;
-  for (const std::uint8_t* end = q + columns; q != end; q += 2 * kWord) {
-    if (bits == 8) {
-      store_word(to, load_word(q));
-      store_word(to + kWordStride, load_word(q + kWord));
-      to += 2 * kWordStride;
+  switch (bits) {
+    case 4:
+      return pack_columns_of<4>(q, columns, to);
+    case 5:
+      return pack_columns_of<5>(q, columns, to);
+    case 6:
+      return pack_columns_of<6>(q, columns, to);
+    default:
+      return pack_columns_of<8>(q, columns, to);
+  }
+}
+
+PanelPlace place_of_panel(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPlace& memory) {
+  const auto at = [panel](auto* begin, std::int64_t stride) {
+    return begin == nullptr ? nullptr : begin + panel * stride;
+  };
+  return {at(memory.data, matrix.panel_bytes()), at(memory.scales, matrix.panel_scales()),
+          at(memory.mins, matrix.panel_scales()), at(memory.factors, matrix.panel_factors())};
+}
+
+void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPlace& to) {
+  PAGODA_ASSERT(!rows.empty() && std::ssize(rows) <= kQuantizedPanel, "a panel has 1 to 16 rows");
+  const QuantizedFormat& format = shape.format;
+  const std::int64_t groups = shape.groups();
+  const std::int64_t num_scales = shape.panel_scales() / kQuantizedPanel;
+  const std::int64_t whole = shape.columns / format.group_size * format.group_size;
+  std::array<std::uint8_t, kMostGroupSize> rest;
+  for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
+    const QuantizedRow row = r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : QuantizedRow{};
+    rest.fill(static_cast<std::uint8_t>(format.filling()));
+    if (row.q == nullptr) {  // fills up the panel
+      for (std::int64_t g = 0; g < groups; ++g) {
+        pack_columns(format.bits, rest.data(), format.group_size, r,
+                     to.data + g * format.group_size * kQuantizedPanel * format.bits / 8);
+      }
     } else {
-      store_word(to, load_word(q) | load_word(q + kWord) << 4);  // halves of bytes: nothing moves into another byte
-      to += kWordStride;
+      pack_columns(format.bits, row.q, whole, r, to.data);
+      std::copy(row.q + whole, row.q + shape.columns, rest.begin());
+      pack_columns(format.bits, rest.data(), shape.padded_columns() - whole, r,
+                   to.data + whole * kQuantizedPanel * format.bits / 8);
+    }
+    for (std::int64_t i = 0; i < num_scales; ++i) {
+      to.scales[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.scales[i];
+      if (format.asymmetric) to.mins[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.mins[i];
+    }
+    if (!format.factored) continue;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      std::int8_t* const of_group = to.factors + g * shape.group_factors() + r;
+      of_group[0] = row.q == nullptr ? std::int8_t{0} : row.factors[g];
+      if (format.asymmetric) of_group[kQuantizedPanel] = row.q == nullptr ? std::int8_t{0} : row.min_factors[g];
     }
   }
 }
 
-void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, std::uint8_t* data, Float16* scales,
-                Float16* mins) {
-  PAGODA_ASSERT(!rows.empty() && std::ssize(rows) <= kQuantizedPanel, "a panel has 1 to 16 rows");
-  const auto [bits, group_size, asymmetric, rotated] = shape.format;
-  const auto zero = static_cast<std::uint8_t>(shape.format.zero_point());
-  const std::int64_t groups = shape.groups();
-  const std::int64_t whole = shape.columns / 8 * 8;
-  if (std::ssize(rows) < kQuantizedPanel) {
-    std::fill_n(data, shape.panel_bytes(), static_cast<std::uint8_t>(bits == 8 ? zero : zero | zero << 4));
-    std::fill_n(scales, shape.panel_scales(), Float16{});
-    if (asymmetric) std::fill_n(mins, shape.panel_scales(), Float16{});
+GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group) {
+  const std::int64_t panel = row / kQuantizedPanel;
+  const std::int64_t in_panel = row % kQuantizedPanel;
+  const std::int64_t place = panel * matrix.panel_scales() + in_panel +
+                             group * matrix.format.group_size / matrix.scale_columns() * kQuantizedPanel;
+  GroupGrid grid{to_float(matrix.scales[place]), matrix.format.asymmetric ? to_float(matrix.mins[place]) : 0.0F};
+  if (matrix.format.factored) {
+    const std::int8_t* const factors =
+        matrix.factors + panel * matrix.panel_factors() + group * matrix.group_factors() + in_panel;
+    grid.scale *= static_cast<float>(factors[0]);
+    if (matrix.format.asymmetric) grid.min *= static_cast<float>(factors[kQuantizedPanel]);
   }
-  for (std::int64_t r = 0; r < std::ssize(rows); ++r) {
-    const QuantizedRow& row = rows[static_cast<std::size_t>(r)];
-    pack_columns(bits, row.q, whole, r, data);
-    std::array<std::uint8_t, kMostGroupSize> rest;
-    rest.fill(zero);
-    std::copy(row.q + whole, row.q + shape.columns, rest.begin());
-    pack_columns(bits, rest.data(), shape.padded_columns() - whole, r, data + whole * kQuantizedPanel * bits / 8);
-    for (std::int64_t g = 0; g < groups; ++g) {
-      scales[g * kQuantizedPanel + r] = row.scales[g];
-      if (asymmetric) mins[g * kQuantizedPanel + r] = row.mins[g];
-    }
+  return grid;
+}
+
+void unpack_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, std::uint8_t* q) {
+  const int bits = matrix.format.bits;
+  const std::int64_t columns = matrix.format.group_size;
+  const std::uint8_t* from = matrix.data + row / kQuantizedPanel * matrix.panel_bytes() +
+                             group * columns * kQuantizedPanel * bits / 8 + row % kQuantizedPanel * kWord;
+  switch (bits) {
+    case 4:
+      return unpack_columns_of<4>(from, columns, q);
+    case 5:
+      return unpack_columns_of<5>(from, columns, q);
+    case 6:
+      return unpack_columns_of<6>(from, columns, q);
+    default:
+      return unpack_columns_of<8>(from, columns, q);
   }
 }
 
 void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, float* out) {
-  const auto [bits, group_size, asymmetric, rotated] = matrix.format;
-  const std::int64_t panel = row / kQuantizedPanel;
-  const std::int64_t place = panel * matrix.panel_scales() + group * kQuantizedPanel + row % kQuantizedPanel;
-  const float scale = to_float(matrix.scales[place]);
-  const float min = asymmetric ? to_float(matrix.mins[place]) : 0.0F;
-  const int zero_point = matrix.format.zero_point();
-  // The product is exact.
-  const auto weight = [=](int q) { return scale * static_cast<float>(q - zero_point) + min; };
-  const std::uint8_t* from = matrix.data + panel * matrix.panel_bytes() +
-                             group * group_size * kQuantizedPanel * bits / 8 + row % kQuantizedPanel * kWord;
-  const float* const end = out + group_size;
-  for (; out != end; from += kWordStride) {
-    if (bits == 8) {
-      for (int i = 0; i < kWord; ++i) out[i] = weight(from[i]);
-      out += kWord;
-    } else {
-      for (int i = 0; i < kWord; ++i) out[i] = weight(from[i] & 15);
-      for (int i = 0; i < kWord; ++i) out[kWord + i] = weight(from[i] >> 4);
-      out += 2 * kWord;
-    }
+  const QuantizedFormat& format = matrix.format;
+  const auto [scale, min] = grid_of_group(matrix, row, group);
+  std::array<std::uint8_t, kMostGroupSize> q;
+  unpack_group(matrix, row, group, q.data());
+  for (std::int64_t i = 0; i < format.group_size; ++i) {
+    // The product is exact: of 11 and 8 bits, or of 18 and 6.
+    out[i] = scale * static_cast<float>(format.value_of(q[static_cast<std::size_t>(i)])) + min;
   }
 }
 

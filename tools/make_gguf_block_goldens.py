@@ -17,7 +17,8 @@ from gguf.quants import dequantize
 
 # Where each type has float16 numbers: byte offsets in a block.
 HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
+          "MXFP4": []}
 PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 ELEMENTS = 512  # of a row of blocks of 256; rows of blocks of 32 have a quarter
 PLAIN_ELEMENTS = 32
@@ -44,6 +45,8 @@ def row_of_blocks(name, random):
         halves = finite_halves(random, count)
         halves[0] = np.float16(random.normal() * 0.02)
         blocks[:, offset:offset + 2] = halves.view(np.uint8).reshape(count, 2)
+    if name == "MXFP4":
+        blocks[0, 0] = random.integers(110, 126)
     return blocks.reshape(-1)
 
 

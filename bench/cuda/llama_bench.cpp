@@ -338,7 +338,7 @@ void row_counts(benchmark::internal::Benchmark* bench) {
   for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 4096}) bench->Args({1, rows, rows});
 }
 BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
-BENCHMARK_CAPTURE(quantized_gate_up, int4, kInt4Weights)->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, int4, kPlainInt4Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(
     one_op, gate_up, [](const Forward& f, const Ops& ops, Stream& stream) { return f.gate_up(ops, stream); },
     [](const Shape& s, double, double) { return static_cast<double>(2 * s.intermediate * s.hidden * kTypeBytes); })

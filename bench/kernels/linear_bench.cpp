@@ -28,10 +28,18 @@ void linear(benchmark::State& state, DType dtype) {
   }
   const std::vector<float> x(static_cast<std::size_t>(rows * in), 0.01F);
   std::vector<float> out(static_cast<std::size_t>(rows * out_features));
+  constexpr std::int64_t kBlock = 128;  // of 8-bit floats, as DeepSeek V3 and Qwen 3 have them
+  const std::vector<float> scales(static_cast<std::size_t>((out_features + kBlock - 1) / kBlock * (in / kBlock)),
+                                  0.01F);
 
   std::int64_t copy = 0;
   const auto multiply = [&](const Ops& ops, Stream& on) {
-    const WeightMatrix weight{weights.as<std::byte>() + copy * weight_bytes, dtype, out_features, in};
+    WeightMatrix weight{weights.as<std::byte>() + copy * weight_bytes, dtype, out_features, in};
+    if (dtype == DType::fp8_e4m3) {
+      weight.scales = scales.data();
+      weight.scale_rows = kBlock;
+      weight.scale_columns = kBlock;
+    }
     copy = (copy + 1) % copies;
     LinearParams params;
     params.x = x.data();
@@ -59,6 +67,7 @@ void sizes(benchmark::internal::Benchmark* bench) {
 BENCHMARK_CAPTURE(linear, f32, DType::f32)->Apply(sizes);
 BENCHMARK_CAPTURE(linear, bf16, DType::bf16)->Apply(sizes);
 BENCHMARK_CAPTURE(linear, f16, DType::f16)->Apply(sizes);
+BENCHMARK_CAPTURE(linear, fp8, DType::fp8_e4m3)->Apply(sizes);
 
 }  // namespace
 }  // namespace pagoda::kernels::bench

@@ -11,7 +11,7 @@ namespace pagoda::kernels::bench {
 namespace {
 
 /// y[rows, out] = x[rows, in] W^T with quantised weights. Weights alternate between copies that together exceed the
-/// caches, as the layers of a model do. Bytes are those of the weights, their scales and minimums.
+/// caches, as the layers of a model do. Bytes are those of the weights and all that belongs to them.
 void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   const QuantizedMatrix shape{nullptr, nullptr, state.range(0), state.range(1), format};
   const std::int64_t rows = state.range(2);
@@ -24,6 +24,7 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   const Buffer data = allocate(shape.data_bytes());
   const Buffer scales = allocate(shape.scale_bytes());
   const Buffer mins = allocate(shape.min_bytes());
+  const Buffer factors = allocate(shape.factor_bytes());
   std::uint32_t bits = 12345;
   for (std::int64_t i = 0; i < copies * shape.data_bytes() / 4; ++i) {
     bits = bits * 1664525U + 1013904223U;
@@ -31,6 +32,7 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   }
   std::fill_n(scales.as<Float16>(), copies * shape.scale_bytes() / 2, to_f16(0.01F));
   std::fill_n(mins.as<Float16>(), copies * shape.min_bytes() / 2, to_f16(-0.08F));
+  std::fill_n(factors.as<std::int8_t>(), copies * shape.factor_bytes(), std::int8_t{3});
   const std::vector<float> x(static_cast<std::size_t>(rows * shape.columns), 0.01F);
   std::vector<float> out(static_cast<std::size_t>(rows * shape.rows));
 
@@ -40,6 +42,7 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
     weight.data = data.as<std::uint8_t>() + copy * shape.data_bytes();
     weight.scales = scales.as<Float16>() + copy * shape.scale_bytes() / 2;
     if (shape.format.asymmetric) weight.mins = mins.as<Float16>() + copy * shape.min_bytes() / 2;
+    if (shape.format.factored) weight.factors = factors.as<std::int8_t>() + copy * shape.factor_bytes();
     copy = (copy + 1) % copies;
     QuantizedLinearParams params;
     params.x = x.data();
@@ -67,7 +70,16 @@ void sizes(benchmark::internal::Benchmark* bench) {
 BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int8_not_rotated, QuantizedFormat{8, 128})->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, int4_plain, kPlainInt4Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_asymmetric, QuantizedFormat{4, 32, true})->Apply(sizes);
+
+constexpr QuantizedFormat factored(int bits, std::int64_t group_size, bool asymmetric) {
+  return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .factored = true};
+}
+BENCHMARK_CAPTURE(quantized_linear, q5_k, factored(5, 32, true))->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, q6_k, factored(6, 16, false))->Apply(sizes);
+constexpr QuantizedFormat kIq4{.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl};
+BENCHMARK_CAPTURE(quantized_linear, iq4_nl, kIq4)->Apply(sizes);
 
 }  // namespace
 }  // namespace pagoda::kernels::bench

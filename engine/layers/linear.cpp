@@ -48,8 +48,14 @@ Linear Linear::derived(const WeightLoader& module, const weights::DerivedWeight&
 }
 
 bool Linear::Part::takes(const weights::LinearWeight& weight) const {
-  if (weight.quantized == nullptr) return quantized.empty();
-  return plain.empty() && quantized.front().format == weight.quantized->matrix.format;
+  if (weight.quantized == nullptr) {
+    const auto has_scales_of = [](const kernels::WeightMatrix& matrix) {
+      return matrix.scales == nullptr ? 0 : matrix.scale_columns;
+    };
+    return quantized.empty() && has_scales_of(plain.front()) == has_scales_of(weight.plain);
+  }
+  const kernels::QuantizedMatrix& matrix = weight.quantized->matrix;
+  return plain.empty() && quantized.front().format == matrix.format && quantized.front().order == matrix.order;
 }
 
 void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {

@@ -162,7 +162,7 @@ Result<LinearWeight> DeviceWeights::embedding(std::string_view module, std::int6
 
 Result<LinearWeight> DeviceWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
-  const bool is_quantized_here = host_.policy().format_of(module).has_value();
+  const bool is_quantized_here = host_.policy().quantize.has_value();
   const std::string_view key = is_quantized_here ? module : tensor;
   {
     const std::lock_guard lock(mutex_);
@@ -196,6 +196,16 @@ Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, co
     const auto mins = upload(weights.matrix.mins, weights.matrix.min_bytes());
     if (!mins) return fail(mins.error());
     copy->matrix.mins = reinterpret_cast<const Float16*>(*mins);
+  }
+  if (weights.matrix.factors != nullptr) {
+    const auto factors = upload(weights.matrix.factors, weights.matrix.factor_bytes());
+    if (!factors) return fail(factors.error());
+    copy->matrix.factors = reinterpret_cast<const std::int8_t*>(*factors);
+  }
+  if (weights.matrix.order != nullptr) {
+    const auto order = upload(weights.matrix.order, weights.matrix.columns * std::int64_t{sizeof(std::int32_t)});
+    if (!order) return fail(order.error());
+    copy->matrix.order = reinterpret_cast<const std::int32_t*>(*order);
   }
   host_.drop_copies();
   copy->matrix.data = reinterpret_cast<const std::uint8_t*>(*data);

@@ -1,5 +1,6 @@
 #include "engine/weights/loaded_weights.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace pagoda::weights {
@@ -13,8 +14,30 @@ std::string weight_of(std::string_view module) {
 
 }  // namespace
 
-std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view module) const {
-  return quantize && module == kHead ? kernels::kInt8Weights : quantize;
+std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view module, std::int64_t rows,
+                                                                std::int64_t columns) const {
+  if (!quantize) return std::nullopt;
+  if (module == kHead) return kernels::kInt8Weights;
+  if (widen_formats) return quantize == kernels::kInt4Weights ? kernels::kPlainInt4Weights : *quantize;
+  const bool is_shared = (module.ends_with("k_proj") || module.ends_with("v_proj")) && 2 * rows <= columns;
+  return is_shared ? kernels::kInt8Weights : *quantize;
+}
+
+std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {
+  if (!keep_quantized || tensor.quantized == nullptr) return std::nullopt;
+  const auto format = tensor.quantized->format();
+  if (!format || !widen_formats) return format;
+  if (!tensor.quantized->order().empty()) return std::nullopt;
+  return kernels::widened(*format);
+}
+
+const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const {
+  return keep_quantized && !widen_formats && tensor.quantized != nullptr ? tensor.quantized->float8() : nullptr;
+}
+
+std::optional<kernels::QuantizedFormat> WeightPolicy::kept_table_format(const WeightTensor& tensor) const {
+  const auto format = kept_format(tensor);
+  return format && tensor.quantized->order().empty() ? format : std::nullopt;
 }
 
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize) {
@@ -52,8 +75,9 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
 Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  if (policy_.keeps(*weight)) return packed(*weight);
-  if (const auto format = policy_.format_of(module)) {
+  if (const auto format = policy_.kept_format(*weight)) return packed(*weight, *format);
+  if (const Float8Weights* kept = policy_.kept_float8(*weight)) return float8(module, *weight, *kept);
+  if (const auto format = policy_.format_of(module, rows, columns)) {
     auto quantized = quantize(module, *weight, *format);
     if (quantized) stored_.copied(*weight);
     return quantized;
@@ -68,17 +92,18 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
 Result<LinearWeight> LoadedWeights::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  return policy_.keeps(*weight) ? packed(*weight) : WeightSource::embedding(module, rows, columns);
+  if (const auto format = policy_.kept_table_format(*weight)) return packed(*weight, *format);
+  return WeightSource::embedding(module, rows, columns);
 }
 
 Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
-  if (policy_.keeps(*stored)) return packed(*stored);
+  if (const auto format = policy_.kept_format(*stored)) return packed(*stored, *format);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
-  if (const auto format = policy_.format_of(module)) {
+  if (const auto format = policy_.format_of(module, rows, columns)) {
     return quantize(module, {std::string(tensor), weight->plain.dtype, {rows, columns}, weight->plain.data}, *format);
   }
   const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
@@ -107,7 +132,7 @@ Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const 
   if (!memory) return fail(std::move(memory.error()));
   stored_.copied(*stored);
   const kernels::WeightMatrix matrix{memory->data(), plain->tensor.dtype, weight.rows, weight.columns};
-  if (const auto format = policy_.format_of(module)) {
+  if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
     return quantize(module, {weight.tensor, matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, *format);
   }
   return LinearWeight{.plain = matrix, .memory = std::make_shared<const kernels::Buffer>(std::move(*memory))};
@@ -163,16 +188,48 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
   return LinearWeight{.plain = {}, .quantized = found->second};
 }
 
-Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor) const {
+Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor, const kernels::QuantizedFormat& format) const {
   const std::lock_guard lock(mutex_);
   auto found = quantized_.find(tensor.name);
   if (found == quantized_.end()) {
-    auto weights = converter_.pack(tensor);
+    auto weights = converter_.pack(tensor, format);
     if (!weights) return fail(std::move(weights.error()));
     stored_.copied(tensor);
     found = quantized_.emplace(tensor.name, std::move(*weights)).first;
   }
   return LinearWeight{.plain = {}, .quantized = found->second};
+}
+
+Result<LinearWeight> LoadedWeights::float8(std::string_view module, const WeightTensor& tensor,
+                                           const Float8Weights& weights) const {
+  const std::int64_t rows = tensor.shape.at(0);
+  const std::int64_t columns = tensor.shape.at(1);
+  LinearWeight weight{.plain = {.data = weights.data,
+                                .dtype = DType::fp8_e4m3,
+                                .rows = rows,
+                                .columns = columns,
+                                .scales = weights.scales.data(),
+                                .scale_rows = weights.scale_rows,
+                                .scale_columns = weights.scale_columns}};
+  const std::lock_guard lock(mutex_);
+  if (!float8_.contains(module)) {
+    // Kernels widen them as if there were none.
+    const bool has_nan = std::any_of(weights.data, weights.data + rows * columns,
+                                     [](std::byte x) { return (x & std::byte{0x7F}) == std::byte{0x7F}; });
+    if (has_nan) return fail(ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a weight that is not a number");
+    float8_.emplace(std::string(module), tensor.quantized);
+  }
+  if (!policy_.copy_linear) return weight;
+  auto found = copied_.find(module);
+  if (found == copied_.end()) {
+    auto memory =
+        converter_.copy(weights.data, static_cast<std::size_t>(rows * columns), "copied " + std::string(module));
+    if (!memory) return fail(std::move(memory.error()));
+    found = copied_.emplace(std::string(module), std::move(*memory)).first;
+    stored_.copied(tensor);
+  }
+  weight.plain.data = found->second.data();
+  return weight;
 }
 
 std::int64_t LoadedWeights::copied_bytes() const {
@@ -192,6 +249,7 @@ void LoadedWeights::drop_copies() const {
   derived_.clear();
   converted_.clear();
   copied_.clear();
+  float8_.clear();
   quantized_.clear();
 }
 

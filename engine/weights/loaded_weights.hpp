@@ -18,20 +18,28 @@ namespace pagoda::weights {
 /// What becomes of a checkpoint's weights when they are loaded.
 struct WeightPolicy {
   std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
-  std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers; none = they stay plain
+  std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers, see format_of; none = they stay plain
   /// Matrices that the checkpoint holds quantised are computed with as they are, where kernels can; else they are
   /// dequantised first.
   bool keep_quantized = true;
   /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
   /// file's small ones.
   bool copy_linear = false;
+  /// The device has formats of 4 and 8 bits only: others become 8 bits with the same values. Matrices whose columns are
+  /// not in order, and 8-bit floats, are dequantised there.
+  bool widen_formats = false;
 
-  /// The format of a linear layer. The head always has 8 bits: its errors go straight into the logits.
-  std::optional<kernels::QuantizedFormat> format_of(std::string_view module) const;
-  /// Whether `tensor` is used in the quantised form that the checkpoint has.
-  bool keeps(const WeightTensor& tensor) const {
-    return keep_quantized && tensor.quantized != nullptr && tensor.quantized->format().has_value();
-  }
+  /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. So have
+  /// the projections to keys and values that several heads share: they are a few per cent of the weights, and would
+  /// make a third of the error of 4 bits.
+  std::optional<kernels::QuantizedFormat> format_of(std::string_view module, std::int64_t rows,
+                                                    std::int64_t columns) const;
+  /// The format in which `tensor` is used as the checkpoint has it; none where it is not.
+  std::optional<kernels::QuantizedFormat> kept_format(const WeightTensor& tensor) const;
+  /// The 8-bit floats of a linear layer that are used as they are; null where they are not.
+  const Float8Weights* kept_float8(const WeightTensor& tensor) const;
+  /// The same of an embedding, whose columns must be in order.
+  std::optional<kernels::QuantizedFormat> kept_table_format(const WeightTensor& tensor) const;
 };
 
 /// The policy of --dtype ("auto" or a DType) and --quantize ("auto", "none", "int8" or "int4"), which must be one of
@@ -76,7 +84,8 @@ class LoadedWeights final : public WeightSource {
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const WeightTensor& tensor,
                                 const kernels::QuantizedFormat& format) const;
-  Result<LinearWeight> packed(const WeightTensor& tensor) const;
+  Result<LinearWeight> packed(const WeightTensor& tensor, const kernels::QuantizedFormat& format) const;
+  Result<LinearWeight> float8(std::string_view module, const WeightTensor& tensor, const Float8Weights& weights) const;
   Result<LinearWeight> make_derived(std::string_view module, const DerivedWeight& weight) const;
 
   const WeightSource& stored_;
@@ -86,8 +95,10 @@ class LoadedWeights final : public WeightSource {
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>>
-      quantized_;                     // by module; what the checkpoint has so, by tensor
-  mutable std::mutex derived_mutex_;  // of what follows; locked before mutex_
+      quantized_;  // by module; what the checkpoint has so, by tensor
+  /// By module: what owns the scales, and the data where they lie in the file.
+  mutable std::map<std::string, std::shared_ptr<const QuantizedRows>, std::less<>> float8_;
+  mutable std::mutex derived_mutex_;                                  // of what follows; locked before mutex_
   mutable std::map<std::string, LinearWeight, std::less<>> derived_;  // by module
 };
 

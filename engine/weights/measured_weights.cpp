@@ -19,8 +19,18 @@ Result<WeightTensor> MeasuredWeights::tensor(std::string_view name, const std::v
 Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
   if (!stored) return fail(stored.error());
-  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
-  if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
+  if (const auto format = policy_.kept_format(*stored)) return count_quantized(stored->name, rows, columns, *format);
+  if (const Float8Weights* kept = policy_.kept_float8(*stored)) {
+    linears_[std::string(module)] = {rows * columns, policy_.copy_linear};
+    return LinearWeight{.plain = {.dtype = DType::fp8_e4m3,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .scales = kept->scales.data(),
+                                  .scale_rows = kept->scale_rows,
+                                  .scale_columns = kept->scale_columns}};
+  }
+  if (const auto format = policy_.format_of(module, rows, columns))
+    return count_quantized(module, rows, columns, *format);
   const bool converts = stored->quantized != nullptr || policy_.dtype.value_or(stored->dtype) != stored->dtype;
   if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
   linears_[std::string(module)] = {stored->bytes(), true};
@@ -31,7 +41,8 @@ Result<LinearWeight> MeasuredWeights::embedding(std::string_view module, std::in
                                                 std::int64_t columns) const {
   const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
   if (!stored) return fail(stored.error());
-  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
+  if (const auto format = policy_.kept_table_format(*stored))
+    return count_quantized(stored->name, rows, columns, *format);
   return WeightSource::embedding(module, rows, columns);
 }
 
@@ -39,10 +50,11 @@ Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::
                                                   std::int64_t columns) const {
   const auto stored = stored_.describe(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
-  if (policy_.keeps(*stored)) return count_quantized(stored->name, rows, columns, *stored->quantized->format());
+  if (const auto format = policy_.kept_format(*stored)) return count_quantized(stored->name, rows, columns, *format);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
-  if (const auto format = policy_.format_of(module)) return count_quantized(module, rows, columns, *format);
+  if (const auto format = policy_.format_of(module, rows, columns))
+    return count_quantized(module, rows, columns, *format);
   const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
   if (policy_.copy_linear && !is_copy) linears_[std::string(module)] = {stored->bytes(), true};
   return weight;
@@ -52,7 +64,7 @@ Result<LinearWeight> MeasuredWeights::derived_linear(std::string_view module, co
   if (holds_derived(module)) return linear(module, weight.rows, weight.columns);
   const auto stored = stored_.describe(weight.tensor, {weight.stored_rows, weight.stored_columns});
   if (!stored) return fail(stored.error());
-  if (const auto format = policy_.format_of(module)) {
+  if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
     return count_quantized(module, weight.rows, weight.columns, *format);
   }
   const DType dtype = policy_.dtype.value_or(stored->dtype);

@@ -40,37 +40,66 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
-/// Rows of a matrix that will be one panel.
+/// Rows of a matrix that will be one panel, of a format that is theirs or the widened one.
 class PanelOfRows {
  public:
   PanelOfRows(const QuantizedRows& from, const kernels::QuantizedMatrix& matrix, std::int64_t first,
-              std::int64_t num_rows) {
+              std::int64_t num_rows)
+      : stored_{.columns = matrix.columns, .format = *from.format()} {
     const auto columns = static_cast<std::size_t>(matrix.columns);
-    const auto groups = static_cast<std::size_t>(matrix.groups());
-    const auto count = static_cast<std::size_t>(num_rows);
-    q_.resize(count * columns);
-    scales_.resize(count * groups);
-    if (matrix.format.asymmetric) mins_.resize(count * groups);
-    for (std::size_t i = 0; i < count; ++i) {
-      Float16* const mins = mins_.empty() ? nullptr : mins_.data() + i * groups;
-      const UnpackedRow row{q_.data() + i * columns, scales_.data() + i * groups, mins};
-      from.unpack(first + static_cast<std::int64_t>(i), row);
-      rows_.push_back({row.q, row.scales, row.mins});
+    for (std::int64_t i = 0; i < num_rows; ++i) {
+      Row& row = rows_.emplace_back();
+      const auto groups = static_cast<std::size_t>(stored_.groups());
+      const auto num_scales = static_cast<std::size_t>(stored_.panel_scales() / kernels::kQuantizedPanel);
+      row.q.resize(columns);
+      row.scales.resize(num_scales);
+      if (stored_.format.asymmetric) row.mins.resize(num_scales);
+      if (stored_.format.factored) row.factors.resize(groups);
+      if (stored_.format.factored && stored_.format.asymmetric) row.min_factors.resize(groups);
+      from.unpack(first + i,
+                  {row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
+      if (stored_.format != matrix.format) widen(row, matrix.format);
+      views_.push_back({row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
     }
   }
 
-  std::span<const kernels::QuantizedRow> rows() const { return rows_; }
+  std::span<const kernels::QuantizedRow> rows() const { return views_; }
 
   bool is_finite() const {
     const auto finite = [](Float16 x) { return std::isfinite(to_float(x)); };
-    return std::ranges::all_of(scales_, finite) && std::ranges::all_of(mins_, finite);
+    return std::ranges::all_of(rows_, [=](const Row& row) {
+      return std::ranges::all_of(row.scales, finite) && std::ranges::all_of(row.mins, finite);
+    });
   }
 
  private:
-  std::vector<std::uint8_t> q_;
-  std::vector<Float16> scales_;
-  std::vector<Float16> mins_;
-  std::vector<kernels::QuantizedRow> rows_;
+  struct Row {
+    std::vector<std::uint8_t> q;
+    std::vector<Float16> scales;
+    std::vector<Float16> mins;
+    std::vector<std::int8_t> factors;
+    std::vector<std::int8_t> min_factors;
+  };
+
+  void widen(Row& row, const kernels::QuantizedFormat& to) const {
+    for (std::uint8_t& q : row.q) q = static_cast<std::uint8_t>(stored_.format.value_of(q) + to.zero_point());
+    if (!stored_.format.factored) return;
+    row.scales = products(row.scales, row.factors);
+    if (to.asymmetric) row.mins = products(row.mins, row.min_factors);
+  }
+
+  std::vector<Float16> products(const std::vector<Float16>& shared, const std::vector<std::int8_t>& factors) const {
+    std::vector<Float16> each;
+    const auto groups_of_each = static_cast<std::size_t>(kernels::kFactoredColumns / stored_.format.group_size);
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      each.push_back(to_f16(to_float(shared[i / groups_of_each]) * static_cast<float>(factors[i])));
+    }
+    return each;
+  }
+
+  kernels::QuantizedMatrix stored_;  ///< its shape
+  std::vector<Row> rows_;
+  std::vector<kernels::QuantizedRow> views_;
 };
 
 }  // namespace
@@ -91,6 +120,18 @@ Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DTy
     status = copy_plain({tensor.name, DType::f32, tensor.shape, floats->data()}, dtype, copy->memory.data());
   }
   if (!status) return fail(std::move(status.error()));
+  return std::move(copy->memory);
+}
+
+Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t bytes, std::string_view kept_as) const {
+  auto copy = take(kept_as, bytes);
+  if (!copy) return fail(std::move(copy.error()));
+  if (!copy->is_made) {
+    const Status status = run([&](kernels::Stream& stream) {
+      return device_->ops().copy(stream, {.from = from, .to = copy->memory.data(), .bytes = bytes});
+    });
+    if (!status) return fail(status.error());
+  }
   return std::move(copy->memory);
 }
 
@@ -119,18 +160,22 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
                                                     .format = format,
                                                     .data = to.data.as<std::uint8_t>(),
                                                     .scales = to.scales.as<Float16>(),
-                                                    .mins = to.mins.as<Float16>()});
+                                                    .mins = to.mins.as<Float16>(),
+                                                    .factors = to.factors.as<std::int8_t>()});
   });
   if (!status) return fail(std::move(status.error()));
   return std::move(place->weights);
 }
 
-Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor) const {
+Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor,
+                                                                      const kernels::QuantizedFormat& format) const {
   const QuantizedRows& rows = *tensor.quantized;
-  auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), *rows.format());
+  const std::span<const std::int32_t> order = rows.order();
+  auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), format, order.size_bytes());
   if (!place) return fail(std::move(place.error()));
   if (place->is_made) return std::move(place->weights);
   QuantizedWeights& to = *place->weights;
+  std::ranges::copy(order, to.order.as<std::int32_t>());
   const kernels::QuantizedMatrix& matrix = to.matrix;
   std::atomic<bool> all_finite = true;
   const auto pack = [&](std::int64_t panel) {
@@ -138,9 +183,9 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
     const std::int64_t num_rows = std::min(kernels::kQuantizedPanel, matrix.rows - first);
     const PanelOfRows unpacked(rows, matrix, first, num_rows);
     if (!unpacked.is_finite()) all_finite = false;
-    kernels::pack_panel(matrix, unpacked.rows(), to.data.as<std::uint8_t>() + panel * matrix.panel_bytes(),
-                        to.scales.as<Float16>() + panel * matrix.panel_scales(),
-                        matrix.format.asymmetric ? to.mins.as<Float16>() + panel * matrix.panel_scales() : nullptr);
+    const kernels::PanelPlace memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
+                                     to.factors.as<std::int8_t>()};
+    kernels::pack_panel(matrix, unpacked.rows(), kernels::place_of_panel(matrix, panel, memory));
   };
   auto status = run([&](kernels::Stream& stream) {
     return device_->ops().host_work(stream, {.num_tasks = matrix.panels(), .run = pack});
@@ -163,7 +208,8 @@ Result<KeptCopies::Place> WeightConverter::take(std::string_view kept_as, std::s
 
 Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view kept_as, std::int64_t rows,
                                                               std::int64_t columns,
-                                                              const kernels::QuantizedFormat& format) const {
+                                                              const kernels::QuantizedFormat& format,
+                                                              std::size_t order_bytes) const {
   QuantizedPlace place{std::make_shared<QuantizedWeights>(), true};
   QuantizedWeights& weights = *place.weights;
   weights.matrix = {nullptr, nullptr, rows, columns, format};
@@ -174,7 +220,9 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
   };
   for (const Part& part : {Part{" data", weights.data, weights.matrix.data_bytes()},
                            Part{" scales", weights.scales, weights.matrix.scale_bytes()},
-                           Part{" minimums", weights.mins, weights.matrix.min_bytes()}}) {
+                           Part{" minimums", weights.mins, weights.matrix.min_bytes()},
+                           Part{" factors", weights.factors, weights.matrix.factor_bytes()},
+                           Part{" order", weights.order, static_cast<std::int64_t>(order_bytes)}}) {
     if (part.bytes == 0) continue;
     auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes));
     if (!memory) return fail(std::move(memory.error()));
@@ -184,6 +232,8 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
   weights.matrix.data = weights.data.as<std::uint8_t>();
   weights.matrix.scales = weights.scales.as<Float16>();
   weights.matrix.mins = weights.mins.as<Float16>();
+  weights.matrix.factors = weights.factors.as<std::int8_t>();
+  weights.matrix.order = weights.order.as<std::int32_t>();
   return place;
 }
 

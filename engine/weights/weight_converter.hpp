@@ -26,15 +26,19 @@ class WeightConverter {
   /// bad_config when a value does not fit.
   Result<kernels::Buffer> convert(const WeightTensor& tensor, DType dtype, std::string_view kept_as = {}) const;
 
+  /// A copy of bytes as they are. Errors: out_of_memory.
+  Result<kernels::Buffer> copy(const void* from, std::size_t bytes, std::string_view kept_as) const;
+
   /// A matrix quantised; `plain` is asked for it if it must be made. Errors: those of `plain`; out_of_memory; bad_file
   /// when a weight is not finite.
   Result<std::shared_ptr<const QuantizedWeights>> quantize(
       std::string_view kept_as, std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format,
       const std::function<Result<kernels::WeightMatrix>()>& plain) const;
 
-  /// The quantised matrix `tensor`, which has a format, in the layout of kernels. Errors: out_of_memory; bad_file when
-  /// a scale or a minimum is not finite, with the tensor's name.
-  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor) const;
+  /// The quantised matrix `tensor`, which has a format, in the layout of kernels, in `format`: its own or the widened
+  /// one. Errors: out_of_memory; bad_file when a scale or a minimum is not finite, with the tensor's name.
+  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor,
+                                                       const kernels::QuantizedFormat& format) const;
 
  private:
   struct QuantizedPlace {
@@ -43,7 +47,7 @@ class WeightConverter {
   };
   Result<KeptCopies::Place> take(std::string_view kept_as, std::size_t bytes) const;
   Result<QuantizedPlace> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
-                              const kernels::QuantizedFormat& format) const;
+                              const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
   Status copy_plain(const WeightTensor& tensor, DType dtype, void* to) const;
   Status dequantize(const WeightTensor& tensor, float* to) const;
   Status run(const std::function<Status(kernels::Stream&)>& issue) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,19 @@ namespace pagoda::weights {
 
 /// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels.
 struct UnpackedRow {
-  std::uint8_t* q = nullptr;  ///< [columns]
-  Float16* scales = nullptr;  ///< [columns / group_size], rounded up
-  Float16* mins = nullptr;    ///< likewise, of an asymmetric format
+  std::uint8_t* q = nullptr;           ///< [columns]
+  Float16* scales = nullptr;           ///< [columns / group_size], of a factored format [columns / 256]; rounded up
+  Float16* mins = nullptr;             ///< likewise, of an asymmetric format
+  std::int8_t* factors = nullptr;      ///< [columns / group_size] of a factored format
+  std::int8_t* min_factors = nullptr;  ///< likewise, of one that is asymmetric, too
+};
+
+/// A matrix of 8-bit floats with scales as kernels::WeightMatrix has them.
+struct Float8Weights {
+  const std::byte* data = nullptr;  ///< Float8E4M3 [rows, columns]
+  std::vector<float> scales;
+  std::int64_t scale_rows = 1;
+  std::int64_t scale_columns = 0;
 };
 
 /// The rows of a matrix that a checkpoint holds quantised. Implemented in io/ by file formats; thread-safe.
@@ -30,6 +41,12 @@ class QuantizedRows {
   /// How kernels hold the matrix. None where none of their formats has the file's arithmetic (8-bit floats, tables of
   /// values): the matrix can only be used dequantised then, whatever the policy.
   virtual std::optional<kernels::QuantizedFormat> format() const = 0;
+  /// The matrix, where it is one that linear layers of a CPU take as it is; it has no format then. Else null. Not
+  /// owned.
+  virtual const Float8Weights* float8() const { return nullptr; }
+  /// Of a matrix that has a format: kernels::QuantizedMatrix's order [columns], in which rows are unpacked. Empty =
+  /// columns are as they are.
+  virtual std::span<const std::int32_t> order() const { return {}; }
   /// Row `row` of a matrix that has a format.
   virtual void unpack(std::int64_t row, const UnpackedRow& to) const = 0;
   /// The same row [columns], each weight as the file's format defines it.
@@ -58,7 +75,9 @@ struct QuantizedWeights {
   kernels::QuantizedMatrix matrix;
   kernels::Buffer data;
   kernels::Buffer scales;
-  kernels::Buffer mins;  ///< of an asymmetric format
+  kernels::Buffer mins;     ///< of an asymmetric format
+  kernels::Buffer factors;  ///< of a factored format
+  kernels::Buffer order;    ///< where columns are not in order
 };
 
 /// A linear layer's weight that is computed from a tensor of the checkpoint; it keeps the tensor's type.

@@ -49,6 +49,7 @@ struct GemmTileArgs {
 // ones of eight. Where the machine multiplies pairs of bfloat16 (bf16_quad), x is rounded to them, and a quad is of
 // four such pairs. There are three kernels with the same sums: linear_stream and linear_tall take weights as they lie
 // in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
+// 8-bit floats have scales for blocks of columns, which are kLinearBlock or less then; linear_tall does not take them.
 
 constexpr std::int64_t kLinearBlock = 512;
 /// Columns are padded with zeros to a multiple of this where they are packed.
@@ -90,6 +91,9 @@ struct LinearSums {
   float* sums = nullptr;  ///< [rows of x, rows of the panel]
   bool first = false;     ///< they start at zero
   bool last = false;      ///< they go to `out`
+  /// [blocks of columns, linear_panel]: the sum of a block is multiplied by these before it joins the others. Null =
+  /// it joins as it is.
+  const float* scales = nullptr;
   LinearOut out = {};
 };
 
@@ -118,9 +122,10 @@ struct PrefetchBlock {
 };
 
 struct LinearStreamArgs {
-  const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs
-  std::int64_t rows = 0;     ///< 1 .. stream_rows
-  WeightPiece piece = {};    ///< at most stream_panel rows (linear_panel for few rows of x)
+  const float* x = nullptr;           ///< [steps, rows, 4], from PackRowsArgs
+  std::int64_t rows = 0;              ///< 1 .. stream_rows
+  WeightPiece piece = {};             ///< at most stream_panel rows (linear_panel for few rows of x)
+  std::int64_t block = kLinearBlock;  ///< columns whose sums are added at once: less where they have scales
   LinearSums sums = {};
   /// Prefetches what lies so far ahead in the same rows, and behind their end in the next.
   std::int64_t ahead_bytes = 0;

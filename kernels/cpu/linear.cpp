@@ -48,7 +48,9 @@ class Linear {
         p_(p),
         way_(choose_way(kernels, p)),
         tiles_(choose_tiles()),
-        padded_in_(ceil_div(p.in, kLinearPadding) * kLinearPadding) {
+        padded_in_(ceil_div(p.in, kLinearPadding) * kLinearPadding),
+        has_scales_(p.weights.front().scales != nullptr) {
+    if (has_scales_ && p.weights.front().scale_columns != p.in) block_ = p.weights.front().scale_columns;
     for (const WeightMatrix& weight : p.weights) {
       num_panels_ += ceil_div(weight.rows, kernels.linear_panel);
       out_features_ += weight.rows;
@@ -64,8 +66,11 @@ class Linear {
     const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallUnit) * kTallUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
     const int num_threads = threads_.num_threads();
+    const std::int64_t scales_floats =
+        has_scales_ ? ceil_div(ceil_div(p_.in, block_) * kernels_.linear_panel, kLine) * kLine : 0;
     auto scratch =
-        pool.borrow(2 * x_floats + out_features_ + num_threads * (packed_floats + sums_floats), 3 + 2 * num_threads);
+        pool.borrow(2 * x_floats + out_features_ + num_threads * (packed_floats + sums_floats + scales_floats),
+                    3 + 3 * num_threads);
     if (!scratch) return fail(std::move(scratch.error()));
 
     if (any_plain_) plain_x_ = pack_x(scratch->floats(x_floats), DType::f32);
@@ -73,7 +78,8 @@ class Linear {
     if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
     for (int thread = 0; thread < num_threads; ++thread) {
-      workspaces.push_back({scratch->floats(packed_floats), scratch->floats(sums_floats)});
+      workspaces.push_back({scratch->floats(packed_floats), scratch->floats(sums_floats),
+                            has_scales_ ? scratch->floats(scales_floats) : nullptr});
     }
 
     const std::int64_t row_blocks = ceil_div(tiles_.count(), tasks_.tiles);
@@ -95,6 +101,7 @@ class Linear {
     /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_tall each tile has as many rows as the
     /// largest, rounded up to kTallUnit.
     float* sums = nullptr;
+    float* scales = nullptr;  ///< [blocks of columns, linear_panel] of 8-bit floats
   };
 
   struct Tiles {
@@ -115,10 +122,13 @@ class Linear {
     std::int64_t rows = 0;
     std::int64_t out_column = 0;
     std::int64_t row_bytes = 0;
+    const WeightMatrix* weight = nullptr;
+    std::int64_t first_row = 0;  ///< of the weight
   };
 
   static Way choose_way(const CpuKernels& kernels, const LinearParams& p) {
     if (p.num_tokens <= kernels.stream_rows) return Way::stream;
+    if (p.weights.front().scales != nullptr) return Way::packed;
     const bool all_bf16 = std::all_of(p.weights.begin(), p.weights.end(),
                                       [](const WeightMatrix& weight) { return weight.dtype == DType::bf16; });
     // Several tiles of x would each widen the weights.
@@ -207,8 +217,13 @@ class Linear {
       if (index < panels) {
         const std::int64_t row = index * kernels_.linear_panel;
         const std::int64_t row_bytes = p_.in * static_cast<std::int64_t>(size_of(weight.dtype));
-        return {static_cast<const std::byte*>(weight.data) + row * row_bytes, weight.dtype,
-                std::min<std::int64_t>(kernels_.linear_panel, weight.rows - row), column + row, row_bytes};
+        return {static_cast<const std::byte*>(weight.data) + row * row_bytes,
+                weight.dtype,
+                std::min<std::int64_t>(kernels_.linear_panel, weight.rows - row),
+                column + row,
+                row_bytes,
+                &weight,
+                row};
       }
       index -= panels;
       column += weight.rows;
@@ -220,7 +235,10 @@ class Linear {
   void multiply_panels(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                        const Workspace& work) const {
     if (way_ == Way::stream) {
-      for (std::int64_t index = first_panel; index < end_panel; ++index) stream_panel(panel_at(index), work);
+      for (std::int64_t index = first_panel; index < end_panel; ++index) {
+        const Panel panel = panel_at(index);
+        stream_panel(panel, work, scales_of(panel, 0, p_.in, work));
+      }
       return;
     }
     if (way_ == Way::tall) return multiply_tall(tiles, first_panel, end_panel, work);
@@ -230,7 +248,7 @@ class Linear {
   }
 
   /// All rows of x, a single register tile, against a panel that is read straight from memory.
-  void stream_panel(const Panel& panel, const Workspace& work) const {
+  void stream_panel(const Panel& panel, const Workspace& work, const float* scales) const {
     constexpr std::int64_t kAheadBytes = 768;
     const bool wide = p_.num_tokens <= kernels_.wide_stream_rows;
     const std::int64_t part_rows = wide ? kernels_.linear_panel : kernels_.stream_panel;
@@ -239,7 +257,8 @@ class Linear {
       kernels_.linear_stream({.x = packed_x(part.dtype, 0, 0),
                               .rows = p_.num_tokens,
                               .piece = piece_of(part, 0, p_.in),
-                              .sums = sums_of(work.sums, 0, p_.in, part, 0),
+                              .block = block_,
+                              .sums = sums_of(work.sums, 0, p_.in, part, 0, scales == nullptr ? nullptr : scales + row),
                               .ahead_bytes = kAheadBytes});
     }
   }
@@ -285,21 +304,24 @@ class Linear {
   void multiply_packed(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                        const Workspace& work) const {
     const std::int64_t rows = tiles_.first_row(tiles.end) - tiles_.first_row(tiles.first);
-    for (std::int64_t k = 0; k < p_.in; k += kLinearBlock) {
+    for (std::int64_t k = 0; k < p_.in; k += block_) {
       for (std::int64_t index = first_panel; index < end_panel; ++index) {
-        const Piece next = index + 1 < end_panel      ? Piece{index + 1, k}
-                           : k + kLinearBlock < p_.in ? Piece{first_panel, k + kLinearBlock}
-                                                      : Piece{end_panel, 0};
+        const Piece next = index + 1 < end_panel ? Piece{index + 1, k}
+                           : k + block_ < p_.in  ? Piece{first_panel, k + block_}
+                                                 : Piece{end_panel, 0};
         float* sums = work.sums + (index - first_panel) * rows * kernels_.linear_panel;
-        multiply_block(tiles, {index, k}, next, work.packed, sums);
+        multiply_block(tiles, {index, k}, next, work, sums);
       }
     }
   }
 
   /// While a block is multiplied, the next one is fetched from memory.
-  void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, float* packed, float* sums) const {
+  void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, const Workspace& work,
+                      float* sums) const {
     const Panel panel = panel_at(piece.panel);
-    const std::int64_t count = std::min(kLinearBlock, p_.in - piece.k);
+    const std::int64_t count = std::min(block_, p_.in - piece.k);
+    float* const packed = work.packed;
+    const float* const scales = scales_of(panel, piece.k, count, work);
     const bool packs_in_passing = tiles_.rows(tiles.first) <= kernels_.packing_rows;
     if (!packs_in_passing) kernels_.pack_weights(piece_of(panel, piece.k, count), packed);
     // Arguments are made in place: copies of what was just stored in smaller pieces stall.
@@ -308,7 +330,7 @@ class Linear {
         kernels_.linear_stream({.x = packed_x(panel.dtype, tile, piece.k),
                                 .rows = tiles_.rows(tile),
                                 .piece = piece_of(panel, piece.k, count),
-                                .sums = sums_of(sums, piece.k, count, panel, tile),
+                                .sums = sums_of(sums, piece.k, count, panel, tile, scales),
                                 .packed = packed,
                                 .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       } else {
@@ -318,11 +340,26 @@ class Linear {
              .dtype = panel.dtype,
              .rows = tiles_.rows(tile),
              .steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding),
-             .sums = sums_of(sums, piece.k, count, panel, tile),
+             .sums = sums_of(sums, piece.k, count, panel, tile, scales),
              .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
       }
       sums += tiles_.rows(tile) * kernels_.linear_panel;
     }
+  }
+
+  /// Of columns [k, k + count) of a panel's rows, with the unit of 8-bit floats; null where there are none.
+  const float* scales_of(const Panel& panel, std::int64_t k, std::int64_t count, const Workspace& work) const {
+    if (!has_scales_) return nullptr;
+    const WeightMatrix& weight = *panel.weight;
+    float* to = work.scales;
+    for (std::int64_t block = 0; block < count; block += block_, to += kernels_.linear_panel) {
+      std::fill_n(to, kernels_.linear_panel, 0.0F);
+      for (std::int64_t r = 0; r < panel.rows; ++r) {
+        to[r] = kFp8Unit * weight.scales[(panel.first_row + r) / weight.scale_rows * weight.scales_of_row() +
+                                         (k + block) / weight.scale_columns];
+      }
+    }
+    return work.scales;
   }
 
   static Panel part_of(const Panel& panel, std::int64_t row, std::int64_t rows) {
@@ -342,10 +379,12 @@ class Linear {
             .count = count};
   }
 
-  LinearSums sums_of(float* sums, std::int64_t k, std::int64_t count, const Panel& panel, std::int64_t tile) const {
+  LinearSums sums_of(float* sums, std::int64_t k, std::int64_t count, const Panel& panel, std::int64_t tile,
+                     const float* scales = nullptr) const {
     return {.sums = sums,
             .first = k == 0,
             .last = k + count == p_.in,
+            .scales = scales,
             .out = {.out = p_.out + tiles_.first_row(tile) * p_.out_stride + panel.out_column,
                     .stride = p_.out_stride,
                     .bias = biases_ == nullptr ? nullptr : biases_ + panel.out_column,
@@ -358,8 +397,8 @@ class Linear {
     if (next.panel >= num_panels_) return {};
     const Panel panel = panel_at(next.panel);
     const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
-    const std::int64_t lines = panel.rows * ceil_div(std::min(kLinearBlock, p_.in - next.k) * size, kLine);
-    const std::int64_t strides = steps_of(kernels_, panel.dtype, kLinearBlock) / kPrefetchStride;
+    const std::int64_t lines = panel.rows * ceil_div(std::min(block_, p_.in - next.k) * size, kLine);
+    const std::int64_t strides = steps_of(kernels_, panel.dtype, block_) / kPrefetchStride;
     const std::int64_t lines_per_stride = ceil_div(lines, num_tiles * strides);
     const std::int64_t first_line = tile * strides * lines_per_stride;
     if (first_line >= lines) return {};
@@ -377,6 +416,8 @@ class Linear {
   Way way_;
   RowTiles tiles_;
   std::int64_t padded_in_;
+  bool has_scales_;
+  std::int64_t block_ = kLinearBlock;  ///< columns whose sums are added at once
   std::int64_t num_panels_ = 0;
   std::int64_t out_features_ = 0;
   bool any_plain_ = false;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "kernels/quantized_pack.hpp"
@@ -13,6 +14,8 @@
 
 namespace pagoda::kernels {
 namespace {
+
+constexpr std::int64_t kLeastGroup = 16;
 
 /// To the nearest integer, |x| < 2^22.
 float round_to_nearest(float x) {
@@ -75,13 +78,13 @@ Grid grid_of_8_bits(float extreme) {
   return {stored(std::abs(extreme) / 127.0F), 0};
 }
 
-/// Four bits: -8 has no counterpart, so it goes to the side of the extreme; of scales around the one that makes it so,
-/// the one of least squared error.
-Grid grid_of_4_bits(const Group& group, float extreme) {
+/// Few bits: the lowest integer has no counterpart, so it goes to the side of the extreme; of scales around the one
+/// that makes it so, the one of least squared error.
+Grid grid_of_few_bits(const Group& group, float extreme) {
   constexpr std::array kTries{1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
   BestGrid best;
   for (const float factor : kTries) {
-    const float scale = stored(extreme / -8.0F * factor);
+    const float scale = stored(extreme / group.lowest * factor);
     if (scale != 0) best.offer(group, {scale, 0});
   }
   return best.grid;
@@ -140,7 +143,7 @@ class WeightQuantizer {
 
   /// False when a weight is not finite.
   bool quantize_panel(std::int64_t panel, float* row_of_weights) const {
-    std::uint8_t* data = p_.data + panel * to_.panel_bytes();
+    const PanelPlace to = place_of_panel(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       const std::int64_t row = panel * kQuantizedPanel + r;
       std::fill_n(row_of_weights, to_.padded_columns(), 0.0F);
@@ -150,8 +153,9 @@ class WeightQuantizer {
         kernels_.widen(from, p_.from.dtype, to_.columns, row_of_weights);
         if (to_.format.rotated) rotate(row_of_weights);
       }
-      for (std::int64_t g = 0; g < to_.groups(); ++g) {
-        if (!quantize_group(row_of_weights + g * p_.format.group_size, panel, r, g, data)) return false;
+      const std::int64_t step = to_.scale_columns() / p_.format.group_size;
+      for (std::int64_t g = 0; g < to_.groups(); g += step) {
+        if (!quantize_groups(row_of_weights, r, g, std::min(to_.groups(), g + step), to)) return false;
       }
     }
     return true;
@@ -168,31 +172,65 @@ class WeightQuantizer {
     for (std::int64_t k = 0; k < columns(); k += kRotationBlock) rotate_block(row + k, kRotatedWeightFactor);
   }
 
-  bool quantize_group(const float* w, std::int64_t panel, std::int64_t r, std::int64_t g, std::uint8_t* data) const {
+  /// Groups [first, end) of row `r` of a panel, which share a scale in float16.
+  bool quantize_groups(const float* row, std::int64_t r, std::int64_t first, std::int64_t end,
+                       const PanelPlace& to) const {
     const QuantizedFormat& format = p_.format;
     const int zero_point = format.zero_point();
-    const Group group{w, std::min(format.group_size, columns() - g * format.group_size),
-                      static_cast<float>(-zero_point), static_cast<float>((1 << format.bits) - 1 - zero_point)};
-    const std::optional<Grid> grid = grid_of(group);
-    if (!grid) return false;
-    const std::int64_t place = panel * to_.panel_scales() + g * kQuantizedPanel + r;
-    p_.scales[place] = to_f16(grid->scale);
-    if (format.asymmetric) p_.mins[place] = to_f16(grid->min);
-    const float inverse = grid->inverse_scale();
-    std::array<std::uint8_t, kMostGroupSize> q;
-    for (std::int64_t i = 0; i < format.group_size; ++i) {
-      const int integer = i < group.size ? static_cast<int>(group.integer(i, inverse, grid->min)) : 0;
-      q[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(integer + zero_point);
+    std::array<Group, kFactoredColumns / kLeastGroup> groups;
+    std::array<Grid, kFactoredColumns / kLeastGroup> grids;
+    for (std::int64_t g = first; g < end; ++g) {
+      const auto at = static_cast<std::size_t>(g - first);
+      groups[at] = {row + g * format.group_size, std::min(format.group_size, columns() - g * format.group_size),
+                    static_cast<float>(-zero_point), static_cast<float>((1 << format.bits) - 1 - zero_point)};
+      const std::optional<Grid> grid = grid_of(groups[at]);
+      if (!grid) return false;
+      grids[at] = *grid;
     }
-    pack_columns(format.bits, q.data(), format.group_size, r,
-                 data + g * format.group_size * kQuantizedPanel * format.bits / 8);
+    const std::int64_t place = first * format.group_size / to_.scale_columns() * kQuantizedPanel + r;
+    const auto count = static_cast<std::size_t>(end - first);
+    if (format.factored) {
+      share(std::span(grids).first(count), place, to.factors + first * to_.group_factors() + r, to);
+    } else {
+      to.scales[place] = to_f16(grids[0].scale);
+      if (format.asymmetric) to.mins[place] = to_f16(grids[0].min);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const float inverse = grids[i].inverse_scale();
+      std::array<std::uint8_t, kMostGroupSize> q;
+      for (std::int64_t k = 0; k < format.group_size; ++k) {
+        const int integer = k < groups[i].size ? static_cast<int>(groups[i].integer(k, inverse, grids[i].min)) : 0;
+        q[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(integer + zero_point);
+      }
+      pack_columns(
+          format.bits, q.data(), format.group_size, r,
+          to.data + (first + static_cast<std::int64_t>(i)) * format.group_size * kQuantizedPanel * format.bits / 8);
+    }
     return true;
+  }
+
+  /// The scale and minimum that grids share, and the factors of each; grids become what these give.
+  void share(std::span<Grid> grids, std::int64_t place, std::int8_t* factors, const PanelPlace& to) const {
+    const auto share_one = [&](float Grid::*of, Float16& shared, std::int8_t* factor) {
+      float most = 0.0F;
+      for (const Grid& grid : grids) most = std::max(most, std::abs(grid.*of));
+      shared = to_f16(most / 127.0F);
+      const float unit = to_float(shared);
+      for (Grid& grid : grids) {
+        const float units = unit == 0.0F ? 0.0F : std::clamp(round_to_nearest(grid.*of / unit), -127.0F, 127.0F);
+        *factor = static_cast<std::int8_t>(units);
+        grid.*of = unit * units;
+        factor += to_.group_factors();
+      }
+    };
+    share_one(&Grid::scale, to.scales[place], factors);
+    if (p_.format.asymmetric) share_one(&Grid::min, to.mins[place], factors + kQuantizedPanel);
   }
 
   /// None when a weight is not finite, or the grid's numbers would not be.
   std::optional<Grid> grid_of(const Group& group) const {
-    float low = group.w[0];
-    float high = group.w[0];
+    float low = group.size > 0 ? group.w[0] : 0.0F;
+    float high = low;
     float zero_if_finite = 0;
     for (std::int64_t i = 0; i < group.size; ++i) {
       low = std::min(low, group.w[i]);
@@ -203,7 +241,7 @@ class WeightQuantizer {
     const float extreme = high >= -low ? high : low;
     const Grid grid = p_.format.asymmetric  ? grid_of_range(group, low, high)
                       : p_.format.bits == 8 ? grid_of_8_bits(extreme)
-                                            : grid_of_4_bits(group, extreme);
+                                            : grid_of_few_bits(group, extreme);
     if (!std::isfinite(grid.scale) || !std::isfinite(grid.min)) return std::nullopt;
     return grid;
   }

@@ -15,18 +15,20 @@
 #include <cstdint>
 
 #include "kernels/dtype.hpp"
+#include "kernels/quantized.hpp"
 
 namespace pagoda::kernels {
 
 /// scale = highest |x| of the group / 127, q = x / scale to the nearest integer. A value that is not finite makes the
 /// group's scale NaN.
 struct QuantizeRowArgs {
-  const float* x = nullptr;  ///< [columns]
+  const float* x = nullptr;             ///< [columns]
+  const std::int32_t* order = nullptr;  ///< of x, as in QuantizedMatrix
   std::int64_t columns = 0;
   std::int64_t group_size = 0;
   bool rotated = false;             ///< x is rotated first (kernels/rotation.hpp)
   std::int32_t zero_point = 0;      ///< of the weights that x will meet
-  int bits = 8;                     ///< likewise
+  int value_bits = 8;               ///< likewise
   std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size], as tile wants it
   float* scales = nullptr;          ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, where the sums of integers start
@@ -45,12 +47,15 @@ struct QuantizedTileArgs {
   const std::uint8_t* w = nullptr;  ///< as in QuantizedMatrix, from the first group on
   std::int64_t w_stride = 0;        ///< bytes from one panel to the next
   const Float16* w_scales = nullptr;
-  const Float16* w_mins = nullptr;  ///< null = symmetric
-  std::int64_t w_scale_stride = 0;  ///< elements from one panel to the next, of scales and minimums
-  std::int64_t panels = 0;          ///< 1 .. QuantizedKernels::panels
+  const Float16* w_mins = nullptr;         ///< null = symmetric
+  std::int64_t w_scale_stride = 0;         ///< elements from one panel to the next, of scales and minimums
+  const std::int8_t* w_factors = nullptr;  ///< null = each group has a scale of its own
+  std::int64_t w_factor_stride = 0;        ///< from one panel to the next
+  std::int64_t panels = 0;                 ///< 1 .. QuantizedKernels::panels
   std::int64_t num_groups = 0;
   std::int64_t group_size = 0;
   int bits = 8;
+  Codebook codebook = Codebook::none;
   bool unpacked = false;  ///< w is what unpack has made
   float* sums = nullptr;  ///< [rows, panels * kQuantizedPanel], continued from call to call
   bool first = false;     ///< they start at 0
@@ -65,13 +70,13 @@ struct QuantizedTileArgs {
 struct QuantizedKernels {
   int rows = 0;    ///< most rows of x in a tile
   int panels = 0;  ///< most panels of weights in a tile
-  /// Bytes that a column of x takes where the weights have 8 bits, and such a weight where it is unpacked: 2 where
-  /// bytes are multiplied as 16-bit integers. With 4 bits both take one.
+  /// Bytes that a column of x takes where the weights' values have 8 bits, and such a weight where it is unpacked: 2
+  /// where bytes are multiplied as 16-bit integers. With fewer bits both take one.
   int bytes_at_8_bits = 1;
   void (*quantize_row)(const QuantizeRowArgs& args);
   void (*tile)(const QuantizedTileArgs& args);
-  /// Weights of `bits` from `bytes` bytes of a panel, a multiple of 64, to scratch, from where several tiles read them.
-  void (*unpack)(int bits, const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst);
+  /// Columns of a panel, whole groups of them, to scratch, from where several tiles read them.
+  void (*unpack)(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst);
 };
 
 }  // namespace pagoda::kernels

@@ -14,6 +14,7 @@ namespace {
 /// Columns of a block: that many of a tile's weights, and of its rows of x, stay in the first-level cache while all
 /// tiles of x go over them.
 constexpr std::int64_t kBlockColumns = 512;
+static_assert(kBlockColumns % kFactoredColumns == 0);
 /// Rows of x in a task: their block stays in the second-level cache.
 constexpr std::int64_t kMostRows = 512;
 constexpr std::int64_t kTasksPerThread = 4;
@@ -32,7 +33,7 @@ class QuantizedLinear {
         format_(p.weights.front().format),
         groups_(p.weights.front().groups()),
         padded_in_(p.weights.front().padded_columns()),
-        column_bytes_(format_.bits == 8 ? kernels.quantized.bytes_at_8_bits : 1),
+        column_bytes_(format_.value_bits() == 8 ? kernels.quantized.bytes_at_8_bits : 1),
         x_stride_(padded_in_ * column_bytes_),
         groups_per_block_(std::max<std::int64_t>(1, kBlockColumns / format_.group_size)),
         num_blocks_(ceil_div(groups_, groups_per_block_)),
@@ -102,11 +103,12 @@ class QuantizedLinear {
   void quantize_x() {
     const auto quantize_row = [this](std::int64_t row) {
       kernels_.quantized.quantize_row({.x = p_.x + row * p_.in,
+                                       .order = p_.weights.front().order,
                                        .columns = p_.in,
                                        .group_size = format_.group_size,
                                        .rotated = format_.rotated,
                                        .zero_point = format_.zero_point(),
-                                       .bits = format_.bits,
+                                       .value_bits = format_.value_bits(),
                                        .q = x_ + row * x_stride_,
                                        .scales = x_scales_ + row * groups_,
                                        .offsets = x_offsets_ + row * groups_,
@@ -138,6 +140,12 @@ class QuantizedLinear {
            block * groups_per_block_ * kQuantizedPanel * format_.group_size * format_.bits / 8;
   }
 
+  const std::int8_t* factors_of(const Band& band, std::int64_t group) const {
+    if (!format_.factored) return nullptr;
+    return band.weight->factors + band.first_panel * band.weight->panel_factors() +
+           group * band.weight->group_factors();
+  }
+
   /// What comes after a block of a band; null at the end of a task.
   const std::uint8_t* data_after(std::int64_t band, std::int64_t block, bool another_band) const {
     if (block + 1 < num_blocks_) return data_of(bands_[static_cast<std::size_t>(band)], block + 1);
@@ -150,11 +158,13 @@ class QuantizedLinear {
     const std::int64_t first_row = row_blocks_.first_row(row_block);
     const RowTiles tiles(row_blocks_.rows(row_block), kernels_.quantized.rows);
     const std::int64_t columns = band.panels * kQuantizedPanel;
-    const bool unpacks = (format_.bits == 4 || column_bytes_ > 1) && tiles.count() > 1;
+    const bool unpacks = (format_.bits < 8 || column_bytes_ > 1) && tiles.count() > 1;
     const std::int64_t lines = kQuantizedPanel * format_.group_size * format_.bits / 8 / kLine;
     for (std::int64_t block = 0; block < num_blocks_; ++block) {
       const std::int64_t first_group = block * groups_per_block_;
-      const std::int64_t first_scale = band.first_panel * band.weight->panel_scales() + first_group * kQuantizedPanel;
+      const std::int64_t first_scale =
+          band.first_panel * band.weight->panel_scales() +
+          first_group * format_.group_size / band.weight->scale_columns() * kQuantizedPanel;
       QuantizedTileArgs args{.x_stride = x_stride_,
                              .group_stride = groups_,
                              .w = data_of(band, block),
@@ -162,10 +172,13 @@ class QuantizedLinear {
                              .w_scales = band.weight->scales + first_scale,
                              .w_mins = format_.asymmetric ? band.weight->mins + first_scale : nullptr,
                              .w_scale_stride = band.weight->panel_scales(),
+                             .w_factors = factors_of(band, first_group),
+                             .w_factor_stride = band.weight->panel_factors(),
                              .panels = band.panels,
                              .num_groups = std::min(groups_per_block_, groups_ - first_group),
                              .group_size = format_.group_size,
                              .bits = format_.bits,
+                             .codebook = format_.codebook,
                              .first = block == 0,
                              .ahead = data_after(index, block, another_band),
                              .ahead_stride = band.weight->panel_bytes(),
@@ -191,13 +204,14 @@ class QuantizedLinear {
 
   /// Lets `args` read weights from scratch.
   void unpack(QuantizedTileArgs& args, std::uint8_t* unpacked) const {
-    const std::int64_t columns = kQuantizedPanel * args.num_groups * args.group_size;
+    const std::int64_t columns = args.num_groups * args.group_size;
+    const std::int64_t stride = kQuantizedPanel * columns * column_bytes_;
     for (std::int64_t panel = 0; panel < args.panels; ++panel) {
-      kernels_.quantized.unpack(args.bits, args.w + panel * args.w_stride, columns * args.bits / 8,
-                                unpacked + panel * columns * column_bytes_);
+      kernels_.quantized.unpack(args.bits, args.codebook, args.w + panel * args.w_stride, columns,
+                                unpacked + panel * stride);
     }
     args.w = unpacked;
-    args.w_stride = columns * column_bytes_;
+    args.w_stride = stride;
     args.unpacked = true;
   }
 

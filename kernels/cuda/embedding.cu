@@ -101,6 +101,9 @@ Status embed_quantized(cudaStream_t stream, const EmbeddingParams& p) {
 
 Status cuda_embedding(cudaStream_t stream, const EmbeddingParams& p) {
   if (p.quantized.data != nullptr) {
+    if (p.quantized.format != widened(p.quantized.format)) {
+      return fail(ErrorCode::unsupported, "embedding: on a GPU tables have 4 or 8 bits and no codebook");
+    }
     return p.quantized.format.bits == 8 ? embed_quantized<8>(stream, p) : embed_quantized<4>(stream, p);
   }
   return with_element(p.table.dtype, [&](auto element) {

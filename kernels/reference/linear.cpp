@@ -12,7 +12,11 @@ void linear(const LinearParams& p) {
     for (std::int64_t t = 0; t < p.num_tokens; ++t) {
       for (std::int64_t n = 0; n < w.rows; ++n) {
         double sum = 0;
-        for (std::int64_t k = 0; k < p.in; ++k) sum += double{p.x[t * p.in + k]} * load(w.data, w.dtype, n * p.in + k);
+        for (std::int64_t k = 0; k < p.in; ++k) {
+          const double scale =
+              w.scales == nullptr ? 1.0F : w.scales[n / w.scale_rows * w.scales_of_row() + k / w.scale_columns];
+          sum += double{p.x[t * p.in + k]} * scale * load(w.data, w.dtype, n * p.in + k);
+        }
         if (bias != nullptr) sum += load(bias, p.bias_dtype, n);
         float& out = p.out[t * p.out_stride + first_column + n];
         out = static_cast<float>(p.accumulate ? out + sum : sum);

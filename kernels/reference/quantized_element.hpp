@@ -11,16 +11,32 @@ inline double load(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t panel = n / kQuantizedPanel;
   const std::int64_t row = n % kQuantizedPanel;
   const std::uint8_t* data = w.data + panel * w.panel_bytes();
+  const auto byte = [&](std::int64_t word) -> int { return data[(word * kQuantizedPanel + row) * 4 + k % 4]; };
+  const auto half = [&](std::int64_t word) { return k % 8 < 4 ? byte(word) & 15 : byte(word) >> 4; };
   int q = 0;
-  if (w.format.bits == 8) {
-    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
-  } else {
-    const int pair = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
-    q = k % 8 < 4 ? pair & 15 : pair >> 4;
+  switch (w.format.bits) {
+    case 8:
+      q = byte(k / 4);
+      break;
+    case 6:
+      q = half(k / 16 * 3 + k % 16 / 8) | (byte(k / 16 * 3 + 2) >> k % 16 / 4 * 2 & 3) << 4;
+      break;
+    case 5:
+      q = half(k / 32 * 5 + k % 32 / 8) | (byte(k / 32 * 5 + 4) >> k % 32 / 4 & 1) << 4;
+      break;
+    default:
+      q = half(k / 8);
   }
-  const std::int64_t group = panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row;
-  const float min = w.mins == nullptr ? 0.0F : to_float(w.mins[group]);
-  return double{to_float(w.scales[group])} * (q - w.format.zero_point()) + double{min};
+  const std::int64_t scale = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
+  double of_scale = 1;
+  double of_min = 1;
+  if (w.format.factored) {
+    const std::int8_t* factors = w.factors + panel * w.panel_factors() + k / w.format.group_size * w.group_factors();
+    of_scale = factors[row];
+    of_min = w.format.asymmetric ? factors[kQuantizedPanel + row] : 0;
+  }
+  const double min = w.mins == nullptr ? 0.0 : of_min * double{to_float(w.mins[scale])};
+  return of_scale * double{to_float(w.scales[scale])} * w.format.value_of(q) + min;
 }
 
 }  // namespace pagoda::kernels::reference

@@ -11,8 +11,9 @@ namespace pagoda::kernels::reference {
 namespace {
 
 /// A row of x as it is to be quantised, with the columns that a rotation adds.
-std::vector<float> row_of(const float* x, std::int64_t columns, bool rotated) {
+std::vector<float> row_of(const float* x, std::int64_t columns, const std::int32_t* order, bool rotated) {
   std::vector<float> row(x, x + columns);
+  if (order != nullptr) std::transform(order, order + columns, row.begin(), [x](std::int32_t k) { return x[k]; });
   if (!rotated) return row;
   constexpr std::size_t kBlock = kRotationBlock;
   row.resize((row.size() + kBlock - 1) / kBlock * kBlock);
@@ -44,7 +45,8 @@ std::vector<double> quantized(const std::vector<float>& x, std::int64_t group_si
 void quantized_linear(const QuantizedLinearParams& p) {
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
     const QuantizedFormat& format = p.weights.front().format;
-    const std::vector<double> x = quantized(row_of(p.x + t * p.in, p.in, format.rotated), format.group_size);
+    const std::vector<double> x =
+        quantized(row_of(p.x + t * p.in, p.in, p.weights.front().order, format.rotated), format.group_size);
     float* out = p.out + t * p.out_stride;
     for (std::size_t part = 0; part < p.weights.size(); ++part) {
       const QuantizedMatrix& w = p.weights[part];

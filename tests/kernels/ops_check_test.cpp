@@ -144,7 +144,8 @@ TEST_F(OpsCheckTest, RefusesWeightsOfTheTypesOfTheKvCache) {
         {floats_.data(), DType::f32, floats_.data(), DType::f16, 3}, [=](auto& p) { p.to_dtype = dtype; },
         "convert: to_dtype");
     expect_refused<LinearParams>(
-        linear(), [=, this](auto&) { weights_[1].dtype = dtype; }, "linear: weight dtype");
+        linear(), [=, this](auto&) { weights_[1].dtype = dtype; },
+        dtype == DType::fp8_e4m3 ? "linear: weight scales must not be null" : "linear: weight dtype");
     weights_[1].dtype = DType::bf16;
   }
 }
@@ -199,7 +200,7 @@ TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
   refused([](auto& p) { p.quantized.scales = nullptr; }, "quantized scales");
   refused([](auto& p) { p.quantized.format.asymmetric = true; }, "quantized mins must not be null");
   refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins are for asymmetric formats only");
-  refused([](auto& p) { p.quantized.format.bits = 5; }, "bits must be 4 or 8, not 5");
+  refused([](auto& p) { p.quantized.format.bits = 3; }, "bits must be 4, 5, 6 or 8, not 3");
   refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
   refused([](auto& p) { p.quantized.rows = 0; }, "quantized rows must be at least 1");
   refused([](auto& p) { p.quantized.columns = 0; }, "quantized columns must be at least 1");
@@ -238,7 +239,7 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [](auto& p) { p.in = 5; }, "columns must be in (5), not 4");
   std::vector<QuantizedMatrix> mixed = quantized_weights_;
-  mixed[1].format = kInt4Weights;
+  mixed[1].format = QuantizedFormat{4, 32};
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "one format");
   mixed[1].format = {8, 128, true};
@@ -252,7 +253,7 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "weight mins are for asymmetric formats only");
   mixed[0].format = {7, 64};
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 4 or 8, not 7");
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 4, 5, 6 or 8, not 7");
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.format.group_size = 24; }, "group_size must be a multiple of 16");
   expect_refused<RmsNormParams>(

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -11,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/quantized_pack.hpp"
+#include "kernels/reference/element.hpp"
 #include "kernels/reference/reference_ops.hpp"
 #include "kernels/rotation.hpp"
 #include "tests/kernels/op_fixtures.hpp"
@@ -29,26 +32,97 @@ struct OwnedMatrix {
   Buffer data;
   Buffer scales;
   Buffer mins;
+  Buffer factors;
 };
+
+/// A row by the nearest values of the format's codebook, in memory of its own.
+struct CodebookRow {
+  CodebookRow(const float* row, const QuantizedMatrix& shape) {
+    const std::int64_t size = shape.format.group_size;
+    float highest = 0;
+    for (int i = 0; i < 16; ++i) highest = std::max(highest, static_cast<float>(std::abs(shape.format.value_of(i))));
+    std::vector<float> wanted;  // scales of the groups
+    for (std::int64_t k = 0; k < shape.columns; k += size) {
+      float most = 0;
+      for (std::int64_t i = k; i < std::min(shape.columns, k + size); ++i) most = std::max(most, std::abs(row[i]));
+      wanted.push_back(most / highest);
+    }
+    const auto groups_of_scale = static_cast<std::size_t>(shape.scale_columns() / size);
+    for (std::size_t g = 0; g < wanted.size(); g += groups_of_scale) {
+      const auto end = wanted.begin() + static_cast<std::ptrdiff_t>(std::min(wanted.size(), g + groups_of_scale));
+      const float most = *std::max_element(wanted.begin() + static_cast<std::ptrdiff_t>(g), end);
+      scales.push_back(to_f16(shape.format.factored ? most / 100 : most));
+      if (!shape.format.factored) continue;
+      for (auto scale = wanted.begin() + static_cast<std::ptrdiff_t>(g); scale != end; ++scale) {
+        factors.push_back(static_cast<std::int8_t>(std::lround(*scale / to_float(scales.back()))));
+      }
+    }
+    for (std::int64_t k = 0; k < shape.columns; ++k) {
+      const auto group = static_cast<std::size_t>(k / size);
+      const float scale = to_float(scales[group / groups_of_scale]) * (factors.empty() ? 1.0F : factors[group]);
+      int best = 0;
+      for (int i = 1; i < 16; ++i) {
+        const auto error = [&](int place) {
+          return std::abs(scale * static_cast<float>(shape.format.value_of(place)) - row[k]);
+        };
+        if (error(i) < error(best)) best = i;
+      }
+      q.push_back(static_cast<std::uint8_t>(best));
+    }
+  }
+
+  std::vector<std::uint8_t> q;
+  std::vector<Float16> scales;
+  std::vector<std::int8_t> factors;
+};
+
+void quantize_by_codebook(const std::vector<float>& plain, const OwnedMatrix& matrix) {
+  const QuantizedMatrix& shape = matrix.view;
+  for (std::int64_t panel = 0; panel < shape.panels(); ++panel) {
+    std::vector<CodebookRow> rows;
+    const std::int64_t first = panel * kQuantizedPanel;
+    for (std::int64_t n = first; n < std::min(shape.rows, first + kQuantizedPanel); ++n) {
+      rows.emplace_back(plain.data() + n * shape.columns, shape);
+    }
+    std::vector<QuantizedRow> views;
+    for (const CodebookRow& row : rows) {
+      views.push_back({row.q.data(), row.scales.data(), nullptr, row.factors.data(), nullptr});
+    }
+    const PanelPlace memory{matrix.data.as<std::uint8_t>(), matrix.scales.as<Float16>(), nullptr,
+                            matrix.factors.as<std::int8_t>()};
+    pack_panel(shape, views, place_of_panel(shape, panel, memory));
+  }
+}
 
 OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::int64_t rows, std::int64_t columns,
                       const QuantizedFormat& format) {
   const auto device = create_cpu_device({1, "scalar"}).value();
-  OwnedMatrix matrix{{nullptr, nullptr, rows, columns, format}, {}, {}, {}};
+  OwnedMatrix matrix{{nullptr, nullptr, rows, columns, format}, {}, {}, {}, {}};
   const auto allocate = [&](std::int64_t bytes) {
     return device->allocate(static_cast<std::size_t>(bytes), MemoryKind::device).value();
   };
   matrix.data = allocate(matrix.view.data_bytes());
   matrix.scales = allocate(matrix.view.scale_bytes());
   if (format.asymmetric) matrix.mins = allocate(matrix.view.min_bytes());
+  if (format.factored) matrix.factors = allocate(matrix.view.factor_bytes());
+  matrix.view.factors = matrix.factors.as<std::int8_t>();
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
   matrix.view.mins = matrix.mins.as<Float16>();
+  if (format.codebook != Codebook::none) {
+    std::vector<float> plain;
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      plain.push_back(reference::load(weights.data(), weights.dtype(), i));
+    }
+    quantize_by_codebook(plain, matrix);
+    return matrix;
+  }
   const Status status = runner(QuantizeWeightsParams{.from = {weights.data(), weights.dtype(), rows, columns},
                                                      .format = format,
                                                      .data = matrix.data.as<std::uint8_t>(),
                                                      .scales = matrix.scales.as<Float16>(),
-                                                     .mins = matrix.mins.as<Float16>()});
+                                                     .mins = matrix.mins.as<Float16>(),
+                                                     .factors = matrix.factors.as<std::int8_t>()});
   EXPECT_TRUE(status.has_value()) << status.error().message;
   return matrix;
 }
@@ -58,17 +132,33 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t panel = n / kQuantizedPanel;
   const std::int64_t row = n % kQuantizedPanel;
   const std::uint8_t* data = w.data + panel * w.panel_bytes();
+  const auto word = [&](std::int64_t place) { return data + (place * kQuantizedPanel + row) * 4; };
   int q = 0;
   if (w.format.bits == 8) {
-    q = data[(k / 4 * kQuantizedPanel + row) * 4 + k % 4];
+    q = word(k / 4)[k % 4];
   } else {
-    const std::uint8_t byte = data[(k / 8 * kQuantizedPanel + row) * 4 + k % 4];
-    q = k % 8 < 4 ? byte & 0xF : byte >> 4;
+    // Words of a block: of halves, then of the bits above them.
+    const std::int64_t columns = w.format.bits == 4 ? 8 : w.format.bits == 5 ? 32 : 16;
+    const std::int64_t words = columns * w.format.bits / 32;
+    const std::int64_t first = k / columns * words;
+    const std::int64_t step = k % columns / 4;
+    q = word(first + step / 2)[k % 4] >> (step % 2 * 4) & 0xF;
+    if (w.format.bits == 5) q |= (word(first + 4)[k % 4] >> step & 1) << 4;
+    if (w.format.bits == 6) q |= (word(first + 2)[k % 4] >> 2 * step & 3) << 4;
   }
-  const std::int64_t group = panel * w.panel_scales() + k / w.format.group_size * kQuantizedPanel + row;
-  const double scale = to_float(w.scales[group]);
-  if (w.format.asymmetric) return scale * q + double{to_float(w.mins[group])};
-  return scale * (q - (w.format.bits == 8 ? 128 : 8));
+  const std::int64_t place = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
+  double scale = to_float(w.scales[place]);
+  double min = w.format.asymmetric ? to_float(w.mins[place]) : 0.0F;
+  if (w.format.factored) {
+    const std::int64_t kinds = w.format.asymmetric ? 2 : 1;
+    const std::int8_t* factors =
+        w.factors + (panel * w.groups() + k / w.format.group_size) * kinds * kQuantizedPanel + row;
+    scale *= factors[0];
+    min *= factors[(kinds - 1) * kQuantizedPanel];
+  }
+  if (w.format.asymmetric) return scale * q + min;
+  if (w.format.codebook != Codebook::none) return scale * values_of(w.format.codebook)[static_cast<std::size_t>(q)];
+  return scale * (q - (1 << (w.format.bits - 1)));
 }
 
 /// A row of x as it meets the weights of the layout.
@@ -161,7 +251,7 @@ struct QuantizedCase {
 };
 
 constexpr QuantizedFormat kFormats[] = {kInt8Weights,
-                                        kInt4Weights,
+                                        {4, 32},
                                         {8, 16},
                                         {8, 32},
                                         {8, 64},
@@ -182,11 +272,31 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {8, 128},
                                         {4, 32, false, true},
                                         {4, 32, true, true},
-                                        {8, 64, true, true}};
+                                        {8, 64, true, true},
+                                        {5, 32},
+                                        {5, 32, true},
+                                        {5, 96},
+                                        {5, 64, true, true},
+                                        {6, 16},
+                                        {6, 32, true},
+                                        {6, 48},
+                                        {6, 128, false, true},
+                                        {4, 32, false, false, Codebook::iq4_nl},
+                                        {4, 64, false, false, Codebook::nf4},
+                                        {4, 16, false, false, Codebook::fp4},
+                                        {4, 32, false, false, Codebook::e2m1},
+                                        {4, 32, true, false, Codebook::none, true},
+                                        {4, 16, false, false, Codebook::none, true},
+                                        {5, 64, true, false, Codebook::none, true},
+                                        {6, 16, false, false, Codebook::none, true},
+                                        {6, 128, false, true, Codebook::none, true},
+                                        {4, 32, false, false, Codebook::iq4_nl, true}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
-         (format.asymmetric ? "_asymmetric" : "") + (format.rotated ? "_rotated" : "");
+         (format.asymmetric ? "_asymmetric" : "") + (format.rotated ? "_rotated" : "") +
+         (format.factored ? "_factored" : "") +
+         (format.codebook == Codebook::none ? "" : "_codebook" + std::to_string(static_cast<int>(format.codebook)));
 }
 
 /// The device that quantises a test's weights: weights are quantised on the CPU for every device.
@@ -197,6 +307,11 @@ const OpRunner& weights_runner() {
 
 class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
  protected:
+  void SetUp() override {
+    OpTest::SetUp();
+    if (on_cuda() && widened(format()) != format()) GTEST_SKIP() << "a GPU takes it widened";
+  }
+
   QuantizedFormat format() const { return std::get<1>(GetParam()); }
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
@@ -365,6 +480,24 @@ TEST_P(CpuQuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyN
   }
 }
 
+TEST_P(CpuQuantizedLinearTest, TakesColumnsOfXInAnOrder) {
+  if (format().rotated) return;  // columns are in order there
+  QuantizedCase linear{.in = 300, .out_features = {33, 20}, .format = format()};
+  linear.fill(weights_runner());
+  std::vector<std::int32_t> order;
+  for (std::int32_t k = 0; k < 300; ++k) order.push_back(k * 7 % 300);
+  const std::vector<float> x = random_floats(11 * linear.in, 5);
+  std::vector<float> sorted;
+  for (std::int64_t t = 0; t < 11; ++t) {
+    for (const std::int32_t k : order) sorted.push_back(x[static_cast<std::size_t>(t * linear.in + k)]);
+  }
+  const std::vector<float> expected = linear.multiply_on(runner_, sorted);
+  for (OwnedMatrix& matrix : linear.matrices) matrix.view.order = order.data();
+  EXPECT_EQ(linear.multiply_on(runner_, x), expected);
+  const auto by_reference = linear.multiply(x, [](const QuantizedLinearParams& p) { reference::quantized_linear(p); });
+  expect_close(expected, by_reference, 1e-4, 2e-6);
+}
+
 TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
   QuantizedCase linear{.in = 1024, .out_features = {64}, .format = format()};
   linear.fill(weights_runner());
@@ -385,7 +518,10 @@ TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
     }
   }
   // Uniform rounding errors of a step of about 3 (of 256 values: 2.8) standard deviations / 127 or / 8.
-  EXPECT_LT(std::sqrt(squared_error / squared), format().bits == 8 ? 0.011 : 0.11);
+  const double most = format().codebook != Codebook::none ? 0.14
+                      : format().bits == 8                ? 0.011
+                                                          : 0.11 / (1 << (format().bits - 4));
+  EXPECT_LT(std::sqrt(squared_error / squared), most);
 }
 
 /// Relative error of a product whose x has one value in 64 that is 60 times as large as the others.
@@ -408,7 +544,7 @@ double error_beside_outliers(const OpRunner& runner, const QuantizedFormat& form
 }
 
 TEST_P(QuantizedLinearTest, RotationKeepsWhatLiesBesideOutliers) {
-  if (!format().rotated || format().bits == 4) return;  // with 4 bits the error is that of the weights
+  if (!format().rotated || format().bits < 8) return;  // with few bits the error is that of the weights
   auto plain = format();
   plain.rotated = false;
   EXPECT_LT(error_beside_outliers(runner_, format()), 0.5 * error_beside_outliers(runner_, plain));
@@ -452,6 +588,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CpuQuantizedLinearTest,
 TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
   const TypedArray weights(random_floats(37 * 301, 5), DType::bf16);
   for (const QuantizedFormat& format : kFormats) {
+    if (format.codebook != Codebook::none) continue;
     const OwnedMatrix expected = quantized(OpRunner(CpuIsa::scalar, 1), weights, 37, 301, format);
     for (const CpuIsa isa : available_isas()) {
       const OwnedMatrix actual = quantized(OpRunner(isa, 2), weights, 37, 301, format);
@@ -534,7 +671,8 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const std::int64_t end = std::min(kColumns, k + format.group_size);
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
-        EXPECT_LE(error, of_range * 1.0001) << "row " << n << ", column " << k;
+        // A factored format rounds scales and minimums to bytes.
+        EXPECT_LE(error, of_range * (format.factored ? 1.1 : 1.0001)) << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;
       }

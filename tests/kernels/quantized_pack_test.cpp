@@ -13,12 +13,29 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr QuantizedFormat kFormats[] = {{8, 32},       {8, 16}, {8, 32, true}, {4, 32},       {4, 32, true},
-                                        {4, 16, true}, {4, 16}, {8, 128},      {8, 48, true}, {4, 256}};
+constexpr QuantizedFormat kFormats[] = {{8, 32},
+                                        {8, 16},
+                                        {8, 32, true},
+                                        {4, 32},
+                                        {4, 32, true},
+                                        {4, 16, true},
+                                        {4, 16},
+                                        {8, 128},
+                                        {8, 48, true},
+                                        {4, 256},
+                                        {5, 32},
+                                        {5, 96, true},
+                                        {6, 16},
+                                        {6, 64, true},
+                                        {4, 32, false, false, Codebook::iq4_nl},
+                                        {4, 64, false, false, Codebook::nf4},
+                                        {4, 32, true, false, Codebook::none, true},
+                                        {6, 16, false, false, Codebook::none, true}};
 
 std::string name_of(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + " " + std::to_string(format.group_size) +
-         (format.asymmetric ? " asymmetric" : "");
+         (format.asymmetric ? " asymmetric" : "") + (format.codebook == Codebook::none ? "" : " codebook") +
+         (format.factored ? " factored" : "");
 }
 
 /// Random rows, and the matrix that they are packed into.
@@ -26,48 +43,64 @@ struct Packed {
   Packed(std::int64_t rows, std::int64_t columns, const QuantizedFormat& format)
       : matrix{nullptr, nullptr, rows, columns, format},
         q(static_cast<std::size_t>(rows * columns)),
-        row_scales(static_cast<std::size_t>(rows * matrix.groups())),
+        num_scales((columns + matrix.scale_columns() - 1) / matrix.scale_columns()),
+        row_scales(static_cast<std::size_t>(rows * num_scales)),
         row_mins(row_scales.size()),
+        row_factors(static_cast<std::size_t>(rows * matrix.groups())),
+        row_min_factors(row_factors.size()),
         data(static_cast<std::size_t>(matrix.data_bytes()), 0x5A),
         scales(static_cast<std::size_t>(matrix.panels() * matrix.panel_scales()), Float16{0x5A5A}),
-        mins(format.asymmetric ? scales.size() : 0, Float16{0x5A5A}) {
+        mins(format.asymmetric ? scales.size() : 0, Float16{0x5A5A}),
+        factors(static_cast<std::size_t>(matrix.factor_bytes()), 0x5A) {
     std::mt19937 random(7);
     for (auto& integer : q) integer = static_cast<std::uint8_t>(random() >> (32 - format.bits));
     std::normal_distribution<float> normal;
     for (auto& scale : row_scales) scale = to_f16(normal(random));
     for (auto& min : row_mins) min = to_f16(normal(random));
-    for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel);
+    for (auto* of : {&row_factors, &row_min_factors}) {
+      for (auto& factor : *of) factor = static_cast<std::int8_t>(random());
+    }
+    const PanelPlace memory{data.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
+                            format.factored ? factors.data() : nullptr};
+    for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel, memory);
     matrix.data = data.data();
     matrix.scales = scales.data();
-    if (format.asymmetric) matrix.mins = mins.data();
+    matrix.mins = memory.mins;
+    matrix.factors = memory.factors;
   }
 
-  void pack(std::int64_t panel) {
+  void pack(std::int64_t panel, const PanelPlace& memory) {
     std::vector<QuantizedRow> rows;
     const std::int64_t first = panel * kQuantizedPanel;
     for (std::int64_t n = first; n < std::min(matrix.rows, first + kQuantizedPanel); ++n) {
-      rows.push_back({q.data() + n * matrix.columns, row_scales.data() + n * matrix.groups(),
-                      matrix.format.asymmetric ? row_mins.data() + n * matrix.groups() : nullptr});
+      rows.push_back({q.data() + n * matrix.columns, row_scales.data() + n * num_scales,
+                      row_mins.data() + n * num_scales, row_factors.data() + n * matrix.groups(),
+                      row_min_factors.data() + n * matrix.groups()});
     }
-    const std::int64_t first_scale = panel * matrix.panel_scales();
-    pack_panel(matrix, rows, data.data() + panel * matrix.panel_bytes(), scales.data() + first_scale,
-               matrix.format.asymmetric ? mins.data() + first_scale : nullptr);
+    pack_panel(matrix, rows, place_of_panel(matrix, panel, memory));
   }
 
   double weight(std::int64_t n, std::int64_t k) const {
     const auto group = static_cast<std::size_t>(n * matrix.groups() + k / matrix.format.group_size);
-    const int integer = q[static_cast<std::size_t>(n * matrix.columns + k)] - matrix.format.zero_point();
-    return double{to_float(row_scales[group])} * integer +
-           (matrix.format.asymmetric ? double{to_float(row_mins[group])} : 0.0);
+    const auto place = static_cast<std::size_t>(n * num_scales + k / matrix.scale_columns());
+    const int integer = matrix.format.value_of(q[static_cast<std::size_t>(n * matrix.columns + k)]);
+    const double factor = matrix.format.factored ? row_factors[group] : 1;
+    const double min_factor = matrix.format.factored ? row_min_factors[group] : 1;
+    return factor * double{to_float(row_scales[place])} * integer +
+           (matrix.format.asymmetric ? min_factor * double{to_float(row_mins[place])} : 0.0);
   }
 
   QuantizedMatrix matrix;
   std::vector<std::uint8_t> q;
+  std::int64_t num_scales;  ///< of a row
   std::vector<Float16> row_scales;
   std::vector<Float16> row_mins;
+  std::vector<std::int8_t> row_factors;
+  std::vector<std::int8_t> row_min_factors;
   std::vector<std::uint8_t> data;
   std::vector<Float16> scales;
   std::vector<Float16> mins;
+  std::vector<std::int8_t> factors;
 };
 
 TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
@@ -82,7 +115,7 @@ TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
             const double actual = reference::load(matrix, n, k);
             if (n < rows && k < columns) {
               ASSERT_EQ(actual, packed.weight(n, k)) << n << ", " << k;
-            } else if (n >= rows || !format.asymmetric) {
+            } else if (n >= rows || (!format.asymmetric && format.codebook != Codebook::iq4_nl)) {
               ASSERT_EQ(actual, 0.0) << n << ", " << k;
             }
           }

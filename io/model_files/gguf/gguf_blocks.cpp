@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "kernels/result.hpp"
@@ -48,41 +49,43 @@ float float_at(const std::uint8_t* block, int offset) {
   return to_float(half_at(block, offset));
 }
 
-/// What the integers of a block stand for, as QuantizedMatrix has it, per group. Where they are products, these are
-/// exact.
+/// What the integers of a block stand for, as QuantizedMatrix has it.
 struct Grids {
-  std::array<float, kMostGroups> scales;
-  std::array<float, kMostGroups> mins;
+  float scale = 0;
+  float min = 0;
+  std::array<std::int8_t, kMostGroups> factors;      ///< per group, of a factored format
+  std::array<std::int8_t, kMostGroups> min_factors;  ///< likewise
 };
 
 // Readers of Grids, by the place and the kind of a block's scales.
 
 void read_scale(const std::uint8_t* block, Grids& grids) {
-  grids.scales[0] = float_at(block, 0);
+  grids.scale = float_at(block, 0);
 }
 
 void read_scale_and_min(const std::uint8_t* block, Grids& grids) {
-  grids.scales[0] = float_at(block, 0);
-  grids.mins[0] = float_at(block, 2);
+  grids.scale = float_at(block, 0);
+  grids.min = float_at(block, 2);
 }
 
-/// Bytes whose halves multiply the block's scale and its minimum.
+/// Bytes whose halves are the factors of the block's scale and its minimum, which is subtracted.
 void read_q2_k(const std::uint8_t* block, Grids& grids) {
-  const float d = float_at(block, 80);
-  const float d_min = float_at(block, 82);
+  grids.scale = float_at(block, 80);
+  grids.min = -float_at(block, 82);
   for (std::size_t i = 0; i < 16; ++i) {
-    grids.scales[i] = d * static_cast<float>(block[i] & 15);
-    grids.mins[i] = -(d_min * static_cast<float>(block[i] >> 4));
+    grids.factors[i] = static_cast<std::int8_t>(block[i] & 15);
+    grids.min_factors[i] = static_cast<std::int8_t>(block[i] >> 4);
   }
 }
 
 /// Six bits, with 32 for 0, in fields of four and of two.
 void read_signed_six_bits(const std::uint8_t* block, float d, const Fields& low, const Fields& high, int count,
                           Grids& grids) {
+  grids.scale = d;
   std::array<std::uint8_t, kMostGroups> factors{};
   add_fields(block, low, count, 0, factors.data());
   add_fields(block, high, count, 4, factors.data());
-  for (std::size_t i = 0; i < factors.size(); ++i) grids.scales[i] = d * static_cast<float>(factors[i] - 32);
+  for (std::size_t i = 0; i < factors.size(); ++i) grids.factors[i] = static_cast<std::int8_t>(factors[i] - 32);
 }
 
 void read_q3_k(const std::uint8_t* block, Grids& grids) {
@@ -93,28 +96,32 @@ void read_iq4_xs(const std::uint8_t* block, Grids& grids) {
   read_signed_six_bits(block, float_at(block, 0), {4, 4, 1}, {2, 2, 1}, 8, grids);
 }
 
-/// Q4_K and Q5_K: six bits each for scales and minimums. The first four of both are the low bits of bytes, whose upper
-/// two belong to the last four, the rest of which are halves of bytes.
+/// Q4_K and Q5_K: six bits each for scales and minimums, which are subtracted. The first four of both are the low bits
+/// of bytes, whose upper two belong to the last four, the rest of which are halves of bytes.
 void read_q4_k(const std::uint8_t* block, Grids& grids) {
-  const float d = float_at(block, 0);
-  const float d_min = float_at(block, 2);
+  grids.scale = float_at(block, 0);
+  grids.min = -float_at(block, 2);
   const std::uint8_t* packed = block + 4;
   for (std::size_t i = 0; i < 4; ++i) {
     const int of_scales = packed[i];
     const int of_mins = packed[i + 4];
     const int halves = packed[i + 8];
-    grids.scales[i] = d * static_cast<float>(of_scales & 63);
-    grids.mins[i] = -(d_min * static_cast<float>(of_mins & 63));
-    grids.scales[i + 4] = d * static_cast<float>((halves & 15) | of_scales >> 6 << 4);
-    grids.mins[i + 4] = -(d_min * static_cast<float>(halves >> 4 | of_mins >> 6 << 4));
+    grids.factors[i] = static_cast<std::int8_t>(of_scales & 63);
+    grids.min_factors[i] = static_cast<std::int8_t>(of_mins & 63);
+    grids.factors[i + 4] = static_cast<std::int8_t>((halves & 15) | of_scales >> 6 << 4);
+    grids.min_factors[i + 4] = static_cast<std::int8_t>(halves >> 4 | of_mins >> 6 << 4);
   }
 }
 
 /// Signed bytes.
 void read_q6_k(const std::uint8_t* block, Grids& grids) {
-  const float d = float_at(block, 208);
-  for (std::size_t i = 0; i < 16; ++i)
-    grids.scales[i] = d * static_cast<float>(static_cast<std::int8_t>(block[192 + i]));
+  grids.scale = float_at(block, 208);
+  for (std::size_t i = 0; i < 16; ++i) grids.factors[i] = static_cast<std::int8_t>(block[192 + i]);
+}
+
+/// A byte that is the exponent of a float, of which half is the scale.
+void read_power_of_two(const std::uint8_t* block, Grids& grids) {
+  grids.scale = std::ldexp(0.5F, block[0] - 127);
 }
 
 /// A type's blocks, as ggml's src/ggml-common.h has them.
@@ -122,10 +129,9 @@ struct Layout {
   GgmlType type;
   GgmlTypeInfo info;
   void (*read_grids)(const std::uint8_t* block, Grids& grids) = nullptr;
-  Fields low = {};        ///< bits of the integers
-  Fields high = {};       ///< those above
-  int bias = 0;           ///< what makes an integer of the file one of QuantizedMatrix, modulo 256
-  bool codebook = false;  ///< integers of the file are places in kCodebook
+  Fields low = {};   ///< bits of the integers
+  Fields high = {};  ///< those above
+  int bias = 0;      ///< what makes an integer of the file one of QuantizedMatrix, modulo 256
 };
 
 constexpr GgmlType number(std::uint32_t type) {
@@ -138,6 +144,14 @@ constexpr GgmlTypeInfo blocks(const char* name, int elements, int bytes, kernels
   return {.name = name, .block_elements = elements, .block_bytes = bytes, .plain = std::nullopt, .format = format};
 }
 
+constexpr kernels::QuantizedFormat kIq4{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl};
+constexpr kernels::QuantizedFormat kFactoredIq4{
+    .bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl, .factored = true};
+constexpr kernels::QuantizedFormat factored(int bits, std::int64_t group_size, bool asymmetric = false) {
+  return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .factored = true};
+}
+constexpr kernels::QuantizedFormat kMxfp4{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::e2m1};
+
 constexpr std::array kLayouts{
     Layout{number(0), plain("F32", DType::f32)},
     Layout{number(1), plain("F16", DType::f16)},
@@ -145,29 +159,26 @@ constexpr std::array kLayouts{
     Layout{number(8), blocks("Q8_0", kBlock, 34, {8, 32}), read_scale, {2, 8, 32}, {}, 128},
     Layout{number(2), blocks("Q4_0", kBlock, 18, {4, 32}), read_scale, {2, 4, 16}},
     Layout{number(3), blocks("Q4_1", kBlock, 20, {4, 32, true}), read_scale_and_min, {4, 4, 16}},
-    Layout{number(6), blocks("Q5_0", kBlock, 22, {8, 32}), read_scale, {6, 4, 16}, {2, 1, 1}, 128 - 16},
-    Layout{number(7), blocks("Q5_1", kBlock, 24, {8, 32, true}), read_scale_and_min, {8, 4, 16}, {4, 1, 1}},
-    Layout{number(10), blocks("Q2_K", kSuperBlock, 84, {4, 16, true}), read_q2_k, {16, 2, 32}},
-    Layout{number(11), blocks("Q3_K", kSuperBlock, 110, {4, 16}), read_q3_k, {32, 2, 32}, {0, 1, 32}, 8 - 4},
-    Layout{number(12), blocks("Q4_K", kSuperBlock, 144, {4, 32, true}), read_q4_k, {16, 4, 32}},
-    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, {8, 32, true}), read_q4_k, {48, 4, 32}, {16, 1, 32}},
-    Layout{number(14), blocks("Q6_K", kSuperBlock, 210, {8, 16}), read_q6_k, {0, 4, 64}, {128, 2, 32}, 128 - 32},
-    Layout{number(20), blocks("IQ4_NL", kBlock, 18, {8, 32}), read_scale, {2, 4, 16}, {}, 128, true},
-    Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, {8, 32}), read_iq4_xs, {8, 4, 16}, {}, 128, true},
+    Layout{number(6), blocks("Q5_0", kBlock, 22, {5, 32}), read_scale, {6, 4, 16}, {2, 1, 1}},
+    Layout{number(7), blocks("Q5_1", kBlock, 24, {5, 32, true}), read_scale_and_min, {8, 4, 16}, {4, 1, 1}},
+    Layout{number(10), blocks("Q2_K", kSuperBlock, 84, factored(4, 16, true)), read_q2_k, {16, 2, 32}},
+    Layout{number(11), blocks("Q3_K", kSuperBlock, 110, factored(4, 16)), read_q3_k, {32, 2, 32}, {0, 1, 32}, 8 - 4},
+    Layout{number(12), blocks("Q4_K", kSuperBlock, 144, factored(4, 32, true)), read_q4_k, {16, 4, 32}},
+    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, factored(5, 32, true)), read_q4_k, {48, 4, 32}, {16, 1, 32}},
+    Layout{number(14), blocks("Q6_K", kSuperBlock, 210, factored(6, 16)), read_q6_k, {0, 4, 64}, {128, 2, 32}},
+    Layout{number(20), blocks("IQ4_NL", kBlock, 18, kIq4), read_scale, {2, 4, 16}},
+    Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, kFactoredIq4), read_iq4_xs, {8, 4, 16}},
+    Layout{number(39), blocks("MXFP4", kBlock, 17, kMxfp4), read_power_of_two, {1, 4, 16}},
 };
 
 /// Types that are known by name only.
-constexpr std::array<std::pair<std::uint32_t, const char*>, 26> kOtherTypes{{
-    {9, "Q8_1"},   {15, "Q8_K"},       {16, "IQ2_XXS"},    {17, "IQ2_XS"},     {18, "IQ3_XXS"},  {19, "IQ1_S"},
-    {21, "IQ3_S"}, {22, "IQ2_S"},      {24, "I8"},         {25, "I16"},        {26, "I32"},      {27, "I64"},
-    {28, "F64"},   {29, "IQ1_M"},      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},
-    {35, "TQ2_0"}, {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {40, "NVFP4"},
-    {41, "Q1_0"},  {42, "Q2_0"},
+constexpr std::array<std::pair<std::uint32_t, const char*>, 25> kOtherTypes{{
+    {9, "Q8_1"},        {15, "Q8_K"},       {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+    {19, "IQ1_S"},      {21, "IQ3_S"},      {22, "IQ2_S"},   {24, "I8"},     {25, "I16"},
+    {26, "I32"},        {27, "I64"},        {28, "F64"},     {29, "IQ1_M"},  {31, "Q4_0_4_4"},
+    {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"},   {34, "TQ1_0"},   {35, "TQ2_0"},  {36, "IQ4_NL_4_4"},
+    {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {40, "NVFP4"},   {41, "Q1_0"},   {42, "Q2_0"},
 }};
-
-/// What the integers of IQ4_NL and IQ4_XS stand for.
-constexpr std::array<std::int8_t, 16> kCodebook{-127, -104, -83, -65, -49, -35, -22, -10,
-                                                1,    13,   25,  38,  53,  69,  89,  113};
 
 const Layout* find_layout(GgmlType type) {
   const auto* found = std::find_if(kLayouts.begin(), kLayouts.end(), [=](const Layout& l) { return l.type == type; });
@@ -180,9 +191,6 @@ void unpack_block(const Layout& layout, const std::uint8_t* block, std::uint8_t*
   std::fill_n(q, count, std::uint8_t{0});
   add_fields(block, layout.low, count, 0, q);
   add_fields(block, layout.high, count, layout.low.bits, q);
-  if (layout.codebook) {
-    for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(kCodebook[q[i]]);
-  }
   if (layout.bias != 0) {
     for (int i = 0; i < count; ++i) q[i] = static_cast<std::uint8_t>(q[i] + layout.bias);
   }
@@ -229,18 +237,20 @@ std::string supported_ggml_types() {
   return names;
 }
 
-void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, std::uint8_t* q, Float16* scales,
-                Float16* mins) {
+void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, const weights::UnpackedRow& to) {
   const Layout& layout = checked_layout(type, columns);
   PAGODA_ASSERT(!layout.info.plain, "only types of small integers are unpacked");
   const GgmlTypeInfo& info = layout.info;
   const std::int64_t groups = info.block_elements / info.format.group_size;
   Grids grids;
   const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
-  for (std::int64_t first = 0; first < columns; first += info.block_elements, block += info.block_bytes) {
-    unpack_block(layout, block, q + first, grids);
-    scales = std::transform(grids.scales.begin(), grids.scales.begin() + groups, scales, to_f16);
-    if (info.format.asymmetric) mins = std::transform(grids.mins.begin(), grids.mins.begin() + groups, mins, to_f16);
+  for (std::int64_t i = 0; i < columns / info.block_elements; ++i, block += info.block_bytes) {
+    unpack_block(layout, block, to.q + i * info.block_elements, grids);
+    to.scales[i] = to_f16(grids.scale);
+    if (info.format.asymmetric) to.mins[i] = to_f16(grids.min);
+    if (!info.format.factored) continue;
+    std::copy_n(grids.factors.begin(), groups, to.factors + i * groups);
+    if (info.format.asymmetric) std::copy_n(grids.min_factors.begin(), groups, to.min_factors + i * groups);
   }
 }
 
@@ -271,19 +281,23 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
   const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
   if (info.plain) return widen_row(*info.plain, block, columns, out);
   const std::int64_t groups = info.block_elements / info.format.group_size;
-  const int zero_point = info.format.zero_point();
+  std::array<float, 256> values;  // of the integers
+  for (int i = 0; i < 1 << info.format.bits; ++i) {
+    values[static_cast<std::size_t>(i)] = static_cast<float>(info.format.value_of(i));
+  }
   std::array<std::uint8_t, kSuperBlock> q;
   Grids grids;
   for (std::int64_t first = 0; first < columns; first += info.block_elements, block += info.block_bytes) {
     unpack_block(layout, block, q.data(), grids);
     const std::uint8_t* integer = q.data();
     for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
-      const float scale = grids.scales[g];
+      const float scale = info.format.factored ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
+      const float min = info.format.factored ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
       // Scales of at most 19 bits times integers of at most 7, together no more than 24: the product is exact. So a
       // fused multiply-add gives the same sum, and the order of ggml's factors does not matter.
       for (std::int64_t i = 0; i < info.format.group_size; ++i, ++integer, ++out) {
-        *out = scale * static_cast<float>(*integer - zero_point);
-        if (info.format.asymmetric) *out += grids.mins[g];
+        *out = scale * values[*integer];
+        if (info.format.asymmetric) *out += min;
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/weights/weight_source.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/quantized.hpp"
@@ -18,7 +19,7 @@ struct GgmlTypeInfo {
   std::int64_t block_bytes = 0;
   std::optional<DType> plain;  ///< F32, F16, BF16
   /// Else the format that holds these weights in kernels: integers as they are (moved by a constant where the ranges
-  /// differ), scales and minimums as float16 (where a file has them as a product, that is its rounding).
+  /// differ), scales and minimums as the file has them.
   kernels::QuantizedFormat format = {};
 };
 
@@ -32,8 +33,8 @@ inline constexpr GgmlType kQ8_0{8};
 inline constexpr GgmlType kBf16{30};
 }  // namespace ggml
 
-/// Of a supported type: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS.
-/// Null for others.
+/// Of a supported type: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+/// MXFP4. Null for others.
 const GgmlTypeInfo* ggml_type_info(GgmlType type);
 /// "Q8_K" or "type 77": for messages.
 std::string ggml_type_name(GgmlType type);
@@ -41,11 +42,9 @@ std::string ggml_type_name(GgmlType type);
 std::string supported_ggml_types();
 
 /// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels. `blocks`: columns / block_elements blocks
-/// of a quantised type. q: [columns], one integer each; scales, and mins where the format is asymmetric:
-/// [columns / format.group_size]. Any bytes are blocks: a scale or minimum that is not finite stays so, and a product
-/// that float16 does not hold becomes infinite; finding them is the caller's.
-void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, std::uint8_t* q, Float16* scales,
-                Float16* mins);
+/// of a quantised type. Any bytes are blocks: a scale or minimum that is not finite stays so, and a power of two that
+/// float16 does not hold becomes infinite or 0; finding the former is the caller's.
+void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, const weights::UnpackedRow& to);
 
 /// The inverse of unpack_row for the types Q4_0, Q4_1 and Q8_0. `mins`: of Q4_1.
 void pack_row(GgmlType type, const std::uint8_t* q, const Float16* scales, const Float16* mins, std::int64_t columns,

@@ -22,7 +22,7 @@ class GgufRows final : public weights::QuantizedRows {
   }
 
   void unpack(std::int64_t row, const weights::UnpackedRow& to) const override {
-    unpack_row(tensor_.type, blocks(row), columns(), to.q, to.scales, to.mins);
+    unpack_row(tensor_.type, blocks(row), columns(), to);
   }
 
   void dequantize(std::int64_t row, float* to) const override {

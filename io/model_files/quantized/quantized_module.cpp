@@ -252,7 +252,7 @@ void check_weight_shape(ModuleReader& module) {
 
 Result<Rows> open_float8(ModuleReader& module, const QuantizationConfig& config, const char* scale_name) {
   const auto stored = module.tensor(".weight", {"F8_E4M3"}, {{module.rows, module.columns}});
-  Float8Matrix matrix{.columns = module.columns, .data = stored.data.data()};
+  Float8Matrix matrix{.rows = module.rows, .columns = module.columns, .data = stored.data.data()};
   const bool has_blocks = config.block_rows != 0;
   const Shape blocks =
       has_blocks ? Shape{ceil_div(module.rows, config.block_rows), ceil_div(module.columns, config.block_columns)}
@@ -376,7 +376,7 @@ Result<Rows> open_table(ModuleReader& module, const QuantizationConfig&) {
   if (!module.has(state_name)) module.bad(state_name, "is missing");
   const std::int64_t elements = module.rows * module.columns;
   const auto stored = module.tensor(".weight", {"U8"}, {{ceil_div(elements, 2), 1}});
-  TableMatrix matrix{.columns = module.columns, .data = stored.data.data()};
+  TableMatrix matrix{.rows = module.rows, .columns = module.columns, .data = stored.data.data()};
   matrix.values = read_values<16>(module, ".weight.quant_map");
   if (!module.status) return fail(module.status.error());
   const TableState state = read_table_state(module, state_name);

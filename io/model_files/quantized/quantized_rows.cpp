@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "kernels/ops.hpp"
 #include "kernels/rotation.hpp"
 
 namespace pagoda::io {
@@ -31,11 +33,45 @@ bool fits_float16(float scale) {
   return rounded == scale || (std::isfinite(rounded) && std::abs(scale) >= kLeastNormal);
 }
 
+/// Columns sorted by their groups. Empty unless all groups but the last have group_size columns.
+std::vector<std::int32_t> columns_by_group(const IntegerMatrix& matrix) {
+  std::vector<std::int32_t> columns(matrix.group_of.size());
+  std::iota(columns.begin(), columns.end(), 0);
+  const auto group_of = [&](std::int32_t column) { return matrix.group_of[static_cast<std::size_t>(column)]; };
+  std::ranges::stable_sort(columns, {}, group_of);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (group_of(columns[i]) != static_cast<std::int64_t>(i) / matrix.group_size) return {};
+  }
+  return columns;
+}
+
+/// A codebook and the step of its values that make the table's to the nearest.
+struct KnownTable {
+  kernels::Codebook codebook;
+  float step;
+};
+
+std::optional<KnownTable> known_table(const std::array<float, 16>& table) {
+  for (const auto& known :
+       {KnownTable{kernels::Codebook::nf4, 1.0F / 112}, KnownTable{kernels::Codebook::fp4, 1.0F / 120}}) {
+    const auto values = kernels::values_of(known.codebook);
+    const bool same = std::equal(table.begin(), table.end(), values.begin(), [&](float x, std::int8_t value) {
+      return std::abs(x / known.step - static_cast<float>(value)) <= 0.5F;
+    });
+    if (same) return known;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 IntegerRows::IntegerRows(IntegerMatrix matrix) : matrix_(std::move(matrix)) {
   const auto group = kernel_group(matrix_.group_size, matrix_.columns);
-  if (!group || !matrix_.group_of.empty() || !scales_fit_float16()) return;
+  if (!group || !scales_fit_float16()) return;
+  if (!matrix_.group_of.empty()) {
+    order_ = columns_by_group(matrix_);
+    if (order_.empty()) return;
+  }
   if (matrix_.rotated && *group % kernels::kRotationBlock != 0) return;
   format_ = {
       .bits = matrix_.q.bits, .group_size = *group, .asymmetric = !all_in_the_middle(), .rotated = matrix_.rotated};
@@ -67,6 +103,10 @@ bool IntegerRows::scales_fit_float16() const {
 void IntegerRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const {
   PAGODA_ASSERT(format_.has_value(), "the matrix has no format");
   matrix_.q.read_row(row, matrix_.columns, to.q);
+  if (!order_.empty()) {
+    const std::vector<std::uint8_t> stored(to.q, to.q + matrix_.columns);
+    std::ranges::transform(order_, to.q, [&](std::int32_t column) { return stored[static_cast<std::size_t>(column)]; });
+  }
   const std::int64_t size = format_->group_size;
   const std::int64_t groups = (matrix_.columns + size - 1) / size;
   for (std::int64_t i = 0; i < groups; ++i) {
@@ -103,7 +143,17 @@ void IntegerRows::dequantize(std::int64_t row, float* to) const {
   }
 }
 
-void DequantizedRows::unpack(std::int64_t, const weights::UnpackedRow&) const {
+Float8Rows::Float8Rows(const Float8Matrix& matrix) : matrix_(matrix) {
+  if (!kernels::fits_scales(matrix.block_columns, matrix.columns)) return;
+  kept_ = {.data = matrix.data, .scales = {}, .scale_rows = matrix.block_rows, .scale_columns = matrix.block_columns};
+  for (std::int64_t row = 0; row < matrix.rows; row += matrix.block_rows) {
+    for (std::int64_t column = 0; column < matrix.columns; column += matrix.block_columns) {
+      kept_->scales.push_back(matrix.scales.at(row / matrix.block_rows, column / matrix.block_columns));
+    }
+  }
+}
+
+void Float8Rows::unpack(std::int64_t, const weights::UnpackedRow&) const {
   PAGODA_ASSERT(false, "a matrix without a format cannot be unpacked");
 }
 
@@ -115,6 +165,35 @@ void Float8Rows::dequantize(std::int64_t row, float* to) const {
     for (std::int64_t k = first; k < end; ++k) {
       to[k] = scale * to_float(Float8E4M3{std::to_integer<std::uint8_t>(from[k])});
     }
+  }
+}
+
+TableRows::TableRows(const TableMatrix& matrix) : matrix_(matrix) {
+  const auto known = known_table(matrix_.values);
+  const auto group = kernel_group(matrix_.block, matrix_.block);
+  if (!known || !group || matrix_.columns % matrix_.block != 0 || !scales_fit_float16(known->step)) return;
+  codebook_step_ = known->step;
+  format_ = {.bits = 4, .group_size = *group, .codebook = known->codebook};
+}
+
+bool TableRows::scales_fit_float16(float factor) const {
+  for (std::int64_t block = 0; block < matrix_.rows * matrix_.columns / matrix_.block; ++block) {
+    if (!fits_float16(scale(block) * factor)) return false;
+  }
+  return true;
+}
+
+std::uint8_t TableRows::index(std::int64_t at) const {
+  const auto pair = std::to_integer<std::uint8_t>(matrix_.data[at / 2]);
+  return at % 2 == 0 ? pair >> 4 : pair & 15U;
+}
+
+void TableRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const {
+  PAGODA_ASSERT(format_.has_value(), "the matrix has no format");
+  const std::int64_t first = row * matrix_.columns;
+  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = index(first + k);
+  for (std::int64_t group = 0; group < matrix_.columns / format_->group_size; ++group) {
+    to.scales[group] = to_f16(scale((first + group * format_->group_size) / matrix_.block) * codebook_step_);
   }
 }
 
@@ -130,8 +209,7 @@ void TableRows::dequantize(std::int64_t row, float* to) const {
   while (at < end) {
     const float factor = scale(at / matrix_.block);
     for (const std::int64_t stop = std::min(end, (at / matrix_.block + 1) * matrix_.block); at < stop; ++at) {
-      const auto pair = std::to_integer<std::size_t>(matrix_.data[at / 2]);
-      *to++ = factor * matrix_.values[at % 2 == 0 ? pair >> 4 : pair & 15U];
+      *to++ = factor * matrix_.values[index(at)];
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/weights/weight_source.hpp"
@@ -31,14 +32,15 @@ struct IntegerMatrix {
 };
 
 /// Unpacked from the mapped file row by row. It is given to kernels as it is, with each scale in float16, unless that
-/// is impossible: groups out of order or of a size that is no multiple of 16, or a scale that float16 would hold with
-/// less than 11 bits or not at all. Then it has no format.
+/// is impossible: groups of a size that is no multiple of 16, or out of order and not of one size, or a scale that
+/// float16 would hold with less than 11 bits or not at all. Then it has no format.
 class IntegerRows final : public weights::QuantizedRows {
  public:
   /// Reads all scales that are not float16, and zeros until one is not in the middle.
   explicit IntegerRows(IntegerMatrix matrix);
 
   std::optional<kernels::QuantizedFormat> format() const override { return format_; }
+  std::span<const std::int32_t> order() const override { return order_; }
   void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
   void dequantize(std::int64_t row, float* to) const override;
 
@@ -51,17 +53,12 @@ class IntegerRows final : public weights::QuantizedRows {
 
   IntegerMatrix matrix_;
   std::optional<kernels::QuantizedFormat> format_;
-};
-
-/// A matrix that kernels have no arithmetic for.
-class DequantizedRows : public weights::QuantizedRows {
- public:
-  std::optional<kernels::QuantizedFormat> format() const final { return std::nullopt; }
-  void unpack(std::int64_t row, const weights::UnpackedRow& to) const final;
+  std::vector<std::int32_t> order_;  ///< columns by group, where groups are not in order
 };
 
 /// 8-bit floats (Float8E4M3) [rows, columns] with a scale for each block of rows and columns.
 struct Float8Matrix {
+  std::int64_t rows = 0;
   std::int64_t columns = 0;
   const std::byte* data = nullptr;
   StoredFloats scales = {};  ///< [blocks of rows, blocks of columns]
@@ -69,19 +66,26 @@ struct Float8Matrix {
   std::int64_t block_columns = 1;
 };
 
-class Float8Rows final : public DequantizedRows {
+/// Given to kernels as it is where they take blocks of so many columns.
+class Float8Rows final : public weights::QuantizedRows {
  public:
-  explicit Float8Rows(const Float8Matrix& matrix) : matrix_(matrix) {}
+  /// Reads all scales.
+  explicit Float8Rows(const Float8Matrix& matrix);
+  const weights::Float8Weights* float8() const override { return kept_ ? &*kept_ : nullptr; }
+  std::optional<kernels::QuantizedFormat> format() const override { return std::nullopt; }
+  void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
   void dequantize(std::int64_t row, float* to) const override;
 
  private:
   Float8Matrix matrix_;
+  std::optional<weights::Float8Weights> kept_;
 };
 
 /// bitsandbytes' 4 bits: indices into a table of 16 values, two a byte with the first in its high half; blocks of the
 /// whole matrix, row after row, share a scale. Scales may be quantised themselves: indices into a table of 256 values
 /// with a scale per block of them, and an offset for all.
 struct TableMatrix {
+  std::int64_t rows = 0;
   std::int64_t columns = 0;
   const std::byte* data = nullptr;
   std::array<float, 16> values{};
@@ -93,15 +97,26 @@ struct TableMatrix {
   float scale_offset = 0.0F;
 };
 
-class TableRows final : public DequantizedRows {
+/// Given to kernels as places in a codebook where its values are those of the table to the nearest, rows are whole
+/// blocks, and float16 has each scale as IntegerRows asks.
+class TableRows final : public weights::QuantizedRows {
  public:
-  explicit TableRows(const TableMatrix& matrix) : matrix_(matrix) {}
+  /// Reads all scales.
+  explicit TableRows(const TableMatrix& matrix);
+
+  std::optional<kernels::QuantizedFormat> format() const override { return format_; }
+  void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
   void dequantize(std::int64_t row, float* to) const override;
 
  private:
   float scale(std::int64_t block) const;
+  /// A place in the table.
+  std::uint8_t index(std::int64_t at) const;
+  bool scales_fit_float16(float factor) const;
 
   TableMatrix matrix_;
+  std::optional<kernels::QuantizedFormat> format_;
+  float codebook_step_ = 1.0F;  ///< what 1 in the codebook is in the table
 };
 
 }  // namespace pagoda::io

@@ -35,6 +35,9 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+inline Ints load_int8(const std::int8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+}
 inline void store_int8(std::int8_t* p, Ints x) {
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x.v), _mm256_extracti128_si256(x.v, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
@@ -52,6 +55,22 @@ inline Bytes low_halves(Bytes x) {
 inline Bytes high_halves(Bytes x) {
   return {_mm256_and_si256(_mm256_srli_epi16(x.v, 4), _mm256_set1_epi8(0x0F))};
 }
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {_mm256_or_si256(a.v, b.v)};
+}
+template <int mask>
+inline Bytes bits_of(Bytes x, int left) {
+  using Words = std::uint32_t __attribute__((vector_size(32)));
+  const auto words = reinterpret_cast<Words>(x.v);
+  const auto moved = reinterpret_cast<__m256i>(left >= 0 ? words << left : words >> -left);
+  return {_mm256_and_si256(moved, _mm256_set1_epi8(mask))};
+}
+inline Bytes repeated(const void* table) {
+  return {_mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(table)))};
+}
+inline Bytes look_up(Bytes table, Bytes places) {
+  return {_mm256_shuffle_epi8(table.v, places.v)};
+}
 inline __m256i broadcast_four(const std::int8_t* p) {
   std::int32_t four;
   __builtin_memcpy(&four, p, sizeof(four));
@@ -64,6 +83,7 @@ constexpr int kQuantizedPanels = 1;
 
 template <int bits>
 struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = true;
@@ -82,15 +102,14 @@ struct Dots {
 constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
+/// 4 to 6 bits.
 template <int bits>
-struct Dots;
-
-template <>
-struct Dots<4> {
+struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  static constexpr int kSixteensOfSums = 2;  // 8 times two products of at most 15 * 127
+  static constexpr int kStepsOfSums = 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {
@@ -113,6 +132,7 @@ struct Dots<4> {
 
 template <>
 struct Dots<8> {
+  static constexpr int kBits = 8;
   static constexpr int kXBytes = 2;
   static constexpr int kUnpackedBytes = 2;
   static constexpr bool kSumsAreDots = true;

@@ -37,6 +37,10 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+/// Signed bytes, one for each lane.
+inline Ints load_int8(const std::int8_t* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 /// Lanes as bytes, saturated.
 inline void store_int8(std::int8_t* p, Ints x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x.v));
@@ -54,6 +58,24 @@ inline Bytes low_halves(Bytes x) {
 inline Bytes high_halves(Bytes x) {
   return {_mm512_and_si512(_mm512_srli_epi16(x.v, 4), _mm512_set1_epi8(0x0F))};
 }
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {_mm512_or_si512(a.v, b.v)};
+}
+/// (each byte << left, or >> -left) & mask, which must have no bits that come from a neighbouring byte.
+template <int mask>
+inline Bytes bits_of(Bytes x, int left) {
+  using Words = std::uint32_t __attribute__((vector_size(64)));
+  const auto words = reinterpret_cast<Words>(x.v);
+  const auto moved = reinterpret_cast<__m512i>(left >= 0 ? words << left : words >> -left);
+  return {_mm512_and_si512(moved, _mm512_set1_epi8(mask))};
+}
+/// A table of 16 bytes, as look_up wants it; table[each byte, which is below 16].
+inline Bytes repeated(const void* table) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table)))};
+}
+inline Bytes look_up(Bytes table, Bytes places) {
+  return {_mm512_shuffle_epi8(table.v, places.v)};
+}
 inline __m512i broadcast_four(const std::int8_t* p) {
   std::int32_t four;
   __builtin_memcpy(&four, p, sizeof(four));
@@ -65,17 +87,18 @@ inline __m512i broadcast_four(const std::int8_t* p) {
 //   kXBytes, store_x(p, x)    bytes per column that x takes, and its lanes stored so, from integers within its bounds
 //   Quad, quad_at(p)          four columns of it, for all lanes
 //   Weights                   four columns of a row in each lane
-//   weights_of(bytes)         from those of a panel (of 4 bits: one half of each byte)
+//   weights_of(bytes)         from bytes of values
 //   unpacked_at(p), unpack(p, bytes)   from scratch, where each takes kUnpackedBytes bytes, and into it
-//   Sums, add(sums, w, x)     each lane += the dot of its four columns; exact, and without overflow, for 16 columns
+//   Sums, add(sums, w, x)     each lane += the dot of its four columns; exact
 //   total(dots, sums)         lanes of the dots + those of the sums. Where kSumsAreDots sums are Ints and never
-//   overflow.
+//   overflow; else they hold kStepsOfSums steps of four columns.
 #if defined(__AVX512VNNI__)
 constexpr int kQuantizedRows = 8;  // 24 dots, 3 vectors of w, 1 broadcast: 28 of 32 registers
 constexpr int kQuantizedPanels = 3;
 
 template <int bits>
 struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = true;
@@ -97,16 +120,14 @@ struct Dots {
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
 
+/// 4 to 6 bits: sums in 16 bits, of two products for each step.
 template <int bits>
-struct Dots;
-
-/// Sums in 16 bits.
-template <>
-struct Dots<4> {
+struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  static constexpr int kSixteensOfSums = 2;  // 8 times two products of at most 15 * 127
+  static constexpr int kStepsOfSums = 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {
@@ -130,6 +151,7 @@ struct Dots<4> {
 /// As 16-bit integers, in two halves: the first and third of each four, the second and fourth.
 template <>
 struct Dots<8> {
+  static constexpr int kBits = 8;
   static constexpr int kXBytes = 2;
   static constexpr int kUnpackedBytes = 2;
   static constexpr bool kSumsAreDots = true;

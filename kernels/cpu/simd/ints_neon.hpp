@@ -37,6 +37,11 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+inline Ints load_int8(const std::int8_t* p) {
+  std::uint32_t four;
+  std::memcpy(&four, p, sizeof(four));
+  return {vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)))))};
+}
 inline void store_int8(std::int8_t* p, Ints x) {
   const int16x4_t words = vqmovn_s32(x.v);
   const int8x8_t bytes = vqmovn_s16(vcombine_s16(words, words));
@@ -55,6 +60,19 @@ inline Bytes low_halves(Bytes x) {
 inline Bytes high_halves(Bytes x) {
   return {vshrq_n_u8(x.v, 4)};
 }
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {vorrq_u8(a.v, b.v)};
+}
+template <int mask>
+inline Bytes bits_of(Bytes x, int left) {
+  return {vandq_u8(vshlq_u8(x.v, vdupq_n_s8(static_cast<std::int8_t>(left))), vdupq_n_u8(mask))};
+}
+inline Bytes repeated(const void* table) {
+  return load_bytes(table);
+}
+inline Bytes look_up(Bytes table, Bytes places) {
+  return {vqtbl1q_u8(table.v, places.v)};
+}
 inline int8x16_t broadcast_four(const std::int8_t* p) {
   std::uint32_t four;
   std::memcpy(&four, p, sizeof(four));
@@ -63,6 +81,7 @@ inline int8x16_t broadcast_four(const std::int8_t* p) {
 
 template <int bits>
 struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = true;

@@ -47,6 +47,9 @@ inline Vec fused(Vec a, Vec b, Vec c) {
   for (int i = 0; i < kLanes; ++i) c.v[i] = std::fma(a.v[i], b.v[i], c.v[i]);
   return c;
 }
+inline Ints load_int8(const std::int8_t* p) {
+  return {Bits{p[0], p[1], p[2], p[3]}};
+}
 inline void store_int8(std::int8_t* p, Ints x) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(std::clamp(x.v[i], -128, 127));
 }
@@ -66,8 +69,24 @@ inline Bytes high_halves(Bytes x) {
   return {x.v >> 4};
 }
 
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {a.v | b.v};
+}
+template <int mask>
+inline Bytes bits_of(Bytes x, int left) {
+  return {(left >= 0 ? x.v << left : x.v >> -left) & std::uint8_t{mask}};
+}
+inline Bytes repeated(const void* table) {
+  return load_bytes(table);
+}
+inline Bytes look_up(Bytes table, Bytes places) {
+  for (int i = 0; i < 16; ++i) places.v[i] = table.v[places.v[i]];
+  return places;
+}
+
 template <int bits>
 struct Dots {
+  static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = true;

@@ -213,6 +213,17 @@ template <int panel>
   }
 }
 
+/// The sums of a block's chains join those of the blocks before it.
+template <int panel, int vectors>
+inline void add_block_sums(const Vec (&chains)[vectors], bool first, const float* scales, float* sums) {
+  if (scales == nullptr) return add_quad_sums(chains, first, sums);
+  float block[panel];
+  add_quad_sums(chains, true, block);
+  for (int r = 0; r < panel; ++r) {
+    sums[r] = first ? scales[r] * block[r] : __builtin_fmaf(scales[r], block[r], sums[r]);
+  }
+}
+
 /// Walks over the lines of a block of rows, column of lines by column, and prefetches them into the second-level cache.
 struct Prefetcher {
   explicit Prefetcher(const PrefetchBlock& block)
@@ -270,7 +281,7 @@ void linear_tile_of(const LinearTileArgs& args) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     float* sums = args.sums.sums + m * kLinearPanel;
-    add_quad_sums(chains[m], args.sums.first, sums);
+    add_block_sums<kLinearPanel>(chains[m], args.sums.first, args.sums.scales, sums);
     if (args.sums.last) write_row<kLinearPanel>(sums, args.sums.out, m);
   }
 }
@@ -329,14 +340,15 @@ void linear_stream_of(const LinearStreamArgs& args) {
   const PanelRows<kRows> w(piece, kSize);
   RowPrefetcher prefetcher(args.next, piece.count);
   const std::int64_t bytes_to_row_end = piece.row_bytes - piece.first * kSize;
-  for (std::int64_t block = 0; block < piece.count; block += kLinearBlock) {
+  const float* scales = args.sums.scales;
+  for (std::int64_t block = 0; block < piece.count; block += args.block) {
     Vec chains[rows][kVectors];
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) chains[m][v] = zero();
     }
-    const std::int64_t end = block + kLinearBlock < piece.count ? block + kLinearBlock : piece.count;
+    const std::int64_t end = block + args.block < piece.count ? block + args.block : piece.count;
     const std::int64_t whole_end = block + (end - block) / kLinearPadding * kLinearPadding;
     for (std::int64_t k = block; k < whole_end; k += kChunk) {
       if (args.next.count > 0) {
@@ -357,8 +369,9 @@ void linear_stream_of(const LinearStreamArgs& args) {
     }
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
-      add_quad_sums(chains[m], args.sums.first && block == 0, args.sums.sums + m * kRows);
+      add_block_sums<kRows>(chains[m], args.sums.first && block == 0, scales, args.sums.sums + m * kRows);
     }
+    if (scales != nullptr) scales += kLinearPanel;
   }
   if (!args.sums.last) return;
   for (int m = 0; m < rows; ++m) write_row<kRows>(args.sums.sums + m * kRows, args.sums.out, m);
@@ -394,7 +407,7 @@ void linear_packing_tile_of(const LinearStreamArgs& args) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     float* sums = args.sums.sums + m * kLinearPanel;
-    add_quad_sums(chains[m], args.sums.first, sums);
+    add_block_sums<kLinearPanel>(chains[m], args.sums.first, args.sums.scales, sums);
     if (args.sums.last) write_row<kLinearPanel>(sums, args.sums.out, m);
   }
 }

@@ -1,8 +1,12 @@
 // The products of quantised weights (see quantized_kernels.hpp). Included once per instruction set; PAGODA_SIMD names
 // the namespace.
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/quantized_kernels.hpp"
@@ -14,7 +18,6 @@ namespace {
 
 constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< of a panel
 constexpr std::int64_t kVectorBytes = 4 * kLanes;
-constexpr std::int64_t kColumnsAtOnce = 16;
 constexpr int kVectorsPerPanel = static_cast<int>(kQuantizedPanel) / kLanes;
 
 /// The factors of a step of the rotation: 1 for the lower lane of each pair, -1 for the higher.
@@ -97,9 +100,13 @@ void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& sc
 /// The group that begins at column k, as it is to be quantised; in `copy` where it cannot be read in place.
 inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float* copy) {
   const float* x = args.x + k;
-  if (args.columns - k < args.group_size) {
-    std::memset(copy, 0, kMostGroupSize * sizeof(float));
-    std::memcpy(copy, x, static_cast<std::size_t>(args.columns - k) * sizeof(float));
+  const std::int64_t columns = std::min(args.columns - k, args.group_size);
+  if (columns < args.group_size) std::memset(copy, 0, kMostGroupSize * sizeof(float));
+  if (args.order != nullptr) {
+    for (std::int64_t i = 0; i < columns; ++i) copy[i] = args.x[args.order[k + i]];
+    x = copy;
+  } else if (columns < args.group_size) {
+    std::memcpy(copy, x, static_cast<std::size_t>(columns) * sizeof(float));
     x = copy;
   }
   if (!args.rotated) return x;
@@ -123,83 +130,193 @@ void quantize_row_of(const QuantizeRowArgs& args) {
 }
 
 void quantize_row(const QuantizeRowArgs& args) {
-  return args.bits == 8 ? quantize_row_of<8>(args) : quantize_row_of<4>(args);
+  return args.value_bits == 8 ? quantize_row_of<8>(args) : quantize_row_of<4>(args);
+}
+
+// How weights lie. Each kind has
+//
+//   Dots                      of their values
+//   kSteps                    steps of four columns that a block, which lies together, has
+//   kBytes                    of a panel that a block takes
+//   weights(block, step, v)   four columns of the rows of vector v of the panel at `block`
+//   values(block, step, v)    the same as bytes, of those that lie in panels
+
+inline const std::uint8_t* word_at(const std::uint8_t* block, int word, int v) {
+  return block + word * kStepBytes + v * kVectorBytes;
+}
+
+/// Of words of two steps each, in halves.
+inline Bytes half_at(const std::uint8_t* block, int step, int v) {
+  const Bytes packed = load_bytes(word_at(block, step / 2, v));
+  return step % 2 == 0 ? low_halves(packed) : high_halves(packed);
 }
 
 template <int bits>
-void unpack_of(const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst) {
-  using D = Dots<bits>;
-  for (std::int64_t at = 0; at < bytes; at += kStepBytes) {
+struct InPanel {  // 5 and 6: halves, and then a word of what is above them
+  using Dots = PAGODA_SIMD::Dots<bits>;
+  static constexpr int kHighBits = bits - 4;
+  static constexpr int kSteps = 8 / kHighBits;
+  static constexpr std::int64_t kBytes = kSteps * kStepBytes * bits / 8;
+
+  static Bytes values(const std::uint8_t* block, int step, int v) {
+    constexpr int kMask = ((1 << kHighBits) - 1) << 4;
+    const Bytes high = load_bytes(word_at(block, kSteps / 2, v));
+    return half_at(block, step, v) | bits_of<kMask>(high, 4 - step * kHighBits);
+  }
+  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
+};
+
+template <>
+struct InPanel<4> {
+  using Dots = PAGODA_SIMD::Dots<4>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = 2 * kStepBytes;
+
+  static Bytes values(const std::uint8_t* block, int step, int v) { return half_at(block, step, v); }
+  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
+};
+
+template <>
+struct InPanel<8> {
+  using Dots = PAGODA_SIMD::Dots<8>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = 4 * kStepBytes;
+
+  static Bytes values(const std::uint8_t* block, int step, int v) { return load_bytes(word_at(block, step, v)); }
+  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
+};
+
+/// Halves that are places in a codebook.
+struct InCodebook {
+  using Dots = PAGODA_SIMD::Dots<8>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = 2 * kStepBytes;
+
+  explicit InCodebook(Codebook codebook) {
+    std::array<std::uint8_t, 16> unsigned_values{};
+    std::ranges::transform(values_of(codebook), unsigned_values.begin(),
+                           [](std::int8_t value) { return static_cast<std::uint8_t>(value + 128); });
+    table = repeated(unsigned_values.data());
+  }
+
+  Bytes values(const std::uint8_t* block, int step, int v) const { return look_up(table, half_at(block, step, v)); }
+  auto weights(const std::uint8_t* block, int step, int v) const { return Dots::weights_of(values(block, step, v)); }
+
+  Bytes table;
+};
+
+template <int bits>
+struct InScratch {  // after unpack
+  using Dots = PAGODA_SIMD::Dots<bits>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = 4 * kStepBytes * Dots::kUnpackedBytes;
+
+  static auto weights(const std::uint8_t* block, int step, int v) {
+    return Dots::unpacked_at(block + (step * kStepBytes + v * kVectorBytes) * Dots::kUnpackedBytes);
+  }
+};
+
+template <class Stored>
+void unpack_stored(const Stored& stored, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst) {
+  using D = typename Stored::Dots;
+  for (std::int64_t column = 0; column < columns; column += 4 * Stored::kSteps, src += Stored::kBytes) {
+#pragma GCC unroll 8
+    for (int step = 0; step < Stored::kSteps; ++step) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectorsPerPanel; ++v) {
-      const Bytes packed = load_bytes(src + at + v * kVectorBytes);
-      std::uint8_t* const to = dst + v * kVectorBytes * D::kUnpackedBytes;
-      D::unpack(to, bits == 8 ? packed : low_halves(packed));
-      if constexpr (bits == 4) D::unpack(to + kStepBytes * D::kUnpackedBytes, high_halves(packed));
+      for (int v = 0; v < kVectorsPerPanel; ++v) {
+        D::unpack(dst + v * kVectorBytes * D::kUnpackedBytes, stored.values(src, step, v));
+      }
+      dst += kStepBytes * D::kUnpackedBytes;
     }
-    dst += 8 / bits * kStepBytes * D::kUnpackedBytes;
   }
 }
 
-void unpack(int bits, const std::uint8_t* src, std::int64_t bytes, std::uint8_t* dst) {
-  return bits == 8 ? unpack_of<8>(src, bytes, dst) : unpack_of<4>(src, bytes, dst);
+/// run(kind) of how weights lie in a panel.
+template <class Run>
+inline void with_kind(int bits, Codebook codebook, const Run& run) {
+  if (codebook != Codebook::none) return run(InCodebook(codebook));
+  switch (bits) {
+    case 4:
+      return run(InPanel<4>());
+    case 5:
+      return run(InPanel<5>());
+    case 6:
+      return run(InPanel<6>());
+    default:
+      return run(InPanel<8>());
+  }
+}
+
+void unpack(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst) {
+  with_kind(bits, codebook, [=](const auto& stored) { unpack_stored(stored, src, columns, dst); });
 }
 
 /// sums += four columns of x times the same four columns of each row of the panels.
-template <int bits, int rows, int vectors>
-inline void add_step(const std::int8_t* const* x, std::int64_t column, const typename Dots<bits>::Weights (&w)[vectors],
-                     typename Dots<bits>::Sums (&sums)[rows][vectors]) {
+template <class D, int rows, int vectors>
+inline void add_step(const std::int8_t* const* x, std::int64_t column, const typename D::Weights (&w)[vectors],
+                     typename D::Sums (&sums)[rows][vectors]) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
-    const auto quad = Dots<bits>::quad_at(x[m] + column * Dots<bits>::kXBytes);
+    const auto quad = D::quad_at(x[m] + column * D::kXBytes);
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) Dots<bits>::add(sums[m][v], w[v], quad);
+    for (int v = 0; v < vectors; ++v) D::add(sums[m][v], w[v], quad);
   }
 }
 
-/// sums += sixteen columns. w: the first panel's, which it leaves behind them.
-template <int bits, bool unpacked, int rows, int vectors>
-inline void add_sixteen(const std::int8_t* const* x, std::int64_t column, const std::uint8_t*& w, std::int64_t stride,
-                        typename Dots<bits>::Sums (&sums)[rows][vectors]) {
-  using D = Dots<bits>;
-  constexpr bool kHalves = bits == 4 && !unpacked;
-  constexpr std::int64_t kBytes = unpacked ? D::kUnpackedBytes : 1;
-#pragma GCC unroll 4
-  for (int step = 0; step < 4; step += kHalves ? 2 : 1) {
-    typename D::Weights weights[vectors];
-    typename D::Weights more[vectors];  // the high halves
+/// sums += steps [first, first + steps) of the blocks from w on, the first panel's, whose first column is `column`.
+template <int first, int steps, class Stored, int rows, int vectors>
+inline void add_steps(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
+                      std::int64_t stride, typename Stored::Dots::Sums (&sums)[rows][vectors]) {
+#pragma GCC unroll 8
+  for (int step = first; step < first + steps; ++step) {
+    typename Stored::Dots::Weights weights[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      const std::uint8_t* const at = w + v / kVectorsPerPanel * stride + v % kVectorsPerPanel * kVectorBytes * kBytes;
-      if constexpr (unpacked) {
-        weights[v] = D::unpacked_at(at);
-      } else {
-        const Bytes packed = load_bytes(at);
-        weights[v] = D::weights_of(kHalves ? low_halves(packed) : packed);
-        if constexpr (kHalves) more[v] = D::weights_of(high_halves(packed));
-      }
+      const std::uint8_t* const block = w + v / kVectorsPerPanel * stride + step / Stored::kSteps * Stored::kBytes;
+      weights[v] = stored.weights(block, step % Stored::kSteps, v % kVectorsPerPanel);
     }
-    add_step<bits>(x, column + 4 * step, weights, sums);
-    if constexpr (kHalves) add_step<bits>(x, column + 4 * step + 4, more, sums);
-    w += kStepBytes * kBytes;
+    add_step<typename Stored::Dots>(x, column + 4 * step, weights, sums);
   }
 }
 
-/// dots += so many times sixteen columns.
-template <int sixteens, int bits, bool unpacked, int rows, int vectors>
-inline void add_in_sums(const std::int8_t* const* x, std::int64_t column, const std::uint8_t*& w, std::int64_t stride,
-                        Ints (&dots)[rows][vectors]) {
-  static_assert(sixteens <= Dots<bits>::kSixteensOfSums);
-  asm volatile("" ::"r"(dots) : "memory");  // the registers belong to the sums
-  typename Dots<bits>::Sums sums[rows][vectors];
-#pragma GCC unroll 2
-  for (int i = 0; i < sixteens; ++i) {
-    add_sixteen<bits, unpacked>(x, column + i * kColumnsAtOnce, w, stride, sums);
-  }
+/// dots += steps [first, end) of the blocks, in sums that hold so many.
+template <int first, int end, class Stored, int rows, int vectors>
+inline void add_in_sums(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
+                        std::int64_t stride, Ints (&dots)[rows][vectors]) {
+  using D = typename Stored::Dots;
+  if constexpr (first < end) {
+    constexpr int kSteps = std::min(end - first, D::kStepsOfSums);
+    asm volatile("" ::"r"(dots) : "memory");  // the registers belong to the sums
+    typename D::Sums sums[rows][vectors];
+    add_steps<first, kSteps>(stored, x, column, w, stride, sums);
 #pragma GCC unroll 8
-  for (int m = 0; m < rows; ++m) {
+    for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) dots[m][v] = Dots<bits>::total(dots[m][v], sums[m][v]);
+      for (int v = 0; v < vectors; ++v) dots[m][v] = D::total(dots[m][v], sums[m][v]);
+    }
+    add_in_sums<first + kSteps, end>(stored, x, column, w, stride, dots);
+  }
+}
+
+/// dots += so many blocks.
+template <int blocks, class Stored, int rows, int vectors>
+inline void add_blocks(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
+                       std::int64_t stride, Ints (&dots)[rows][vectors]) {
+  constexpr int kSteps = blocks * Stored::kSteps;
+  if constexpr (Stored::Dots::kSumsAreDots) {
+    add_steps<0, kSteps>(stored, x, column, w, stride, dots);
+  } else {
+    add_in_sums<0, kSteps>(stored, x, column, w, stride, dots);
+  }
+}
+
+/// Blocks whose sums go into the dots together.
+template <class Stored>
+constexpr int blocks_at_once() {
+  if constexpr (Stored::Dots::kSumsAreDots) {
+    return 1;
+  } else {
+    return std::max(1, Stored::Dots::kStepsOfSums / Stored::kSteps);
   }
 }
 
@@ -215,11 +332,11 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
   }
 }
 
-template <int bits, bool unpacked, bool has_mins, int rows, int panels>
-void tile_of(const QuantizedTileArgs& all) {
-  using D = Dots<bits>;
+template <bool has_mins, int rows, int panels, class Stored>
+void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
   constexpr int kVectors = panels * kVectorsPerPanel;
   const QuantizedTileArgs args = all;  // here nothing else can change it
+  const Stored stored = kind;          // likewise
   const std::int8_t* x[rows];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) x[m] = args.x + m * args.x_stride;
@@ -238,29 +355,38 @@ void tile_of(const QuantizedTileArgs& all) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[m][v] = offset;
     }
+    constexpr int kBlocks = blocks_at_once<Stored>();
+    constexpr std::int64_t kColumns = 4 * Stored::kSteps;
     const std::int64_t end = column + args.group_size;
-    do {  // sixteen columns: every group has some
-      if constexpr (D::kSumsAreDots) {
-        add_sixteen<bits, unpacked>(x, column, w, args.w_stride, dots);
-        column += kColumnsAtOnce;
-      } else if (end - column >= 2 * kColumnsAtOnce) {
-        add_in_sums<2, bits, unpacked>(x, column, w, args.w_stride, dots);
-        column += 2 * kColumnsAtOnce;
-      } else {
-        add_in_sums<1, bits, unpacked>(x, column, w, args.w_stride, dots);
-        column += kColumnsAtOnce;
+    if constexpr (kBlocks > 1) {
+      for (; end - column >= kBlocks * kColumns; column += kBlocks * kColumns, w += kBlocks * Stored::kBytes) {
+        add_blocks<kBlocks>(stored, x, column, w, args.w_stride, dots);
       }
-    } while (column < end);
+    }
+    for (; column < end; column += kColumns, w += Stored::kBytes) {
+      add_blocks<1>(stored, x, column, w, args.w_stride, dots);
+    }
     // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
     asm volatile("" ::: "memory");
     Vec scales[kVectors];
     Vec mins[kVectors];
+    const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kFactoredColumns;
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at =
-          v / kVectorsPerPanel * args.w_scale_stride + group * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
+          v / kVectorsPerPanel * args.w_scale_stride + scale * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
       scales[v] = load_f16(args.w_scales + at);
       if constexpr (has_mins) mins[v] = load_f16(args.w_mins + at);
+    }
+    if (args.w_factors != nullptr) {
+      const std::int8_t* const factors = args.w_factors + group * kQuantizedPanel * (has_mins ? 2 : 1);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const std::int8_t* const at =
+            factors + v / kVectorsPerPanel * args.w_factor_stride + v % kVectorsPerPanel * kLanes;
+        scales[v] = scales[v] * to_floats(load_int8(at));
+        if constexpr (has_mins) mins[v] = mins[v] * to_floats(load_int8(at + kQuantizedPanel));
+      }
     }
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
@@ -276,33 +402,36 @@ void tile_of(const QuantizedTileArgs& all) {
   }
 }
 
-template <int bits, bool unpacked, bool has_mins, int rows, int panels>
-void tile_up_to(const QuantizedTileArgs& args) {
+template <bool has_mins, int rows, int panels, class Stored>
+void tile_up_to(const Stored& stored, const QuantizedTileArgs& args) {
   if constexpr (rows > 1) {
-    if (args.rows < rows) return tile_up_to<bits, unpacked, has_mins, rows - 1, panels>(args);
+    if (args.rows < rows) return tile_up_to<has_mins, rows - 1, panels>(stored, args);
   }
   if constexpr (panels > 1) {
-    if (args.panels < panels) return tile_up_to<bits, unpacked, has_mins, rows, panels - 1>(args);
+    if (args.panels < panels) return tile_up_to<has_mins, rows, panels - 1>(stored, args);
   }
-  tile_of<bits, unpacked, has_mins, rows, panels>(args);
+  tile_of<has_mins, rows, panels>(stored, args);
 }
 
-template <int bits, bool unpacked>
-void tile_of_bits(const QuantizedTileArgs& args) {
-  return args.w_mins == nullptr ? tile_up_to<bits, unpacked, false, kQuantizedRows, kQuantizedPanels>(args)
-                                : tile_up_to<bits, unpacked, true, kQuantizedRows, kQuantizedPanels>(args);
+template <class Stored>
+void tile_of_kind(const Stored& stored, const QuantizedTileArgs& args) {
+  if constexpr (!std::is_same_v<Stored, InCodebook>) {
+    if (args.w_mins != nullptr) return tile_up_to<true, kQuantizedRows, kQuantizedPanels>(stored, args);
+  }
+  tile_up_to<false, kQuantizedRows, kQuantizedPanels>(stored, args);
 }
 
 void quantized_tile(const QuantizedTileArgs& args) {
-  // Unpacked bytes are bytes, and where nothing else differs 4 bits are as 8.
-  constexpr bool kBytesStay = Dots<8>::kUnpackedBytes == 1;
-  if (args.bits == 8 || (args.unpacked && kBytesStay)) {
-    return args.unpacked && !kBytesStay ? tile_of_bits<8, !kBytesStay>(args) : tile_of_bits<8, false>(args);
+  if (!args.unpacked) {
+    return with_kind(args.bits, args.codebook, [&](const auto& stored) { tile_of_kind(stored, args); });
   }
-  if constexpr (!kBytesStay) {
-    if (args.unpacked) return tile_of_bits<4, true>(args);
+  // Unpacked bytes are bytes, and where nothing else differs all are as 8 bits.
+  if constexpr (Dots<8>::kUnpackedBytes == 1) {
+    tile_of_kind(InPanel<8>(), args);
+  } else {
+    with_kind(args.bits, args.codebook,
+              [&]<class Stored>(const Stored&) { tile_of_kind(InScratch<Stored::Dots::kBits>(), args); });
   }
-  tile_of_bits<4, false>(args);
 }
 
 constexpr QuantizedKernels kQuantizedTable{

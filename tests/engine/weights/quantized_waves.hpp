@@ -25,9 +25,12 @@ class QuantizedWaves final : public weights::WeightSource {
   bool contains(std::string_view) const override { return true; }
 
   static float weight(const kernels::QuantizedFormat& format, std::int64_t row, std::int64_t column) {
-    const float scale = to_float(scale_of(row, column / format.group_size));
-    const auto q = static_cast<float>(integer(format, row, column) - format.zero_point());
-    return scale * q + (format.asymmetric ? to_float(min_of(row, column / format.group_size)) : 0.0F);
+    const std::int64_t group = column / format.group_size;
+    const auto place = format.factored ? column / kernels::kFactoredColumns : group;
+    const float factor = format.factored ? factor_of(row, group) : 1.0F;
+    const auto value = static_cast<float>(format.value_of(integer(format, row, column)));
+    const float min = format.asymmetric ? to_float(min_of(row, place)) * (format.factored ? -factor : 1.0F) : 0.0F;
+    return to_float(scale_of(row, place)) * factor * value + min;
   }
   void spoil_scales() { bad_scale_ = true; }
 
@@ -38,6 +41,9 @@ class QuantizedWaves final : public weights::WeightSource {
   static Float16 scale_of(std::int64_t row, std::int64_t group) {
     return to_f16(0.25F * static_cast<float>(1 + (row + group) % 4));
   }
+  static std::int8_t factor_of(std::int64_t row, std::int64_t group) {
+    return static_cast<std::int8_t>((row + 2 * group) % 5 - 2);
+  }
   static Float16 min_of(std::int64_t row, std::int64_t group) { return to_f16(-static_cast<float>((row + group) % 3)); }
 
   class Waves final : public weights::QuantizedRows {
@@ -47,9 +53,15 @@ class QuantizedWaves final : public weights::WeightSource {
     std::optional<kernels::QuantizedFormat> format() const override { return format_; }
     void unpack(std::int64_t row, const weights::UnpackedRow& to) const override {
       for (std::int64_t i = 0; i < columns_; ++i) to.q[i] = static_cast<std::uint8_t>(integer(format_, row, i));
+      const std::int64_t columns_of_scale = format_.factored ? kernels::kFactoredColumns : format_.group_size;
+      for (std::int64_t place = 0; place * columns_of_scale < columns_; ++place) {
+        to.scales[place] = bad_scale_ ? to_f16(INFINITY) : scale_of(row, place);
+        if (format_.asymmetric) to.mins[place] = min_of(row, place);
+      }
+      if (!format_.factored) return;
       for (std::int64_t group = 0; group * format_.group_size < columns_; ++group) {
-        to.scales[group] = bad_scale_ ? to_f16(INFINITY) : scale_of(row, group);
-        if (format_.asymmetric) to.mins[group] = min_of(row, group);
+        to.factors[group] = factor_of(row, group);
+        if (format_.asymmetric) to.min_factors[group] = static_cast<std::int8_t>(-factor_of(row, group));
       }
     }
     void dequantize(std::int64_t row, float* to) const override {

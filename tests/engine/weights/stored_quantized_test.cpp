@@ -17,19 +17,21 @@
 namespace pagoda::weights {
 namespace {
 
+using kernels::Codebook;
 using kernels::QuantizedFormat;
 using test::QuantizedWaves;
 using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 35;  // two panels, and three rows of a third
-constexpr std::int64_t kColumns = 96;
+constexpr std::int64_t kColumns = 288;
 
 std::shared_ptr<kernels::Device> test_device() {
   return kernels::create_cpu_device({.num_threads = 2, .isa = ""}).value();
 }
 
-void expect_waves(const kernels::QuantizedMatrix& matrix) {
-  const QuantizedFormat& format = matrix.format;
+/// `matrix` has the weights of waves in `format`.
+void expect_waves(const kernels::QuantizedMatrix& matrix, const QuantizedFormat& format) {
+  ASSERT_EQ(matrix.format.group_size, format.group_size);
   std::vector<float> group(static_cast<std::size_t>(format.group_size));
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
     for (std::int64_t g = 0; g < matrix.groups(); ++g) {
@@ -53,9 +55,26 @@ TEST_P(StoredQuantized, AreBroughtIntoTheKernelsLayoutOnceAndNothingIsRounded) {
   ASSERT_TRUE(linear);
   ASSERT_NE(linear->quantized, nullptr);
   EXPECT_EQ(linear->quantized->matrix.format, GetParam());
-  expect_waves(linear->quantized->matrix);
+  expect_waves(linear->quantized->matrix, GetParam());
   EXPECT_EQ(weights.linear("up_proj", kRows, kColumns)->quantized, linear->quantized);
   EXPECT_EQ(weights.copied_bytes(), linear->quantized->matrix.bytes());
+}
+
+TEST_P(StoredQuantized, BecomeEightBitsWithTheSameValuesWhereADeviceHasNoOtherFormat) {
+  WeightPolicy policy = weight_policy("auto", "auto");
+  policy.widen_formats = true;
+  const LoadedWeights weights(stored_, policy, test_device());
+  const auto linear = weights.linear("up_proj", kRows, kColumns);
+  ASSERT_TRUE(linear);
+  ASSERT_NE(linear->quantized, nullptr);
+  const QuantizedFormat& format = linear->quantized->matrix.format;
+  EXPECT_EQ(format, kernels::widened(GetParam()));
+  EXPECT_EQ(format.bits, GetParam().bits == 4 && GetParam().codebook == Codebook::none ? 4 : 8);
+  EXPECT_FALSE(format.factored || format.codebook != Codebook::none);
+  expect_waves(linear->quantized->matrix, GetParam());
+  const MeasuredWeights measured(stored_, policy);
+  ASSERT_TRUE(measured.linear("up_proj", kRows, kColumns));
+  EXPECT_EQ(measured.copied_bytes(), weights.copied_bytes());
 }
 
 TEST_P(StoredQuantized, ATiedHeadIsTheEmbedding) {
@@ -130,14 +149,19 @@ TEST_P(StoredQuantized, AreUploadedOnceForEmbeddingAndHead) {
   EXPECT_EQ(host.copied_bytes(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, StoredQuantized,
-                         testing::Values(QuantizedFormat{8, 32}, QuantizedFormat{8, 16}, QuantizedFormat{8, 32, true},
-                                         QuantizedFormat{4, 32}, QuantizedFormat{4, 16, true}),
-                         [](const auto& test) {
-                           const QuantizedFormat& format = test.param;
-                           return "Bits" + std::to_string(format.bits) + "Group" + std::to_string(format.group_size) +
-                                  (format.asymmetric ? "Asymmetric" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Formats, StoredQuantized,
+    testing::Values(QuantizedFormat{8, 32}, QuantizedFormat{8, 16}, QuantizedFormat{8, 32, true},
+                    QuantizedFormat{4, 32}, QuantizedFormat{4, 16, true}, QuantizedFormat{5, 32, true},
+                    QuantizedFormat{6, 16}, QuantizedFormat{.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl},
+                    QuantizedFormat{.bits = 6, .group_size = 16, .factored = true},
+                    QuantizedFormat{.bits = 5, .group_size = 32, .asymmetric = true, .factored = true}),
+    [](const auto& test) {
+      const QuantizedFormat& format = test.param;
+      return "Bits" + std::to_string(format.bits) + "Group" + std::to_string(format.group_size) +
+             (format.asymmetric ? "Asymmetric" : "") + (format.factored ? "Factored" : "") +
+             (format.codebook == Codebook::none ? "" : "Codebook");
+    });
 
 TEST(StoredQuantizedWeights, ThatAreNotFiniteAreRefusedByName) {
   QuantizedWaves stored({8, 32});

@@ -76,7 +76,7 @@ const std::vector<Golden> kGoldens{
      R"({"quant_method":"gptq","bits":4,"group_size":16,"checkpoint_format":"gptq_v2"})",
      {{4, 16, false}}},
     {"gptq_8_g16", R"({"quant_method":"gptq","bits":8,"group_size":16,"sym":false})", {{8, 16, true}}},
-    {"gptq_act_order", R"({"quant_method":"gptq","bits":4,"group_size":16,"desc_act":true})", std::nullopt},
+    {"gptq_act_order", R"({"quant_method":"gptq","bits":4,"group_size":16,"desc_act":true})", {{4, 16, false}}},
     {"ct_pack_sym", kGroup16, {{4, 16, false}}},
     {"ct_pack_asym", kGroup16, {{4, 16, true}}},
     {"ct_pack_8", compressed("pack-quantized", 8, "int"), {{8, 32, false}}},
@@ -112,13 +112,16 @@ std::vector<float> computed_row(const weights::QuantizedRows& rows, std::int64_t
   std::vector<Float16> scales(groups);
   std::vector<Float16> mins(groups);
   rows.unpack(row, {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr});
-  std::vector<float> weights;
+  std::vector<float> weights(q.size());
+  steps.resize(q.size());
+  const auto order = rows.order();
   for (std::size_t k = 0; k < q.size(); ++k) {
     const std::size_t group = k / static_cast<std::size_t>(format.group_size);
     EXPECT_LT(q[k], 1 << format.bits);
-    steps.push_back(to_float(scales[group]));
+    const std::size_t column = order.empty() ? k : static_cast<std::size_t>(order[k]);
+    steps[column] = to_float(scales[group]);
     const float min = format.asymmetric ? to_float(mins[group]) : 0.0F;
-    weights.push_back(steps.back() * static_cast<float>(q[k] - format.zero_point()) + min);
+    weights[column] = steps[column] * static_cast<float>(format.value_of(q[k])) + min;
   }
   return weights;
 }
@@ -300,6 +303,68 @@ TEST(QuantizedCheckpoint, ScalesThatFloat16CannotHoldAreUsedDequantised) {
   EXPECT_FALSE(has_format(1.001e-5F));  // subnormal and rounded
   EXPECT_FALSE(has_format(1e-9F));      // nothing
   EXPECT_FALSE(has_format(1e6F));       // infinite
+}
+
+/// 8-bit floats whose blocks kernels take lie in the file as they are used.
+TEST(QuantizedCheckpoint, EightBitFloatsAreGivenToKernelsWithTheirScales) {
+  for (const auto& golden : kGoldens) {
+    const bool has_whole_rows = golden.name == "ct_float" || golden.name == "fp8_tensor" || golden.name == "fp8_fbgemm";
+    if (!has_whole_rows && golden.name != "fp8_block") continue;
+    SCOPED_TRACE(golden.name);
+    const auto folder = golden_folder(golden.quantization);
+    const auto weights = open_folder_weights(folder->path()).value();
+    const auto tensor = weights->tensor(golden.name + ".weight", {kRows, kColumns}).value();
+    const weights::Float8Weights* const kept = tensor.quantized->float8();
+    ASSERT_EQ(kept != nullptr, has_whole_rows);  // blocks of 20 columns are not taken
+    if (kept == nullptr) continue;
+    EXPECT_EQ(kept->scale_columns, kColumns);
+    std::vector<float> row(kColumns);
+    for (std::int64_t n = 0; n < kRows; ++n) {
+      tensor.quantized->dequantize(n, row.data());
+      const float scale = kept->scales.at(static_cast<std::size_t>(n / kept->scale_rows));
+      for (std::int64_t k = 0; k < kColumns; ++k) {
+        const auto bits = std::to_integer<std::uint8_t>(kept->data[n * kColumns + k]);
+        ASSERT_EQ(scale * to_float(Float8E4M3{bits}), row[static_cast<std::size_t>(k)]);
+      }
+    }
+  }
+}
+
+TEST(QuantizedCheckpoint, TablesOfFourBitsAreKnownCodebooksWhereRowsAreWholeBlocks) {
+  const std::vector<float> nf4{-1.0F,         -0.6961928F, -0.52507305F, -0.39491749F, -0.28444138F, -0.18477343F,
+                               -0.091050036F, 0.0F,        0.0795803F,   0.1609302F,   0.2461123F,   0.33791524F,
+                               0.44070983F,   0.562617F,   0.72295684F,  1.0F};
+  const auto open = [](std::vector<float> table, const std::string& state) {
+    return folder_of(
+        kBnb4, {{"m.weight", "U8", {64, 1}, std::string(64, '\x2f')},
+                {"m.weight.absmax", "F32", {2}, bytes(std::vector<float>{0.5F, 0.25F})},
+                {"m.weight.quant_map", "F32", {16}, bytes(table)},
+                {"m.weight.quant_state.bitsandbytes__nf4", "U8", {static_cast<std::int64_t>(state.size())}, state}});
+  };
+  const auto folder = open(nf4, R"({"blocksize":64,"shape":[2,64]})");
+  const auto weights = open_folder_weights(folder->path()).value();
+  const auto tensor = weights->describe("m.weight", {2, 64}).value();
+  ASSERT_EQ(tensor.quantized->format(),
+            (kernels::QuantizedFormat{.bits = 4, .group_size = 64, .codebook = kernels::Codebook::nf4}));
+  std::vector<std::uint8_t> q(64);
+  Float16 scale;
+  tensor.quantized->unpack(1, {.q = q.data(), .scales = &scale});
+  EXPECT_EQ(q[0], 2);
+  EXPECT_EQ(q[1], 15);
+  std::vector<float> row(64);
+  tensor.quantized->dequantize(1, row.data());
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    // A value's rounding to 112ths, and the scale's to float16.
+    EXPECT_NEAR(to_float(scale) * static_cast<float>(tensor.quantized->format()->value_of(q[k])), row[k],
+                0.25F * (0.5F / 112 + 1.0F / 2048));
+  }
+  // A table of other values, and rows that begin within a block.
+  auto other = nf4;
+  other[3] = -0.41F;
+  const auto strange = open(other, R"({"blocksize":64,"shape":[2,64]})");
+  EXPECT_FALSE(open_folder_weights(strange->path()).value()->describe("m.weight", {2, 64})->quantized->format());
+  const auto crossing = open(nf4, R"({"blocksize":64,"shape":[4,32]})");
+  EXPECT_FALSE(open_folder_weights(crossing->path()).value()->describe("m.weight", {4, 32})->quantized->format());
 }
 
 TEST(QuantizedCheckpoint, AllTensorsOfAModuleAreTakenWithItsWeight) {
