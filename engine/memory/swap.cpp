@@ -125,7 +125,7 @@ SwapInNeed SequenceStore::find_swapped(Group& group) {
   }
   const auto count_distinct = [](std::vector<BlockId>& blocks) {
     std::ranges::sort(blocks);
-    blocks.erase(std::ranges::unique(blocks).begin(), blocks.end());
+    blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
     return static_cast<std::int32_t>(blocks.size());
   };
   need.num_copied = count_distinct(copied);

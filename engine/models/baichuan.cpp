@@ -8,7 +8,8 @@ using layers::PositionKind;
 /// Baichuan 1 and 2 (Yang et al. 2023): Llama's decoder with queries, keys and values from one projection. The 13B
 /// models have ALiBi instead of rotary positions, Baichuan 2 a head with rows of length 1. The published configs do not
 /// say which they belong to: `is_rotary` is what name and sizes tell, a vocabulary of 125696 means Baichuan 2. For
-/// sizes that were never published the keys position_embedding ("ROPE", "ALIBI") and norm_head say it.
+/// sizes that were never published the keys position_embedding ("ROPE", "ALIBI") and norm_head say it. GGUF files have
+/// queries, keys and values apart: packed_qkv is false there.
 GatedDecoderConfig read(ConfigSource& config, bool is_rotary) {
   constexpr std::int64_t kVocabOfBaichuan2 = 125696;
   const auto positions = config.string("position_embedding", is_rotary ? "ROPE" : "ALIBI");
@@ -19,7 +20,7 @@ GatedDecoderConfig read(ConfigSource& config, bool is_rotary) {
   GatedDecoderConfig decoder =
       read_gated_decoder(config, {.positions = positions == "ROPE" ? PositionKind::rotary : PositionKind::alibi,
                                   .max_positions = usual_key ? "max_position_embeddings" : "model_max_length"});
-  decoder.packed_qkv = "W_pack";
+  if (config.boolean("packed_qkv", true)) decoder.packed_qkv = "W_pack";
   decoder.normalized_head = config.boolean("norm_head", decoder.vocab_size == kVocabOfBaichuan2);
   return decoder;
 }

@@ -14,14 +14,20 @@ constexpr std::size_t kMostBefore = 8;
 constexpr std::size_t kMostBehind = 2;
 
 bool contains(std::span<const TokenId> tokens, const TokenIds& part) {
-  return !std::ranges::search(tokens, part).empty();
+  return !part.empty() && std::search(tokens.begin(), tokens.end(), part.begin(), part.end()) != tokens.end();
+}
+
+/// What is behind `part`, which begins at `begin`.
+std::span<const TokenId> behind(std::span<const TokenId> tokens, std::span<const TokenId>::iterator begin,
+                                const TokenIds& part) {
+  return tokens.subspan(static_cast<std::size_t>(std::distance(tokens.begin(), begin)) + part.size());
 }
 
 /// Whether a begin is the last thing in the prompt but for white space.
 bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& marks) {
   const auto tail = prompt.last(std::min(prompt.size(), marks.begin.size() + kMostBehind));
-  const auto begin = std::ranges::find_end(tail, marks.begin);
-  return !begin.empty() && !contains({begin.end(), tail.end()}, marks.end);
+  const auto begin = std::find_end(tail.begin(), tail.end(), marks.begin.begin(), marks.begin.end());
+  return begin != tail.end() && !contains(behind(tail, begin, marks.begin), marks.end);
 }
 
 }  // namespace
@@ -33,9 +39,9 @@ std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<co
   auto thoughts = output;
   if (!prompt_thinks_) {
     const auto head = output.first(std::min(output.size(), kMostBefore + marks_.begin.size()));
-    const auto begin = std::ranges::search(head, marks_.begin);
-    if (begin.empty()) return std::nullopt;
-    thoughts = output.subspan(static_cast<std::size_t>(std::distance(head.begin(), begin.end())));
+    const auto begin = std::search(head.begin(), head.end(), marks_.begin.begin(), marks_.begin.end());
+    if (marks_.begin.empty() || begin == head.end()) return std::nullopt;
+    thoughts = behind(output, output.begin() + std::distance(head.begin(), begin), marks_.begin);
   }
   if (contains(thoughts, marks_.end)) return std::nullopt;
   return thoughts;

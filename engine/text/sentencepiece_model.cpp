@@ -1,5 +1,6 @@
 #include "engine/text/sentencepiece_model.hpp"
 
+#include <exception>
 #include <limits>
 #include <string>
 #include <utility>
@@ -24,9 +25,15 @@ std::optional<TokenId> known(int id) {
 }
 
 Status load(SentencePieceProcessor& processor, std::string_view bytes) {
-  const auto status = processor.LoadFromSerializedProto(bytes);
-  if (status.ok()) return {};
-  return fail(ErrorCode::bad_config, "is no SentencePiece model: " + to_valid_utf8(status.error_message()));
+  constexpr const char* kNoModel = "is no SentencePiece model: ";
+  try {
+    const auto status = processor.LoadFromSerializedProto(bytes);
+    if (status.ok()) return {};
+    return fail(ErrorCode::bad_config, kNoModel + to_valid_utf8(status.error_message()));
+  } catch (const std::exception&) {
+    // Its tries do not take all that may stand in a file, such as tokens that begin with a zero.
+    return fail(ErrorCode::bad_config, std::string(kNoModel) + "its tokens make no tree to look them up in");
+  }
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ Json not_beginning_with(const std::vector<std::string>& begins) {
   if (shunned.empty()) return any_text();
   std::vector<Json> ways;
   for (const auto& [known, characters] : next) {
-    const bool is_shunned = std::ranges::any_of(shunned, [&](const auto& begin) { return known.starts_with(begin); });
+    const bool is_shunned =
+        std::ranges::any_of(shunned, [&known = known](const auto& begin) { return known.starts_with(begin); });
     if (is_shunned) continue;
     std::string others = known.empty() ? "\\s" : "";
     for (const char c : characters) others += escaped_class(c);

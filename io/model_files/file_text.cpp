@@ -31,10 +31,21 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 }
 
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code) {
+  constexpr int kMaxDepth = 64;  // what is deeper could not be written out again on a thread's stack
+  bool too_deep = false;
+  const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
+  const auto bad = [&](const std::string& reason) { return fail(code, std::string(file_name) + ": " + reason); };
   try {
-    return nlohmann::json::parse(text);
+    auto root = nlohmann::json::parse(text, limit_depth);
+    if (too_deep) return bad("nested deeper than " + std::to_string(kMaxDepth));
+    return root;
   } catch (const nlohmann::json::parse_error& error) {
-    return fail(code, std::string(file_name) + ": not valid JSON at byte " + std::to_string(error.byte));
+    return bad("not valid JSON at byte " + std::to_string(error.byte));
+  } catch (const nlohmann::json::exception&) {
+    return bad("not valid JSON: a number is beyond all that a double holds");
   }
 }
 

@@ -20,7 +20,7 @@ std::string quote(std::string_view text);
 /// "[4096, 11008]", for a message.
 std::string shape_text(std::span<const std::int64_t> shape);
 
-/// Parses `text` as JSON. Errors: `code`, with the file's name and the place of the first mistake.
+/// Parses `text` as JSON of at most 64 levels. Errors: `code`, with the file's name and the place of the first mistake.
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code);
 
 /// Reads a JSON file of at most `max_bytes`. Errors: io_failed when it cannot be read, else `code`.

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/text/sentencepiece_model.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 #include "io/model_files/sentencepiece_spec.hpp"
 #include "io/model_files/special_tokens.hpp"
 #include "io/model_files/tokenizer_config.hpp"
@@ -14,12 +15,6 @@ namespace {
 using text::SentencePieceModel;
 
 constexpr std::size_t kMostSentencePieceBytes = std::size_t{256} << 20;
-
-SentencePieceModel::SpaceBefore space_before(const TokenizerConfig& config) {
-  if (!config.add_prefix_space.value_or(true)) return SentencePieceModel::SpaceBefore::none;
-  return config.legacy.value_or(true) ? SentencePieceModel::SpaceBefore::each_text
-                                      : SentencePieceModel::SpaceBefore::first_text;
-}
 
 SpecialTokenDefaults defaults_of(const SentencePieceModel& model) {
   SpecialTokenDefaults defaults;
@@ -39,13 +34,30 @@ SpecialTokenDefaults defaults_of(const SentencePieceModel& model) {
 
 }  // namespace
 
+SentencePieceModel::SpaceBefore sentencepiece_space_before(const TokenizerConfig& config) {
+  if (!config.add_prefix_space.value_or(true)) return SentencePieceModel::SpaceBefore::none;
+  return config.legacy.value_or(true) ? SentencePieceModel::SpaceBefore::each_text
+                                      : SentencePieceModel::SpaceBefore::first_text;
+}
+
+Result<std::string> read_sentencepiece_model(const std::filesystem::path& file) {
+  Result<std::string> bytes = tokenizer_file::read_file(file, kMostSentencePieceBytes);
+  if (!bytes) return bytes;
+  const Result<SentencePieceProto> proto = parse_sentencepiece_proto(*bytes);
+  if (!proto) return fail(proto.error().code, file.string() + ": " + proto.error().message);
+  if (const Status status = check_sentencepiece_proto(*proto); !status) {
+    return fail(status.error().code, file.string() + ": " + status.error().message);
+  }
+  return bytes;
+}
+
 Result<text::TokenizerSpec> read_sentencepiece_files(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "tokenizer.model";
   const Result<TokenizerConfig> config = load_tokenizer_config(model_dir);
   if (!config) return fail(config.error());
-  const Result<std::string> bytes = tokenizer_file::read_file(path, kMostSentencePieceBytes);
+  const Result<std::string> bytes = read_sentencepiece_model(path);
   if (!bytes) return fail(bytes.error());
-  auto model = SentencePieceModel::create(*bytes, space_before(*config));
+  auto model = SentencePieceModel::create(*bytes, sentencepiece_space_before(*config));
   if (!model) {
     return fail(model.error().code, tokenizer_file::one_line(path.string() + ": " + model.error().message));
   }

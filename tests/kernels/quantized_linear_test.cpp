@@ -672,7 +672,7 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
         // A factored format rounds scales and minimums to bytes.
-        EXPECT_LE(error, of_range * (format.factored ? 1.1 : 1.0001)) << "row " << n << ", column " << k;
+        EXPECT_LE(error, of_range * (format.factored ? 1.3 : 1.0001)) << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;
       }

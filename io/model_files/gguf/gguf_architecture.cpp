@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "io/model_files/file_text.hpp"
 
@@ -73,11 +74,18 @@ constexpr GgufArchitecture gated(std::string_view name, std::string_view hugging
           .interleaved_heads = interleaved_heads};
 }
 
+constexpr GgufArchitecture baichuan() {
+  GgufArchitecture architecture = gated("baichuan", "BaichuanForCausalLM", true);
+  architecture.packed_qkv = "self_attn.W_pack";
+  return architecture;
+}
+
 constexpr std::array kArchitectures{
     gated("llama", "LlamaForCausalLM", true),
     gated("phi3", "Phi3ForCausalLM"),
     gated("qwen2", "Qwen2ForCausalLM"),
     gated("qwen3", "Qwen3ForCausalLM"),
+    baichuan(),
     GgufArchitecture{.name = "gpt2",
                      .hugging_face = "GPT2LMHeadModel",
                      .keys = kGpt2Keys,
@@ -117,6 +125,7 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
 
 const GgufArchitecture* find_gguf_architecture(std::string_view hugging_face) {
   if (hugging_face == "MistralForCausalLM") hugging_face = "LlamaForCausalLM";  // with a window, or none
+  if (hugging_face == "BaiChuanForCausalLM") hugging_face = "BaichuanForCausalLM";
   const auto* found = std::ranges::find(kArchitectures, hugging_face, &GgufArchitecture::hugging_face);
   return found == kArchitectures.end() ? nullptr : found;
 }
@@ -149,6 +158,28 @@ Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& 
   if (!keys) return fail(keys.error());
   const std::int64_t num_heads = queries->value_or(1);
   return GgufHeads{num_heads, keys->value_or(num_heads)};
+}
+
+std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, std::string_view name,
+                                          std::int64_t num_rows, const GgufHeads& heads) {
+  if (auto gguf_name = gguf_tensor_name(architecture, name)) return {{std::move(*gguf_name), 0, num_rows}};
+  const std::int64_t num_heads = heads.queries + 2 * heads.keys;
+  const std::size_t packed = architecture.packed_qkv.empty() ? name.npos : name.find(architecture.packed_qkv);
+  if (packed == name.npos || num_heads < 1 || num_rows % num_heads != 0) return {};
+  std::vector<GgufRowRange> ranges;
+  std::int64_t first_row = 0;
+  for (const auto& [module, count] :
+       {std::pair("self_attn.q_proj", heads.queries), std::pair("self_attn.k_proj", heads.keys),
+        std::pair("self_attn.v_proj", heads.keys)}) {
+    std::string alone(name);
+    alone.replace(packed, architecture.packed_qkv.size(), module);
+    auto gguf_name = gguf_tensor_name(architecture, alone);
+    if (!gguf_name) return {};
+    const std::int64_t rows = num_rows / num_heads * count;
+    ranges.push_back({std::move(*gguf_name), first_row, rows});
+    first_row += rows;
+  }
+  return ranges;
 }
 
 std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads) {

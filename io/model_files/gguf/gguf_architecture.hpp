@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "kernels/result.hpp"
@@ -14,6 +15,12 @@ namespace pagoda::io {
 /// The tensor with the factor of each frequency, where a model's maker computed them once for all (Llama 3.1 and
 /// later). It is no weight of a module: gguf_config reads it.
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+/// Of architectures that have rotary positions in some sizes and ALiBi in others, the bias of ALiBi's steepest slope
+/// behind "<architecture>."; 0 where positions are rotary. llama.cpp, which goes by the number of layers, leaves it
+/// out.
+constexpr std::string_view kMaxAlibiBias = "attention.max_alibi_bias";
+constexpr float kUsualAlibiBias = 8.0F;
 
 /// A module under its name in Hugging Face's files and in GGUF.
 struct GgufModule {
@@ -42,6 +49,8 @@ struct GgufArchitecture {
   bool interleaved_heads = false;
   /// Linear layers are stored as [out, in], where Hugging Face has them transposed.
   bool untransposed = false;
+  /// A module of layers whose rows are queries, keys and values, which GGUF has as three tensors.
+  std::string_view packed_qkv{};
 };
 
 /// The architecture of `file`. Errors: bad_file (none is named), unsupported (not known: named, with the list).
@@ -62,6 +71,17 @@ struct GgufHeads {
 };
 /// Errors: bad_file (a number of heads that is no integer).
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture);
+
+/// Rows of a tensor of Hugging Face's that are one of GGUF's.
+struct GgufRowRange {
+  std::string name;
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+};
+/// What the tensor `name` of `num_rows` rows is in GGUF, in order: itself, or its queries, keys and values where these
+/// are packed and GGUF has them apart. Empty when GGUF has no such tensor.
+std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, std::string_view name,
+                                          std::int64_t num_rows, const GgufHeads& heads);
 
 /// How many heads have their rows interleaved in the tensor that GGUF calls `name`; 0 when rows are in order.
 std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads);

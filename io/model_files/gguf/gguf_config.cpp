@@ -71,8 +71,9 @@ class ConfigOfGguf {
   Status fill() {
     config_["architectures"] = json::array({std::string(architecture_.hugging_face)});
     if (Status status = copy_keys(); !status) return status;
-    for (const auto step : {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_rope,
-                            &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
+    for (const auto step :
+         {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_rope, &ConfigOfGguf::add_baichuan,
+          &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
       if (Status status = (this->*step)(); !status) return status;
     }
     return {};
@@ -221,6 +222,30 @@ class ConfigOfGguf {
                        ErrorCode::unsupported);
     }
     set("rope_scaling", std::move(scaling), key("rope.scaling"));
+    return {};
+  }
+
+  /// What follows from the number of layers in llama.cpp, unless the file says it.
+  Status add_baichuan() {
+    if (architecture_.name != "baichuan") return {};
+    constexpr std::int64_t kLayersOf7b = 32;
+    constexpr std::int64_t kLayersOf13b = 40;
+    const auto bias = get<double>(kMaxAlibiBias);
+    if (!bias) return fail(bias.error());
+    const auto layers = get<std::int64_t>("block_count");
+    if (!layers) return fail(layers.error());
+    if (!*bias && *layers != kLayersOf7b && *layers != kLayersOf13b) {
+      return file_.bad(key(kMaxAlibiBias),
+                       "is missing, so with neither 32 nor 40 layers nothing says whether positions are rotary (0) or "
+                       "ALiBi (8)",
+                       ErrorCode::unsupported);
+    }
+    const double used = bias->value_or(*layers == kLayersOf13b ? kUsualAlibiBias : 0.0);
+    if (used != 0.0 && used != kUsualAlibiBias) {
+      return file_.bad(key(kMaxAlibiBias), "must be 0 or 8, other slopes are not supported", ErrorCode::unsupported);
+    }
+    set("position_embedding", used == 0.0 ? "ROPE" : "ALIBI", key(kMaxAlibiBias));
+    config_["packed_qkv"] = false;
     return {};
   }
 

@@ -24,7 +24,9 @@ using models::PlainDecoderConfig;
 constexpr std::size_t kMostBytesOfConfig = std::size_t{16} << 20;
 
 using ReadGated = GatedDecoderConfig (*)(models::ConfigSource& config);
-constexpr std::array<std::pair<std::string_view, ReadGated>, 5> kGatedFamilies{{
+constexpr std::array<std::pair<std::string_view, ReadGated>, 7> kGatedFamilies{{
+    {"BaiChuanForCausalLM", models::read_baichuan_7b},
+    {"BaichuanForCausalLM", models::read_baichuan},
     {"LlamaForCausalLM", models::read_llama},
     {"MistralForCausalLM", models::read_mistral},
     {"Phi3ForCausalLM", models::read_phi3},
@@ -101,14 +103,16 @@ class ConfigWriter {
                           {"num_attention_heads", attention.num_heads},
                           {"num_key_value_heads", attention.num_kv_heads},
                           {"head_dim", attention.head_dim},
-                          {"rms_norm_eps", config.norm_eps},
-                          {"rope_theta", rotary.theta}};
+                          {"rms_norm_eps", config.norm_eps}};
+    const bool is_rotary = config.positions.kind == layers::PositionKind::rotary;
+    if (is_rotary) values["rope_theta"] = rotary.theta;
     if (attention.window > 0) values["sliding_window"] = attention.window;
     write_keys(values);
     metadata_.set(key("attention.value_length"), static_cast<std::uint32_t>(attention.head_dim));
     metadata_.set(key("rope.dimension_count"), static_cast<std::uint32_t>(rotary.rotary_dim));
     metadata_.set(key("vocab_size"), static_cast<std::uint32_t>(config.vocab_size));
-    write_scaling(rotary);
+    if (is_rotary) write_scaling(rotary);
+    if (result_.architecture->name == "baichuan") metadata_.set(key(kMaxAlibiBias), is_rotary ? 0.0F : kUsualAlibiBias);
     result_.heads = {attention.num_heads, attention.num_kv_heads};
     result_.vocab_size = config.vocab_size;
   }

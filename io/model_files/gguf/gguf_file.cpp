@@ -23,7 +23,11 @@ constexpr std::string_view kSplitTensors = "split.tensors.count";
 
 tl::unexpected<Error> bad_key(std::string_view file, std::string_view key, std::string_view reason,
                               ErrorCode code = ErrorCode::bad_file) {
-  return fail(code, std::string(file).append(": ").append(key).append(" ").append(reason), std::string(key));
+  // A key may be anything that a hostile file calls one.
+  const std::string shown = quote(key);
+  const bool is_plain = shown.size() == key.size() + 2;
+  return fail(code, std::string(file) + ": " + (is_plain ? std::string(key) : shown) + " " + std::string(reason),
+              std::string(key));
 }
 
 /// In the order of GgufValue's alternatives.

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "engine/layers/normalized_rows.hpp"
+#include "io/model_files/chat_template_files.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/generation_config.hpp"
@@ -16,12 +19,14 @@
 #include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "io/model_files/huggingface_folder.hpp"
-#include "io/model_files/tokenizer_loader.hpp"
+#include "io/model_files/tokenizer_config.hpp"
 
 namespace pagoda::io {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+
+constexpr std::string_view kNormalizedHead = "normalized_head";  // a fact of models::ModelSpec
 
 std::optional<GgmlType> plain_type(std::string_view dtype) {
   if (dtype == "F32") return ggml::kF32;
@@ -32,18 +37,38 @@ std::optional<GgmlType> plain_type(std::string_view dtype) {
 
 /// How a tensor of a folder becomes one of GGUF.
 struct Change {
+  bool normalized = false;  ///< each row gets the length 1
   bool transposed = false;
   std::int64_t interleaved_heads = 0;  ///< of which rows change their places; 0: none
   bool widened = false;                ///< to float32
+
+  bool is_none() const { return !normalized && !transposed && interleaved_heads == 0 && !widened; }
 };
 
-/// The tensor's elements, in steps: each takes what the one before leaves.
-void apply_change(const Change& change, const StoredTensor& from, Bytes& memory) {
-  const GgmlType type = *plain_type(from.dtype);
+DType dtype_of(GgmlType type) {
+  return *ggml_type_info(type)->plain;
+}
+
+/// Rows of a tensor of the folder.
+struct RowsToWrite {
+  GgmlType type{};
+  std::size_t num_rows = 0;
+  std::span<const std::byte> data;
+};
+
+/// The elements, in steps: each takes what the one before leaves.
+void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) {
+  const GgmlType type = from.type;
   const auto width = static_cast<std::size_t>(ggml_type_info(type)->block_bytes);
-  const auto rows = static_cast<std::size_t>(from.shape.front());
+  const std::size_t rows = from.num_rows;
   const std::size_t columns = from.data.size() / width / rows;
   memory.assign(from.data.begin(), from.data.end());
+  if (change.normalized) {
+    const Bytes aligned = memory;
+    layers::normalize_rows(
+        {aligned.data(), dtype_of(type), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
+        memory.data());
+  }
   if (change.transposed) {
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t column = 0; column < columns; ++column) {
@@ -53,7 +78,7 @@ void apply_change(const Change& change, const StoredTensor& from, Bytes& memory)
     }
   }
   if (change.interleaved_heads > 0) {
-    const std::int64_t head_dim = from.shape.front() / change.interleaved_heads;
+    const std::int64_t head_dim = static_cast<std::int64_t>(rows) / change.interleaved_heads;
     const std::size_t row_bytes = columns * width;
     for (std::size_t row = 0; row < rows; ++row) {
       const auto to = static_cast<std::size_t>(interleaved_row(static_cast<std::int64_t>(row), head_dim));
@@ -84,34 +109,49 @@ class FolderTensors {
   }
 
  private:
+  /// Whether the model scales the rows of its head; GGUF has no word for that, so they are written as it uses them.
+  bool is_normalized_head(const std::string& name) const {
+    const auto fact = std::ranges::find(spec_.facts, kNormalizedHead, &models::Fact::first);
+    return name == "lm_head.weight" && fact != spec_.facts.end() && fact->second == models::Fact::second_type(true);
+  }
+
   Status add(const std::string& name) {
     const auto refuse = [&](const std::string& reason) {
       return fail(ErrorCode::unsupported, checkpoint_->path_of(name) + ": tensor " + quote(name) + " " + reason,
                   "model");
     };
-    const auto gguf_name = gguf_tensor_name(*parts_.architecture, name);
-    if (!gguf_name) return refuse("has no name in GGUF");
     const auto stored = checkpoint_->stored(name);
     if (!stored) return refuse("does not lie row by row");
     const auto type = plain_type(stored->dtype);
-    if (!type || stored->shape.empty() || stored->shape.size() > 2) return refuse("is no matrix or vector of numbers");
+    if (!type || stored->data.empty() || stored->shape.empty() || stored->shape.size() > 2)
+      return refuse("is no matrix or vector of numbers");
+    const auto ranges = gguf_tensors_of(*parts_.architecture, name, stored->shape.front(), parts_.heads);
+    if (ranges.empty()) return refuse("has no name in GGUF");
     const bool is_matrix = stored->shape.size() == 2;
-    const Change change{.transposed = is_matrix && parts_.architecture->untransposed && gguf_name->starts_with("blk."),
-                        .interleaved_heads = interleaved_heads(*parts_.architecture, *gguf_name, parts_.heads),
-                        .widened = !is_matrix && *type != ggml::kF32};
-    if (change.interleaved_heads > 0 && stored->shape.front() % (2 * change.interleaved_heads) != 0) {
-      return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
+    const std::size_t row_bytes = stored->data.size() / static_cast<std::size_t>(stored->shape.front());
+    for (const GgufRowRange& range : ranges) {
+      const Change change{
+          .normalized = is_normalized_head(name),
+          .transposed = is_matrix && parts_.architecture->untransposed && range.name.starts_with("blk."),
+          .interleaved_heads = interleaved_heads(*parts_.architecture, range.name, parts_.heads),
+          .widened = !is_matrix && *type != ggml::kF32};
+      if (change.interleaved_heads > 0 && range.num_rows % (2 * change.interleaved_heads) != 0) {
+        return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
+      }
+      GgufTensorHeader tensor{
+          range.name, change.widened ? ggml::kF32 : *type, {stored->shape.begin(), stored->shape.end()}};
+      tensor.shape.front() = range.num_rows;
+      const RowsToWrite rows{.type = *type,
+                             .num_rows = static_cast<std::size_t>(range.num_rows),
+                             .data = stored->data.subspan(static_cast<std::size_t>(range.first_row) * row_bytes,
+                                                          static_cast<std::size_t>(range.num_rows) * row_bytes)};
+      if (change.transposed) std::ranges::reverse(tensor.shape);
+      parts_.tensors.push_back({std::move(tensor), [checkpoint = checkpoint_, rows, change](Bytes& memory) {
+                                  if (change.is_none()) return rows.data;
+                                  apply_change(change, rows, memory);
+                                  return std::span<const std::byte>(memory);
+                                }});
     }
-    GgufTensorHeader tensor{
-        *gguf_name, change.widened ? ggml::kF32 : *type, {stored->shape.begin(), stored->shape.end()}};
-    if (change.transposed) std::ranges::reverse(tensor.shape);
-    const bool changes = change.transposed || change.interleaved_heads > 0 || change.widened;
-    parts_.tensors.push_back(
-        {std::move(tensor), [checkpoint = checkpoint_, stored = *stored, change, changes](Bytes& memory) {
-           if (!changes) return stored.data;
-           apply_change(change, stored, memory);
-           return std::span<const std::byte>(memory);
-         }});
     return {};
   }
 
@@ -127,6 +167,28 @@ void add_rope_factors(const std::vector<float>& factors, GgufModelParts& parts) 
                              memory.assign(bytes.begin(), bytes.end());
                              return std::span<const std::byte>(memory);
                            }});
+}
+
+/// A special token that a chat template of `folder` asks for and that is another in `file`; empty when there is none.
+Result<std::string> changed_template_token(const std::filesystem::path& folder, const GgufFile& file) {
+  const auto templates = folder_chat_templates(folder);
+  if (!templates) return fail(templates.error());
+  const auto config = load_tokenizer_config(folder);
+  if (!config) return fail(config.error());
+  const auto written = gguf_special_tokens(file);
+  if (!written) return fail(written.error());
+  std::set<std::string> names;
+  for (const auto& [name, token] : *written) names.insert(name);
+  for (const auto& [name, token] : config->special_tokens) names.insert(name);
+  names.erase("");
+  for (const std::string& name : names) {
+    const auto* token = config->special_token(name);
+    const auto found = written->find(name);
+    if ((token == nullptr ? "" : token->content) == (found == written->end() ? "" : found->second)) continue;
+    const auto asks = [&](const auto& each) { return each.source.find(name) != std::string::npos; };
+    if (std::ranges::any_of(*templates, asks)) return name;
+  }
+  return std::string();
 }
 
 }  // namespace
@@ -167,6 +229,7 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   const auto spec = read_gguf_spec(**file);
   if (!spec) return fail(spec.error());
   for (const auto& [fact, value] : wanted->facts) {
+    if (fact == kNormalizedHead) continue;  // its rows have their length in the file
     const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
     if (said == spec->facts.end() || said->second != value)
       return refuse("config.json", "has a " + fact + " of its own");
@@ -184,11 +247,16 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
                     "eos_token_id has " + std::to_string(token) + " beside those that GGUF has keys for");
     }
   }
-  const auto tokenizer = read_folder_tokenizer(folder);
-  if (!tokenizer) return fail(tokenizer.error());
   const auto read_back = read_gguf_tokenizer(**file);
   if (!read_back) return fail(read_back.error());
-  return check_same_tokens(tokenizer->spec, tokenizer->file.string(), *read_back);
+  if (Status status = check_gguf_tokenizer(folder, *read_back); !status) return status;
+  const auto name = changed_template_token(folder, **file);
+  if (!name) return fail(name.error());
+  if (name->empty()) return {};
+  return fail(ErrorCode::unsupported,
+              (folder / "tokenizer_config.json").string() + ": a chat template asks for " + *name +
+                  ", which is not the token that it would be in GGUF",
+              "model");
 }
 
 }  // namespace pagoda::io

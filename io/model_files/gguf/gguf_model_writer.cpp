@@ -21,6 +21,11 @@ WrittenType written_type(const GgufModelWriter::Format& format) {
   return format.minimums ? WrittenType{ggml::kQ4_1, 3} : WrittenType{ggml::kQ4_0, 2};
 }
 
+std::vector<GgufRowRange> tensors_of(const WrittenModule& module, const GgufArchitecture& architecture,
+                                     const GgufHeads& heads) {
+  return gguf_tensors_of(architecture, module.name + ".weight", module.rows, heads);
+}
+
 std::vector<Float16> halves_of(std::span<const float> numbers) {
   std::vector<Float16> halves(numbers.size());
   std::ranges::transform(numbers, halves.begin(), to_f16);
@@ -49,13 +54,18 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
   parts.metadata.set("general.quantization_version", kQuantizationVersion);
   std::set<std::string, std::less<>> quantized;
   for (const WrittenModule& module : modules) {
-    auto name = gguf_tensor_name(*parts.architecture, module.name + ".weight");
-    const auto tensor = std::ranges::find_if(parts.tensors, [&](const auto& t) { return t.described.name == name; });
-    if (!name || tensor == parts.tensors.end()) {
+    const auto ranges = tensors_of(module, *parts.architecture, parts.heads);
+    for (const GgufRowRange& range : ranges) {
+      const auto tensor =
+          std::ranges::find_if(parts.tensors, [&](const auto& t) { return t.described.name == range.name; });
+      if (tensor == parts.tensors.end()) continue;
+      tensor->described.type = type;
+      quantized.insert(range.name);
+    }
+    const auto is_there = [&](const GgufRowRange& range) { return quantized.contains(range.name); };
+    if (ranges.empty() || !std::ranges::all_of(ranges, is_there)) {
       return fail(ErrorCode::unsupported, "GGUF has no tensor for " + quote(module.name), "model");
     }
-    tensor->described.type = type;
-    quantized.insert(std::move(*name));
   }
   std::vector<GgufTensorHeader> tensors;
   for (const auto& tensor : parts.tensors) tensors.push_back(tensor.described);
@@ -70,20 +80,23 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
 }
 
 Status GgufModelWriter::write(const WrittenModule& module, const WrittenWeights& weights) {
-  const std::string name = *gguf_tensor_name(architecture_, module.name + ".weight");
   const GgmlTypeInfo& info = *ggml_type_info(type_);
   const std::int64_t groups = module.columns / info.block_elements;
-  const std::int64_t num_heads = interleaved_heads(architecture_, name, heads_);
   const std::vector<Float16> scales = halves_of(weights.scales);
   const std::vector<Float16> mins = halves_of(weights.mins);
   const std::int64_t row_bytes = groups * info.block_bytes;
-  std::vector<std::byte> blocks(static_cast<std::size_t>(module.rows * row_bytes));
-  for (std::int64_t row = 0; row < module.rows; ++row) {
-    const std::int64_t to = num_heads == 0 ? row : interleaved_row(row, module.rows / num_heads);
-    pack_row(type_, weights.q.data() + row * module.columns, scales.data() + row * groups, mins.data() + row * groups,
-             module.columns, blocks.data() + to * row_bytes);
+  for (const auto& [name, first_row, num_rows] : tensors_of(module, architecture_, heads_)) {
+    const std::int64_t num_heads = interleaved_heads(architecture_, name, heads_);
+    std::vector<std::byte> blocks(static_cast<std::size_t>(num_rows * row_bytes));
+    for (std::int64_t i = 0; i < num_rows; ++i) {
+      const std::int64_t row = first_row + i;
+      const std::int64_t to = num_heads == 0 ? i : interleaved_row(i, num_rows / num_heads);
+      pack_row(type_, weights.q.data() + row * module.columns, scales.data() + row * groups, mins.data() + row * groups,
+               module.columns, blocks.data() + to * row_bytes);
+    }
+    if (Status status = file_.write(name, blocks); !status) return status;
   }
-  return file_.write(name, blocks);
+  return {};
 }
 
 Status GgufModelWriter::finish() {

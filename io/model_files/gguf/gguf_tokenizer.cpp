@@ -14,7 +14,7 @@
 #include "engine/text/unicode.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/gguf/gguf_pre_tokenizers.hpp"
-#include "io/model_files/gguf/sentencepiece_proto.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 #include "io/model_files/sentencepiece_spec.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
 

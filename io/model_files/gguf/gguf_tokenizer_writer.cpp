@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,6 +14,8 @@
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/gguf/gguf_pre_tokenizers.hpp"
 #include "io/model_files/gguf/scores_of_merges.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
+#include "io/model_files/sentencepiece_spec.hpp"
 #include "io/model_files/tokenizer_config.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 
@@ -29,6 +33,41 @@ constexpr std::int32_t kUnusedToken = 5;
 constexpr std::int32_t kByteToken = 6;
 
 constexpr const char* kSpace = "\u2581";  ///< what stands for a space in SentencePiece's tokens
+
+bool has_space(std::string_view piece) {
+  return piece.find(kSpace) != piece.npos;
+}
+
+bool is_word_of_user(const SentencePieceProto::Piece& piece) {
+  return piece.type == SentencePieceProto::PieceType::user_defined;
+}
+
+std::set<TokenId> ids_of(const std::vector<text::AddedToken>& tokens) {
+  std::set<TokenId> ids;
+  for (const text::AddedToken& token : tokens) ids.insert(token.id);
+  return ids;
+}
+
+/// The user's words that GGUF's readers look for before the model sees a text, which are those without a space.
+void add_words_of_user(const SentencePieceProto& proto, std::vector<text::AddedToken>& tokens) {
+  const std::set<TokenId> added = ids_of(tokens);
+  for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (!is_word_of_user(proto.pieces[i]) || has_space(proto.pieces[i].text) || added.contains(id)) continue;
+    text::AddedToken& token = tokens.emplace_back();
+    token.id = id;
+    token.content = proto.pieces[i].text;
+  }
+}
+
+/// A file has the user's words with plain spaces.
+std::string with_plain_spaces(std::string text) {
+  const std::string_view space = kSpace;
+  for (std::size_t at = text.find(space); at != text.npos; at = text.find(space, at + 1)) {
+    text.replace(at, space.size(), 1, ' ');
+  }
+  return text;
+}
 
 bool is_byte_piece(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
@@ -62,51 +101,60 @@ AroundText around_text(const text::TokenizerSpec& spec) {
 
 class TokenizerWriter {
  public:
-  TokenizerWriter(const FolderTokenizer& tokenizer, const models::ModelSpec& model, GgufMetadata& metadata)
-      : spec_(tokenizer.spec), file_(tokenizer.file.string()), model_(model), metadata_(metadata) {}
+  TokenizerWriter(const FolderTokenizer& tokenizer, const TokenizerConfig& config, const models::ModelSpec& model,
+                  GgufMetadata& metadata)
+      : spec_(tokenizer.spec), config_(config), file_(tokenizer.file), model_(model), metadata_(metadata) {}
 
-  Status write(const TokenizerConfig& config, const std::vector<chat::NamedTemplate>& templates) {
-    Status status = fill_vocabulary();
-    if (status) status = write_model();
-    if (status) status = write_special_ids(config, templates);
+  Status write(const std::vector<chat::NamedTemplate>& templates) {
+    Status status = spec_.sentencepiece != nullptr ? write_sentencepiece() : write_bpe();
+    if (status) status = write_special_ids(templates);
     return status;
   }
 
  private:
   Status refuse(std::string_view key, const std::string& reason) const {
-    return fail(ErrorCode::unsupported, file_ + ": " + std::string(key) + ": " + reason, std::string(key));
+    return fail(ErrorCode::unsupported, file_.string() + ": " + std::string(key) + ": " + reason, std::string(key));
   }
 
-  Status fill_vocabulary() {
+  /// As many tokens as the embedding has rows, which are nothing yet.
+  void begin_vocabulary() {
     const auto size = static_cast<std::size_t>(model_.vocab_size);
     types_.assign(size, kUnusedToken);
     for (std::size_t id = 0; id < size; ++id) tokens_.push_back("[PAD" + std::to_string(id) + "]");
-    const auto put = [&](TokenId id, const std::string& token, std::int32_t type) -> Status {
-      if (id < 0 || static_cast<std::size_t>(id) >= size) {
-        return refuse("model.vocab", "the id " + std::to_string(id) + " of " + quote(token) + " is beyond the " +
-                                         std::to_string(size) + " rows of the embedding");
-      }
-      tokens_[static_cast<std::size_t>(id)] = token;
-      types_[static_cast<std::size_t>(id)] = type;
-      return {};
-    };
-    for (const auto& [token, id] : spec_.model.vocab) {
-      const bool is_byte = spec_.model.byte_fallback && is_byte_piece(token);
-      if (Status status = put(id, token, is_byte ? kByteToken : kNormalToken); !status) return status;
+  }
+
+  Status put(TokenId id, std::string token, std::int32_t type) {
+    if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) {
+      return refuse("model.vocab", "the id " + std::to_string(id) + " of " + quote(token) + " is beyond the " +
+                                       std::to_string(tokens_.size()) + " rows of the embedding");
     }
+    tokens_[static_cast<std::size_t>(id)] = std::move(token);
+    types_[static_cast<std::size_t>(id)] = type;
+    return {};
+  }
+
+  /// `unknown`: the one that stands for text without tokens; may be empty.
+  Status put_added_tokens(std::string_view unknown) {
     for (const text::AddedToken& token : spec_.added_tokens) {
-      const bool is_unknown = spec_.model.byte_fallback && token.content == spec_.model.unk_token;
+      const bool is_unknown = !unknown.empty() && token.content == unknown;
       const auto type = is_unknown ? kUnknownToken : token.special ? kControlTokenType : kUserDefinedToken;
       if (Status status = put(token.id, token.content, type); !status) return status;
     }
     return {};
   }
 
-  Status write_model() {
-    if (spec_.sentencepiece != nullptr) {
-      return refuse("tokenizer", "only a tokenizer.json and a vocab.json with merges.txt can be written as GGUF");
+  Status write_bpe() {
+    begin_vocabulary();
+    for (const auto& [token, id] : spec_.model.vocab) {
+      const bool is_byte = spec_.model.byte_fallback && is_byte_piece(token);
+      if (Status status = put(id, token, is_byte ? kByteToken : kNormalToken); !status) return status;
     }
-    if (spec_.model.byte_fallback) return write_sentencepiece_bpe();
+    const std::string unknown = spec_.model.byte_fallback ? spec_.model.unk_token.value_or("") : "";
+    if (Status status = put_added_tokens(unknown); !status) return status;
+    return spec_.model.byte_fallback ? write_sentencepiece_bpe() : write_byte_level_bpe();
+  }
+
+  Status write_byte_level_bpe() {
     const std::string_view pre =
         gguf_pre_tokenizer_name(spec_.normalizers, spec_.pre_tokenizers, spec_.model.ignore_merges);
     if (pre.empty()) {
@@ -131,12 +179,91 @@ class TokenizerWriter {
     for (std::size_t id = 0; id < merged.size(); ++id) merged[id] = types_[id] == kNormalToken;
     const auto scores = scores_of_merges(tokens_, merged, spec_.model.merges);
     if (!scores) return refuse("model.merges", scores.error().message);
-    metadata_.set("tokenizer.ggml.model", "llama");
+    write_scored_tokens("llama", *scores, space_before);
+    return {};
+  }
+
+  /// What GGUF cannot say of a SentencePiece model, or nothing.
+  Status check_options(const SentencePieceProto& proto) const {
+    const bool is_bpe = proto.algorithm == SentencePieceProto::Algorithm::bpe;
+    if (!is_bpe && proto.algorithm != SentencePieceProto::Algorithm::unigram) {
+      return refuse("trainer_spec.model_type", "is neither BPE nor unigram");
+    }
+    if (!proto.escape_whitespaces) return refuse("normalizer_spec.escape_whitespaces", "false cannot be said in GGUF");
+    if (proto.treat_whitespace_as_suffix) {
+      return refuse("trainer_spec.treat_whitespace_as_suffix", "true cannot be said in GGUF");
+    }
+    if (is_bpe && !proto.precompiled_charsmap.empty()) {
+      return refuse("normalizer_spec.precompiled_charsmap", "GGUF's tokenizers of kind llama rewrite no characters");
+    }
+    if (is_bpe && proto.remove_extra_whitespaces) {
+      return refuse("normalizer_spec.remove_extra_whitespaces", "GGUF's tokenizers of kind llama leave all spaces");
+    }
+    if (proto.add_dummy_prefix &&
+        sentencepiece_space_before(config_) == text::SentencePieceModel::SpaceBefore::first_text) {
+      return refuse("legacy",
+                    "false (of tokenizer_config.json), a space before the start of a text alone, cannot be "
+                    "said in GGUF");
+    }
+    return check_words_of_user(proto);
+  }
+
+  /// GGUF's readers cut a text at the user's words. So does BPE, unless each of the pieces would get a space then.
+  Status check_words_of_user(const SentencePieceProto& proto) const {
+    const bool are_cut_out = proto.algorithm == SentencePieceProto::Algorithm::bpe && !puts_space_before(proto);
+    const std::set<TokenId> added = ids_of(spec_.added_tokens);  // which are cut out in any case
+    for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
+      const SentencePieceProto::Piece& piece = proto.pieces[i];
+      if (!is_word_of_user(piece) || added.contains(static_cast<TokenId>(i))) continue;
+      const std::string text = with_plain_spaces(std::string(piece.text));
+      const bool is_run_of_spaces = text.find_first_not_of(' ') == text.npos;
+      if (is_run_of_spaces || (are_cut_out && !has_space(piece.text))) continue;
+      return refuse("pieces", "how the user-defined " + quote(piece.text) + " is looked for cannot be said in GGUF");
+    }
+    return {};
+  }
+
+  bool puts_space_before(const SentencePieceProto& proto) const {
+    return proto.add_dummy_prefix && sentencepiece_space_before(config_) != text::SentencePieceModel::SpaceBefore::none;
+  }
+
+  Status write_sentencepiece() {
+    const auto bytes = read_sentencepiece_model(file_);
+    if (!bytes) return fail(bytes.error());
+    const auto proto = parse_sentencepiece_proto(*bytes);
+    if (!proto) return fail(proto.error());
+    if (Status status = check_options(*proto); !status) return status;
+    begin_vocabulary();
+    std::vector<float> scores(tokens_.size());
+    for (std::size_t id = 0; id < proto->pieces.size(); ++id) {
+      const auto& [piece, score, type] = proto->pieces[id];
+      std::string text(piece);
+      if (is_word_of_user(proto->pieces[id])) text = with_plain_spaces(std::move(text));
+      // The numbers of types are SentencePiece's.
+      Status status = put(static_cast<TokenId>(id), std::move(text), static_cast<std::int32_t>(type));
+      if (!status) return status;
+      scores[id] = score;
+    }
+    const OptionalId unknown = spec_.sentencepiece->unk_id();
+    Status status = put_added_tokens(unknown ? spec_.sentencepiece->token(*unknown) : std::string_view());
+    if (!status) return status;
+    const bool is_unigram = proto->algorithm == SentencePieceProto::Algorithm::unigram;
+    write_scored_tokens(is_unigram ? "t5" : "llama", scores, puts_space_before(*proto));
+    if (!is_unigram) return {};
+    metadata_.set("tokenizer.ggml.remove_extra_whitespaces", proto->remove_extra_whitespaces);
+    const auto charsmap = std::as_bytes(std::span(proto->precompiled_charsmap));
+    if (charsmap.empty()) return {};
+    metadata_.set("tokenizer.ggml.precompiled_charsmap",
+                  std::span(reinterpret_cast<const std::uint8_t*>(charsmap.data()), charsmap.size()));
+    return {};
+  }
+
+  void write_scored_tokens(const char* model, const std::vector<float>& scores, bool space_before) {
+    metadata_.set("tokenizer.ggml.model", model);
     metadata_.set("tokenizer.ggml.pre", "default");
     write_tokens();
-    metadata_.set("tokenizer.ggml.scores", *scores);
+    metadata_.set("tokenizer.ggml.scores", scores);
     metadata_.set("tokenizer.ggml.add_space_prefix", space_before);
-    return {};
   }
 
   void write_tokens() {
@@ -155,15 +282,21 @@ class TokenizerWriter {
     if (id) metadata_.set(std::string("tokenizer.ggml.") + name + "_token_id", static_cast<std::uint32_t>(*id));
   }
 
-  Status write_special_ids(const TokenizerConfig& config, const std::vector<chat::NamedTemplate>& templates) {
+  /// The id of a special token that the config names, or else that of the SentencePiece model.
+  OptionalId special_id(const char* key, OptionalId (text::SentencePieceModel::*otherwise)() const) const {
+    const OptionalId id = id_of(config_.special_token(key));
+    return id || spec_.sentencepiece == nullptr ? id : (spec_.sentencepiece.get()->*otherwise)();
+  }
+
+  Status write_special_ids(const std::vector<chat::NamedTemplate>& templates) {
     const AroundText around = around_text(spec_);
-    OptionalId bos = id_of(config.special_token("bos_token"));
+    OptionalId bos = special_id("bos_token", &text::SentencePieceModel::bos_id);
     if (!bos && !around.before.empty()) bos = around.before.front();
     // A name that only config.json knows would be a new variable for the templates.
     const bool is_asked_for = std::ranges::any_of(
         templates, [](const auto& each) { return each.source.find("bos_token") != std::string::npos; });
     if (!bos && !is_asked_for) bos = model_.bos_token_id;
-    OptionalId eos = id_of(config.special_token("eos_token"));
+    OptionalId eos = special_id("eos_token", &text::SentencePieceModel::eos_id);
     if (!eos && !model_.eos_token_ids.empty()) eos = model_.eos_token_ids.front();
     write_id("bos", bos);
     write_id("eos", eos);
@@ -171,8 +304,8 @@ class TokenizerWriter {
     std::erase_if(other_ends, [&](TokenId id) { return id == eos; });
     if (!other_ends.empty()) write_id("eot", other_ends[0]);
     if (other_ends.size() > 1) write_id("eom", other_ends[1]);
-    write_id("unknown", id_of(config.special_token("unk_token")));
-    write_id("padding", id_of(config.special_token("pad_token")));
+    write_id("unknown", special_id("unk_token", &text::SentencePieceModel::unk_id));
+    write_id("padding", id_of(config_.special_token("pad_token")));
     const auto is_only = [](const TokenIds& ids, OptionalId id) {
       return ids.empty() || (ids.size() == 1 && ids.front() == id);
     };
@@ -185,7 +318,8 @@ class TokenizerWriter {
   }
 
   const text::TokenizerSpec& spec_;
-  const std::string file_;
+  const TokenizerConfig& config_;
+  const std::filesystem::path file_;
   const models::ModelSpec& model_;
   GgufMetadata& metadata_;
   std::vector<std::string> tokens_;  // by id
@@ -231,9 +365,24 @@ Status write_gguf_tokenizer(const std::filesystem::path& folder, const models::M
   if (!config) return fail(config.error());
   const auto templates = folder_chat_templates(folder);
   if (!templates) return fail(templates.error());
-  if (Status status = TokenizerWriter(*tokenizer, spec, metadata).write(*config, *templates); !status) return status;
+  if (Status status = TokenizerWriter(*tokenizer, *config, spec, metadata).write(*templates); !status) return status;
   write_templates(*templates, metadata);
   return {};
+}
+
+Status check_gguf_tokenizer(const std::filesystem::path& folder, const text::TokenizerSpec& written) {
+  auto tokenizer = read_folder_tokenizer(folder);
+  if (!tokenizer) return fail(std::move(tokenizer.error()));
+  const std::filesystem::path& file = tokenizer->file;
+  text::TokenizerSpec& wanted = tokenizer->spec;
+  if (wanted.sentencepiece != nullptr) {
+    const auto bytes = read_sentencepiece_model(file);
+    if (!bytes) return fail(bytes.error());
+    const auto proto = parse_sentencepiece_proto(*bytes);
+    if (!proto) return fail(proto.error());
+    add_words_of_user(*proto, wanted.added_tokens);
+  }
+  return check_same_tokens(wanted, file.string(), written);
 }
 
 Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written) {

@@ -16,8 +16,11 @@ namespace pagoda::io {
 /// tokenizer of another kind, or with parts that GGUF has no name for).
 Status write_gguf_tokenizer(const std::filesystem::path& folder, const models::ModelSpec& spec, GgufMetadata& metadata);
 
-/// Whether a tokenizer that was read from what is written has the special tokens of `wanted`, which comes from `file`,
-/// and puts them around a text and writes it out alike. Errors: unsupported, with what differs.
+/// Whether a tokenizer that was read from what is written has the added tokens of the folder's, puts special tokens
+/// around a text and writes it out alike. Errors: unsupported, with what differs; those of reading the folder.
+Status check_gguf_tokenizer(const std::filesystem::path& folder, const text::TokenizerSpec& written);
+
+/// The same of a tokenizer `wanted` that comes from `file`. Errors: unsupported.
 Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written);
 
 }  // namespace pagoda::io

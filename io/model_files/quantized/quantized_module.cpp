@@ -355,7 +355,10 @@ TableState read_table_state(ModuleReader& module, const char* ending) {
   if (is_nested) state.scale_offset = reader.number("nested_offset", -1e30);
   const auto shape = nlohmann::json::array({module.rows, module.columns});
   if (const auto* value = reader.find("shape"); value != nullptr && *value != shape) {
-    reader.reject("shape", value->dump() + " does not fit the config, which asks for " + shape.dump());
+    const bool is_shape = value->is_array() && value->size() <= 8 &&
+                          std::ranges::all_of(*value, [](const auto& size) { return size.is_number(); });
+    reader.reject("shape", (is_shape ? value->dump() : shown_value(*value)) +
+                               " does not fit the config, which asks for " + shape.dump());
   }
   if (!reader.status()) module.bad(ending, reader.status().error().message);
   return state;

@@ -18,6 +18,7 @@
 #include "io/model_files/gguf/scores_of_merges.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 #include "tests/support/safetensors_file.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -239,6 +240,54 @@ TEST(TokenizersAsGguf, WithPartsThatGgufHasNoNameForAreRefused) {
   EXPECT_THAT(tokenizer_refusal({{"normalizer", {{"type", "Lowercase"}}}}),
               HasSubstr("tokenizer.json: pre_tokenizer: "));
   EXPECT_THAT(tokenizer_refusal({{"model", {{"vocab", {{"c", 9}}}}}}), HasSubstr("beyond the 4 rows"));
+}
+
+/// A SentencePiece model of some letters, with what the user has defined behind them.
+SentencePieceProto sentencepiece_proto(const std::vector<std::string_view>& words_of_user) {
+  using Type = SentencePieceProto::PieceType;
+  SentencePieceProto proto;
+  proto.pieces = {{"<unk>", 0, Type::unknown}, {"<s>", 0, Type::control}, {"</s>", 0, Type::control}};
+  for (const char* piece : {"\u2581", "a", "b", "x", "ab", "\u2581a"}) {
+    proto.pieces.push_back({piece, -static_cast<float>(proto.pieces.size()), Type::normal});
+  }
+  for (const std::string_view word : words_of_user) proto.pieces.push_back({word, 0, Type::user_defined});
+  return proto;
+}
+
+/// The ids of `text` by a folder with this model and by its GGUF file, which are the same; or the refusal.
+std::string encoded_both_ways(const SentencePieceProto& proto, const std::string& text) {
+  const test::TemporaryFolder folder;
+  folder.write("tokenizer.model", serialize(proto));
+  models::ModelSpec spec;
+  spec.vocab_size = std::ssize(proto.pieces) + 3;
+  const auto written = as_gguf(folder.path(), spec, folder.path() / "m.gguf");
+  if (!written) return written.error().message;
+  const auto ids = load_tokenizer(folder.path()).value()->encode(text, true);
+  const auto written_ids = (*written)->encode(text, true);
+  EXPECT_TRUE(ids && written_ids);
+  EXPECT_EQ(*ids, *written_ids) << text;
+  return json(*ids).dump();
+}
+
+TEST(TokenizersAsGguf, OfSentencePieceCutOutTheUsersWordsUnlessEachPieceGetsASpace) {
+  auto proto = sentencepiece_proto({"<x>", "\u2581\u2581\u2581"});
+  EXPECT_THAT(encoded_both_ways(proto, "ab"), HasSubstr("tokenizer.model: pieces: how the user-defined \"<x>\""));
+  proto.add_dummy_prefix = false;
+  EXPECT_EQ(encoded_both_ways(proto, "ab<x>a    a <x>"), "[1,7,9,4,10,8,3,9]");
+  proto.algorithm = SentencePieceProto::Algorithm::unigram;
+  EXPECT_THAT(encoded_both_ways(proto, "ab"), HasSubstr("pieces: how the user-defined"));
+  proto = sentencepiece_proto({"\u2581\u2581\u2581"});
+  EXPECT_EQ(encoded_both_ways(proto, "ab    ab"), "[1,3,7,9,3,7]");
+}
+
+TEST(TokenizersAsGguf, OfSentencePieceWithWhatGgufCannotSayAreRefused) {
+  auto proto = sentencepiece_proto({});
+  proto.remove_extra_whitespaces = true;
+  EXPECT_THAT(encoded_both_ways(proto, "ab"), HasSubstr("tokenizer.model: normalizer_spec.remove_extra_whitespaces: "));
+  proto.algorithm = SentencePieceProto::Algorithm::unigram;
+  EXPECT_EQ(encoded_both_ways(proto, " b   ab "), "[1,3,5,3,7]");
+  proto.algorithm = SentencePieceProto::Algorithm::character;
+  EXPECT_THAT(encoded_both_ways(proto, "ab"), HasSubstr("trainer_spec.model_type: is neither BPE nor unigram"));
 }
 
 TEST(TokenizersAsGguf, AddedTokensThatTakeSpacesWithThemAreFoundOut) {

@@ -1,9 +1,12 @@
 // What a GGUF's metadata and tensors say of a model. That the numbers which follow are right: gguf_golden_test.cpp.
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -111,6 +114,35 @@ TEST(GgufModel, AnIdThatMeansNoTokenIsNone) {
     ASSERT_TRUE(spec) << spec.error().message;
     EXPECT_TRUE(spec->eos_token_ids.empty());
   }
+}
+
+/// What a Baichuan of `layers` layers and this max_alibi_bias, if any, has as positions, or why it is refused.
+std::string positions_of_baichuan(std::uint32_t layers, std::optional<float> bias) {
+  SmallLlama baichuan;
+  baichuan.said_architecture = "baichuan";
+  std::map<std::string, SmallLlama::Add> keys;
+  for (auto& [key, add] : baichuan.keys) keys.emplace("baichuan" + key.substr(key.find('.')), std::move(add));
+  baichuan.keys = std::move(keys);
+  baichuan.architecture = "baichuan";
+  baichuan.number("block_count", layers);
+  if (bias) {
+    baichuan.set("attention.max_alibi_bias", [&](GgufWriter& to, const std::string& key) { to.add(key, *bias); });
+  }
+  const auto spec = read_gguf_spec(*baichuan.open().value());
+  if (!spec) return spec.error().message;
+  EXPECT_EQ(spec->architecture, "BaichuanForCausalLM");
+  const auto positions = std::ranges::find(spec->facts, "positions", &models::Fact::first);
+  return std::get<std::string>(positions->second);
+}
+
+TEST(GgufModel, OfBaichuanHasThePositionsOfItsSizeOrAsItSays) {
+  EXPECT_EQ(positions_of_baichuan(32, {}), "rotary");
+  EXPECT_EQ(positions_of_baichuan(40, {}), "alibi");
+  EXPECT_EQ(positions_of_baichuan(40, 0.0F), "rotary");
+  EXPECT_EQ(positions_of_baichuan(2, 0.0F), "rotary");
+  EXPECT_EQ(positions_of_baichuan(2, 8.0F), "alibi");
+  EXPECT_THAT(positions_of_baichuan(2, {}), HasSubstr("small.gguf: baichuan.attention.max_alibi_bias is missing"));
+  EXPECT_THAT(positions_of_baichuan(40, 4.0F), HasSubstr("baichuan.attention.max_alibi_bias must be 0 or 8"));
 }
 
 /// What a conversation, one with tools and one with documents become; "none" without a template.

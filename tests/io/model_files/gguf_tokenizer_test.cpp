@@ -20,7 +20,7 @@
 #include "engine/text/pre_tokenizer.hpp"
 #include "engine/text/unicode.hpp"
 #include "io/model_files/gguf/gguf_pre_tokenizers.hpp"
-#include "io/model_files/gguf/sentencepiece_proto.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 #include "tests/io/model_files/gguf_writer.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -206,7 +206,12 @@ TEST(HfConfig, EveryKeyThatIsWrongIsNamed) {
 
 TEST(HfConfig, TextThatIsNoJsonObjectIsRefused) {
   for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
-           {"", "not valid JSON at byte"}, {"{\"a\":", "not valid JSON at byte"}, {"[1]", "not a JSON object"}}) {
+           {"", "not valid JSON at byte"},
+           {"{\"a\":", "not valid JSON at byte"},
+           {"[1]", "not a JSON object"},
+           {"{\"hidden_size\":1e999}", "not valid JSON: a number is beyond"},
+           {"{\"hidden_size\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}",
+            "nested deeper than 64"}}) {
     const auto config = parse_hf_config({text, "config.json"}, nullptr);
     ASSERT_FALSE(config) << text;
     EXPECT_EQ(config.error().code, ErrorCode::bad_config);

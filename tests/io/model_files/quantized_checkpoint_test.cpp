@@ -252,6 +252,9 @@ TEST(QuantizedCheckpoint, StateOfFourBitsMustBeWhatItSays) {
   expect_bad(folder_of(kBnb4, parts("{}")), "blocksize: is missing");
   expect_bad(folder_of(kBnb4, parts(R"({"blocksize":0})")), "blocksize: must be 1 to");
   expect_bad(folder_of(kBnb4, parts(R"({"blocksize":64,"shape":[16,8]})")), "shape: [16,8] does not fit the config");
+  expect_bad(folder_of(kBnb4, parts(R"({"blocksize":64,"shape":[[16],8]})")),
+             "shape: an array does not fit the config");
+  expect_bad(folder_of(kBnb4, parts("{\"shape\":" + std::string(1'000'000, '['))), "is not a JSON object in bytes");
   expect_bad(folder_of(kBnb4, parts(R"({"blocksize":16})")), "absmax\": shape [2] does not fit");
 }
 

@@ -1,9 +1,11 @@
-#include "io/model_files/gguf/sentencepiece_proto.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -79,6 +81,74 @@ TEST(SoundCharsmap, HasNoMoreThan32ValuesOnAPath) {
   };
   EXPECT_TRUE(is_sound_charsmap(values(31)));
   EXPECT_FALSE(is_sound_charsmap(values(33)));
+}
+
+TEST(SentencePieceProtos, ComeBackAsTheyWereWritten) {
+  SentencePieceProto proto;
+  proto.pieces = {{"<unk>", 0, SentencePieceProto::PieceType::unknown},
+                  {"\u2581a", -1.5F, SentencePieceProto::PieceType::normal},
+                  {"<0x41>", 0, SentencePieceProto::PieceType::byte}};
+  proto.byte_fallback = true;
+  proto.add_dummy_prefix = false;
+  proto.remove_extra_whitespaces = true;
+  const std::string charsmap = Charsmap().bytes();
+  proto.precompiled_charsmap = charsmap;
+  for (const auto algorithm : {SentencePieceProto::Algorithm::bpe, SentencePieceProto::Algorithm::unigram}) {
+    proto.algorithm = algorithm;
+    const std::string bytes = serialize(proto);
+    const auto read = parse_sentencepiece_proto(bytes);
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->algorithm, algorithm);
+    ASSERT_EQ(read->pieces.size(), 3);
+    EXPECT_EQ(read->pieces[1].text, "\u2581a");
+    EXPECT_EQ(read->pieces[1].score, -1.5F);
+    EXPECT_EQ(read->pieces[2].type, SentencePieceProto::PieceType::byte);
+    EXPECT_TRUE(read->byte_fallback && read->remove_extra_whitespaces && read->escape_whitespaces);
+    EXPECT_FALSE(read->add_dummy_prefix || read->treat_whitespace_as_suffix);
+    EXPECT_EQ(read->precompiled_charsmap, charsmap);
+    EXPECT_TRUE(check_sentencepiece_proto(*read));
+    for (std::size_t size = 1; size < bytes.size(); ++size) {
+      const auto cut = parse_sentencepiece_proto(std::string_view(bytes).substr(0, size));
+      EXPECT_LE(cut ? cut->pieces.size() : 0, 3) << size;
+    }
+  }
+}
+
+TEST(SentencePieceProtos, MeanTheUsualWhereTheySayNothing) {
+  const auto read = parse_sentencepiece_proto("");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->algorithm, SentencePieceProto::Algorithm::unigram);
+  EXPECT_TRUE(read->add_dummy_prefix && read->remove_extra_whitespaces && read->escape_whitespaces);
+  EXPECT_FALSE(read->byte_fallback || read->treat_whitespace_as_suffix);
+}
+
+TEST(SentencePieceProtos, ThatAreDamagedAreRefused) {
+  using namespace std::string_view_literals;
+  for (const std::string_view bytes : {
+           "\x0a\x7f"sv,                                          // longer than what is left
+           "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv,      // a length near 2^64
+           "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv,  // a number of eleven bytes
+           "\x02\x00"sv,                                          // field 0
+           "\x0b\x0c"sv,                                          // a group
+           "\x0a\x02\x15\x00"sv,                                  // a score cut off
+           "\x1a\x02\x12\x05"sv,                                  // a table cut off
+       }) {
+    EXPECT_FALSE(parse_sentencepiece_proto(bytes)) << bytes.size();
+  }
+}
+
+TEST(SentencePieceProtos, WithWhatTheLibraryCannotBeGivenAreRefused) {
+  SentencePieceProto proto;
+  proto.pieces = {{"a", std::numeric_limits<float>::quiet_NaN()}};
+  EXPECT_FALSE(check_sentencepiece_proto(proto));
+  proto.pieces.front().score = 0;
+  EXPECT_TRUE(check_sentencepiece_proto(proto));
+  const std::string leads_outside = Charsmap().lead('a', 'a', 512).bytes();
+  proto.precompiled_charsmap = leads_outside;
+  EXPECT_FALSE(check_sentencepiece_proto(proto));
+  proto.precompiled_charsmap = {};
+  proto.denormalizer_charsmap = leads_outside;
+  EXPECT_FALSE(check_sentencepiece_proto(proto));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 #include "engine/text/detokenizer.hpp"
 #include "engine/text/unicode.hpp"
-#include "io/model_files/gguf/sentencepiece_proto.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/model_files/sentencepiece_proto.hpp"
 #include "tests/io/model_files/tokenizer_test_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -185,7 +185,7 @@ TEST(TokenizerFolder, WithADamagedSentencePieceModelIsRefusedOrWorks) {
         bytes[rng() % bytes.size()] = static_cast<char>(rng());
       }
     }
-    const test::TemporaryFolder folder;
+    const pagoda::test::TemporaryFolder folder;
     folder.write("tokenizer.model", bytes);
     const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
     if (!tokenizer) {
@@ -199,6 +199,21 @@ TEST(TokenizerFolder, WithADamagedSentencePieceModelIsRefusedOrWorks) {
     EXPECT_EQ(text::find_invalid_utf8((*tokenizer)->decode(*ids, true)), std::string::npos);
   }
   EXPECT_GT(refused, 50);
+}
+
+TEST(TokenizerFolder, WithATableOfASentencePieceModelThatLeadsOutsideOfItIsRefused) {
+  std::string bytes = testing::read_text(kFiles / "unigram_normalized" / "tokenizer.model");
+  const auto proto = parse_sentencepiece_proto(bytes);
+  ASSERT_TRUE(proto) << proto.error().message;
+  ASSERT_TRUE(check_sentencepiece_proto(*proto));
+  const auto table = static_cast<std::size_t>(proto->precompiled_charsmap.data() - bytes.data());
+  for (std::size_t i = 4; i < 512; i += 4) bytes.replace(table + i, 4, "\x41\xff\xff\x3f");
+  const pagoda::test::TemporaryFolder folder;
+  folder.write("tokenizer.model", bytes);
+  const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::bad_config);
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model: is no SentencePiece model: its precompiled"));
 }
 
 // ---- Real vocabularies: the shared tokenizer.json files, written in the older formats, must give the same ids.

@@ -1,0 +1,12 @@
+// libFuzzer target; the seeds are in corpus/gguf_model.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/io/fuzz/gguf_model_target.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // libFuzzer speaks in unsigned bytes.
+  pagoda::io::testing::try_gguf_model({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,105 @@
+// The fuzz targets of what a model's files are made of, on their seeds and on seeded mutations of them, without
+// libFuzzer.
+
+#include <functional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/io/fuzz/config_json_target.hpp"
+#include "tests/io/fuzz/gguf_model_target.hpp"
+#include "tests/io/fuzz/model_folder_target.hpp"
+#include "tests/io/fuzz/mutations.hpp"
+#include "tests/io/fuzz/quantized_folder_target.hpp"
+#include "tests/io/fuzz/sentencepiece_target.hpp"
+#include "tests/io/fuzz/tokenizer_json_target.hpp"
+
+namespace pagoda::io {
+namespace {
+
+using Pieces = std::vector<std::string>;
+
+struct Target {
+  const char* name;
+  void (*run)(std::string_view bytes);
+  int mutations;  ///< of each seed
+  Pieces pieces;  ///< that break things
+};
+
+void PrintTo(const Target& target, std::ostream* out) {
+  *out << target.name;
+}
+
+const Pieces kJsonPieces{"null",
+                         "true",
+                         "-1",
+                         "1e9",
+                         "\"\"",
+                         "{}",
+                         "[]",
+                         ",",
+                         ":",
+                         "[[",
+                         "}}",
+                         "\xff",
+                         "\\u0000",
+                         "4294967296",
+                         "1.5e300",
+                         "1e999",
+                         "-0",
+                         "\"a\"",
+                         "9223372036854775808"};
+
+Pieces operator+(Pieces pieces, const Pieces& more) {
+  pieces.insert(pieces.end(), more.begin(), more.end());
+  return pieces;
+}
+
+const std::vector<Target> kTargets{
+    {"tokenizer_json", testing::try_tokenizer_json, 1000, kJsonPieces + Pieces{"\"type\"", "\"<0x41>\"", "\"Regex\""}},
+    {"config_json", testing::try_config_json, 500,
+     kJsonPieces + Pieces{"\"rope_scaling\"", "\"yarn\"", "\"head_dim\""}},
+    {"model_folder", testing::try_model_folder, 200,
+     kJsonPieces + Pieces{"\n=== ", "config.json", "\"F16\"", "[8,8]", "../x", "{%", "}}", "\n"}},
+    {"quantized_folder", testing::try_quantized_folder, 150,
+     kJsonPieces + Pieces{"\"F32\"", "\"I8\"", "[32,32]", "[0]", "\"group_size\"", "\n", "m.weight_scale"}},
+    {"gguf_model",
+     testing::try_gguf_model,
+     200,
+     {"\n", "\x1f", "\x1e", " ", "-1", "4294967295", "\xff", "nan", "true", "tokenizer.ggml.", "<0x41>", " as ",
+      " ai "}},
+    {"sentencepiece",
+     testing::try_sentencepiece,
+     300,
+     {"\xff\xff\xff\xff\x0f", std::string(4, '\0'), "\x1a\x02\x18\x01", "\xe2\x96\x81", "\n\x02\n\x00", "\x7f\xc0"}},
+};
+
+class ModelFilesFuzzing : public ::testing::TestWithParam<Target> {};
+
+TEST_P(ModelFilesFuzzing, SurvivesTheSeeds) {
+  const auto seeds = testing::fuzz_seeds(GetParam().name);
+  ASSERT_GE(seeds.size(), 4U);
+  for (const std::string& seed : seeds) GetParam().run(seed);
+}
+
+TEST_P(ModelFilesFuzzing, SurvivesMutationsOfTheSeeds) {
+  std::mt19937 rng(1);
+  for (const std::string& seed : testing::fuzz_seeds(GetParam().name)) {
+    for (int i = 0; i < GetParam().mutations; ++i) GetParam().run(testing::mutated(seed, GetParam().pieces, rng));
+  }
+}
+
+TEST_P(ModelFilesFuzzing, SurvivesCutsOfASeed) {
+  const std::string seed = testing::fuzz_seeds(GetParam().name).front();
+  const std::size_t step = 1 + seed.size() / 1500;
+  for (std::size_t size = 0; size < seed.size(); size += step) GetParam().run(std::string_view(seed).substr(0, size));
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, ModelFilesFuzzing, ::testing::ValuesIn(kTargets),
+                         [](const auto& target) { return std::string(target.param.name); });
+
+}  // namespace
+}  // namespace pagoda::io
