@@ -63,6 +63,7 @@ void advance(Self self) {
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});
     send_to_all(self, state.workers, std::move(masks));
+    state.core->look_ahead();
   }
   StepOutputs outputs = state.core->take_outputs();
   const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");

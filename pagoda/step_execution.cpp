@@ -69,7 +69,10 @@ Status StepExecution::make_worker() {
 
 void StepExecution::begin(const scheduling::SchedulerCore& scheduler) {
   last_before_ = scheduler.last_step_in_flight();
-  for (NewRow& row : scheduler.sequences_with_kv()) sequences_.emplace(row.sequence, std::move(row));
+  for (NewRow& row : scheduler.sequences_with_kv()) {
+    forced_.emplace(row.sequence, scheduler.forced_told_to_row(row.sequence));
+    sequences_.emplace(row.sequence, std::move(row));
+  }
 }
 
 void StepExecution::enter(std::variant<CachePlan, ExecuteStep> event) {
@@ -200,6 +203,7 @@ void StepExecution::restore() {
   }
   content_ = {};
   sequences_.clear();
+  forced_.clear();
   made_.clear();
 }
 
@@ -208,7 +212,14 @@ void StepExecution::result(const StepResult& recorded) {
     for (const RowResult& row : recorded.rows) {
       const auto found = sequences_.find(row.sequence);
       if (found == sequences_.end() || row.samples.count == 0 || !found->second.spec.sampling.appends_samples) continue;
-      found->second.tokens_so_far.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first)].token);
+      TokenIds& tokens = found->second.tokens_so_far;
+      // Of the first tokens of n sequences the first is its own; of those in the places of drafts all are.
+      const bool is_prompt = row.num_computed_tokens <= std::ssize(*found->second.spec.prompt);
+      for (std::int32_t k = 0; k < (is_prompt ? 1 : row.samples.count); ++k) {
+        tokens.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first + k)].token);
+      }
+      const auto forced = forced_.extract(row.sequence);
+      if (forced) tokens.insert(tokens.end(), forced.mapped().begin(), forced.mapped().end());
     }
     if (recorded.step == last_before_) run_what_waits();
     return;

@@ -85,6 +85,7 @@ class StepExecution {
   StepId last_before_ = 0;  ///< the last step that ran before
   memory::KvContent content_;
   std::map<SequenceId, NewRow> sequences_;
+  std::map<SequenceId, TokenIds> forced_;  ///< of them, what follows the first sample that is still to come
   std::deque<std::variant<CachePlan, ExecuteStep>> waiting_;
   std::map<StepId, StepMasks> masks_;  ///< of steps that wait
 

@@ -24,8 +24,7 @@ void BatchRows::apply(const ExecuteStep& step) {
     row.prompt = spec.prompt;
     row.appends_samples = spec.sampling.appends_samples;
   }
-  chosen_positions_.clear();
-  for (const ChosenToken& chosen : step.chosen_tokens) chosen_positions_.push_back(at(chosen.row).num_tokens++);
+  for (const ChosenToken& chosen : step.chosen_tokens) at(chosen.row).num_tokens = chosen.position + 1;
   for (const RowTableDelta& delta : step.table_deltas) {
     PAGODA_ASSERT(delta.group == 0, "one group of layers is served");
     auto& table = at(delta.row).block_table;
@@ -52,8 +51,8 @@ Status BatchRows::check(const ExecuteStep& step, const KvGroup& kv, std::int64_t
 void BatchRows::append_samples(const ExecuteStep& step) {
   for (const RowWork& work : step.work) {
     BatchRow& row = rows_[static_cast<std::size_t>(work.row)];
-    if (row.sequence == work.sequence && appends_sample(work) && row.num_tokens == work.end_position()) {
-      ++row.num_tokens;
+    if (row.sequence == work.sequence && appends_sample(work) && row.num_tokens >= work.end_position()) {
+      row.num_tokens = work.end_position() + 1;
     }
   }
 }

@@ -16,7 +16,7 @@ namespace pagoda::execution {
 struct BatchRow {
   SequenceId sequence = 0;
   std::int32_t prompt_len = 0;
-  std::int32_t num_tokens = 0;  ///< prompt and generated, those being sampled included
+  std::int32_t num_tokens = 0;  ///< prompt and generated, those being sampled included; fewer if drafts were wrong
   std::vector<BlockId> block_table;
   std::unique_ptr<SequenceSampler> sampler;
   SharedTokens prompt;
@@ -33,9 +33,6 @@ class BatchRows {
 
   const BatchRow& operator[](RowId row) const { return rows_[static_cast<std::size_t>(row)]; }
 
-  /// Of each of the last applied step's chosen_tokens.
-  std::span<const std::int32_t> chosen_positions() const { return chosen_positions_; }
-
   /// An internal error when a row of the work does not hold the tokens and blocks that it is to run, or these are more
   /// than `max_model_len`.
   Status check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const;
@@ -43,13 +40,12 @@ class BatchRows {
   /// Whether the row goes on with its first sample by itself.
   bool appends_sample(const RowWork& work) const { return work.num_samples > 0 && (*this)[work.row].appends_samples; }
 
-  /// Counts the token that the work samples for its row. Also after the step has failed, so that a step already queued
-  /// behind it can run the row; the scheduler drops what comes of it.
+  /// Counts the token that the work samples at its end for its row, which ends with it. Also after the step has failed,
+  /// so that a step already queued behind it can run the row; the scheduler drops what comes of it.
   void append_samples(const ExecuteStep& step);
 
  private:
   std::vector<BatchRow> rows_;
-  std::vector<std::int32_t> chosen_positions_;
   std::int64_t vocab_size_;
 };
 

@@ -61,9 +61,10 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
 
 bool DeviceMessageChecks::take(const ChosenToken& chosen) {
   Row* const row = row_at(chosen.row);
-  const bool is_sound = row != nullptr && row->prompt_len > 0 && row->num_tokens <= limits_.max_model_len &&
+  const bool is_sound = row != nullptr && row->prompt_len > 0 && chosen.position >= row->prompt_len &&
+                        chosen.position <= std::min(row->num_tokens, limits_.max_model_len) &&
                         lies_in(chosen.token, limits_.vocab_size);
-  if (is_sound) ++row->num_tokens;
+  if (is_sound) row->num_tokens = std::int64_t{chosen.position} + 1;
   return is_sound;
 }
 
@@ -81,8 +82,10 @@ bool DeviceMessageChecks::is_sound(const RowWork& work) {
   const Row* const row = row_at(work.row);
   return row != nullptr && row->prompt_len > 0 && row->sequence == work.sequence && work.first_position >= 0 &&
          work.num_tokens > 0 && std::int64_t{work.first_position} + work.num_tokens <= limits_.max_model_len &&
-         work.num_samples >= 0 && work.num_samples <= limits_.max_num_seqs && work.num_prompt_logprobs >= 0 &&
-         work.num_prompt_logprobs <= work.num_tokens && work.first_prompt_logprob >= 0 &&
+         work.num_samples >= 0 && work.num_samples <= limits_.max_num_seqs && work.num_drafts >= 0 &&
+         (work.num_drafts == 0 || (work.num_samples == 1 && work.num_drafts < work.num_tokens)) &&
+         work.num_prompt_logprobs >= 0 && work.num_prompt_logprobs <= work.num_tokens &&
+         work.first_prompt_logprob >= 0 &&
          (work.num_prompt_logprobs == 0 ||
           std::int64_t{work.first_prompt_logprob} + work.num_prompt_logprobs <= row->prompt_len);
 }
@@ -108,21 +111,27 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
     if (!take(delta, step.blocks)) return refuse(step.step, "a block table that cannot be");
   }
   std::int64_t num_tokens = 0;
+  std::int64_t num_samples = 0;
+  std::vector<std::int32_t> masks_of_work;
   std::vector<bool> runs(rows_.size());
-  std::vector<bool> has_mask;
   for (const RowWork& work : step.work) {
-    has_mask.push_back(work.has_mask);
     if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a mask that cannot be");
     if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
     runs[static_cast<std::size_t>(work.row)] = true;
+    masks_of_work.push_back(work.has_mask ? 1 + work.num_drafts : 0);
     num_tokens += work.num_tokens;
     Row& row = rows_[static_cast<std::size_t>(work.row)];
-    if (work.num_samples > 0 && row.appends_samples && row.num_tokens == work.end_position()) ++row.num_tokens;
+    if (work.num_samples > 0 && row.appends_samples && row.num_tokens >= work.end_position()) {
+      row.num_tokens = std::int64_t{work.end_position()} + 1;
+    }
+    num_samples += work.num_samples + work.num_drafts;
+    if (work.num_drafts > 0 && !tells_drafts(step, work)) return refuse(step.step, "drafts that are not told");
   }
+  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than there are rows");
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
-  const bool has_masks = std::ranges::find(has_mask, true) != has_mask.end();
+  const bool has_masks = std::ranges::any_of(masks_of_work, [](std::int32_t count) { return count > 0; });
   if (step.wait_for_masks != has_masks) return refuse(step.step, "masks that cannot be");
-  if (has_masks) waiting_for_masks_.emplace(step.step, std::move(has_mask));
+  if (has_masks) waiting_for_masks_.emplace(step.step, std::move(masks_of_work));
   return {};
 }
 
@@ -132,10 +141,10 @@ Status DeviceMessageChecks::check(const StepMasks& masks) {
   if (masks.words.size() != masks.work.size() * kernels::mask_words(limits_.vocab_size)) {
     return refuse(masks.step, "masks of another vocabulary");
   }
-  std::int32_t before = -1;
+  std::vector<std::int32_t>& left = found.mapped();
+  std::int32_t before = 0;
   for (const std::int32_t i : masks.work) {
-    const std::vector<bool>& has_mask = found.mapped();
-    const bool is_sound = i > before && lies_in(i, std::ssize(has_mask)) && has_mask[static_cast<std::size_t>(i)];
+    const bool is_sound = i >= before && lies_in(i, std::ssize(left)) && left[static_cast<std::size_t>(i)]-- > 0;
     if (!is_sound) return refuse(masks.step, "a mask of work that has none");
     before = i;
   }
@@ -156,6 +165,14 @@ Status DeviceMessageChecks::check(const CachePlan& plan) const {
   return is_sound ? Status() : Status(refuse(plan.step, "a move of a block that is not in the pools"));
 }
 
+bool DeviceMessageChecks::tells_drafts(const ExecuteStep& step, const RowWork& work) {
+  const auto is_draft = [&](const ChosenToken& chosen) {
+    return chosen.row == work.row && chosen.position >= work.end_position() - work.num_drafts &&
+           chosen.position < work.end_position();
+  };
+  return std::ranges::count_if(step.chosen_tokens, is_draft) == work.num_drafts;
+}
+
 void ResultChecks::sent(const ExecuteStep& step) {
   in_flight_.push_back({step.step, step.work});
 }
@@ -166,9 +183,10 @@ bool ResultChecks::is_sound(const TokenReport& report) const {
 }
 
 bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const {
-  if (row.sequence != work.sequence || row.num_computed_tokens != work.end_position() ||
-      !lies_in(row.samples, result.samples.size()) || row.samples.count != work.num_samples ||
-      !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
+  const std::int64_t num_right = std::int64_t{row.samples.count} - work.num_samples;  // drafts
+  if (row.sequence != work.sequence || num_right < 0 || num_right > work.num_drafts ||
+      row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||
+      !lies_in(row.samples, result.samples.size()) || !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
       row.prompt_logprobs.count != work.num_prompt_logprobs || row.error < -1 ||
       row.error >= std::ssize(result.row_errors)) {
     return false;

@@ -51,11 +51,12 @@ class DeviceMessageChecks {
   bool take(const ChosenToken& chosen);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
   bool is_sound(const RowWork& work);
+  static bool tells_drafts(const ExecuteStep& step, const RowWork& work);
 
   DeviceLimits limits_;
   std::vector<Row> rows_;
   StepId last_step_ = 0;
-  std::map<StepId, std::vector<bool>> waiting_for_masks_;  ///< steps, and which of their work has a mask
+  std::map<StepId, std::vector<std::int32_t>> waiting_for_masks_;  ///< steps, and the most masks of each of their work
 };
 
 /// Holds the results that another process sends against the steps that it was sent.

@@ -24,6 +24,18 @@ std::int64_t blocks_of_row(const RunnerConfig& config) {
   return (config.layout.only().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
 }
 
+/// The tokens that the work runs last, of those that its row is told.
+TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
+  TokenIds drafts(static_cast<std::size_t>(work.num_drafts));
+  for (const ChosenToken& chosen : step.chosen_tokens) {
+    const std::int32_t place = chosen.position - (work.end_position() - work.num_drafts);
+    if (chosen.row == work.row && place >= 0 && place < work.num_drafts) {
+      drafts[static_cast<std::size_t>(place)] = chosen.token;
+    }
+  }
+  return drafts;
+}
+
 /// Of one step; what is more is copied.
 std::int64_t most_scattered_entries(const RunnerConfig& config) {
   return std::int64_t{config.max_num_seqs} * kMostScatteredEntries;
@@ -46,7 +58,7 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
   StepShape shape{.num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
                   .num_logit_rows = config.max_num_seqs,
-                  .num_chosen = config.max_num_seqs,
+                  .num_chosen = config.max_num_batched_tokens,
                   .num_samples = config.max_num_seqs,
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
@@ -233,7 +245,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
   shape.num_chosen = std::ssize(step.chosen_tokens);
   for (const RowWork& work : step.work) {
     shape.num_tokens += work.num_tokens;
-    shape.num_logit_rows += work.num_samples > 0 ? 1 : 0;
+    shape.num_logit_rows += work.num_samples > 0 ? 1 + work.num_drafts : 0;
     batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
     batch.max_context_len = std::max(batch.max_context_len, work.end_position());
   }
@@ -260,12 +272,18 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     const bool has_logits = batch.decode || work.num_samples > 0;
     IssuedStep::Row& issued_row = issued.rows.emplace_back(IssuedStep::Row{
         work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask, false});
-    if (work.num_samples > 0) {
+    const auto sample_behind = [&](std::int32_t end) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
-                                            static_cast<std::size_t>(row.num_tokens));
+                                            static_cast<std::size_t>(end));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-      kernels::SampleRow sample_row =
-          row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      return row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+    };
+    if (work.num_drafts > 0) issued_row.drafts = drafts_of(step, work);
+    for (std::int32_t k = work.num_drafts; k > 0; --k, ++logits_row) {
+      sample_rows_.push_back(sample_behind(work.end_position() - k));
+    }
+    if (work.num_samples > 0) {
+      kernels::SampleRow sample_row = sample_behind(work.end_position());
       issued_row.bans_tokens = !sample_row.banned_tokens.empty();
       // The first tokens of n sequences differ by the sequence index alone.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
@@ -320,6 +338,11 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
     inputs.context_len[sequence] = end;
     inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
     if (work.num_samples == 0) continue;
+    // What is sampled before a draft is a draft's token, or takes its place.
+    for (std::int32_t k = work.num_drafts; k > 0; --k) {
+      inputs.logit_rows[logit_row++] = static_cast<std::int32_t>(token) - 1 - k;
+      inputs.sample_slots[sample++] = token_slot(work.row, end - k);
+    }
     if (!batch.decode) inputs.logit_rows[logit_row++] = static_cast<std::int32_t>(token) - 1;
     // The row goes on with the first sample; forks get rows of their own with theirs.
     inputs.sample_slots[sample] = rows_.appends_sample(work) ? token_slot(work.row, end) : -1;
@@ -347,7 +370,7 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
 void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const {
   for (std::size_t i = 0; i < step.chosen_tokens.size(); ++i) {
     inputs.chosen_tokens[i] = step.chosen_tokens[i].token;
-    inputs.chosen_slots[i] = token_slot(step.chosen_tokens[i].row, rows_.chosen_positions()[i]);
+    inputs.chosen_slots[i] = token_slot(step.chosen_tokens[i].row, step.chosen_tokens[i].position);
   }
   std::int64_t entry = 0;
   for (const TableChange& change : table_changes_) {
@@ -421,14 +444,15 @@ void ModelRunner::apply(const StepMasks& masks, const IssuedStep& issued) {
   std::size_t first_sample = 0;
   std::size_t next = 0;  // of the masks
   for (std::size_t i = 0; i < issued.rows.size() && next < masks.work.size(); ++i) {
-    const auto num_samples = static_cast<std::size_t>(issued.rows[i].num_samples);
-    if (masks.work[next] == static_cast<std::int32_t>(i)) {
+    const std::size_t num_drafts = issued.rows[i].drafts.size();
+    const auto samples = std::span(sample_rows_)
+                             .subspan(first_sample, num_drafts + static_cast<std::size_t>(issued.rows[i].num_samples));
+    first_sample += samples.size();
+    // One for all n first tokens, or one for each place of drafts, as far as these go.
+    for (std::size_t k = 0; next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i); ++k) {
       const auto mask = masks.mask(next++);
-      for (kernels::SampleRow& row : std::span(sample_rows_).subspan(first_sample, num_samples)) {
-        row.allowed_tokens = mask;
-      }
+      for (kernels::SampleRow& row : num_drafts > 0 ? samples.subspan(k, 1) : samples) row.allowed_tokens = mask;
     }
-    first_sample += num_samples;
   }
 }
 

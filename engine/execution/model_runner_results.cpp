@@ -49,24 +49,42 @@ class ReportReader {
   /// Reads the next `count`; notes in the row when one of them is none.
   Range read(std::int32_t count, const IssuedStep::Row& issued, RowResult& row) {
     const Range range{static_cast<std::int32_t>(reports_.size()), count};
-    for (std::int32_t i = 0; i < count; ++i) {
-      const auto index = std::ssize(reports_);
-      const kernels::SampleOutput& out = outputs_[index];
-      if (out.problem != kernels::SampleProblem::none && row.error < 0) {
-        row.error = static_cast<std::int32_t>(errors_.size());
-        errors_.push_back(error_of(out.problem, issued));
-      }
-      reports_.push_back({out.token, out.logprob, out.rank,
-                          top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
+    for (std::int32_t i = 0; i < count; ++i) read_one(issued, row);
+    return range;
+  }
+
+  /// Reads what was sampled in the places of drafts and at their end: up to the first that is not its draft.
+  Range read_drafts(const IssuedStep::Row& issued, RowResult& row) {
+    Range range{static_cast<std::int32_t>(reports_.size()), 0};
+    const std::int64_t end = next_ + std::ssize(issued.drafts) + 1;
+    bool goes_on = true;
+    for (std::size_t i = 0; goes_on; ++i) {
+      const TokenId token = read_one(issued, row);
+      ++range.count;
+      goes_on = row.error < 0 && i < issued.drafts.size() && token == issued.drafts[i];
     }
+    next_ = end;
     return range;
   }
 
  private:
+  TokenId read_one(const IssuedStep::Row& issued, RowResult& row) {
+    const auto index = next_++;
+    const kernels::SampleOutput& out = outputs_[index];
+    if (out.problem != kernels::SampleProblem::none && row.error < 0) {
+      row.error = static_cast<std::int32_t>(errors_.size());
+      errors_.push_back(error_of(out.problem, issued));
+    }
+    reports_.push_back({out.token, out.logprob, out.rank,
+                        top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
+    return out.token;
+  }
+
   const kernels::SampleOutput* outputs_;
   const std::int32_t* top_tokens_;
   const float* top_logprobs_;
   std::int64_t max_top_;
+  std::int64_t next_ = 0;
   std::vector<TokenReport>& reports_;
   std::vector<Error>& errors_;
 };
@@ -85,7 +103,12 @@ void read_results(const IssuedStep& issued, StepResult& result) {
     RowResult& row = result.rows.emplace_back();
     row.sequence = issued_row.sequence;
     row.num_computed_tokens = issued_row.end_position;
-    row.samples = samples.read(issued_row.num_samples, issued_row, row);
+    if (issued_row.drafts.empty()) {
+      row.samples = samples.read(issued_row.num_samples, issued_row, row);
+    } else {
+      row.samples = samples.read_drafts(issued_row, row);
+      row.num_computed_tokens -= static_cast<std::int32_t>(issued_row.drafts.size()) - (row.samples.count - 1);
+    }
     row.prompt_logprobs = prompt_logprobs.read(issued_row.num_prompt_logprobs, {}, row);
   }
 }

@@ -13,7 +13,7 @@ struct StepShape {
   std::int64_t max_blocks = 0;  ///< entries of each sequence's block table; 0 where the device keeps the tables
   std::int64_t num_block_table_rows = 0;     ///< num_sequences where the device keeps the block tables, else 0
   std::int64_t num_block_table_entries = 0;  ///< of these tables that change
-  std::int64_t num_chosen = 0;               ///< tokens that the scheduler has chosen
+  std::int64_t num_chosen = 0;               ///< tokens that rows are told
   std::int64_t num_samples = 0;              ///< tokens to sample
   std::int64_t num_reports = 0;              ///< prompt tokens to report on
 };

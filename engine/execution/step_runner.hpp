@@ -22,6 +22,7 @@ struct IssuedStep {
     std::int32_t num_prompt_logprobs = 0;
     bool has_mask = false;     ///< its grammar leaves out some tokens
     bool bans_tokens = false;  ///< so do the request's parameters
+    TokenIds drafts = {};      ///< the last tokens that it runs, which samples are held against
   };
 
   StepId step = 0;

@@ -176,6 +176,10 @@ std::size_t CompiledGrammar::num_bytes() const {
 std::int64_t CompiledGrammar::vocab_size() const {
   return impl_->vocab_size;
 }
+std::string_view CompiledGrammar::bytes_of(TokenId token) const {
+  const auto& bytes = impl_->grammar.GetTokenizerInfo().GetDecodedVocab();
+  return token >= 0 && token < std::ssize(bytes) ? std::string_view(bytes[static_cast<std::size_t>(token)]) : "";
+}
 
 // What XGrammar throws leaves a matcher without an Impl, or nothing that may follow.
 Matcher::Matcher(SharedGrammar grammar) {
@@ -303,6 +307,10 @@ std::size_t CompiledGrammar::num_bytes() const {
 }
 std::int64_t CompiledGrammar::vocab_size() const {
   return 0;
+}
+
+std::string_view CompiledGrammar::bytes_of(TokenId) const {
+  return {};
 }
 
 // Nobody comes by a grammar, so nobody by a matcher.

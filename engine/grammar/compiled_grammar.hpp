@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/request/structured_output.hpp"
@@ -27,6 +28,8 @@ class CompiledGrammar {
 
   std::size_t num_bytes() const;  ///< of memory, about
   std::int64_t vocab_size() const;
+  /// What the token stands for; empty where that is nothing, as of end tokens.
+  std::string_view bytes_of(TokenId token) const;
   const Impl& impl() const { return *impl_; }
 
  private:

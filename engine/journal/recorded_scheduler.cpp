@@ -34,4 +34,18 @@ StepResult RecordedScheduler::blank_result(StepResult result) const {
   return result;
 }
 
+std::vector<scheduling::ForeseenTokens> RecordedScheduler::blank_foreseen(
+    std::vector<scheduling::ForeseenTokens> foreseen) const {
+  for (scheduling::ForeseenTokens& one : foreseen) {
+    const RequestSpec* spec = core_.spec_of(one.sequence);
+    PAGODA_ASSERT(spec != nullptr, "what is foreseen goes on with a live sequence");
+    for (TokenId& token : one.tokens) {
+      TokenReport report{token, 0, 0, {}};
+      blank(report, *spec, config_.eos_token_ids);
+      token = report.token;
+    }
+  }
+  return foreseen;
+}
+
 }  // namespace pagoda::journal

@@ -4,6 +4,7 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "engine/journal/hidden_tokens.hpp"
 #include "engine/journal/journal.hpp"
@@ -25,9 +26,10 @@ enum class SchedulerInput : std::uint8_t {
   take_outputs,
   expire_group,
   forget_prefixes,
+  jump_ahead,
 };
 constexpr SchedulerInput last_value(SchedulerInput) {
-  return SchedulerInput::forget_prefixes;
+  return SchedulerInput::jump_ahead;
 }
 
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
@@ -101,12 +103,26 @@ class RecordedScheduler {
   std::optional<StepMasks> take_masks() {
     return run(SchedulerInput::take_masks, [](auto& core) { return core.take_masks(); });
   }
+  /// Behind the masks. What follows from them is an input, for the same reason.
+  void look_ahead() {
+    const auto foreseen = core_.look_ahead();
+    if (foreseen.empty()) return;
+    if (twin_) {
+      const auto blanked = blank_foreseen(foreseen);
+      recorder_.input(SchedulerInput::jump_ahead, blanked);
+      twin_->jump_ahead(blanked);
+    } else {
+      recorder_.input(SchedulerInput::jump_ahead, foreseen);
+    }
+    core_.jump_ahead(foreseen);
+  }
   StepOutputs take_outputs() {
     return run(SchedulerInput::take_outputs, [](auto& core) { return core.take_outputs(); });
   }
 
  private:
   StepResult blank_result(StepResult result) const;
+  std::vector<scheduling::ForeseenTokens> blank_foreseen(std::vector<scheduling::ForeseenTokens> foreseen) const;
   template <class Call, class... Fields>
   std::invoke_result_t<Call, scheduling::SchedulerCore&> run(SchedulerInput input, Call call, const Fields&... fields) {
     recorder_.input(input, fields...);

@@ -290,6 +290,12 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       }
       return true;
     }
+    case SchedulerInput::jump_ahead: {
+      std::vector<scheduling::ForeseenTokens> foreseen;
+      if (!read(in, foreseen)) return false;
+      scheduler_->jump_ahead(foreseen);
+      return true;
+    }
     case SchedulerInput::take_outputs: {
       if (!read(in)) return false;
       const StepOutputs outputs = scheduler_->take_outputs();

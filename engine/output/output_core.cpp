@@ -1,6 +1,7 @@
 #include "engine/output/output_core.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -252,6 +253,8 @@ void OutputCore::keep_best(RequestState& request) {
 
 void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
   for (SequenceState& sequence : request.sequences) {
+    auto told = std::exchange(sequence.told, {});
+    if (request.spec->stream) std::ranges::move(told, std::back_inserter(output.deltas));
     if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
     const std::int32_t index = sequence.delta.index;
     sequence.delta.ended = sequence.ended;
@@ -265,6 +268,11 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
                             Effects& effects) {
   const SamplingParams& sampling = request.spec->sampling;
   const TokenReport& token = *output.token;
+  const bool is_told_at_end = sampling.use_beam_search || sampling.chooses_at_end();
+  if (!is_told_at_end && !sequence.delta.token_ids.empty()) {
+    sequence.told.push_back(std::exchange(sequence.delta, {}));
+    sequence.delta.index = sequence.result.index;
+  }
   sequence.result.token_ids.push_back(token.token);
   sequence.delta.token_ids.push_back(token.token);
   if (sequence.result.cumulative_logprob) {

@@ -26,6 +26,9 @@ namespace pagoda::output {
 /// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one
 /// terminal output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
 ///
+/// Each token has a delta of its own, however many a step brings, so streams do not depend on that; but what is told at
+/// the end of a request alone is one delta for each sequence.
+///
 /// best_of > 1: outputs are returned best first, by the sum of the logprobs of their tokens, as vLLM ranks them. With
 /// best_of == n deltas come as the tokens do, and an output's `index` stays that of its deltas. With best_of > n the n
 /// best are numbered anew from 0: which they are is known at the end only, so all their text comes in the deltas beside
@@ -85,6 +88,7 @@ class OutputCore {
     text::StopMatcher stop_matcher;
     SequenceResult result;
     SequenceDelta delta;
+    std::vector<SequenceDelta> told = {};  ///< before it: those of the step's tokens that others of the step follow
     bool ended = false;
     TimeUs last_token_us = -1;  ///< for the metrics
   };

@@ -20,6 +20,10 @@ std::optional<TokenId> EndingTokens::stop_token(TokenId token) const {
   return token;
 }
 
+bool EndingTokens::is_banned(TokenId token, std::int64_t num_generated) const {
+  return num_generated <= min_tokens_ && std::ranges::find(banned_, token) != banned_.end();
+}
+
 std::optional<EndingTokens::End> EndingTokens::end_of(TokenId token, std::int64_t num_generated) const {
   if (num_generated >= min_tokens_ && std::ranges::find(all_, token) != all_.end()) {
     return End{FinishReason::stop, stop_token(token)};

@@ -26,6 +26,9 @@ class EndingTokens {
   /// min_tokens may be an end.
   std::optional<End> end_of(TokenId token, std::int64_t num_generated) const;
 
+  /// Whether a sequence must not get `token` as its `num_generated`th (from 1).
+  bool is_banned(TokenId token, std::int64_t num_generated) const;
+
   /// The stop token of an end by `token`, if that is one of stop_token_ids.
   std::optional<TokenId> stop_token(TokenId token) const;
 

@@ -1,5 +1,6 @@
 // Sampling: every sequence goes on with what it samples. The first tokens of n sequences are drawn from one prompt.
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/request/ending_tokens.hpp"
@@ -28,9 +29,15 @@ class Sampling final : public Decoding {
   bool on_result(SequenceGroup& group, std::size_t index, std::span<const TokenReport> samples,
                  GroupEffects& effects) override {
     if (samples.empty()) return false;
+    if (is_of_drafts(group.sequences[index])) return take_drafts(group, group.sequences[index], samples, effects);
     --group.sequences[index].num_placeholders;
     if (samples.size() > 1) fork(group, effects);  // moves the sequences; the prompt's own is the first
     for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
+    Sequence& sequence = group.sequences[index];
+    sequence.will_end = false;
+    for (const TokenId token : std::exchange(sequence.forced, {})) append(group, sequence, {token, 0, 0, {}}, effects);
+    // Their step was not planned, and now it is known better what follows.
+    if (!sequence.waits) sequence.drafts.clear();
     return group.all_finished();
   }
 
@@ -50,6 +57,25 @@ class Sampling final : public Decoding {
   bool load(Decoder&, const SequenceGroup&) override { return true; }
 
  private:
+  /// Of the samples in flight, those of drafts are the last: nothing is planned behind them.
+  static bool is_of_drafts(const Sequence& sequence) {
+    return sequence.awaits_drafts() && sequence.num_placeholders == 1;
+  }
+
+  /// The samples that are the sequence's: each but the last was a draft.
+  bool take_drafts(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples,
+                   GroupEffects& effects) const {
+    const auto num_right = static_cast<std::int32_t>(samples.size()) - 1;
+    const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
+    sequence.most_drafts = num_right == num_drafts ? std::min(2 * sequence.most_drafts, kMaxDrafts)
+                                                   : std::max(num_right, sequence.most_drafts / 2);
+    sequence.forget_samples();
+    for (const TokenReport& sample : samples) append(group, sequence, sample, effects);
+    // What the row was told behind these is not its own.
+    sequence.num_row_tokens = sequence.output.size();
+    return group.all_finished();
+  }
+
   static void fork(SequenceGroup& group, GroupEffects& effects) {
     group.forked = true;
     group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));

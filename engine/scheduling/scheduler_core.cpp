@@ -9,7 +9,6 @@
 
 #include "engine/scheduling/queue_view.hpp"
 #include "kernels/result.hpp"
-#include "kernels/sample.hpp"
 
 namespace pagoda::scheduling {
 namespace {
@@ -108,8 +107,13 @@ void SchedulerCore::device_replaced(bool memory_lost) {
   }
   for (const RequestId id : in_last_steps) {
     // Known before anything is lost: one of the steps behind these tokens has killed the worker.
-    if (SequenceGroup* group = table_.find(id))
-      group->cleared_length = group->longest_output() + config_.pipeline_depth;
+    SequenceGroup* group = table_.find(id);
+    if (group == nullptr) continue;
+    group->cleared_length = group->longest_output() + config_.pipeline_depth;
+    for (const Sequence& s : group->sequences) {
+      if (s.state != SequenceState::finished)
+        group->cleared_length = std::max(group->cleared_length, s.num_generated());
+    }
   }
   if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = asked_us_;
   if (!in_flight_.empty()) table_.news.steps_failed(in_flight_.front().step);
@@ -126,7 +130,7 @@ void SchedulerCore::device_replaced(bool memory_lost) {
   }
   for (const auto& [id, group] : table_.groups) {
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
-    for (Sequence& s : group->sequences) s.num_placeholders = 0;
+    for (Sequence& s : group->sequences) s.forget_samples();
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
@@ -151,7 +155,7 @@ void SchedulerCore::restart_readers(StepId first_failed) {
       for (WorkRef& work : step.work) work.dropped |= work.group == group->entry.id;
     }
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
-    for (Sequence& s : group->sequences) s.num_placeholders = 0;
+    for (Sequence& s : group->sequences) s.forget_samples();
     restart(*group);
   }
 }
@@ -240,7 +244,9 @@ void SchedulerCore::fail_work(const WorkRef& work, const Error& error) {
 }
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
-  PAGODA_ASSERT(row.sequence == work.sequence && row.samples.count == work.num_samples, "rows come in their order");
+  const std::int32_t num_right_drafts = row.samples.count - work.num_samples;
+  PAGODA_ASSERT(row.sequence == work.sequence && num_right_drafts >= 0 && num_right_drafts <= work.num_drafts,
+                "rows come in their order");
   if (row.error >= 0) return fail_work(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
   SequenceGroup* group = ended_work(work);
   if (group == nullptr) return;
@@ -250,8 +256,11 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   const bool is_current = s != nullptr && work.epoch == s->epoch;
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
+    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
     has_news(*s);
   }
+  metrics_.draft_tokens += work.num_drafts;
+  metrics_.accepted_draft_tokens += num_right_drafts;
   if (is_current || (s != nullptr && group->decoding->keeps_tokens_of_lost_kv())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
     if (group->decoding->on_result(*group, index, samples, *this)) {
@@ -327,42 +336,6 @@ std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
   asked_us_ = plan_outstanding() ? asked_us_ : now;
   return planning_.next(now, last_completed_step_, !in_flight_.empty());
-}
-
-std::optional<StepMasks> SchedulerCore::take_masks() {
-  if (!has_masks_to_tell()) return std::nullopt;
-  InFlightStep& step = in_flight_.front();
-  step.waits_for_masks = false;
-  StepMasks masks;
-  masks.step = step.step;
-  for (std::size_t i = 0; i < step.work.size(); ++i) {
-    const WorkRef& work = step.work[i];
-    SequenceGroup* group = work.has_mask && !work.dropped ? table_.find(work.group) : nullptr;
-    const Sequence* s = table_.find(group, work.sequence);
-    if (s == nullptr || s->state == SequenceState::finished) continue;
-    const bool is_forced = group->thinking && group->thinking->next(s->output);
-    if (!group->spec->sampling.structured_outputs && !is_forced) continue;
-    masks.work.push_back(static_cast<std::int32_t>(i));
-    add_mask(*group, *s, masks);
-  }
-  return masks;
-}
-
-/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
-void SchedulerCore::add_mask(SequenceGroup& group, const Sequence& sequence, StepMasks& masks) const {
-  const std::size_t first = masks.words.size();
-  masks.words.resize(first + kernels::mask_words(config_.vocab_size), ~std::uint32_t{0});
-  const auto mask = std::span(masks.words).subspan(first);
-  // A replay may lack the grammar, or be told of another vocabulary.
-  const bool has_grammar = group.matchers && group.spec->grammar->vocab_size() == config_.vocab_size;
-  if (has_grammar) group.matchers->fill_mask(sequence.id, sequence.output, mask);
-  const auto forced = group.thinking ? group.thinking->next(sequence.output) : std::nullopt;
-  if (!forced) return;
-  const auto word = static_cast<std::size_t>(*forced) / 32;
-  const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced) % 32;
-  if (word >= mask.size() || (mask[word] & bit) == 0) return;
-  std::ranges::fill(mask, 0U);
-  mask[word] = bit;
 }
 
 StepOutputs SchedulerCore::take_outputs() {

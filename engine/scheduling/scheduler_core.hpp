@@ -12,6 +12,7 @@
 #include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/live_request.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/foreseen_tokens.hpp"
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
@@ -42,6 +43,7 @@ inline constexpr std::int32_t kMaxTimesCleared = 16;
 ///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
 ///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
 ///   take_masks()     -> StepMasks    to the workers, of a step that waits for them, when those before it have ended
+///   look_ahead()     -> jump_ahead() what follows these masks, back to the core
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
@@ -67,6 +69,8 @@ class SchedulerCore final : private GroupEffects {
   /// New workers took the place of dead ones: they have no rows, and every step in flight is lost, so what ran must be
   /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well.
   void device_replaced(bool memory_lost);
+  /// What look_ahead() has said, of this core or of another with the same state.
+  void jump_ahead(const std::vector<ForeseenTokens>& foreseen);
   /// The next plan has the block manager forget its prefix cache.
   void forget_prefixes() { table_.news.forget_prefixes = true; }
 
@@ -76,6 +80,9 @@ class SchedulerCore final : private GroupEffects {
   /// The masks of the first step in flight, if it waits for them: all tokens that they depend on are known.
   bool has_masks_to_tell() const { return !in_flight_.empty() && in_flight_.front().waits_for_masks; }
   std::optional<StepMasks> take_masks();
+  /// What follows the samples that the last masks are for; once. Told by whoever has the grammars, and back as an event
+  /// of its own: a core that lacks them (a replay's) does the same as one that has them.
+  std::vector<ForeseenTokens> look_ahead();
   /// What the output processor must be told since the last call.
   StepOutputs take_outputs();
 
@@ -93,6 +100,8 @@ class SchedulerCore final : private GroupEffects {
   /// Every sequence that holds KV, as a worker that knows nothing would be told of it; `row` is -1 of those that have
   /// none. `tokens_so_far` lack what steps in flight sample.
   std::vector<NewRow> sequences_with_kv() const;
+  /// What the row of such a sequence was told that follows its first sample in flight.
+  TokenIds forced_told_to_row(SequenceId sequence) const;
   /// Where every group is; in the order of their ids.
   std::vector<GroupProgress> progress() const;
   std::size_t num_groups() const { return table_.groups.size(); }
@@ -142,7 +151,11 @@ class SchedulerCore final : private GroupEffects {
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
 
   // masks
-  void add_mask(SequenceGroup& group, const Sequence& sequence, StepMasks& masks) const;
+  void add_masks(SequenceGroup& group, const Sequence& sequence, const WorkRef& work, StepMasks& masks);
+  /// Which tokens may follow `output`: what the sequence has generated, or else (`is_ahead`) may come to.
+  void fill_mask(SequenceGroup& group, const Sequence& sequence, std::span<const TokenId> output, bool is_ahead,
+                 std::span<std::uint32_t> mask) const;
+  ForeseenTokens foresee(SequenceGroup& group, const Sequence& sequence, TokenIds alternatives) const;
 
   // how groups stop
   void preempt(SequenceGroup& group, SequenceState to);
@@ -174,6 +187,8 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
+  /// Of the last masks those that leave few tokens, for look_ahead(); no state.
+  std::vector<std::pair<SequenceId, TokenIds>> alternatives_;
   // For the metrics.
   TimeUs asked_us_ = 0;               ///< when the last plan was asked for
   std::optional<TimeUs> lost_at_us_;  ///< when the steps began that a worker was lost over, until another ends a step

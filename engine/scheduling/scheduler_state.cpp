@@ -136,14 +136,21 @@ const RequestSpec* SchedulerCore::spec_of(SequenceId sequence) const {
   return group == nullptr ? nullptr : group->spec.get();
 }
 
+TokenIds SchedulerCore::forced_told_to_row(SequenceId sequence) const {
+  const auto owner = table_.group_of.find(sequence);
+  const Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), sequence);
+  if (s == nullptr) return {};
+  return {s->forced.begin(), s->forced.begin() + static_cast<std::ptrdiff_t>(s->num_forced_told())};
+}
+
 std::vector<NewRow> SchedulerCore::sequences_with_kv() const {
   std::vector<NewRow> rows;
   for (const auto& [id, group] : table_.groups) {
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::running && s.state != SequenceState::swapped) continue;
       NewRow row{s.row, s.id, s.index, row_spec(*group, config_.eos_token_ids), s.output};
-      // A row that is told its tokens hears of the last ones with its next work.
-      if (s.row >= 0 && group->decoding->chooses_tokens()) row.tokens_so_far.resize(s.num_row_tokens);
+      // Of tokens that it does not sample itself, a row hears with its next work.
+      if (s.row >= 0) row.tokens_so_far.resize(std::min(s.num_row_tokens, s.output.size()));
       rows.push_back(std::move(row));
     }
   }

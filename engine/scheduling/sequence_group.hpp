@@ -9,6 +9,7 @@
 #include "engine/request/request_spec.hpp"
 #include "engine/request/thinking_budget.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/foreseen_tokens.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_matchers.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
@@ -33,6 +34,9 @@ struct Sequence {
   std::int32_t index = 0;             ///< within the request
   TokenIds output;                    ///< sampled and known
   std::int32_t num_placeholders = 0;  ///< samples of steps in flight
+  TokenIds forced;                    ///< must follow the sample in flight (ForeseenTokens); not in `output` yet
+  TokenIds drafts;                    ///< behind these; until their step is planned, and then until it has ended
+  bool will_end = false;              ///< with these, or with the sample
   SequenceState state = SequenceState::waiting;
   std::int32_t num_scheduled_tokens = 0;  ///< tokens that were planned into steps
   std::int32_t num_computed_tokens = 0;   ///< of them, those whose steps have succeeded
@@ -42,17 +46,38 @@ struct Sequence {
       0;                   ///< of its last admission; others may share them as soon as a step is to compute them
   StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
-  bool waits = false;      ///< for results of others of its group (Decoding)
+  bool waits = false;      ///< for results of others of its group (Decoding), or for what becomes of its drafts
   RowId row = -1;
-  SharedTokens recompute_tokens;     ///< prompt and output, made once per preemption; null = the prompt alone
-  std::size_t num_row_tokens = 0;    ///< output tokens that its row has been told, where rows are (Decoding)
-  std::int32_t num_lost_tokens = 0;  ///< computed ones whose KV was thrown away since it ran; for the metrics
+  SharedTokens recompute_tokens;          ///< prompt and output, made once per preemption; null = the prompt alone
+  std::size_t num_row_tokens = 0;         ///< output tokens that its row has: sampled, told, or to be sampled in flight
+  std::int32_t most_drafts = kMaxDrafts;  ///< that it gets at once: fewer where many were wrong
+  std::int32_t num_lost_tokens = 0;       ///< computed ones whose KV was thrown away since it ran; for the metrics
 
   /// But for recompute_tokens, which are made where they are missing, and what is counted only.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.id, self.index, self.output, self.num_placeholders, self.state, self.num_scheduled_tokens,
-                 self.num_computed_tokens, self.num_reported, self.num_reported_tokens, self.num_admitted_tokens,
-                 self.awaits_step, self.epoch, self.waits, self.row, self.num_row_tokens);
+    return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
+                 self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
+                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.waits, self.row,
+                 self.num_row_tokens, self.most_drafts);
+  }
+
+  /// Tokens that it has generated, or will have when what is in flight has ended.
+  std::int64_t num_generated() const {
+    return std::ssize(output) + num_placeholders + std::ssize(forced) + std::ssize(drafts);
+  }
+  bool awaits_drafts() const { return waits && !drafts.empty(); }
+  /// Forced tokens that its row was told.
+  std::size_t num_forced_told() const {
+    const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
+    return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
+  }
+  /// What steps in flight sample will not come.
+  void forget_samples() {
+    waits &= drafts.empty();
+    num_placeholders = 0;
+    forced.clear();
+    drafts.clear();
+    will_end = false;
   }
 };
 
@@ -98,24 +123,28 @@ struct SequenceGroup {
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
   std::int32_t prompt_len() const { return static_cast<std::int32_t>(spec->prompt->size()); }
-  /// Tokens of the sequence, placeholders included.
-  std::int32_t length(const Sequence& s) const {
-    return prompt_len() + static_cast<std::int32_t>(s.output.size()) + s.num_placeholders;
-  }
-  std::int64_t num_generated(const Sequence& s) const {
-    return static_cast<std::int64_t>(s.output.size()) + s.num_placeholders;
-  }
+  /// Tokens of the sequence; those that it will have with what is in flight, and drafts, included.
+  std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
   /// What runs next is known only when the last result is: the group is not looked ahead.
   bool depends_on_results() const { return !decoding->looks_ahead(*this); }
+  /// Some of it does not run until a result is known.
+  bool waits_for_results() const {
+    return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);
+  }
   /// Whether which tokens may be sampled behind all of `s` is to be said when they are known.
   bool wants_mask(const Sequence& s) const {
-    return spec->sampling.structured_outputs || (thinking && thinking->may_be_spent(s.output, num_generated(s)));
+    return spec->sampling.structured_outputs || (thinking && thinking->may_be_spent(s.output, s.num_generated()));
   }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
-    if (s.state == SequenceState::finished || num_generated(s) >= spec->sampling.max_tokens) return 0;
-    if (s.waits || (s.num_placeholders > 0 && depends_on_results())) return 0;
+    if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
+    if (s.waits || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
+  }
+  /// Whether it is through with what it was admitted with: what it runs then is its next token, and what is known ahead.
+  bool decodes(const Sequence& s) const {
+    const std::int32_t runnable = runnable_tokens(s);
+    return runnable == 1 || (runnable > 1 && s.num_scheduled_tokens >= s.num_admitted_tokens);
   }
   /// Known tokens that its longest sequence of those that go on has generated.
   std::int64_t longest_output() const {

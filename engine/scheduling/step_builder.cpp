@@ -1,6 +1,7 @@
 #include "engine/scheduling/step_builder.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "engine/sampling/row_sampling.hpp"
 
@@ -13,6 +14,7 @@ StepBuilder::StepBuilder(const StepPlan& plan, std::span<const TokenId> eos_toke
 }
 
 void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {
+  if (num_tokens > 0) num_tokens = drop_drafts(group, sequence, num_tokens);
   if (num_tokens == 0) return;
   if (sequence.row < 0) {
     table_.take_row(sequence);
@@ -20,18 +22,17 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
         {sequence.row, sequence.id, sequence.index, row_spec(group, eos_token_ids_), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
-  if (group.decoding->chooses_tokens()) {
-    for (; sequence.num_row_tokens < sequence.output.size(); ++sequence.num_row_tokens) {
-      step.chosen_tokens.push_back({sequence.row, sequence.output[sequence.num_row_tokens]});
-    }
-  }
   RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
   sequence.num_scheduled_tokens += num_tokens;
+  tell_tokens(sequence, group.prompt_len());
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);
     work.has_mask = work.num_samples > 0 && group.wants_mask(sequence);
+    work.num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
+    sequence.waits |= work.num_drafts > 0;
     step.wait_for_masks |= work.has_mask;
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
+    sequence.num_row_tokens += work.num_samples > 0 && !group.decoding->chooses_tokens() ? 1 : 0;
   }
   // The token at position p tells the log-probability of the one at p + 1.
   const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
@@ -42,11 +43,44 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   }
   ++group.num_in_flight;
   table_.waiting->charge(group.entry, num_tokens);
-  in_flight.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.has_mask});
+  in_flight.work.push_back(
+      {group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.num_drafts, work.has_mask});
   in_flight.waits_for_masks |= work.has_mask;
   in_flight.num_tokens += num_tokens;
   if (num_tokens > 1) in_flight.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
+}
+
+/// Of what was planned there are no more drafts than tokens were granted for; others may have been dropped since. What
+/// is left to run.
+std::int32_t StepBuilder::drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted) {
+  const std::int32_t num_left = group.length(sequence) - sequence.num_scheduled_tokens;
+  const std::int64_t num_fewer =
+      std::min<std::int64_t>(std::max(0, num_left - num_granted), std::ssize(sequence.drafts));
+  sequence.drafts.resize(sequence.drafts.size() - static_cast<std::size_t>(num_fewer));
+  return std::min(num_granted, num_left);
+}
+
+/// Those up to where it is scheduled that the row has not sampled itself.
+void StepBuilder::tell_tokens(Sequence& sequence, std::int32_t prompt_len) {
+  const auto& [output, forced, drafts] = std::tie(sequence.output, sequence.forced, sequence.drafts);
+  const std::size_t first_forced = output.size() + static_cast<std::size_t>(sequence.num_placeholders);
+  const std::size_t first_draft = first_forced + forced.size();
+  for (; prompt_len + static_cast<std::int32_t>(sequence.num_row_tokens) < sequence.num_scheduled_tokens;
+       ++sequence.num_row_tokens) {
+    const std::size_t next = sequence.num_row_tokens;
+    TokenId token = 0;
+    if (next < output.size()) {
+      token = output[next];
+    } else if (next >= first_forced && next < first_draft) {
+      token = forced[next - first_forced];
+    } else if (next >= first_draft && next < first_draft + drafts.size()) {
+      token = drafts[next - first_draft];
+    } else {
+      return;
+    }
+    step.chosen_tokens.push_back({sequence.row, prompt_len + static_cast<std::int32_t>(next), token});
+  }
 }
 
 void StepBuilder::add_table_deltas(const StepPlan& plan) {

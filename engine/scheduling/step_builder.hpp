@@ -17,11 +17,12 @@ struct WorkRef {
   SequenceId sequence = 0;
   std::int32_t epoch = 0;
   std::int32_t num_samples = 0;
+  std::int32_t num_drafts = 0;
   bool has_mask = false;
   bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.has_mask, self.dropped);
+    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_mask, self.dropped);
   }
 };
 
@@ -56,6 +57,9 @@ class StepBuilder {
   InFlightStep in_flight;
 
  private:
+  static std::int32_t drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted);
+  void tell_tokens(Sequence& sequence, std::int32_t prompt_len);
+
   std::span<const TokenId> eos_token_ids_;
   GroupTable& table_;
 };

@@ -9,11 +9,11 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Running sequences that may run their one next token: not those that wait for a result.
+/// Running sequences that may run their next token: not those that wait for a result.
 std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
   for (const Sequence& s : group.sequences)
-    count += s.state == SequenceState::running && group.runnable_tokens(s) == 1 ? 1 : 0;
+    count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
   return count;
 }
 
@@ -24,7 +24,7 @@ std::int32_t rows_wanted_by(const SequenceGroup& group) {
 
 bool runs_prompt(const SequenceGroup& group) {
   return std::ranges::any_of(group.sequences, [&](const Sequence& s) {
-    return s.state == SequenceState::running && group.runnable_tokens(s) > 1;
+    return s.state == SequenceState::running && group.runnable_tokens(s) > 1 && !group.decodes(s);
   });
 }
 
@@ -48,6 +48,7 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
 std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
   if (pending_ || (!changed_ && !table_.news.must_be_told())) return std::nullopt;
 
+  drop_drafts();
   PlanStep plan;
   shares_.clear();
   plan.step = next_step_;
@@ -87,6 +88,24 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   changed_ = false;
   expect_answer(plan, prompts_only);
   return plan;
+}
+
+bool StepPlanning::may_draft() const {
+  const std::int64_t most_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
+  return config_.pipeline_depth == 2 && !table_.head_of_queue() && table_.swapped.empty() &&
+         available_blocks_ >= most_needed;
+}
+
+/// Each draft takes the place that one more row would have in a step's samples.
+void StepPlanning::drop_drafts() {
+  auto room = static_cast<std::size_t>(may_draft() ? table_.num_free_rows() : 0);
+  for (SequenceGroup* group : table_.running) {
+    for (Sequence& s : group->sequences) {
+      if (s.waits) continue;
+      s.drafts.resize(std::min(s.drafts.size(), room));
+      room -= s.drafts.size();
+    }
+  }
 }
 
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
@@ -167,13 +186,16 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::running) continue;
       std::int32_t tokens = group->grew_too_large ? 0 : group->runnable_tokens(s);
-      if (tokens > 1) {
+      if (tokens > 1 && !group->decodes(s)) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
         pauses |= tokens == 0;
-      } else if (tokens == 1 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
+      } else if (tokens > 0 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
         tokens = 0;
         pauses = true;
+      } else if (tokens > 1) {  // what is known ahead shares the time of prompts
+        tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget));
+        chunk_budget -= tokens - 1;
       }
       granted += tokens;
       add_need(plan, s, tokens);
@@ -183,7 +205,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
       shares_.resize(static_cast<std::size_t>(first));
       // It pauses, or waits for its result: those served before it may take its memory. Else two such groups could
       // preempt themselves for each other's sake forever.
-      if (!pauses && (group->num_in_flight == 0 || !group->depends_on_results())) continue;
+      if (!pauses && (group->num_in_flight == 0 || !group->waits_for_results())) continue;
     }
     used += granted;
     const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
@@ -284,6 +306,7 @@ PendingPlan StepPlanning::take_pending() {
 
 /// Where the memory had no room for more, offering many again costs time for nothing.
 void StepPlanning::limit_offers(const PendingPlan& pending, const StepPlan& answer) {
+  available_blocks_ = answer.memory.device_blocks_free + answer.memory.device_blocks_cached;
   std::int32_t used = 0;
   const auto add = [&](Range range) {
     for (std::int32_t i = 0; i < range.count; ++i)

@@ -60,6 +60,10 @@ class StepPlanning {
   /// The last step that was planned; 0 = none.
   StepId last_planned() const { return next_step_ - 1; }
 
+  /// Whether there may be drafts in the next plan: nobody waits for their places, and whatever runs, they take no
+  /// memory that others need.
+  bool may_draft() const;
+
   /// The plan is answered.
   PendingPlan take_pending();
   /// How much of the plan had room says how many to offer in the next one.
@@ -93,9 +97,11 @@ class StepPlanning {
   /// What lies between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
-                 self.next_to_pause_, self.cost_, self.step_times_, self.step_time_curve_, self.last_prompt_step_us_);
+                 self.next_to_pause_, self.cost_, self.available_blocks_, self.step_times_, self.step_time_curve_,
+                 self.last_prompt_step_us_);
   }
 
+  void drop_drafts();
   /// Who is offered before others of the queue.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
@@ -126,6 +132,7 @@ class StepPlanning {
   std::int32_t next_to_pause_ = 0;  ///< among the sequences that decode
 
   PreemptionCost cost_;
+  std::int64_t available_blocks_ = 0;  ///< when the last plan was answered
   StepTimes step_times_;
   StepTimeCurve step_time_curve_;
   TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took

@@ -51,7 +51,7 @@ struct RowSpec {
 };
 
 /// A sequence enters a worker's persistent batch. The worker keeps the row's tokens from here on: `tokens_so_far` are
-/// those generated before (by a preempted or forked sequence); later ones it samples itself.
+/// those generated before (by a preempted or forked sequence); later ones it samples itself, or is told (ChosenToken).
 struct NewRow {
   RowId row = 0;
   SequenceId sequence = 0;
@@ -89,21 +89,28 @@ struct RowWork {
   std::int32_t first_prompt_logprob = 0;
   std::int32_t num_prompt_logprobs = 0;
   bool has_mask = false;  ///< StepMasks says which tokens its samples may be; else any
+  /// The last so many tokens are drafts: what the row will probably sample, told with this step. Each place before one
+  /// is sampled too, as if the tokens ran one by one, and what stands behind the first draft that was sampled otherwise
+  /// is not the row's. With one sample at the end; 0 for n.
+  std::int32_t num_drafts = 0;
 
   std::int32_t end_position() const { return first_position + num_tokens; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.row, self.sequence, self.first_position, self.num_tokens, self.num_samples,
-                 self.first_prompt_logprob, self.num_prompt_logprobs, self.has_mask);
+                 self.first_prompt_logprob, self.num_prompt_logprobs, self.has_mask, self.num_drafts);
   }
 };
 
-/// The token that the scheduler has chosen to follow the tokens of a row that does not append its samples.
+/// A token of a row that the row has not sampled itself: the scheduler has chosen it (of a row that does not append its
+/// samples), its grammar leaves no other, or it is a draft. Work of the same step runs it. The row's tokens reach up to
+/// it from then on, whatever they did before.
 struct ChosenToken {
   RowId row = 0;
+  std::int32_t position = 0;  ///< behind the prompt, and not behind the row's end
   TokenId token = 0;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.row, self.token); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.row, self.position, self.token); }
 };
 
 /// Message 6, scheduler -> workers: deltas only. Applied in the order of the fields.
@@ -128,8 +135,8 @@ struct ExecuteStep {
 /// tokens of the step before, while all but the sampling does not: the worker computes meanwhile.
 struct StepMasks {
   StepId step = 0;
-  /// Those of ExecuteStep::work with a mask, by their place there. What is not among them may sample any token: its
-  /// sequence has ended meanwhile.
+  /// Those of ExecuteStep::work with a mask, by their place there; with drafts up to one more than these, in their
+  /// order. What is not among them may sample any token: its sequence has ended meanwhile, or nobody will look at it.
   std::vector<std::int32_t> work;
   std::vector<std::uint32_t> words;  ///< kernels::mask_words(vocabulary) for each of `work`
 

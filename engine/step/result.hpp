@@ -29,9 +29,9 @@ struct TokenReport {
 /// What one RowWork has brought.
 struct RowResult {
   SequenceId sequence = 0;
-  std::int32_t num_computed_tokens = 0;  ///< tokens of the sequence whose KV is computed now
-  Range samples;                         ///< of StepResult::samples: RowWork::num_samples of them
-  Range prompt_logprobs;                 ///< of StepResult::prompt_logprobs
+  std::int32_t num_computed_tokens = 0;  ///< tokens of the sequence whose KV is computed now, without wrong drafts
+  Range samples;  ///< of StepResult::samples: RowWork::num_samples of them, and one for each draft that was sampled so
+  Range prompt_logprobs;  ///< of StepResult::prompt_logprobs
   /// Of StepResult::row_errors, when its logits or parameters left no token to sample: its samples and reports are in
   /// their places, and mean nothing. -1 = none.
   std::int32_t error = -1;

@@ -77,6 +77,12 @@ class Writer {
     counter("pagoda:prefix_cache_hits_total", "Of them, tokens that it had.", stats_.prefix_cache_hits_total);
     counter("pagoda:recomputed_tokens_total", "Tokens whose KV was lost and computed once more.",
             metrics_.steps.recomputed_tokens);
+    counter("pagoda:forced_tokens_total", "Tokens of structured outputs that needed no sampling.",
+            metrics_.steps.forced_tokens);
+    counter("pagoda:draft_tokens_total", "Tokens of structured outputs that ran before they were sampled.",
+            metrics_.steps.draft_tokens);
+    counter("pagoda:accepted_draft_tokens_total", "Of them, tokens that were sampled then.",
+            metrics_.steps.accepted_draft_tokens);
   }
 
   void write_requests() {

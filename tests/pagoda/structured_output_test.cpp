@@ -199,7 +199,10 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
     SCOPED_TRACE(what);
     const auto engine = StructuredOutputs::engine(change, setup);
     ASSERT_TRUE(engine);
-    const auto results = engine->generate(requests);
+    auto those = requests;
+    // Who asks for log-probabilities has each token sampled; others not those that are certain.
+    for (std::size_t i = 1; i < those.size() && !right.empty(); i += 2) those[i].sampling.logprobs.reset();
+    const auto results = engine->generate(those);
     std::vector<Outcome> outcomes;
     for (std::size_t i = 0; i < results.size(); ++i) {
       ASSERT_TRUE(results[i]) << results[i].error().message;
@@ -219,6 +222,7 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
     const EngineStats stats = engine->stats();
     EXPECT_EQ(stats.preemptions_recompute_total + stats.preemptions_swap_total > 0, must_preempt);
   };
+  check("each token sampled", false, {});
   check("plain", false, {});
   check("one step at a time", false, [](EngineConfig& c) { c.pipeline_depth = 1; });
   check("small steps, no prefix cache", false, [](EngineConfig& c) {
@@ -239,6 +243,38 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
   check("on a device with memory of its own", false, [](EngineConfig& c) { c.device = "cuda"; },
         {.device =
              std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()})});
+}
+
+TEST_F(StructuredOutputs, TakeFewerStepsWhereATextIsCertain) {
+  // The model's vocabulary has no token of two of these characters; of the letters it has many.
+  auto wish = request(GrammarKind::regex, R"(\{[a-z]{3}#@%#@%#@%#@%[ab]#@%#@%#@%#@%once upon a time\})");
+  const auto run = [&](std::int32_t pipeline_depth, std::optional<std::int64_t> logprobs, bool is_streamed) {
+    const auto engine = StructuredOutputs::engine([&](EngineConfig& c) { c.pipeline_depth = pipeline_depth; });
+    wish.stream = is_streamed;
+    wish.sampling.logprobs = logprobs;
+    const auto result = engine->generate(wish);
+    EXPECT_TRUE(result) << result.error().message;
+    return std::pair(result->outputs.at(0), engine->stats().steps_total);
+  };
+  // With log-probabilities each token is sampled, and with one step at a time in a step of its own.
+  const auto [right, num_steps] = run(1, 2, true);
+  EXPECT_GE(num_steps, std::ssize(right.token_ids));
+  for (const bool is_streamed : {false, true}) {
+    for (const bool has_logprobs : {false, true}) {
+      const auto [output, num_fewer_steps] = run(2, has_logprobs ? std::optional(2) : std::nullopt, is_streamed);
+      EXPECT_EQ(output.token_ids, right.token_ids);
+      EXPECT_EQ(output.text, right.text);
+      EXPECT_EQ(output.finish_reason, right.finish_reason);
+      EXPECT_LE(num_fewer_steps, num_steps - 18);
+      if (!has_logprobs) continue;
+      ASSERT_EQ(output.logprobs->size(), right.logprobs->size());
+      for (std::size_t i = 0; i < right.logprobs->size(); ++i) {
+        EXPECT_EQ((*output.logprobs)[i].logprob, (*right.logprobs)[i].logprob);
+        EXPECT_EQ((*output.logprobs)[i].rank, (*right.logprobs)[i].rank);
+        EXPECT_EQ((*output.logprobs)[i].top.size(), 2U);
+      }
+    }
+  }
 }
 
 TEST_F(StructuredOutputs, RunInEveryStepAsOthersDo) {

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/grammar/compiled_grammar.hpp"
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
 #include "tests/support/split_memory_device.hpp"
@@ -59,6 +60,11 @@ std::vector<GenerateRequest> requests() {
     request.sampling.ignore_eos = true;
     request.sampling.seed = seed;
     if (seed % 3 == 1) request.sampling.n = 2;
+    if (seed % 3 == 2 && grammar::is_supported()) {
+      request.sampling.ignore_eos = false;
+      request.sampling.structured_outputs = {
+          GrammarKind::regex, R"(\{"name": "[a-z]{3,40}", "a friend": (true|false)\})", {}};
+    }
     requests.push_back(request);
   }
   return requests;

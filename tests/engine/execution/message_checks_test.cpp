@@ -139,11 +139,19 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter = 1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{2, 1}};
+         s.chosen_tokens = {{2, 0, 1}};
        }},
       {"a chosen token that is none",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{0, 100}};
+         s.chosen_tokens = {{0, 20, 100}};
+       }},
+      {"a chosen token behind a hole",
+       [](ExecuteStep& s) {
+         s.chosen_tokens = {{0, 21, 1}};
+       }},
+      {"a chosen token in a prompt",
+       [](ExecuteStep& s) {
+         s.chosen_tokens = {{0, 19, 1}};
        }},
       {"a block above", [](ExecuteStep& s) { s.blocks[1] = 10; }},
       {"a block below", [](ExecuteStep& s) { s.blocks[1] = -1; }},
@@ -183,6 +191,67 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
     change(step);
     EXPECT_FALSE(DeviceMessageChecks(limits()).check(step)) << what;
   }
+}
+
+/// The second row decodes with two drafts.
+ExecuteStep step_with_drafts() {
+  ExecuteStep step = second_step();
+  step.chosen_tokens = {{3, 6, 50}, {3, 7, 51}};
+  step.work[0].num_tokens = 3;
+  step.work[0].num_drafts = 2;
+  step.work[0].has_mask = step.wait_for_masks = true;
+  return step;
+}
+
+TEST(DeviceMessageChecks, DraftsAreToldWithTheStepThatRunsThem) {
+  const auto passes = [](const ExecuteStep& step) {
+    DeviceMessageChecks checks(limits());
+    EXPECT_TRUE(checks.check(first_step()));
+    return checks.check(step).has_value();
+  };
+  EXPECT_TRUE(passes(step_with_drafts()));
+  const std::vector<std::pair<std::string, std::function<void(ExecuteStep&)>>> changes{
+      {"one that is not told", [](ExecuteStep& s) { s.chosen_tokens.pop_back(); }},
+      {"one that is told for another row", [](ExecuteStep& s) { s.chosen_tokens[1].row = 0; }},
+      {"nothing but drafts", [](ExecuteStep& s) { s.work[0].num_tokens = 2; }},
+      {"fewer than none", [](ExecuteStep& s) { s.work[0].num_drafts = -1; }},
+      {"drafts without end", [](ExecuteStep& s) { s.work[0].num_drafts = kMost; }},
+      {"drafts without a sample", [](ExecuteStep& s) { s.work[0].num_samples = 0; }},
+      {"drafts of several samples", [](ExecuteStep& s) { s.work[0].num_samples = 2; }},
+  };
+  for (const auto& [what, change] : changes) {
+    ExecuteStep step = step_with_drafts();
+    change(step);
+    EXPECT_FALSE(passes(step)) << what;
+  }
+}
+
+TEST(DeviceMessageChecks, ARowGoesOnFromWhereItsDraftsWereWrong) {
+  DeviceMessageChecks checks(limits());
+  EXPECT_TRUE(checks.check(first_step()));
+  EXPECT_TRUE(checks.check(step_with_drafts()));
+  StepMasks masks{.step = 2, .work = {0, 0, 0}, .words = std::vector<std::uint32_t>(12)};
+  EXPECT_TRUE(DeviceMessageChecks(checks).check(masks));
+  masks.work.push_back(0);
+  masks.words.resize(16);
+  EXPECT_FALSE(checks.check(masks)) << "there are three places";
+  ExecuteStep step = second_step();
+  step.step = 3;
+  step.work[0].first_position = 6;
+  EXPECT_TRUE(checks.check(step));
+  step.step = 4;
+  step.chosen_tokens = {{3, 9, 1}};
+  EXPECT_FALSE(checks.check(step)) << "the row ends before it";
+}
+
+TEST(DeviceMessageChecks, AStepSamplesNoMoreThanThereAreRows) {
+  DeviceMessageChecks checks(limits());
+  EXPECT_TRUE(checks.check(first_step()));
+  ExecuteStep step = second_step();
+  step.work[0].num_tokens = 5;
+  step.work[0].num_drafts = 4;
+  for (std::int32_t i = 0; i < 4; ++i) step.chosen_tokens.push_back({3, 6 + i, 1});
+  EXPECT_FALSE(checks.check(step));
 }
 
 TEST(DeviceMessageChecks, AStepThatIsOverOrARowThatIsGoneIsRefused) {
@@ -233,6 +302,25 @@ TEST(DeviceMessageChecks, MovesStayInThePools) {
     change(changed);
     EXPECT_FALSE(checks.check(changed)) << what;
   }
+}
+
+TEST(ResultChecks, OfDraftsAsManyAreTheRowsAsWereSampledSo) {
+  const auto passes = [](std::int32_t num_samples, std::int32_t num_computed) {
+    ResultChecks checks(limits());
+    checks.sent(step_with_drafts());
+    StepResult result;
+    result.step = 2;
+    result.rows = {{8, num_computed, {0, num_samples}, {0, 0}, -1}};
+    result.samples = std::vector<TokenReport>(4, TokenReport{2, -1.0F, 1, {}});
+    return checks.check(result).has_value();
+  };
+  for (const std::int32_t num_right : {0, 1, 2}) {
+    EXPECT_TRUE(passes(1 + num_right, 6 + num_right));
+    EXPECT_FALSE(passes(1 + num_right, 7 + num_right));
+  }
+  EXPECT_FALSE(passes(0, 5));
+  EXPECT_FALSE(passes(4, 9));
+  EXPECT_FALSE(passes(-kMost, 6));
 }
 
 StepResult first_result() {

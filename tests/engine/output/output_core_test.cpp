@@ -173,6 +173,32 @@ TEST_F(OutputCoreTest, OneOutputPerRequestAndStepCarriesAllItsSequences) {
   EXPECT_EQ(effects.outputs[1].deltas.size(), 1U);
 }
 
+TEST_F(OutputCoreTest, TokensOfOneStepAreToldAsThoseOfSeveral) {
+  const auto stops_at = [](RequestSpec& s) { s.sampling.stop = {"fox"}; };
+  open(1, stops_at);
+  open(2, stops_at);
+  const auto one_by_one = feed(1, " was a small fox and a bear");
+  std::vector<SequenceOutput> together;
+  const TokenIds ids = *tokenizer()->encode(" was a small fox and a bear", false);
+  for (const TokenId t : ids) together.push_back(token(2, t));
+  const auto effects = step(together);
+  ASSERT_EQ(effects.outputs.size(), 1U);
+  std::vector<SequenceDelta> deltas;
+  for (const RequestOutput& output : one_by_one)
+    deltas.insert(deltas.end(), output.deltas.begin(), output.deltas.end());
+  EXPECT_GT(deltas.size(), 3U);
+  ASSERT_EQ(effects.outputs[0].deltas.size(), deltas.size());
+  for (std::size_t i = 0; i < deltas.size(); ++i) {
+    const SequenceDelta& delta = effects.outputs[0].deltas[i];
+    EXPECT_EQ(delta.token_ids, deltas[i].token_ids);
+    EXPECT_EQ(delta.text, deltas[i].text);
+    EXPECT_EQ(delta.ended, deltas[i].ended);
+  }
+  ASSERT_TRUE(effects.outputs[0].done);
+  EXPECT_EQ(effects.outputs[0].done->outputs[0].text, one_by_one.back().done->outputs[0].text);
+  EXPECT_EQ(effects.stop_hits.size(), 1U);
+}
+
 TEST_F(OutputCoreTest, WithoutStreamOnlyTheTerminalOutputIsSent) {
   open(1, [](RequestSpec& s) { s.stream = false; });
   EXPECT_TRUE(feed(1, " was a fox").empty());
@@ -242,8 +268,11 @@ TEST_F(OutputCoreTest, BestOfNReturnsAllBestFirstUnderTheIndicesOfTheirDeltas) {
   const RequestOutput& output = effects.outputs.at(0);
   EXPECT_EQ(indices_of(output.done.value()), (std::vector<std::int32_t>{1, 0, 2}));
   for (const SequenceResult& each : output.done->outputs) {
-    EXPECT_EQ(output.deltas.at(static_cast<std::size_t>(each.index)).index, each.index);
-    EXPECT_EQ(output.deltas.at(static_cast<std::size_t>(each.index)).token_ids, each.token_ids);
+    TokenIds told;
+    for (const SequenceDelta& delta : output.deltas) {
+      if (delta.index == each.index) told.insert(told.end(), delta.token_ids.begin(), delta.token_ids.end());
+    }
+    EXPECT_EQ(told, each.token_ids);
     EXPECT_TRUE(each.cumulative_logprob);
   }
 }

@@ -7,6 +7,13 @@
 #include "tests/engine/scheduling/simulated_grammar.hpp"
 
 namespace pagoda::test {
+namespace {
+
+TokenIds without_last(const TokenIds& tokens, std::int32_t count) {
+  return {tokens.begin(), tokens.end() - count};
+}
+
+}  // namespace
 
 SimulatedDevice::SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
                                  FindRequest find_request, const journal::SharedJournal& journal)
@@ -116,7 +123,12 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) rows_.at(chosen.row).tokens.push_back(chosen.token);
+  for (const ChosenToken& chosen : step.chosen_tokens) {
+    TokenIds& tokens = rows_.at(chosen.row).tokens;
+    if (chosen.position > std::ssize(tokens)) fail("a row is told a token behind its end");
+    tokens.resize(static_cast<std::size_t>(chosen.position), kWrong);
+    tokens.push_back(chosen.token);
+  }
   return true;
 }
 
@@ -139,16 +151,21 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   std::vector<FakeRow> fake_rows;
   tokens_of_rows_.clear();
   bool waits_for_masks = false;
+  std::int64_t num_samples = 0;
   for (const RowWork& work : step.work) {
+    num_samples += work.num_samples + work.num_drafts;
     const Row& row = rows_.at(work.row);
-    tokens_of_rows_.push_back(row.tokens.size());
+    tokens_of_rows_.push_back(row.tokens);
     const bool samples = work.num_samples > 0 && !row.failed && row.sequence == work.sequence;
-    if (samples && !work.has_mask && right_mask(row, row.tokens.size())) fail("a row has no mask and needs one");
+    for (std::int32_t k = 0; samples && !work.has_mask && k <= work.num_drafts; ++k) {
+      if (right_mask(*row.spec, without_last(row.tokens, k))) fail("a row has no mask and needs one");
+    }
     const bool may_have_mask = row.spec->grammar || row.spec->sampling.thinking_token_budget;
     if (work.has_mask && (work.num_samples == 0 || !may_have_mask)) fail("a row has a mask that asks for none");
     waits_for_masks |= work.has_mask;
     run_row(work, result, fake_rows);
   }
+  if (num_samples > config_.scheduler.max_num_seqs) fail("a step samples more than there are rows");
   if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
   if (step.wait_for_masks) {
@@ -166,10 +183,15 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
     Row& row = rows_.at(work.row);
     if (next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i)) {
       if (!work.has_mask) fail("a mask comes for a row that has none");
-      const auto right = right_mask(row, tokens_of_rows_[i]);
-      const bool is_right = right && std::ranges::equal(masks.mask(next++), *right);
-      if (!row.failed && !is_right) fail("a row has another mask than its tokens ask for");
-    } else if (work.has_mask && !unsampled_->error && right_mask(row, tokens_of_rows_[i])) {
+      for (std::int32_t k = work.num_drafts; k >= 0; --k, ++next) {
+        if (next == masks.work.size() || masks.work[next] != static_cast<std::int32_t>(i))
+          return fail("masks are missing");
+        const auto right = right_mask(*row.spec, without_last(tokens_of_rows_[i], k));
+        const std::vector<std::uint32_t> any(kernels::mask_words(kVocab), ~std::uint32_t{0});
+        if (!row.failed && !std::ranges::equal(masks.mask(next), right.value_or(any)))
+          fail("a row has another mask than its tokens ask for");
+      }
+    } else if (work.has_mask && !unsampled_->error && right_mask(*row.spec, tokens_of_rows_[i])) {
       const Range samples = unsampled_->rows[i].samples;
       for (std::int32_t k = 0; k < samples.count; ++k) {
         unsampled_->samples[static_cast<std::size_t>(samples.first + k)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
@@ -182,13 +204,11 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
 }
 
 /// None of the tokens is a placeholder here.
-std::optional<std::vector<std::uint32_t>> SimulatedDevice::right_mask(const Row& row, std::size_t num_tokens) {
-  const auto first = row.tokens.begin();
-  const TokenIds tokens(first, first + static_cast<std::ptrdiff_t>(num_tokens));
-  const auto forced = forced_token(*row.spec, tokens);
-  if (!row.spec->grammar && !forced) return std::nullopt;
+std::optional<std::vector<std::uint32_t>> SimulatedDevice::right_mask(const RequestSpec& spec, const TokenIds& tokens) {
+  const auto forced = forced_token(spec, tokens);
+  if (!spec.grammar && !forced) return std::nullopt;
   std::vector<std::uint32_t> mask(kernels::mask_words(kVocab), ~std::uint32_t{0});
-  if (row.spec->grammar) mask = simulated_mask({tokens.begin() + std::ssize(*row.spec->prompt), tokens.end()});
+  if (spec.grammar) mask = simulated_mask(spec.grammar, {tokens.begin() + std::ssize(*spec.prompt), tokens.end()});
   if (!forced) return mask;
   const auto word = static_cast<std::size_t>(*forced / 32);
   const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced % 32);
@@ -247,6 +267,21 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
     return;
   }
   const TokenIds before = row.tokens;
+  if (work.num_drafts > 0) {
+    if (end != static_cast<std::int32_t>(before.size())) return fail("drafts are not the last of their row");
+    // As far as they are right, and one token more.
+    std::int32_t left = work.num_drafts;
+    for (bool is_right = true; is_right; left -= is_right ? 1 : 0) {
+      row.tokens = without_last(before, left);
+      const TokenId token = model_.next_token(*row.spec, row.index, row.tokens);
+      result.samples.push_back({token, 0.0F, 0, {}});
+      is_right = left > 0 && token == before[row.tokens.size()];
+      row.tokens.push_back(token);
+    }
+    told.num_computed_tokens = end - left;
+    told.samples.count = 1 + work.num_drafts - left;
+    return;
+  }
   for (std::int32_t k = 0; k < work.num_samples; ++k) {
     const std::int32_t index = work.num_samples > 1 ? k : row.index;
     result.samples.push_back({model_.next_token(*row.spec, index, before), 0.0F, 0, {}});

@@ -109,8 +109,8 @@ class SimulatedDevice {
   void enqueue(const ExecuteStep& step, StepId last_plan);
   void sample(const ExecuteStep& step, const StepMasks& masks);
   bool apply_rows(const ExecuteStep& step);
-  /// What a row may sample behind its first tokens, as StepMasks should say; nothing = any token.
-  static std::optional<std::vector<std::uint32_t>> right_mask(const Row& row, std::size_t num_tokens);
+  /// What a sequence of the request may sample behind its tokens, as StepMasks should say; nothing = any token.
+  static std::optional<std::vector<std::uint32_t>> right_mask(const RequestSpec& spec, const TokenIds& tokens);
   void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
   void spoil(StepResult& result) const;
   bool draws_failure();
@@ -134,8 +134,8 @@ class SimulatedDevice {
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
   std::deque<StepResult> running_;
-  std::optional<StepResult> unsampled_;      ///< of the step that has run and waits for its masks
-  std::vector<std::size_t> tokens_of_rows_;  ///< of each work of that step, before its sample
+  std::optional<StepResult> unsampled_;   ///< of the step that has run and waits for its masks
+  std::vector<TokenIds> tokens_of_rows_;  ///< of each work of that step, before its samples, with drafts
 
   // the cache engine
   bool cache_engine_lives_ = true;

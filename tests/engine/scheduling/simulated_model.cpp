@@ -22,11 +22,17 @@ TokenIds output_of(const RequestSpec& spec, const TokenIds& tokens) {
   return {tokens.begin() + std::ssize(*spec.prompt), tokens.end()};
 }
 
+void keep_longest(TokenIds& tokens) {
+  const auto size_of = [](TokenId token) { return simulated_text(token).size(); };
+  const std::size_t longest = size_of(*std::ranges::max_element(tokens, {}, size_of));
+  std::erase_if(tokens, [&](TokenId token) { return size_of(token) < longest; });
+}
+
 /// The tokens that a request's grammar and budget leave; empty = any.
 TokenIds allowed_tokens(const RequestSpec& spec, const TokenIds& tokens) {
   const auto forced = forced_token(spec, tokens);
   if (!spec.grammar) return forced ? TokenIds{*forced} : TokenIds{};
-  TokenIds choices = simulated_choices(output_of(spec, tokens));
+  TokenIds choices = simulated_choices(spec.grammar, output_of(spec, tokens));
   if (forced && std::ranges::binary_search(choices, *forced)) return {*forced};
   return choices;
 }
@@ -72,10 +78,12 @@ TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, 
   std::uint64_t h = mix(spec.seed, static_cast<std::uint64_t>(index) + 1);
   for (const TokenId t : tokens) h = mix(h, static_cast<std::uint64_t>(t) + 7);
   const bool wants_end = static_cast<double>(h % 10000) < config_.eos_chance * 10000;
-  if (const TokenIds choices = allowed_tokens(spec, tokens); spec.grammar || !choices.empty()) {
+  if (TokenIds choices = allowed_tokens(spec, tokens); spec.grammar || !choices.empty()) {
     const bool may_end = !choices.empty() && choices.front() == kEos;
     if (choices.empty() || (may_end && (wants_end || choices.size() == 1))) return kEos;
-    const std::size_t first = may_end ? 1 : 0;
+    if (spec.seed / 3 % 2 == 0 && h / 10000 % 8 != 0)
+      keep_longest(choices);  // as a model that has learned to cut texts
+    const std::size_t first = choices.front() == kEos ? 1 : 0;
     return choices[first + (h >> 20) % (choices.size() - first)];
   }
   if (wants_end) return kEos;

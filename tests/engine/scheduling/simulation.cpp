@@ -84,7 +84,7 @@ void Simulation::add_request() {
   }
   // Not drawn, so that seeds go on as they did.
   if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
-    spec->grammar = simulated_grammar();
+    spec->grammar = simulated_grammar(spec->seed / 1'000'000'000'000);
     if (spec->grammar) spec->sampling.structured_outputs.emplace();
   }
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
@@ -125,6 +125,7 @@ void Simulation::after_scheduler_event() {
   if (scheduler_.core().has_masks_to_tell()) {
     auto masks = scheduler_.take_masks();
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
+    scheduler_.look_ahead();
   }
   listen(scheduler_.take_outputs());
   if (auto plan = scheduler_.next_plan(now_)) {

@@ -35,6 +35,7 @@ class Simulation {
   std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.core().stats().prefix_cache_hits_total; }
+  const metrics::StepMetrics& metrics() const { return scheduler_.core().metrics(); }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
   std::int64_t half_swapped_groups() const { return num_half_swapped_; }

@@ -19,6 +19,9 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t crashes = 0;
   std::int64_t stop_hits = 0;
   std::int64_t beams = 0;
+  std::int64_t forced_tokens = 0;
+  std::int64_t right_drafts = 0;
+  std::int64_t wrong_drafts = 0;
   std::int64_t early_shares = 0;
   std::int64_t misled_readers = 0;
   std::int64_t half_swapped_groups = 0;
@@ -33,6 +36,9 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     crashes += simulation.crashes();
     stop_hits += simulation.stop_hits();
     beams += simulation.beams_completed();
+    forced_tokens += simulation.metrics().forced_tokens;
+    right_drafts += simulation.metrics().accepted_draft_tokens;
+    wrong_drafts += simulation.metrics().draft_tokens - simulation.metrics().accepted_draft_tokens;
     early_shares += simulation.early_shares();
     misled_readers += simulation.misled_readers();
     half_swapped_groups += simulation.half_swapped_groups();
@@ -44,6 +50,9 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(crashes, kOften) << "workers must die";
   EXPECT_GT(stop_hits, kOften) << "stop strings must end sequences";
   EXPECT_GT(beams, kOften) << "the seeds must search beams";
+  EXPECT_GT(forced_tokens, kOften) << "the seeds must have tokens without an alternative";
+  EXPECT_GT(right_drafts, kOften / 4) << "the seeds must have drafts that are sampled";
+  EXPECT_GT(wrong_drafts, kOften) << "the seeds must have drafts that are not";
   EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
   EXPECT_GT(misled_readers, kSometimes) << "steps must fail that others count on";
   EXPECT_GT(poisons_found, kOften) << "workers must die of requests";
