@@ -6,9 +6,6 @@ install(
   TARGETS pagoda_kernels pagoda_engine pagoda_actors pagoda_io pagoda_pagoda
   EXPORT pagodaTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-if(PAGODA_HAS_GRAMMAR)
-  install(TARGETS pagoda_xgrammar EXPORT pagodaTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-endif()
 foreach(folder kernels engine actors io pagoda)
   install(
     DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}

@@ -63,10 +63,6 @@ install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/gpu.conf DESTINATION ${CMA
         COMPONENT command)
 
 # What Debian wants of each package.
-set(PAGODA_THIRD_PARTY_COPYRIGHT "")
-if(PAGODA_HAS_GRAMMAR)
-  set(PAGODA_THIRD_PARTY_COPYRIGHT "Comment: XGrammar is linked in; its notice is in the folder xgrammar beside this file.\n")
-endif()
 configure_file(${PROJECT_SOURCE_DIR}/packaging/debian/copyright.in ${generated}/copyright @ONLY)
 foreach(package pagoda libpagoda-dev)
   set(component command)
@@ -76,14 +72,6 @@ foreach(package pagoda libpagoda-dev)
   install(FILES ${generated}/copyright ${generated}/changelog.gz ${generated}/CHANGELOG.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}
           COMPONENT ${component})
 endforeach()
-if(PAGODA_HAS_GRAMMAR)
-  foreach(pair "pagoda;command" "libpagoda-dev;development")
-    list(GET pair 0 package)
-    list(GET pair 1 component)
-    install(FILES ${PAGODA_XGRAMMAR_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package}/xgrammar
-            COMPONENT ${component})
-  endforeach()
-endif()
 
 set(CPACK_PACKAGE_NAME pagoda)
 set(CPACK_PACKAGE_VENDOR "Pagoda")

@@ -78,7 +78,6 @@ struct BuildFacts {
   std::string compiler = {};
   bool cuda = false;
   std::string tls = {};       ///< the library and its version
-  bool grammars = false;      ///< structured output
   bool core_binding = false;  ///< hwloc
   bool line_editing = false;  ///< libedit
   bool is_optimised = true;

@@ -77,18 +77,13 @@ void Examination::of_build() {
   const auto& build = facts_.build;
   const auto yes = [](bool is_in) { return is_in ? "yes" : "no"; };
   const std::string what = "pagoda " + build.version + ", " + build.compiler + "; CUDA: " + yes(build.cuda) +
-                           ", TLS: " + build.tls + ", structured output: " + yes(build.grammars) +
+                           ", TLS: " + build.tls +
                            ", sentencepiece: yes, binding to cores: " + yes(build.core_binding) +
                            ", line editing: " + yes(build.line_editing);
   const bool is_slow = !build.is_optimised || !build.sanitizer.empty();
   add("build", is_slow ? Severity::slow : Severity::good, what + (is_slow ? "; not optimised" : ""),
       is_slow ? "a build for finding errors is many times slower" : "what was not compiled in is refused by name",
       is_slow ? "serve with a release build: scripts/build release" : "");
-  if (!build.grammars) {
-    add("build", Severity::note, "structured output was left out",
-        "response_format, tools that must be called and grammars are refused",
-        "where these are needed, build after scripts/fetch-xgrammar");
-  }
 }
 
 void Examination::of_processor() {

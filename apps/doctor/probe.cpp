@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "apps/line_input.hpp"
-#include "engine/grammar/compiled_grammar.hpp"
 #include "io/http/tls.hpp"
 #include "io/serving/listener.hpp"
 #include "io/version.hpp"
@@ -92,7 +91,6 @@ BuildFacts probe_build() {
   build.tls = OpenSSL_version(OPENSSL_VERSION_STRING) != nullptr
                   ? std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING)
                   : "OpenSSL";
-  build.grammars = grammar::is_supported();
   build.core_binding = kernels::MachineTopology::in_build();
   build.line_editing = LineInput::can_edit();
 #if !defined(__OPTIMIZE__)

@@ -14,26 +14,25 @@
 
 namespace pagoda::grammar {
 
-/// Is this build one with structured output?
-bool is_supported();
+class Vocabulary;
 
-/// A grammar and the tokens of one vocabulary, prepared for matchers. Immutable: any number of threads may use it.
+/// A grammar and the tokens of one vocabulary. Thread-safe; what matchers find out about it is kept for the others.
 class CompiledGrammar {
  public:
-  struct Impl;  ///< XGrammar's
-  explicit CompiledGrammar(std::unique_ptr<const Impl> impl);
+  struct Impl;
+  explicit CompiledGrammar(std::unique_ptr<Impl> impl);
   ~CompiledGrammar();
   CompiledGrammar(const CompiledGrammar&) = delete;
   CompiledGrammar& operator=(const CompiledGrammar&) = delete;
 
-  std::size_t num_bytes() const;  ///< of memory, about
+  std::size_t num_bytes() const;  ///< of memory now, about
   std::int64_t vocab_size() const;
   /// What the token stands for; empty where that is nothing, as of end tokens.
   std::string_view bytes_of(TokenId token) const;
-  const Impl& impl() const { return *impl_; }
+  Impl& impl() const { return *impl_; }
 
  private:
-  std::unique_ptr<const Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 using SharedGrammar = std::shared_ptr<const CompiledGrammar>;
@@ -50,20 +49,25 @@ class Matcher {
   Matcher fork() const;
   /// The sequence goes on with `token`. False where the grammar does not allow it, or it has ended: nothing changes.
   bool accept(TokenId token);
-  /// The end was accepted, or something went wrong: nothing may follow.
-  bool has_ended() const;
+  /// The end was accepted: nothing may follow.
+  bool has_ended() const { return has_ended_; }
   /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
-  /// the text so far is complete. Not when it has ended.
+  /// the text so far is complete. None is where finding out would take more than kMaxMaskWork. Not when it has ended.
   void fill_mask(std::span<std::uint32_t> mask);
 
  private:
-  struct Impl;
-  explicit Matcher(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Memo;
+  friend struct CompiledGrammar::Impl;
+  Matcher(const Matcher&);
+  void renew();
+
+  SharedGrammar grammar_;
+  std::shared_ptr<Memo> memo_;  ///< what set_ is one of
+  std::uint32_t set_;           ///< SetId
+  bool has_ended_ = false;
 };
 
-/// Compiles grammars for one vocabulary. Compiling takes milliseconds, of large grammars seconds. Not thread-safe: one
-/// owner.
+/// Compiles grammars for one vocabulary, in milliseconds. Not thread-safe: one owner.
 class Compiler {
  public:
   struct Config {
@@ -73,20 +77,18 @@ class Compiler {
     std::vector<TokenId> marks = {};
   };
 
-  /// Error: unsupported, param = "structured_outputs", where the build has no XGrammar, the model no end token, or the
-  /// tokenizer joins its tokens in a way that their texts do not tell.
+  /// Error: unsupported, param = "structured_outputs", where the model has no end token, or the tokenizer joins its
+  /// tokens in a way that their texts do not tell.
   static Result<std::unique_ptr<Compiler>> create(const text::Tokenizer& tokenizer, Config config);
-  ~Compiler();
-  Compiler(const Compiler&) = delete;
-  Compiler& operator=(const Compiler&) = delete;
 
-  /// Errors: invalid_request, param = "structured_outputs"; see grammar_ebnf.
-  Result<SharedGrammar> compile(const StructuredOutput& wish);
+  /// Errors: invalid_request, param = "structured_outputs": those of grammar_rules, and what is too large or too
+  /// ambiguous.
+  Result<SharedGrammar> compile(const StructuredOutput& wish) const;
 
  private:
-  struct Impl;
-  explicit Compiler(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary) : vocabulary_(std::move(vocabulary)) {}
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
 };
 
 }  // namespace pagoda::grammar

@@ -9,7 +9,8 @@
 
 namespace pagoda::grammar {
 
-/// The grammars of one vocabulary that were used last. Thread-safe.
+/// The grammars of one vocabulary that were used last. Thread-safe. They grow while they are used: what they take is
+/// looked at when one is found or kept.
 class GrammarCache {
  public:
   explicit GrammarCache(std::size_t max_bytes = std::size_t{256} << 20) : max_bytes_(max_bytes) {}
@@ -25,11 +26,12 @@ class GrammarCache {
     SharedGrammar grammar;
   };
   static std::size_t bytes_of(const Kept& kept);
+  std::size_t bytes_of_all() const;
   std::list<Kept>::iterator look_up(const StructuredOutput& wish);
+  void drop_oldest();
 
   mutable std::mutex mutex_;
   std::list<Kept> kept_;  ///< the last used first
-  std::size_t bytes_ = 0;
   std::size_t max_bytes_;
 };
 

@@ -67,26 +67,24 @@ Result<Rules> rules_of(const StructuredOutput& wish) {
   return rules;
 }
 
-Result<std::string> ebnf_of(const StructuredOutput& wish) {
+Result<Rules> checked_rules_of(const StructuredOutput& wish) {
   if (wish.num_bytes() > kMaxStructuredOutputBytes) {
     return refuse("the grammar has " + std::to_string(wish.num_bytes()) + " bytes; at most " +
                   std::to_string(kMaxStructuredOutputBytes) + " are supported");
   }
-  const auto rules = rules_of(wish);
-  if (!rules) return fail(rules.error());
+  auto rules = rules_of(wish);
+  if (!rules) return rules;
   if (rules->are_too_many()) return refuse("the grammar is too large");
-  auto ebnf = rules->to_ebnf(kMaxEbnfBytes);
-  if (!ebnf) return refuse("no text at all satisfies it");
-  if (ebnf->size() > kMaxEbnfBytes) return refuse("the grammar is too large");
-  return std::move(*ebnf);
+  if (!rules_that_end(*rules).front()) return refuse("no text at all satisfies it");
+  return rules;
 }
 
 }  // namespace
 
-Result<std::string> grammar_ebnf(const StructuredOutput& wish) {
-  auto ebnf = ebnf_of(wish);
-  if (!ebnf) ebnf.error().param = "structured_outputs";
-  return ebnf;
+Result<Rules> grammar_rules(const StructuredOutput& wish) {
+  auto rules = checked_rules_of(wish);
+  if (!rules) rules.error().param = "structured_outputs";
+  return rules;
 }
 
 }  // namespace pagoda::grammar

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <string>
-
+#include "engine/grammar/rules.hpp"
 #include "engine/request/structured_output.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::grammar {
 
-/// A client's grammar in XGrammar's EBNF, made from ASCII alone. Needs no tokenizer, and no XGrammar.
+/// A client's grammar as rules, the first of which can be finished. Needs no tokenizer.
 /// Error: invalid_request, param = "structured_outputs", for what is wrong, not supported, too large or matched by no
 /// text; of a schema it names the part.
-Result<std::string> grammar_ebnf(const StructuredOutput& wish);
+Result<Rules> grammar_rules(const StructuredOutput& wish);
 
 }  // namespace pagoda::grammar

@@ -140,7 +140,7 @@ Expr JsonRules::make_string() {
 }
 
 Expr JsonRules::string(std::int32_t min_length, std::int32_t max_length) {
-  // Without escapes, which are counted too: masks within counted alternatives take a hundred times as long.
+  // Without escapes: of characters alone masks know the tokens as a whole (CharacterLoop).
   const auto [known, is_new] = counted_strings_.try_emplace({min_length, max_length});
   if (is_new) {
     const Expr rest = repeat(characters(plain_characters()), min_length, max_length);

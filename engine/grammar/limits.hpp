@@ -14,11 +14,19 @@ inline constexpr std::size_t kMaxMembers = 4'000;    ///< of one object of a sch
 inline constexpr std::int64_t kMaxCopiedNodes =
     1'000'000;                                    ///< values of JSON that joining and converting a schema copies
 inline constexpr std::size_t kMaxRules = 50'000;  ///< of a grammar
-inline constexpr std::int64_t kMaxExpressions = 200'000;   ///< in all its rules
-inline constexpr std::size_t kMaxChoices = 2'000;          ///< of choice, and of one enum
-inline constexpr std::int64_t kMaxRepetitions = 1'000;     ///< minLength, maxItems, {m,n} and their like
-inline constexpr std::size_t kMaxProperties = 500;         ///< declared in one object
-inline constexpr std::size_t kMaxPropertyNameBytes = 256;  ///< of one declared property
-inline constexpr std::size_t kMaxEbnfBytes = 512 << 10;    ///< of the grammar that all of it becomes
+inline constexpr std::int64_t kMaxExpressions = 200'000;                  ///< in all its rules
+inline constexpr std::size_t kMaxChoices = 2'000;                         ///< of choice, and of one enum
+inline constexpr std::int64_t kMaxRepetitions = 1'000;                    ///< minLength, maxItems, {m,n} and their like
+inline constexpr std::size_t kMaxProperties = 500;                        ///< declared in one object
+inline constexpr std::size_t kMaxPropertyNameBytes = 256;                 ///< of one declared property
+inline constexpr std::size_t kMaxAutomatonBytes = std::size_t{32} << 20;  ///< of what all of it becomes
+/// Of what is kept of a grammar's item sets. It is forgotten then, and found again where it is needed.
+inline constexpr std::size_t kMaxItemSetBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kMaxMaskBytes = std::size_t{4} << 20;  ///< of the masks that are kept of a grammar
+inline constexpr std::size_t kMaxSlices = 8;  ///< classes of characters whose tokens are known as a whole
+/// What one mask may take of item sets and of items that are looked at (a second or two): of a grammar that takes more,
+/// nothing may follow there.
+inline constexpr std::size_t kMaxWalkBytes = std::size_t{128} << 20;
+inline constexpr std::uint64_t kMaxMaskWork = 50'000'000;
 
 }  // namespace pagoda::grammar

@@ -73,9 +73,9 @@ std::optional<char32_t> control_of(char32_t letter) {
   }
 }
 
-class Parser {
+class RegexParser {
  public:
-  Parser(std::string_view regex, RegexPlace place) : regex_(regex), place_(place) {}
+  RegexParser(std::string_view regex, RegexPlace place) : regex_(regex), place_(place) {}
 
   Result<Expr> parse() {
     if (regex_.size() > kMaxRegexBytes) {
@@ -343,7 +343,7 @@ Expr json_character(const CharacterRanges& ranges) {
 }
 
 Result<Expr> regex_expression(std::string_view regex, RegexPlace place) {
-  return Parser(regex, place).parse();
+  return RegexParser(regex, place).parse();
 }
 
 }  // namespace pagoda::grammar

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,19 +88,23 @@ class Rules {
     size_ += body->size;
     bodies_[static_cast<std::size_t>(id)] = std::move(body);
   }
+  /// Each rule has one when all are made.
   std::span<const Expr> bodies() const { return bodies_; }
   /// More than kMaxRules, or kMaxExpressions in them: whoever adds many asks, and stops.
   bool are_too_many() const { return bodies_.size() > kMaxRules || size_ > kMaxExpressions; }
 
-  /// The grammar in XGrammar's EBNF, its start called root: what can never be finished is left out. Nothing when no
-  /// text matches. Every rule has a body. More than `max_bytes` of text are not written: then it is longer than that.
-  std::optional<std::string> to_ebnf(std::size_t max_bytes) const;
-
  private:
-  std::optional<std::string> write(std::size_t max_bytes) const;
-
   std::vector<Expr> bodies_;
   std::int64_t size_ = 0;
 };
+
+/// Which rules can be finished: what names others alone, in a circle, cannot.
+std::vector<bool> rules_that_end(const Rules& rules);
+/// Whether an expression can be finished, given the rules that can.
+bool ends(const Expression& e, const std::vector<bool>& rule_ends);
+
+/// Which rules may be the empty text.
+std::vector<bool> rules_that_may_be_empty(const Rules& rules);
+bool may_be_empty(const Expression& e, const std::vector<bool>& rule_may_be_empty);
 
 }  // namespace pagoda::grammar

@@ -29,7 +29,7 @@ struct Tag {
 };
 
 /// Turns formats into rules. The first problem ends all: nothing comes of what follows it.
-class Converter {
+class TagConverter {
  public:
   Result<Rules> convert(const Json& document) {
     const RuleId root = rules_.add();
@@ -362,7 +362,7 @@ class Converter {
 Result<Rules> structural_tag_rules(std::string_view text) {
   const auto document = parse_bounded(text);
   if (!document) return fail(ErrorCode::invalid_request, "the structural tag: " + document.error());
-  return Converter().convert(*document);
+  return TagConverter().convert(*document);
 }
 
 }  // namespace pagoda::grammar

@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/chat/call_text.hpp"
 #include "io/chat/dialect_probe.hpp"
 
 namespace pagoda::chat {
@@ -58,6 +59,23 @@ bool fill_descriptions(ordered_json& tools) {
   return is_changed;
 }
 
+/// Tools as Phi-4 was trained with them: the functions alone, in the system's message, of which there is one then.
+void move_tools_to_system(ChatInput& chat) {
+  auto functions = ordered_json::array();
+  for (const auto& tool : chat.tools) {
+    functions.push_back(tool.is_object() && tool.contains("function") ? tool["function"] : tool);
+  }
+  auto& messages = chat.messages;
+  const auto is_system = [](const ordered_json& message) { return message.value("role", "") == "system"; };
+  auto system = std::ranges::find_if(messages, is_system);
+  if (system == messages.end()) {
+    const ordered_json made{{"role", "system"}, {"content", "You are a helpful assistant with some tools."}};
+    system = messages.insert(messages.begin(), made);
+  }
+  (*system)["tools"] = functions.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  chat.tools = nullptr;
+}
+
 bool is_nonempty(const ordered_json& list) {
   return list.is_array() && !list.empty();
 }
@@ -88,6 +106,7 @@ Result<ChatPrompts> ChatPrompts::parse(std::vector<NamedTemplate> templates,
     const bool shows_parts = prompts.shows(variant, as_parts(kProbe));
     variant.takes_texts = shows_texts || !shows_parts;
     variant.takes_parts = shows_parts;
+    variant.takes_tools_of_system = prompts.shows_tools_of_system_only(variant);
     prompts.variants_.push_back(std::move(variant));
   }
   PAGODA_ASSERT(prompts.find(kDefault) != nullptr, "one template is for all conversations");
@@ -130,6 +149,43 @@ bool ChatPrompts::shows(const Variant& variant, const ordered_json& content) con
          prompt->text.find("\"type\"") == std::string::npos;
 }
 
+bool ChatPrompts::shows_tools_of_system_only(const Variant& variant) const {
+  if (variant.source.find("tools") == std::string::npos) return false;
+  const auto shows_probe = [&](const ordered_json& of_system, const ordered_json& tools) {
+    ChatInput chat;
+    chat.messages.push_back({{"role", "system"}, {"content", "a"}, {"tools", of_system}});
+    chat.messages.push_back({{"role", "user"}, {"content", "b"}});
+    chat.tools = tools;
+    const auto prompt = rendered(variant, std::move(chat));
+    return prompt && prompt->text.find(kProbe) != std::string::npos;
+  };
+  const ordered_json tool{
+      {"type", "function"},
+      {"function", {{"name", kProbe}, {"description", ""}, {"parameters", ordered_json::object()}}}};
+  return shows_probe(kProbe, nullptr) && !shows_probe(nullptr, ordered_json::array({tool}));
+}
+
+/// Into the contents of messages, where the template would leave them out.
+void ChatPrompts::write_calls(ChatInput& chat) const {
+  const auto has_calls = [](const ordered_json& message) {
+    const auto calls = message.find("tool_calls");
+    return calls != message.end() && is_nonempty(*calls);
+  };
+  if (knows("tool_calls", chat) || std::ranges::none_of(chat.messages, has_calls)) return;
+  const auto known = dialect();
+  if (!known->calls) return;
+  for (auto& message : chat.messages) {
+    if (!has_calls(message)) continue;
+    auto& content = message["content"];
+    const std::string text = call_text(*known->calls, message["tool_calls"]);
+    if (content.is_array()) {
+      content.push_back(as_parts(text).front());
+    } else {
+      content = (content.is_string() ? content.get<std::string>() : "") + text;
+    }
+  }
+}
+
 Result<RenderedPrompt> ChatPrompts::rendered(ChatInput chat) const {
   const auto& variant = chosen(chat);
   return rendered(variant, std::move(chat));
@@ -143,6 +199,7 @@ Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput c
     if (content.is_string() && !variant.takes_texts) content = as_parts(content);
     if (!takes_developer && message.at("role") == "developer") message["role"] = "system";
   }
+  if (variant.takes_tools_of_system && is_nonempty(chat.tools)) move_tools_to_system(chat);
   chat.special_tokens = special_tokens_;
   chat.now = local_time();
   auto prompt = variant.chat_template.render(chat);
@@ -153,6 +210,7 @@ Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput c
 }
 
 Status ChatPrompts::apply(ChatInput chat, GenerateRequest& request) const {
+  write_calls(chat);
   auto prompt = rendered(std::move(chat));
   if (!prompt) return fail(std::move(prompt.error()));
   request.prompt = std::move(prompt->text);

@@ -40,7 +40,8 @@ class ChatPrompts {
   static constexpr std::array<const char*, 2> kSpecialNames{"tool_use", "rag"};
 
   /// Sets the prompt of `request` and marks in it what the client wrote, which is never read as special tokens.
-  /// The special tokens and the time of `chat` are filled in here. Errors: as ChatTemplate::render.
+  /// The special tokens and the time of `chat` are filled in here. Where the template leaves calls out, those of
+  /// earlier answers stand in their contents, as the dialect has them. Errors: as ChatTemplate::render.
   Status apply(ChatInput chat, GenerateRequest& request) const;
 
   /// The text alone.
@@ -63,8 +64,9 @@ class ChatPrompts {
     std::string name;
     std::string source;
     ChatTemplate chat_template;
-    bool takes_texts = true;  ///< a content may be a string
-    bool takes_parts = true;  ///< a content may be a list of parts
+    bool takes_texts = true;             ///< a content may be a string
+    bool takes_parts = true;             ///< a content may be a list of parts
+    bool takes_tools_of_system = false;  ///< tools stand in the system's message, as a text, and only there
   };
 
   explicit ChatPrompts(std::map<std::string, std::string> special_tokens)
@@ -74,6 +76,8 @@ class ChatPrompts {
   Result<RenderedPrompt> rendered(ChatInput chat) const;
   Result<RenderedPrompt> rendered(const Variant& variant, ChatInput chat) const;
   bool shows(const Variant& variant, const nlohmann::ordered_json& content) const;
+  bool shows_tools_of_system_only(const Variant& variant) const;
+  void write_calls(ChatInput& chat) const;
 
   struct LazyDialect {
     std::once_flag once;

@@ -56,13 +56,13 @@ ToolCallForm lfm2() {
   };
 }
 
-ToolCallForm granite_3() {
+ToolCallForm list_of_objects(const char* begin, const char* end, const char* trigger) {
   return {
-      .section_begin = "<|tool_call|>[",
+      .section_begin = begin,
       .separator = ", ",
-      .section_end = "]",
+      .section_end = end,
       .call = {literal(R"({"name": ")"), {kName}, literal(R"(", "arguments": )"), {kArguments}, literal("}")},
-      .trigger = "<|tool_call|>",
+      .trigger = trigger,
   };
 }
 
@@ -97,14 +97,23 @@ ToolCallForm hermes() {
 std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer) {
   const bool is_harmony =
       renderer.names("<|channel|>") && renderer.names("<|message|>") && renderer.names("<|start|>assistant");
-  return is_harmony ? std::optional(harmony()) : std::nullopt;
+  if (is_harmony) return harmony();
+  // vLLM's template for Phi-4-mini, which tells the model one form and shows calls in another.
+  if (renderer.names("prefix function calls with functools marker"))
+    return AnswerDialect{.calls = list_of_objects("functools[", "]", "functools[")};
+  return std::nullopt;
 }
 
 std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
   if (renderer.names("<|tool_calls_section_begin|>") && renderer.names("<|tool_call_argument_begin|>"))
     return kimi_k2();
   if (renderer.names("<|tool_list_start|>")) return lfm2();
-  if (renderer.names("<|tool_call|> followed by a JSON list")) return granite_3();
+  // LFM2.5, whose template shows neither calls nor the marks of tools.
+  if (renderer.names("List of tools: [") && renderer.names("keep_past_thinking")) return lfm2();
+  if (renderer.names("<|tool_call|> followed by a JSON list"))
+    return list_of_objects("<|tool_call|>[", "]", "<|tool_call|>");
+  if (renderer.names("<|tool|>") && renderer.names("<|/tool|>"))  // Phi-4-mini
+    return list_of_objects("<|tool_call|>[", "]<|/tool_call|>", "<|tool_call|>");
   // SmolLM3 tells the model how to call in Hermes' words, and leaves calls out.
   if (renderer.names("<function-name>") && renderer.names("<args-json-object>}") && renderer.names("</tool_call>"))
     return hermes();

@@ -9,7 +9,7 @@ namespace pagoda::chat {
 
 /// The dialects that templates do not show but name marks of.
 
-/// gpt-oss: harmony, whose calls its template shows in another form than the model writes.
+/// gpt-oss (harmony) and Phi-4-mini with vLLM's template: theirs show calls in another form than the model writes.
 std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer);
 
 /// Calls of models whose template leaves them out, or cannot be rendered with them.

@@ -29,10 +29,6 @@ constexpr const char* kPet =
 
 class StructuredOutputs : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
-  }
-
   static std::unique_ptr<Engine> engine(const std::function<void(EngineConfig&)>& change = {},
                                         const EngineSetup& setup = {}) {
     EngineConfig config;

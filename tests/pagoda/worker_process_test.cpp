@@ -60,7 +60,7 @@ std::vector<GenerateRequest> requests() {
     request.sampling.ignore_eos = true;
     request.sampling.seed = seed;
     if (seed % 3 == 1) request.sampling.n = 2;
-    if (seed % 3 == 2 && grammar::is_supported()) {
+    if (seed % 3 == 2) {
       request.sampling.ignore_eos = false;
       request.sampling.structured_outputs = {
           GrammarKind::regex, R"(\{"name": "[a-z]{3,40}", "a friend": (true|false)\})", {}};

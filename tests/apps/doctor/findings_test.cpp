@@ -17,7 +17,7 @@ constexpr std::size_t kGib = std::size_t{1} << 30;
 MachineFacts good_machine() {
   MachineFacts facts;
   facts.build = {
-      .version = "1.2.3", .compiler = "GCC 12", .tls = "OpenSSL 3.0", .grammars = true, .core_binding = true};
+      .version = "1.2.3", .compiler = "GCC 12", .tls = "OpenSSL 3.0", .core_binding = true};
   facts.processor.name = "Fast 9000";
   facts.processor.is_x86 = true;
   facts.processor.kernel_sets = {"scalar", "avx2", "avx512"};

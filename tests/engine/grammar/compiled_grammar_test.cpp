@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/grammar/grammar_cache.hpp"
+#include "engine/grammar/limits.hpp"
 #include "engine/text/unicode.hpp"
 #include "tests/engine/grammar/grammar_text.hpp"
 
@@ -13,19 +14,15 @@ std::vector<StructuredOutput> wishes() {
   return {{},
           test::schema(R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}}})"),
           test::schema(R"({"type":"array","items":{"enum":["ab","abc",true,null]},"maxItems":5})"),
+          test::schema(R"({"type":"array","items":{"type":"string","minLength":3,"maxLength":24}})"),
           test::regex("(a|ab|ABBA)+[0-9]{2,4}\xC3\xA9?"),
+          test::regex("[^b]{0,40}"),
+          {GrammarKind::structural_tag, R"({"format":{"type":"any_text","excludes":["aab","no"]}})", {}},
           test::one_of({"yes", "no", "maybe", "yes, maybe"}),
           test::ebnf("root ::= \"a\" root \"b\" | \"\"")};
 }
 
-class CompiledGrammars : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
-  }
-};
-
-TEST_F(CompiledGrammars, MasksHoldTheTokensThatAreAccepted) {
+TEST(CompiledGrammars, MasksHoldTheTokensThatAreAccepted) {
   const auto compiler = test::word_compiler();
   std::mt19937 random(3);
   for (const StructuredOutput& wish : wishes()) {
@@ -45,7 +42,7 @@ TEST_F(CompiledGrammars, MasksHoldTheTokensThatAreAccepted) {
   }
 }
 
-TEST_F(CompiledGrammars, AreWhatTheirTokensSpellWhateverTheTokens) {
+TEST(CompiledGrammars, AreWhatTheirTokensSpellWhateverTheTokens) {
   const SharedGrammar grammar = test::word_compiler()->compile(test::schema(R"({"const":{"name":true}})")).value();
   const auto tokenizer = test::word_tokenizer();
   const auto walk = [&](const std::vector<std::string>& parts) {
@@ -64,7 +61,7 @@ TEST_F(CompiledGrammars, AreWhatTheirTokensSpellWhateverTheTokens) {
   EXPECT_FALSE(walk({"{", "\"name", "\":", "tru", "e"}));
 }
 
-TEST_F(CompiledGrammars, EndOnlyWhereATextMay) {
+TEST(CompiledGrammars, EndOnlyWhereATextMay) {
   const SharedGrammar grammar = test::word_compiler()->compile(test::one_of({"ab", "abA"})).value();
   Matcher matcher(grammar);
   EXPECT_FALSE(matcher.accept(test::kWordEnd));
@@ -76,7 +73,7 @@ TEST_F(CompiledGrammars, EndOnlyWhereATextMay) {
   EXPECT_FALSE(matcher.accept('A'));
 }
 
-TEST_F(CompiledGrammars, ForksGoOnByThemselves) {
+TEST(CompiledGrammars, ForksGoOnByThemselves) {
   const SharedGrammar grammar = test::word_compiler()->compile(test::regex("a(b|A)c?")).value();
   Matcher parent(grammar);
   ASSERT_TRUE(parent.accept('a'));
@@ -87,14 +84,40 @@ TEST_F(CompiledGrammars, ForksGoOnByThemselves) {
   EXPECT_EQ(test::allowed(parent), test::allowed(child));
 }
 
-TEST_F(CompiledGrammars, NeedAnEndTokenAndTokensWithTexts) {
+TEST(CompiledGrammars, AreForgottenAndFoundAgainWhereTheyTakeMuchMemory) {
+  // Each "a" is nested in the one before, so no two places are alike.
+  const SharedGrammar grammar = test::word_compiler()->compile(test::ebnf("root ::= \"a\" root \"b\" | \"c\"")).value();
+  constexpr int kDepth = 60'000;
+  std::vector<Matcher> matchers;
+  matchers.emplace_back(grammar);
+  for (int i = 0; i < kDepth; ++i) {
+    ASSERT_TRUE(matchers.front().accept('a'));
+    if (i % 20'000 == 0) matchers.push_back(matchers.front().fork());
+    ASSERT_LT(grammar->num_bytes(), 6 * kMaxItemSetBytes);
+  }
+  for (std::size_t i = 0; i < matchers.size(); ++i) {
+    const int depth = i == 0 ? kDepth : 20'000 * (static_cast<int>(i) - 1) + 1;
+    Matcher& matcher = matchers[i];
+    ASSERT_TRUE(matcher.accept('c'));
+    for (int k = 0; k < depth; ++k) {
+      if (k % 10'000 == 0) {
+        EXPECT_EQ(test::allowed(matcher), TokenIds{'b'});
+      }
+      ASSERT_TRUE(matcher.accept('b')) << k;
+    }
+    EXPECT_EQ(test::allowed(matcher), TokenIds{test::kWordEnd});
+    EXPECT_TRUE(matcher.accept(test::kWordEnd));
+  }
+}
+
+TEST(CompiledGrammars, NeedAnEndTokenAndTokensWithTexts) {
   const auto no_end = Compiler::create(*test::word_tokenizer(), {.vocab_size = test::kWordVocab, .eos_token_ids = {}});
   ASSERT_FALSE(no_end);
   EXPECT_EQ(no_end.error().code, ErrorCode::unsupported);
   EXPECT_EQ(no_end.error().param, "structured_outputs");
 }
 
-TEST_F(CompiledGrammars, ASmallerVocabularyThanTheTokenizersIsTheModels) {
+TEST(CompiledGrammars, ASmallerVocabularyThanTheTokenizersIsTheModels) {
   const auto compiler =
       Compiler::create(*test::word_tokenizer(), {.vocab_size = 257, .eos_token_ids = {test::kWordEnd, 9999}}).value();
   const SharedGrammar grammar = compiler->compile(test::one_of({"yes"})).value();
@@ -102,7 +125,7 @@ TEST_F(CompiledGrammars, ASmallerVocabularyThanTheTokenizersIsTheModels) {
   EXPECT_TRUE(test::takes(grammar, "yes"));
 }
 
-TEST_F(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
+TEST(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
   const auto compiler = test::word_compiler();
   const auto wish = [](int i) { return test::one_of({"yes" + std::to_string(i)}); };
   const auto grammar = [&](int i) { return compiler->compile(wish(i)).value(); };
@@ -118,16 +141,7 @@ TEST_F(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
   EXPECT_EQ(cache.find(wish(1)), nullptr);
 }
 
-TEST(BuildsWithoutXGrammar, RefuseByName) {
-  if (is_supported()) GTEST_SKIP() << "built with XGrammar";
-  const auto compiler =
-      Compiler::create(*test::word_tokenizer(), {.vocab_size = test::kWordVocab, .eos_token_ids = {test::kWordEnd}});
-  ASSERT_FALSE(compiler);
-  EXPECT_EQ(compiler.error().code, ErrorCode::unsupported);
-  EXPECT_EQ(compiler.error().param, "structured_outputs");
-}
-
-TEST_F(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
+TEST(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
   text::TokenizerSpec spec;
   for (int byte = 0; byte < 256; ++byte) {
     spec.model.vocab.emplace_back(text::byte_level_character(static_cast<std::uint8_t>(byte)), byte);

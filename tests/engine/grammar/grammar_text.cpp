@@ -23,8 +23,14 @@ std::shared_ptr<const text::Tokenizer> word_tokenizer() {
                              "\\\"", "\\u00", "ABBA", "yes", "no", "maybe"}) {
       spec.model.vocab.emplace_back(word, next++);
     }
-    // A part of a character, with what comes before it.
-    spec.model.vocab.emplace_back("a" + std::string(text::byte_level_character(0xC3)), next++);
+    // Parts of characters, characters of several bytes, and more of them than some counts allow.
+    for (const std::string& bytes :
+         {std::string("a\xC3"), std::string("\xE6\x97\xA5\xE6\x9C\xAC"), std::string("\xE6\x97\xA5\""),
+          std::string("\xE6\x97\xA5\\"), std::string(20, 'a'), std::string(17, 'a') + "\"", std::string(24, ' ')}) {
+      std::string word;
+      for (const char byte : bytes) word += text::byte_level_character(static_cast<std::uint8_t>(byte));
+      spec.model.vocab.emplace_back(word, next++);
+    }
     spec.decoders.emplace().emplace_back(text::ByteLevelDecoder{});
     return text::Tokenizer::create(spec).value();
   }();

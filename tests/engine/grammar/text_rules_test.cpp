@@ -13,9 +13,6 @@ namespace {
 
 class TextRules : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!is_supported()) GTEST_SKIP() << "built without XGrammar";
-  }
   static SharedGrammar compile(const StructuredOutput& wish) {
     const auto compiled = test::word_compiler()->compile(wish);
     EXPECT_TRUE(compiled) << compiled.error().message;

@@ -62,7 +62,6 @@ SchedulerConfig config_of(std::int32_t pipeline_depth) {
 class JumpAhead : public testing::Test {
  protected:
   void SetUp() override {
-    if (!grammar::is_supported()) GTEST_SKIP() << "a build without grammars";
   }
 
   void start(std::int32_t pipeline_depth) {

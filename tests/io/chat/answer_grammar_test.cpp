@@ -36,9 +36,6 @@ const Json* parameters_of(const std::vector<Tool>& all, const std::string& name)
 
 class AnswerGrammars : public ::testing::TestWithParam<testing::KnownDialect> {
  protected:
-  void SetUp() override {
-    if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
-  }
   static const AnswerDialect& dialect() { return GetParam().dialect; }
 
   static grammar::SharedGrammar compile(const ToolUse& use, Thinking thinking,
@@ -232,7 +229,7 @@ std::string refusal_of(const AnswerDialect& dialect, const std::string& paramete
   const ToolUse use{{{"f", Json::parse(parameters)}}, ToolChoice::automatic, true};
   const auto grammar = answer_grammar(dialect, use, Thinking::none, {});
   if (grammar)
-    return grammar::grammar_ebnf(**grammar) ? "" : "compiling: " + grammar::grammar_ebnf(**grammar).error().message;
+    return grammar::grammar_rules(**grammar) ? "" : "compiling: " + grammar::grammar_rules(**grammar).error().message;
   EXPECT_EQ(grammar.error().param, "tools");
   return grammar.error().message;
 }
@@ -303,15 +300,14 @@ TEST(AnswerGrammar, RefusesAToolsSchemaByTheToolsName) {
                                       {testing::lfm2(), "tool f, argument city: "}}) {
     const auto wish = answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
     ASSERT_TRUE(wish && *wish);
-    const auto ebnf = grammar::grammar_ebnf(**wish);
-    ASSERT_FALSE(ebnf);
-    EXPECT_EQ(ebnf.error().message.find(name), 0U) << ebnf.error().message;
-    EXPECT_NE(ebnf.error().message.find("contains"), std::string::npos) << ebnf.error().message;
+    const auto rules = grammar::grammar_rules(**wish);
+    ASSERT_FALSE(rules);
+    EXPECT_EQ(rules.error().message.find(name), 0U) << rules.error().message;
+    EXPECT_NE(rules.error().message.find("contains"), std::string::npos) << rules.error().message;
   }
 }
 
 TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
-  if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
   const StructuredOutput older{
       GrammarKind::structural_tag,
       R"({"type":"structural_tag","structures":[{"begin":"<n>","schema":{"type":"integer"},"end":"</n>"}],
@@ -337,7 +333,6 @@ TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
 }
 
 TEST(AnswerGrammar, HeldContentInMarksHasNothingFreeBesideIt) {
-  if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
   const StructuredOutput wish{GrammarKind::json_schema, R"({"type":"boolean"})", {}};
   const auto grammar = answer_grammar(testing::harmony(), {}, Thinking::chosen, wish);
   const auto compiled = test::word_compiler()->compile(**grammar).value();
@@ -347,7 +342,6 @@ TEST(AnswerGrammar, HeldContentInMarksHasNothingFreeBesideIt) {
 }
 
 TEST(AnswerGrammar, NoCallHidesInContentThatIsFree) {
-  if (!grammar::is_supported()) GTEST_SKIP() << "built without XGrammar";
   const auto compiled = [](const AnswerDialect& dialect, Thinking thinking) {
     const auto grammar = answer_grammar(dialect, {tools(), ToolChoice::automatic, true}, thinking, {});
     return test::word_compiler()->compile(**grammar).value();

@@ -74,6 +74,46 @@ TEST(ChatPrompts, ATemplateRefusesInItsOwnWords) {
   EXPECT_EQ(refused.error().param, "messages");
 }
 
+/// As that of Phi-4-mini: tools are a member of the system's message, and calls are left out.
+constexpr const char* kToolsOfSystem =
+    "{% for m in messages %}<|{{ m.role }}|>{{ '' + m.content }}"
+    "{% if m.role == 'system' and m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+const auto kTools =
+    nlohmann::ordered_json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
+
+TEST(ChatPrompts, ToolsStandInTheSystemsMessageForATemplateThatLooksForThemThere) {
+  auto chat = conversation("user", "hello");
+  chat.tools = kTools;
+  const std::string tools = R"(<|tool|>[{"name":"f","parameters":{"type":"object"}}]<|/tool|>)";
+  EXPECT_EQ(prompts(kToolsOfSystem).render(chat).value(), "<|system|>You are a helpful assistant with some tools." +
+                                                              tools + "<|end|><|user|>hello<|end|><|assistant|>");
+  const nlohmann::ordered_json system{{"role", "system"}, {"content", "Be kind."}};
+  chat.messages.insert(chat.messages.begin(), system);
+  EXPECT_EQ(prompts(kToolsOfSystem).render(chat).value(),
+            "<|system|>Be kind." + tools + "<|end|><|user|>hello<|end|><|assistant|>");
+  const auto shows_both = prompts(
+      "{{ tools | length }}{% for m in messages %}{{ m.role }} {{ m.tools }} {{ m.content }};{% endfor %}"
+      "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}");
+  EXPECT_EQ(shows_both.render(chat).value(), "1system  Be kind.;user  hello;f");
+}
+
+TEST(ChatPrompts, CallsThatTheTemplateLeavesOutStandInTheContent) {
+  const auto made = prompts(kToolsOfSystem);
+  auto chat = conversation("user", "hello");
+  chat.tools = kTools;
+  chat.messages.push_back(nlohmann::ordered_json::parse(
+      R"({"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":{"x":1}}}]})"));
+  chat.messages.push_back({{"role", "tool"}, {"content", "42"}});
+  GenerateRequest request;
+  ASSERT_TRUE(made.apply(chat, request));
+  EXPECT_TRUE(
+      request.prompt->ends_with("<|user|>hello<|end|><|assistant|><|tool_call|>[{\"name\": \"f\", \"arguments\": "
+                                "{\"x\": 1}}]<|/tool_call|><|end|>"
+                                "<|tool|>42<|end|><|assistant|>"))
+      << *request.prompt;
+}
+
 TEST(ChatPrompts, ToolsAndDocumentsChooseAmongTheTemplatesOfAModel) {
   const auto named = [](std::string name) {
     return NamedTemplate{name, name + ": {% for m in messages %}{{ m.content }}{% endfor %}"};

@@ -56,6 +56,26 @@ TEST(DialectProbe, FindsObjectsBetweenMarks) {
   EXPECT_TRUE(dialect.content.empty());
 }
 
+TEST(DialectProbe, KnowsPhi4MiniByTheMarksOfItsTools) {
+  ToolCallForm expected{
+      .section_begin = "<|tool_call|>[",
+      .separator = ", ",
+      .section_end = "]<|/tool_call|>",
+      .call = {literal("{\"name\": \""), {kName}, literal("\", \"arguments\": "), {kArguments}, literal("}")},
+      .trigger = "<|tool_call|>",
+  };
+  EXPECT_EQ(derived("{% if m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}").calls, expected);
+  // vLLM's template, which shows calls in a form that the model was not told.
+  expected.section_begin = "functools[";
+  expected.section_end = "]";
+  expected.trigger = "functools[";
+  EXPECT_EQ(derived("{% if tools %}  * prefix function calls with functools marker (no closing marker){% endif %}"
+                    "{% for c in m.tool_calls %}{{ '{\"name\": \"' + c.function.name + '\", \"arguments\": ' }}"
+                    "{{ c.function.arguments | tojson }}},{% endfor %}")
+                .calls,
+            expected);
+}
+
 TEST(DialectProbe, FindsObjectsWhateverWhitespaceTheyHave) {
   const auto dialect = derived(
       "{% if m.tool_calls %}Calls: {{ m.tool_calls | map(attribute='function') | list | tojson(indent=3) }}{% endif "

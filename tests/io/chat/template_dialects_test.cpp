@@ -280,7 +280,7 @@ std::vector<Expected> expectations() {
       {"Kimi-K2-Thinking", says(kThink, kimi_k2())},
       {"LFM2-8B-A1B", says(no_thinking, lfm2())},
       {"LFM2.5-8B-A1B", says(kThink, lfm2())},
-      {"LFM2.5-Instruct", says(no_thinking, no_calls)},  // leaves calls out
+      {"LFM2.5-Instruct", says(no_thinking, lfm2())},  // leaves calls out
       {"MiMo-VL", says(no_thinking, hermes())},
       {"MiniMax-M2", says(kThink, minimax_m2())},
       {"MiniMax-M3", says(Marks{"<mm:think>", "</mm:think>"}, no_calls)},  // tags of the keys' names

@@ -45,7 +45,7 @@ void check(const ParsedJob& job) {
       if (range.end < range.begin || range.end > request.prompt->size()) std::abort();
     }
     if (request.sampling.structured_outputs)
-      static_cast<void>(grammar::grammar_ebnf(*request.sampling.structured_outputs));
+      static_cast<void>(grammar::grammar_rules(*request.sampling.structured_outputs));
   }
 }
 

@@ -143,7 +143,7 @@ TEST(ToolRequests, ThatAreChangedAnywhereAreJobsOrRefused) {
     ++num_jobs;
     for (const auto& request : job->requests) {
       if (request.sampling.structured_outputs) {
-        static_cast<void>(grammar::grammar_ebnf(*request.sampling.structured_outputs));
+        static_cast<void>(grammar::grammar_rules(*request.sampling.structured_outputs));
       }
     }
   };

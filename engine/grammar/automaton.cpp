@@ -1,0 +1,343 @@
+#include "engine/grammar/automaton.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/grammar/limits.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+constexpr int kAsciiCharacters = 128;
+constexpr char32_t kLastOfUnicode = 0x10FFFF;
+
+CharacterClass character_class_of(const CharacterRanges& ranges) {
+  CharacterClass result;
+  for (const CharacterRange& range : ranges) {
+    for (char32_t c = range.first; c <= range.last && c < kAsciiCharacters; ++c) {
+      result.ascii[c / 64] |= std::uint64_t{1} << (c % 64);
+    }
+  }
+  const CharacterRanges others = normalized({{kAsciiCharacters, kLastOfUnicode}});
+  result.has_all_others = intersection(ranges, others) == others;
+  return result;
+}
+
+}  // namespace
+
+/// From the end of each expression to its begin: a state is made when those behind it are there.
+class Automaton::Builder {
+ public:
+  explicit Builder(const Rules& rules)
+      : rules_(rules), ends_(rules_that_end(rules)), may_be_empty_(rules_that_may_be_empty(rules)) {}
+
+  std::optional<Automaton> build() {
+    add({});  // kEnd
+    made_.starts_.assign(rules_.bodies().size(), kEnd);
+    made_.may_be_empty_ = may_be_empty_;
+    for (std::size_t id = 0; id < rules_.bodies().size(); ++id) {
+      if (!ends_[id]) continue;  // nobody calls it
+      made_.starts_[id] = build(*rules_.bodies()[id], kEnd);
+      if (is_too_large()) return std::nullopt;
+    }
+    set_classes();
+    return std::move(made_);
+  }
+
+ private:
+  struct Edge {
+    ByteRange bytes;
+    std::int32_t target = kBehind;  ///< an inner state
+  };
+  static constexpr std::int32_t kBehind = -1;
+  /// The states that one character takes, whatever comes behind it.
+  struct Pattern {
+    std::vector<Edge> inner;  ///< each state's only one
+    std::vector<Edge> first;
+    std::int32_t character_class = 0;
+  };
+
+  bool is_too_large() const { return made_.num_bytes() > kMaxAutomatonBytes; }
+
+  StateId add(const State& state) {
+    made_.states_.push_back(state);
+    return static_cast<StateId>(made_.states_.size() - 1);
+  }
+
+  StateId add_bytes(std::span<const ByteEdge> edges, std::int32_t loop = kNoLoop) {
+    const auto begin = static_cast<std::uint32_t>(made_.edges_.size());
+    made_.edges_.insert(made_.edges_.end(), edges.begin(), edges.end());
+    return add(
+        {.kind = Kind::bytes, .begin = begin, .end = static_cast<std::uint32_t>(made_.edges_.size()), .loop = loop});
+  }
+
+  void set_split(StateId id, std::span<const StateId> targets) {
+    State& state = made_.states_[id];
+    state.kind = Kind::split;
+    state.begin = static_cast<std::uint32_t>(made_.targets_.size());
+    made_.targets_.insert(made_.targets_.end(), targets.begin(), targets.end());
+    state.end = static_cast<std::uint32_t>(made_.targets_.size());
+  }
+
+  StateId add_split(std::span<const StateId> targets) {
+    if (targets.size() == 1) return targets.front();
+    const StateId id = add({});
+    set_split(id, targets);
+    return id;
+  }
+
+  StateId add_call(Kind kind, const Call& call) {
+    made_.calls_.push_back(call);
+    return add({.kind = kind, .index = static_cast<std::uint32_t>(made_.calls_.size() - 1)});
+  }
+
+  /// The begin of `e`, behind which comes `next`. What can never be finished is left out; `e` can be.
+  StateId build(const Expression& e, StateId next) {
+    using ExpressionKind = Expression::Kind;
+    if (is_too_large()) return next;
+    switch (e.kind) {
+      case ExpressionKind::literal:
+        for (std::size_t i = e.text.size(); i-- > 0;) {
+          const auto byte = static_cast<std::uint8_t>(e.text[i]);
+          next = add_bytes({{ByteEdge{{byte, byte}, next}}});
+        }
+        return next;
+      case ExpressionKind::characters:
+        return add_character(pattern_of(e), next);
+      case ExpressionKind::sequence:
+        for (std::size_t i = e.parts.size(); i-- > 0;) next = build(*e.parts[i], next);
+        return next;
+      case ExpressionKind::choice: {
+        std::vector<StateId> targets;
+        for (const Expr& part : e.parts) {
+          if (ends(*part, ends_)) targets.push_back(build(*part, next));
+        }
+        return add_split(targets);
+      }
+      case ExpressionKind::repeat:
+        return build_repeat(e, next);
+      case ExpressionKind::rule:
+        return add_call(Kind::call, {.rule = e.rule, .next = next});
+      case ExpressionKind::free_text:
+        PAGODA_ASSERT(next == kEnd, "free text is the whole body of its rule");
+        return build_text(e);
+    }
+    return next;
+  }
+
+  StateId build_repeat(const Expression& e, StateId next) {
+    const Expression& part = *e.parts.front();
+    if (e.max == 0 || !ends(part, ends_)) return next;
+    if (part.kind == Expression::Kind::characters) return build_characters(pattern_of(part), e.min, e.max, next);
+    if (e.max == kUnbounded && e.min <= 1) {
+      const StateId again = add({});
+      const StateId once = build(part, again);
+      set_split(again, {{once, next}});
+      return e.min == 0 ? again : once;
+    }
+    if (e.min == 0 && e.max == 1) {
+      const StateId once = build(part, next);
+      return add_split({{once, next}});
+    }
+    const StateId start = build(part, kEnd);  // which may add rules, too
+    const auto rule = static_cast<RuleId>(made_.starts_.size());
+    made_.starts_.push_back(start);
+    made_.may_be_empty_.push_back(grammar::may_be_empty(part, may_be_empty_));
+    return add_call(Kind::counted_call, {.rule = rule, .next = next, .min = e.min, .max = e.max});
+  }
+
+  StateId build_characters(const Pattern& pattern, std::int32_t min, std::int32_t max, StateId next) {
+    const auto loop = [&](std::int32_t most) {
+      made_.loops_.push_back({pattern.character_class, most});
+      return static_cast<std::int32_t>(made_.loops_.size() - 1);
+    };
+    std::int32_t count = max == kUnbounded ? kUnbounded : 0;  // of characters from here on
+    if (max == kUnbounded) {
+      const StateId again = add({});
+      const StateId once = add_character(pattern, again, loop(kUnbounded));
+      set_split(again, {{once, next}});
+      next = again;
+    } else {
+      const StateId behind = next;
+      for (std::int32_t i = min; i < max && !is_too_large(); ++i) {
+        const StateId once = add_character(pattern, next, loop(++count));
+        next = add_split({{once, behind}});
+      }
+    }
+    for (std::int32_t i = 0; i < min && !is_too_large(); ++i) {
+      next = add_character(pattern, next, loop(count == kUnbounded ? kUnbounded : ++count));
+    }
+    return next;
+  }
+
+  StateId add_character(const Pattern& pattern, StateId next, std::int32_t loop = kNoLoop) {
+    const auto first_inner = static_cast<StateId>(made_.states_.size());
+    const auto target = [&](const Edge& edge) {
+      return edge.target == kBehind ? next : first_inner + static_cast<StateId>(edge.target);
+    };
+    for (const Edge& edge : pattern.inner) add_bytes({{ByteEdge{edge.bytes, target(edge)}}});
+    std::vector<ByteEdge> edges;
+    for (const Edge& edge : pattern.first) edges.push_back({edge.bytes, target(edge)});
+    return add_bytes(edges, loop);
+  }
+
+  const Pattern& pattern_of(const Expression& characters) {
+    const auto [known, is_new] = patterns_.try_emplace(&characters);
+    Pattern& pattern = known->second;
+    if (!is_new) return pattern;
+    const CharacterClass of_class = character_class_of(characters.ranges);
+    auto& classes = made_.character_classes_;
+    const auto same = std::ranges::find(classes, of_class);
+    pattern.character_class = static_cast<std::int32_t>(same - classes.begin());
+    if (same == classes.end()) classes.push_back(of_class);
+    std::map<std::pair<ByteRange, std::int32_t>, std::int32_t> inner;  // by its edge
+    for (const ByteSequence& sequence : utf8_sequences(characters.ranges)) {
+      std::int32_t target = kBehind;
+      for (std::size_t i = sequence.length; i-- > 1;) {
+        const auto [place, is_first] =
+            inner.try_emplace({sequence.bytes[i], target}, static_cast<std::int32_t>(pattern.inner.size()));
+        if (is_first) pattern.inner.push_back({sequence.bytes[i], target});
+        target = place->second;
+      }
+      pattern.first.push_back({sequence.bytes[0], target});
+    }
+    return pattern;
+  }
+
+  // --- free text
+
+  struct Node {
+    std::map<std::uint8_t, std::size_t> children;
+    std::size_t on_failure = 0;
+    bool is_excluded = false;
+    std::optional<RuleId> rule;  ///< of the trigger that is complete here
+  };
+
+  std::vector<Node> text_nodes(const Expression& e) {
+    std::vector<Node> nodes(1);
+    const auto node_of = [&](const std::string& text) -> Node& {
+      std::size_t node = 0;
+      for (const char c : text) {
+        const auto [child, is_new] = nodes[node].children.try_emplace(static_cast<std::uint8_t>(c), nodes.size());
+        node = child->second;
+        if (is_new) nodes.emplace_back();
+      }
+      return nodes[node];
+    };
+    for (const std::string& text : e.excluded) node_of(text).is_excluded = true;
+    for (const Trigger& trigger : e.triggers) {
+      Node& node = node_of(trigger.text);
+      if (!ends_[static_cast<std::size_t>(trigger.rule)]) {
+        node.is_excluded = true;  // nothing could follow it
+      } else {
+        node.rule = trigger.rule;
+      }
+    }
+    std::deque<std::size_t> pending{0};
+    while (!pending.empty()) {
+      const std::size_t id = pending.front();
+      pending.pop_front();
+      for (const auto& [byte, child] : nodes[id].children) {
+        std::size_t suffix = id;
+        do {
+          if (suffix == 0) break;
+          suffix = nodes[suffix].on_failure;
+        } while (!nodes[suffix].children.contains(byte));
+        const auto found = nodes[suffix].children.find(byte);
+        Node& node = nodes[child];
+        node.on_failure = found == nodes[suffix].children.end() || found->second == child ? 0 : found->second;
+        // What ends in an excluded text is one, and in a trigger likewise.
+        node.is_excluded |= nodes[node.on_failure].is_excluded;
+        if (!node.rule) node.rule = nodes[node.on_failure].rule;
+        pending.push_back(child);
+      }
+    }
+    return nodes;
+  }
+
+  StateId build_text(const Expression& e) {
+    const std::vector<Node> nodes = text_nodes(e);
+    const auto first = static_cast<StateId>(made_.states_.size());
+    const auto first_node = static_cast<std::uint32_t>(made_.text_nodes_.size());
+    const auto state_of = [&](std::size_t node) { return first + static_cast<StateId>(node); };
+    for (std::size_t id = 0; id < nodes.size(); ++id) {
+      const Node& node = nodes[id];
+      made_.text_nodes_.push_back({state_of(node.on_failure), first});
+      if (node.rule) {
+        add_call(Kind::call, {.rule = *node.rule, .next = e.goes_on ? first : kEnd});
+        continue;
+      }
+      std::vector<ByteEdge> edges;
+      for (const auto& [byte, child] : node.children) {
+        edges.push_back({{byte, byte}, nodes[child].is_excluded ? kNone : state_of(child)});
+      }
+      const StateId state = add_bytes(edges, id == 0 ? text_loop(node) : kNoLoop);
+      made_.states_[state].kind = Kind::free_text;
+      made_.states_[state].index = first_node + static_cast<std::uint32_t>(id);
+    }
+    return first;
+  }
+
+  /// The characters that no excluded text and no trigger begins with.
+  std::int32_t text_loop(const Node& root) {
+    CharacterClass characters{.ascii = {~std::uint64_t{0}, ~std::uint64_t{0}}, .has_all_others = true};
+    for (const auto& [byte, child] : root.children) {
+      if (byte >= kAsciiCharacters) {
+        characters.has_all_others = false;
+      } else {
+        characters.ascii[byte / 64U] &= ~(std::uint64_t{1} << (byte % 64U));
+      }
+    }
+    made_.character_classes_.push_back(characters);
+    made_.loops_.push_back({static_cast<std::int32_t>(made_.character_classes_.size() - 1), kUnbounded});
+    return static_cast<std::int32_t>(made_.loops_.size() - 1);
+  }
+
+  void set_classes() {
+    std::array<bool, 257> begins{};
+    begins[0] = true;
+    for (const ByteEdge& edge : made_.edges_) {
+      begins[edge.bytes.first] = true;
+      begins[edge.bytes.last + 1U] = true;
+    }
+    for (std::size_t byte = 0; byte < made_.classes_.size(); ++byte) {
+      if (begins[byte]) made_.examples_.push_back(static_cast<std::uint8_t>(byte));
+      made_.classes_[byte] = static_cast<std::uint8_t>(made_.examples_.size() - 1);
+    }
+  }
+
+  const Rules& rules_;
+  std::vector<bool> ends_;
+  std::vector<bool> may_be_empty_;
+  std::unordered_map<const Expression*, Pattern> patterns_;
+  Automaton made_;
+};
+
+std::optional<Automaton> Automaton::of(const Rules& rules) {
+  return Builder(rules).build();
+}
+
+StateId Automaton::next_in_text(StateId state, std::uint8_t byte) const {
+  while (true) {
+    const State& from = states_[state];
+    const auto all = edges(from);
+    const auto found = std::ranges::lower_bound(all, byte, {}, [](const ByteEdge& edge) { return edge.bytes.first; });
+    if (found != all.end() && found->bytes.first == byte) return found->target;
+    const TextNode& node = text_nodes_[from.index];
+    if (state == node.root) return state;
+    state = node.on_failure;
+  }
+}
+
+std::size_t Automaton::num_bytes() const {
+  return states_.size() * sizeof(State) + edges_.size() * sizeof(ByteEdge) + targets_.size() * sizeof(StateId) +
+         starts_.size() * sizeof(StateId) + calls_.size() * sizeof(Call) + text_nodes_.size() * sizeof(TextNode) +
+         loops_.size() * sizeof(CharacterLoop) + character_classes_.size() * sizeof(CharacterClass);
+}
+
+}  // namespace pagoda::grammar

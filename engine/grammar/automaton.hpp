@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/grammar/rules.hpp"
+#include "engine/grammar/utf8_ranges.hpp"
+
+namespace pagoda::grammar {
+
+using StateId = std::uint32_t;
+
+/// Characters that a state takes one after the other, coming back to what differs from it only in how many may follow.
+struct CharacterClass {
+  std::array<std::uint64_t, 2> ascii = {};  ///< one bit for each
+  bool has_all_others = false;              ///< whatever is not ASCII
+
+  bool operator==(const CharacterClass&) const = default;
+};
+struct CharacterLoop {
+  std::int32_t character_class = 0;
+  std::int32_t max_characters = 0;  ///< kUnbounded = any number
+};
+
+/// What comes behind a rule, which comes from `min` to `max` times (kUnbounded: any number).
+struct Call {
+  RuleId rule = 0;
+  StateId next = 0;
+  std::int32_t min = 1;
+  std::int32_t max = 1;
+};
+
+struct ByteEdge {
+  ByteRange bytes;
+  StateId target = 0;
+};
+
+/// A state of free text: a node of an Aho-Corasick automaton.
+struct TextNode {
+  StateId on_failure = 0;  ///< the node of its longest suffix that is one
+  StateId root = 0;
+};
+
+/// What a grammar's rules are over bytes: automata that call each other. State 0 is the end of each rule.
+class Automaton {
+ public:
+  enum class Kind : std::uint8_t {
+    end,           ///< of the rule
+    bytes,         ///< goes on with a byte
+    split,         ///< is all of its targets
+    call,          ///< goes on behind a rule
+    counted_call,  ///< goes on behind a rule that comes several times
+    free_text      ///< any byte, as the nodes of an Aho-Corasick automaton; its rule may end here
+  };
+  struct State {
+    Kind kind = Kind::end;
+    std::uint32_t begin = 0;  ///< of bytes and free_text: their edges; of split: its targets
+    std::uint32_t end = 0;
+    std::uint32_t index = 0;      ///< of calls: which of them; of free_text: its node
+    std::int32_t loop = kNoLoop;  ///< of bytes and free_text
+  };
+  static constexpr std::int32_t kNoLoop = -1;
+  static constexpr StateId kEnd = 0;
+  static constexpr StateId kNone = ~StateId{0};
+
+  /// Nothing when it would take more than kMaxAutomatonBytes. Some text matches the rules.
+  static std::optional<Automaton> of(const Rules& rules);
+
+  StateId start() const { return start_of(0); }
+  StateId start_of(RuleId rule) const { return starts_[static_cast<std::size_t>(rule)]; }
+  /// May the rule be the empty text?
+  bool may_be_empty(RuleId rule) const { return may_be_empty_[static_cast<std::size_t>(rule)]; }
+  std::size_t num_rules() const { return starts_.size(); }
+  const State& state(StateId id) const { return states_[id]; }
+  /// Of a state of bytes or free text, in order of their bytes.
+  std::span<const ByteEdge> edges(const State& state) const {
+    return std::span(edges_).subspan(state.begin, state.end - state.begin);
+  }
+  std::span<const StateId> targets(const State& state) const {
+    return std::span(targets_).subspan(state.begin, state.end - state.begin);
+  }
+  /// Where a state of free text goes with a byte; kNone where nothing may follow.
+  StateId next_in_text(StateId state, std::uint8_t byte) const;
+  const Call& call(const State& state) const { return calls_[state.index]; }
+  const CharacterLoop& loop(std::int32_t index) const { return loops_[static_cast<std::size_t>(index)]; }
+  const CharacterClass& character_class(const CharacterLoop& loop) const {
+    return character_classes_[static_cast<std::size_t>(loop.character_class)];
+  }
+
+  /// Bytes that no edge tells apart have one class.
+  std::uint8_t class_of(std::uint8_t byte) const { return classes_[byte]; }
+  std::size_t num_classes() const { return examples_.size(); }
+  /// A byte of the class.
+  std::uint8_t example(std::size_t byte_class) const { return examples_[byte_class]; }
+
+  std::size_t num_bytes() const;
+
+ private:
+  class Builder;
+
+  std::vector<State> states_;
+  std::vector<ByteEdge> edges_;
+  std::vector<StateId> targets_;
+  std::vector<StateId> starts_;
+  std::vector<bool> may_be_empty_;
+  std::vector<Call> calls_;
+  std::vector<TextNode> text_nodes_;
+  std::vector<CharacterLoop> loops_;
+  std::vector<CharacterClass> character_classes_;
+  std::array<std::uint8_t, 256> classes_ = {};
+  std::vector<std::uint8_t> examples_;
+};
+
+}  // namespace pagoda::grammar

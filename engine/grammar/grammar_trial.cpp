@@ -1,0 +1,92 @@
+#include "engine/grammar/grammar_trial.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <span>
+
+namespace pagoda::grammar {
+namespace {
+
+/// A text that is longer than most answers: what reading it costs must neither be much, nor grow with it.
+constexpr std::size_t kTrialBytes = 4096;
+constexpr std::uint64_t kMaxQuarterWork = 5'000'000;  ///< some hundredths of a second
+constexpr std::uint64_t kMaxGrowth = 8;               ///< of the last quarter over the first, where that is no noise
+constexpr std::uint64_t kLeastQuarterWork = 1'000'000;
+constexpr std::size_t kTrialTokens = 4;
+constexpr std::uint64_t kMaxMasksWork = 10'000'000;  ///< of all their masks
+
+/// Numbers that look random, and are the same ones each time.
+class Numbers {
+ public:
+  std::size_t below(std::size_t end) {
+    state_ = state_ * 0x5851F42D4C957F2DU + 0x14057B7EF767814FU;
+    return static_cast<std::size_t>(state_ >> 33U) % end;
+  }
+
+ private:
+  std::uint64_t state_ = 1;
+};
+
+/// A byte that may come next.
+std::uint8_t some_byte(const ItemSets& sets, SetId set, Numbers& numbers) {
+  const auto items = sets.items(set);
+  const Automaton::State& state = sets.automaton().state(items[numbers.below(items.size())].state);
+  const auto edges = sets.automaton().edges(state);
+  const bool is_other = state.kind == Automaton::Kind::free_text && (edges.empty() || numbers.below(2) == 0);
+  if (is_other) return static_cast<std::uint8_t>('a' + numbers.below('z' - 'a' + 1));
+  const ByteRange bytes = edges[numbers.below(edges.size())].bytes;
+  return static_cast<std::uint8_t>(bytes.first + numbers.below(bytes.last - bytes.first + 1U));
+}
+
+/// Whether reading takes ever longer, as of grammars that can read a text in ever more ways.
+bool is_too_ambiguous(ItemSets& sets) {
+  Numbers numbers;
+  std::array<std::uint64_t, 4> quarters{};
+  SetId set = sets.start();
+  for (std::size_t i = 0; i < kTrialBytes; ++i) {
+    if (sets.items(set).empty()) set = sets.start();
+    if (sets.items(set).empty()) break;  // of the empty text alone
+    std::uint64_t& quarter = quarters[i * quarters.size() / kTrialBytes];
+    const std::uint64_t before = sets.work();
+    const SetId next = sets.next(set, some_byte(sets, set, numbers));
+    set = next == ItemSets::kNothing ? sets.start() : next;  // of free text not every byte may come
+    quarter += sets.work() - before;
+    if (quarter > kMaxQuarterWork) return true;
+  }
+  return quarters.back() > kLeastQuarterWork && quarters.back() > kMaxGrowth * quarters.front();
+}
+
+/// A token of the mask, from a word on and then from the beginning.
+TokenId some_token(std::span<const std::uint32_t> mask, std::size_t first) {
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const std::size_t word = (first + i) % mask.size();
+    if (mask[word] != 0) return static_cast<TokenId>(word * 32) + std::countr_zero(mask[word]);
+  }
+  return -1;
+}
+
+bool masks_take_too_long(ItemSets& sets, TokenMasks& masks, const Vocabulary& vocabulary) {
+  const std::uint64_t before = sets.work();
+  Numbers numbers;
+  SetId set = sets.start();
+  for (std::size_t i = 0; i < kTrialTokens; ++i) {
+    const auto mask = masks.mask(set, kMaxMasksWork);
+    if (mask.empty() || sets.work() - before > kMaxMasksWork) return true;
+    const TokenId token = some_token(mask, numbers.below(mask.size()));
+    if (token < 0) break;
+    for (const char c : vocabulary.bytes(token)) set = sets.next(set, static_cast<std::uint8_t>(c));
+    if (vocabulary.is_end(token)) set = sets.start();
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> problem_of(ItemSets& sets, TokenMasks& masks, const Vocabulary& vocabulary) {
+  if (is_too_ambiguous(sets)) return "the grammar is too ambiguous: a text takes ever longer to be read";
+  if (masks_take_too_long(sets, masks, vocabulary)) return "the grammar is too ambiguous: its masks take too long";
+  return std::nullopt;
+}
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/grammar/item_sets.hpp"
+#include "engine/grammar/vocabulary.hpp"
+
+namespace pagoda::grammar {
+
+/// Which tokens may follow in an item set. Masks that were asked for are kept, those that were used last.
+class TokenMasks {
+ public:
+  /// Both outlive it.
+  TokenMasks(ItemSets& sets, const Vocabulary& vocabulary);
+
+  /// Of the tokens that go on from `set`, and the ends where it is complete; kept until the next call. Empty when it
+  /// would take more work than `max_work`, or more than kMaxWalkBytes of item sets.
+  std::span<const std::uint32_t> mask(SetId set, std::uint64_t max_work);
+
+  std::size_t num_bytes() const { return kept_.size() * num_words_ * sizeof(std::uint32_t); }
+
+ private:
+  struct Kept {
+    SetId set = ItemSets::kNothing;
+    std::uint64_t last_used = 0;
+    std::vector<std::uint32_t> mask;
+  };
+  /// Tokens that a set takes as a whole, and how many characters long they may be.
+  struct Shortcut {
+    const TokenSlice* slice = nullptr;
+    std::int32_t max_characters = 0;
+  };
+
+  bool is_exhausted() const { return sets_.work() > max_work_ || sets_.num_bytes() > max_bytes_; }
+  Kept& place();
+  Shortcut shortcut(SetId set) const;
+  bool compute(SetId set, std::span<std::uint32_t> mask);
+  bool walk(SetId from, const TokenTrie& trie, std::span<std::uint32_t> mask);
+  bool check_longer(SetId from, std::int32_t max_characters, std::span<std::uint32_t> mask);
+
+  ItemSets& sets_;
+  const Vocabulary& vocabulary_;
+  std::size_t num_words_;
+  std::vector<Kept> kept_;
+  std::unordered_map<SetId, std::size_t> place_of_;
+  std::uint64_t now_ = 0;
+  // Of the mask that is made, of all that sets_ has done and holds:
+  std::uint64_t max_work_ = 0;
+  std::size_t max_bytes_ = 0;
+  std::vector<SetId> path_;  ///< of a walk
+};
+
+}  // namespace pagoda::grammar
