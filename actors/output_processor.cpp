@@ -1,4 +1,7 @@
+#include <new>
 #include <unordered_map>
+
+#include <spdlog/spdlog.h>
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
@@ -19,13 +22,17 @@ struct OutputProcessorState {
   OutputProcessorState() {}
   ~OutputProcessorState() {
     // The engine ends under live requests: each still gets its terminal output.
-    end_all(Error{ErrorCode::internal, "the engine has stopped"});
+    try {
+      end_all(Error{ErrorCode::internal, "the engine has stopped"});
+    } catch (const std::bad_alloc&) {  // then servers notice that the engine has gone
+      spdlog::error("there is no memory to tell of the engine's end");
+    }
   }
 
   void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
-      if (router) send_anonymously(router, RequestClosed{id});
-      send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
+      if (router) insist([&] { send_anonymously(router, RequestClosed{id}); });
+      insist([&] { send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}}); });
     }
     sinks.clear();
   }

@@ -62,18 +62,18 @@ void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
                        has_ended_a_step = state.has_ended_a_step, step = told.step, issued = told.issued] {
-    const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
-    const Status status = stream->status() ? moved : stream->status();
-    if (!status) {
-      if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
-        send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step, !moved});
+    tell_or_fail<WorkerActor>(me, true, [&] {
+      const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
+      const Status status = stream->status() ? moved : stream->status();
+      if (!status) {
+        return tell_of_failure<WorkerActor>(
+            me, [&] { return status.error(); }, !*has_ended_a_step, !moved);
       }
-      return;
-    }
-    *has_ended_a_step = true;
-    StepResult result = runner->collect(std::move(*issued));
-    if (trace::is_on(trace)) trace_step(*trace, *step, result);
-    send_anonymously(scheduler, std::move(result));
+      *has_ended_a_step = true;
+      StepResult result = runner->collect(std::move(*issued));
+      if (trace::is_on(trace)) trace_step(*trace, *step, result);
+      send_anonymously(scheduler, std::move(result));
+    });
   });
   send(self, state.cache_engine, StepEnqueued{told.step->step, stream->record()});
 }

@@ -42,8 +42,9 @@ void ServiceLoop::log_stats_every(double seconds) {
 
 int ServiceLoop::run() {
   await_signal();
-  actors::when_ended(engines_.supervisor,
-                     [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  actors::when_ended(engines_.supervisor, [this, loop = loop_] {
+    actors::insist([&] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  });
   keep_alive();
   loop_->run();
   return exit_code_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -9,12 +10,14 @@
 
 #include "io/http/exchange.hpp"
 #include "io/serving/client_name.hpp"
+#include "io/serving/or_close.hpp"
 
 namespace pagoda::http {
 namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
+using serving::or_close;
 
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;  // thrown away while a request is answered; beyond it is a flood
 constexpr std::size_t kMaxBytesPerTurn = 1 << 20;     // sent before the other connections have their turn
@@ -81,22 +84,13 @@ void Connection::start() {
 
 void Connection::wait_for_input() {
   if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed) return;
-  waiting_for_input_ = true;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->waiting_for_input_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    self->on_input_or_close();
+    or_close(*self, [&] { self->on_input(); });
   });
-}
-
-void Connection::on_input_or_close() {
-  try {
-    on_input();
-  } catch (const std::exception& error) {  // as std::bad_alloc: the client must not wait for an answer
-    spdlog::error("a connection is closed: {}", error.what());
-    close_now();
-  }
+  waiting_for_input_ = true;
 }
 
 void Connection::on_input() {
@@ -115,7 +109,7 @@ void Connection::on_input() {
       return close_now();
   }
   if (!stream_.has_buffered_input()) return wait_for_input();
-  boost::asio::post(context_.io, [self = shared_from_this()] { self->on_input_or_close(); });
+  boost::asio::post(context_.io, [self = shared_from_this()] { or_close(*self, [&] { self->on_input(); }); });
 }
 
 void Connection::go_on_with_handshake() {
@@ -281,11 +275,12 @@ void Connection::answer_at_once(bool keep_alive) {
 // --------------------------------------------------------------------------------------------------
 
 void Connection::send_soon() {
-  if (std::exchange(send_is_posted_, true)) return;
+  if (send_is_posted_) return;
   boost::asio::post(context_.io, [self = shared_from_this()] {
     self->send_is_posted_ = false;
-    self->send();
+    or_close(*self, [&] { self->send(); });
   });
+  send_is_posted_ = true;
 }
 
 /// Where it has changed by much, or for long.
@@ -338,15 +333,15 @@ void Connection::send() {
 }
 
 void Connection::wait_for_output() {
-  if (std::exchange(waiting_for_output_, true)) return;
+  if (waiting_for_output_) return;
   if (phase_ == Phase::answering) arm(context_.config.http_send_timeout_ms);
   stream_.socket().async_wait(tcp::socket::wait_write, [self = shared_from_this()](const error_code& error) {
     self->waiting_for_output_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    if (self->phase_ == Phase::handshake) return self->go_on_with_handshake();
-    self->send();
+    or_close(*self, [&] { self->phase_ == Phase::handshake ? self->go_on_with_handshake() : self->send(); });
   });
+  waiting_for_output_ = true;
 }
 
 void Connection::on_all_sent() {
@@ -387,8 +382,14 @@ void Connection::finish() {
 }
 
 void Connection::close_soon() {
-  if (std::exchange(close_is_posted_, true)) return;
-  boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
+  if (close_is_posted_) return;
+  try {
+    boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
+    close_is_posted_ = true;
+  } catch (const std::bad_alloc&) {  // then by the end of its input, which is waited for already
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  }
 }
 
 void Connection::close_now() {
@@ -410,7 +411,8 @@ void Connection::arm(std::int64_t timeout_ms) {
   deadline_.expires_after(std::chrono::milliseconds(timeout_ms));
   deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
     const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();  // armed anew just before
-    if (!cancelled && !is_stale && self->phase_ != Phase::closed) self->on_deadline();
+    if (cancelled || is_stale || self->phase_ == Phase::closed) return;
+    or_close(*self, [&] { self->on_deadline(); });
   });
 }
 

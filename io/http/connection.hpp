@@ -82,7 +82,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Input.
   void wait_for_input();
-  void on_input_or_close();
   void on_input();
   void go_on_with_handshake();
   void take(std::string_view bytes);

@@ -10,6 +10,8 @@
 
 #include "engine/routing/queue_full.hpp"
 #include "io/serving/client_name.hpp"
+#include "io/serving/give_back.hpp"
+#include "io/serving/or_close.hpp"
 #include "io/serving/prompt_log.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/serving/tenancy.hpp"
@@ -20,6 +22,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
+using serving::or_close;
 
 constexpr std::size_t kMaxQuestions = 256;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
@@ -84,13 +87,13 @@ bool Connection::wants_input() const {
 
 void Connection::read_more() {
   if (reading_ || !wants_input()) return;
-  reading_ = true;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->reading_ = false;
     if (self->closed_ || self->closing_) return;
     if (error) return self->close_now();
-    self->on_readable();
+    or_close(*self, [&] { self->on_readable(); });
   });
+  reading_ = true;
 }
 
 void Connection::on_readable() {
@@ -132,7 +135,7 @@ void Connection::probe() {
   }
   next_probe_.expires_after(kProbeInterval);
   next_probe_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (!error && !self->closed_) self->probe();
+    if (!error && !self->closed_) or_close(*self, [&] { self->probe(); });
   });
 }
 
@@ -163,19 +166,24 @@ void Connection::handle_line(std::string_view line) {
 }
 
 void Connection::prepare(std::string line) {
-  preparing_ = true;
-  boost::asio::post(context_.worker, [self = shared_from_this(), &io = context_.io, line = std::move(line),
-                                      models = line_models()]() mutable {
+  struct Job {
+    std::shared_ptr<Connection> connection;  // lives and dies on the I/O thread
+    std::string line;
+    LineModels models;
     std::optional<ParsedLine> parsed;
+  };
+  auto job = std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::nullopt});
+  boost::asio::post(context_.worker, [&io = context_.io, job = std::move(job)] {
     try {
-      parsed.emplace(parse_line(line, models));
+      job->parsed.emplace(parse_line(job->line, job->models));
     } catch (const std::exception& error) {
-      spdlog::error("a line of {} bytes failed: {}", line.size(), error.what());
+      spdlog::error("a line of {} bytes failed: {}", job->line.size(), error.what());
     }
-    // The connection lives and dies on the I/O thread.
-    boost::asio::post(
-        io, [self = std::move(self), parsed = std::move(parsed)]() mutable { self->on_prepared(std::move(parsed)); });
+    serving::give_back(io, job, [](Job& done) {
+      or_close(*done.connection, [&] { done.connection->on_prepared(std::move(done.parsed)); });
+    });
   });
+  preparing_ = true;
 }
 
 void Connection::on_prepared(std::optional<ParsedLine> parsed) {
@@ -257,6 +265,11 @@ void Connection::run(GenerateOp& op) {
 
 std::optional<WireError> Connection::admit(GenerateRequest& request, serving::RequestRecord& record,
                                            serving::TenantTicket& ticket, std::int64_t& prompt_tokens) {
+  if (const auto refusal = io::refusal(context_.config.reserve)) {
+    auto told = wire_error(*refusal);
+    record.error = to_string(told.code);
+    return told;
+  }
   serving::apply_tenant(*context_.config.keys, holder_, request);
   if (holder_) {
     record.tenant = holder_->tenant.name;
@@ -331,14 +344,16 @@ void Connection::refuse(const ClientId& id, WireCode code, std::string message, 
 
 void Connection::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
-  for (auto& event : events) {
-    if (closed_) return;
-    const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
-    if (queue_.bytes() > limit) pump();
-    if (queue_.bytes() > limit) return cut_off_slow_reader();
-    std::visit([this](auto& e) { on_event(e); }, event);
-  }
-  pump();
+  or_close(*this, [&] {
+    for (auto& event : events) {
+      if (closed_) return;
+      const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
+      if (queue_.bytes() > limit) pump();
+      if (queue_.bytes() > limit) return cut_off_slow_reader();
+      std::visit([this](auto& e) { on_event(e); }, event);
+    }
+    pump();
+  });
 }
 
 void Connection::on_event(OutputBatch& batch) {
@@ -410,6 +425,13 @@ void Connection::on_event(serving::FlushMark&) {
   if (closes_when_flushed_) begin_close();
 }
 
+void Connection::on_event(serving::SessionFailed&) {
+  refuse({}, WireCode::internal, "the server failed on this connection's requests");
+  forget_all();
+  asked_.clear();
+  begin_close();
+}
+
 void Connection::on_engine_gone() {
   engine_gone_ = true;
   session_.flush();
@@ -456,10 +478,11 @@ void Connection::pump() {
 }
 
 void Connection::write() {
+  boost::asio::async_write(socket_, boost::asio::buffer(writing_text_),
+                           [self = shared_from_this()](const error_code& error, std::size_t) {
+                             or_close(*self, [&] { self->on_written(error); });
+                           });
   writing_ = true;
-  boost::asio::async_write(
-      socket_, boost::asio::buffer(writing_text_),
-      [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
 }
 
 void Connection::on_written(const error_code& error) {
@@ -523,7 +546,7 @@ void Connection::linger() {
     if (self->closed_) return;
     if (!error) self->socket_.read_some(boost::asio::buffer(self->context_.read_chunk), error);
     if (error && error != boost::asio::error::would_block) return self->close_now();
-    self->linger();
+    or_close(*self, [&] { self->linger(); });
   });
 }
 

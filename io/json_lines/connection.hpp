@@ -150,6 +150,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_event(serving::Refused& refused);
   void on_event(serving::Answered& answered);
   void on_event(serving::FlushMark&);
+  void on_event(serving::SessionFailed&);
   void forget(std::uint64_t tag);
   void forget_all();
   void report(Live& live);

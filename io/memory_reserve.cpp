@@ -1,0 +1,89 @@
+#include "io/memory_reserve.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <new>
+
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include "engine/routing/queue_full.hpp"
+
+namespace pagoda::io {
+namespace {
+
+/// Of the process, as a new-handler is. Nothing here may allocate.
+struct State {
+  std::mutex mutex;
+  std::size_t bytes = 0;  ///< 0: there is no reserve
+  void* memory = nullptr;
+  std::uint64_t times_given_back = 0;
+  bool is_told = false;  ///< that it is out
+
+  bool put_aside() {
+    if (memory != nullptr) return true;
+    void* const taken = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (taken != MAP_FAILED) memory = taken;
+    return memory != nullptr;
+  }
+
+  void give_back() {
+    if (memory == nullptr) return;
+    ::munmap(memory, bytes);
+    memory = nullptr;
+    ++times_given_back;
+  }
+};
+
+State state;
+/// Which giving back this thread has tried its luck with. An allocation that does not fit what was given back then
+/// fails for good, and does not keep the reserve out.
+thread_local std::uint64_t tried_after = 0;
+
+void on_no_memory() {
+  const std::lock_guard lock(state.mutex);
+  state.give_back();
+  if (tried_after == state.times_given_back) {
+    state.put_aside();
+    throw std::bad_alloc();
+  }
+  tried_after = state.times_given_back;
+}
+
+}  // namespace
+
+MemoryReserve::MemoryReserve(std::size_t bytes) {
+  const std::lock_guard lock(state.mutex);
+  PAGODA_ASSERT(state.bytes == 0, "a process has one new-handler");
+  state.bytes = bytes;
+  state.put_aside();
+  previous_ = std::set_new_handler(on_no_memory);
+}
+
+MemoryReserve::~MemoryReserve() {
+  std::set_new_handler(previous_);
+  const std::lock_guard lock(state.mutex);
+  state.give_back();
+  state.bytes = 0;
+}
+
+bool MemoryReserve::is_short() {
+  bool is_out = false;
+  bool is_news = false;
+  {
+    const std::lock_guard lock(state.mutex);
+    is_out = !state.put_aside();
+    is_news = is_out != state.is_told;
+    state.is_told = is_out;
+  }
+  if (is_news && is_out) spdlog::warn("memory is out: what runs goes on with a reserve, new requests are refused");
+  if (is_news && !is_out) spdlog::info("there is memory again");
+  return is_out;
+}
+
+std::optional<Error> refusal(const SharedReserve& reserve) {
+  if (reserve == nullptr || !reserve->is_short()) return std::nullopt;
+  return Error{ErrorCode::queue_full, "the server is out of memory", {}, routing::kRetryAfterMs};
+}
+
+}  // namespace pagoda::io
