@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -51,7 +52,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
     std::shared_ptr<Exchange> exchange;  // lives and dies on the I/O thread
     Prepare prepare;
     Then then;
-    std::optional<decltype(prepare())> result = std::nullopt;
+    std::optional<std::invoke_result_t<Prepare&>> result = std::nullopt;
     std::exception_ptr failure = nullptr;
   };
   auto& io = exchange->io();

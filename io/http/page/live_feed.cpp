@@ -1,6 +1,7 @@
 #include "io/http/page/live_feed.hpp"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <variant>
 
@@ -51,7 +52,13 @@ void LiveFeed::tick() {
   if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_});
   timer_.expires_after(kInterval);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
-    if (const auto self = weak.lock(); self && !cancelled) self->tick();
+    const auto self = weak.lock();
+    if (cancelled || !self) return;
+    try {
+      self->tick();
+    } catch (const std::exception& error) {  // as for want of memory: pages ask again
+      self->end(end_event(error.what()));
+    }
   });
 }
 
