@@ -8,6 +8,8 @@
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
+#include "io/serving/run_io.hpp"
+
 namespace pagoda::apps {
 namespace {
 
@@ -46,7 +48,7 @@ int ServiceLoop::run() {
     actors::insist([&] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
   });
   keep_alive();
-  loop_->run();
+  serving::run_io(*loop_);
   return exit_code_;
 }
 

@@ -39,8 +39,10 @@ State state;
 /// Which giving back this thread has tried its luck with. An allocation that does not fit what was given back then
 /// fails for good, and does not keep the reserve out.
 thread_local std::uint64_t tried_after = 0;
+thread_local int without_reserve = 0;
 
 void on_no_memory() {
+  if (without_reserve > 0) throw std::bad_alloc();
   const std::lock_guard lock(state.mutex);
   state.give_back();
   if (tried_after == state.times_given_back) {
@@ -81,9 +83,21 @@ bool MemoryReserve::is_short() {
   return is_out;
 }
 
+WithoutReserve::WithoutReserve() {
+  ++without_reserve;
+}
+
+WithoutReserve::~WithoutReserve() {
+  --without_reserve;
+}
+
+Error no_memory() {
+  return {ErrorCode::queue_full, "the server is out of memory", {}, routing::kRetryAfterMs};
+}
+
 std::optional<Error> refusal(const SharedReserve& reserve) {
   if (reserve == nullptr || !reserve->is_short()) return std::nullopt;
-  return Error{ErrorCode::queue_full, "the server is out of memory", {}, routing::kRetryAfterMs};
+  return no_memory();
 }
 
 }  // namespace pagoda::io

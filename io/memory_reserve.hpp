@@ -35,7 +35,18 @@ class MemoryReserve {
 
 using SharedReserve = std::shared_ptr<MemoryReserve>;
 
-/// Why new work is refused, while there is no memory for it. Without a reserve it never is.
+/// As long as it lives its thread does without the reserve: for what may be large, and fails alone where it does.
+class WithoutReserve {
+ public:
+  WithoutReserve();
+  ~WithoutReserve();
+  WithoutReserve(const WithoutReserve&) = delete;
+  WithoutReserve& operator=(const WithoutReserve&) = delete;
+};
+
+/// What a request hears for which there is no memory: queue_full, and to try again.
+Error no_memory();
+/// The same for new work, while the reserve is out. Without a reserve there is none.
 std::optional<Error> refusal(const SharedReserve& reserve);
 
 }  // namespace pagoda::io

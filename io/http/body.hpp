@@ -3,6 +3,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "io/http/exchange.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/routes.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/serving/give_back.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/wire/json_reader.hpp"
@@ -43,7 +45,8 @@ ErrorAnswer no_chat_template();
 void respond_failure(Exchange& exchange, const std::string& why);
 
 /// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
-/// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too.
+/// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too, no
+/// memory a 503.
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
@@ -59,6 +62,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
   auto job = std::make_shared<Job>(Job{std::move(exchange), std::move(prepare), std::move(then)});
   boost::asio::post(context.worker, [&io, job = std::move(job)] {
     try {
+      const io::WithoutReserve large;
       job->result.emplace(job->prepare());
     } catch (...) {
       job->failure = std::current_exception();
@@ -67,6 +71,9 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
       try {
         if (done.failure) std::rethrow_exception(done.failure);
         done.then(done.exchange, std::move(*done.result));
+      } catch (const std::bad_alloc& error) {
+        if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());
+        done.exchange->respond_error(error_answer(io::no_memory()));
       } catch (const std::exception& error) {
         if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());
         respond_failure(*done.exchange, error.what());

@@ -8,9 +8,12 @@
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
+#include "io/http/error_answer.hpp"
 #include "io/http/exchange.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
 #include "io/serving/or_close.hpp"
+#include "io/serving/small_text.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -182,9 +185,20 @@ void Connection::advance() {
     begin_request();
   }
   if (phase_ == Phase::body) {
-    const auto has_body = reader_->read_body(input_);
+    const auto has_body = read_body();
     if (!has_body) return refuse(admission_->form, has_body.error());
     if (*has_body) dispatch();
+  }
+}
+
+/// A large body is refused where there is no memory for it: what is put aside is for what runs.
+tl::expected<bool, ErrorAnswer> Connection::read_body() {
+  if (reader_->body().size() + input_.size() <= serving::kSmallTextBytes) return reader_->read_body(input_);
+  try {
+    const io::WithoutReserve large;
+    return reader_->read_body(input_);
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(error_answer(io::no_memory()));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <tl/expected.hpp>
 
 #include "io/http/byte_stream.hpp"
 #include "io/http/gate.hpp"
@@ -89,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Requests.
   void advance();
+  tl::expected<bool, ErrorAnswer> read_body();
   void begin_request();
   void dispatch();
   void refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers = {});

@@ -103,6 +103,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool wants_input() const;
   void read_more();
   void on_readable();
+  bool take_input(std::string_view bytes);
   void on_input_end();
   void watch_for_reset();
   void probe();

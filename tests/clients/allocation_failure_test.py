@@ -28,6 +28,7 @@ BODY = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
 FRONT_END = 80  # so many allocations of a request are the front end's own
 STRIDE = 13     # of all of a request, with the reserve: those of the engine alone are tried one by one elsewhere
 SMALLEST = 256  # bytes; without the reserve what is smaller are the nodes of lists in CAF itself
+RESERVE = 16 << 20  # io::MemoryReserve::kBytes
 PATIENCE_S = 60
 
 
@@ -195,11 +196,37 @@ class Walk:
         self.server.process.wait()
         self.server.process.stdout.close()
 
+    def bytes_taken(self):
+        with open(f"/proc/{self.server.process.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+
+    def limit_bytes(self, limit):
+        """RLIMIT_AS of the server; returns what it was."""
+        return resource.prlimit(self.server.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))[0]
+
+    def check_refusals(self):
+        """A reserve that cannot be put aside again: what is new is refused, until there is memory."""
+        self.allocations.choose(has_reserve=True)
+        before = self.limit_bytes(self.bytes_taken() - RESERVE // 2)  # half of it once it is given back
+        self.allocations.fail(1)
+        try:
+            status, headers, body = self.server.request("POST", "/v1/completions", BODY, timeout=PATIENCE_S)
+            if status != 503 or b"queue_full" not in body or "retry-after" not in headers:
+                self.failures.append(f"without a reserve: {status} {headers} {body}")
+            lines = self.ask_lines()
+            if lines != "error":
+                self.failures.append(f"without a reserve: JSON lines say {lines!r}")
+            if self.server.request("GET", "/health", timeout=PATIENCE_S)[0] != 200:
+                self.failures.append("without a reserve: the server is not well")
+        finally:
+            self.limit_bytes(before)
+        if self.ask() != self.expected or self.ask_lines() != self.expected_lines:
+            self.failures.append("with a reserve again: another answer")
+
     def check_without_memory(self):
         """The process may take no more than it has: what does not fit the reserve is an error, and the rest is served or
         refused with a time to come back."""
         padded = b" " * (3 << 20) + json.dumps(BODY).encode()
-        pid = self.server.process.pid
 
         def ask():
             try:
@@ -215,19 +242,17 @@ class Walk:
                 return "refused" if "retry-after" in headers and b"queue_full" in body else f"{headers} {body}"
             return "an error" if status == 500 and b'"error"' in body else f"HTTP {status} {body}"
 
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            taken = int(file.read().split()[0]) * resource.getpagesize()
-        before = resource.prlimit(pid, resource.RLIMIT_AS, (taken, resource.RLIM_INFINITY))
+        before = self.limit_bytes(self.bytes_taken())
         try:
             with concurrent.futures.ThreadPoolExecutor(16) as pool:
                 answers = collections.Counter(pool.map(lambda _: ask(), range(96)))
         finally:
             if self.server.process.poll() is None:
-                resource.prlimit(pid, resource.RLIMIT_AS, before)
+                self.limit_bytes(before)
         print(f"without memory: {dict(answers)}")
         if set(answers) - {"right", "refused", "an error", "closed"}:
             self.failures.append(f"without memory: {dict(answers)}")
-        if answers["refused"] == 0 or self.ask() != self.expected:
+        if self.ask() != self.expected:
             self.failures.append(f"without memory {dict(answers)}, then {self.ask()!r}")
 
     def run(self, stride):
@@ -235,6 +260,7 @@ class Walk:
         try:
             if stride is None:
                 self.check_reserve()
+                self.check_refusals()
                 self.check_without_memory()
             self.allocations.choose(has_reserve=False)
             self.check_accepting()

@@ -70,6 +70,20 @@ TEST(MemoryReserveTest, StaysWholeWhereWhatIsWantedDoesNotFitIt) {
   }
 }
 
+TEST(MemoryReserveTest, IsNotForWhatFailsAlone) {
+  test::AllocationControl control{};
+  test::allocation_control = &control;
+  MemoryReserve reserve(8 * kMiB);
+  control.countdown = 1;
+  {
+    const WithoutReserve large;
+    EXPECT_THROW(static_cast<void>(std::make_unique<int>(1)), std::bad_alloc);
+  }
+  control.countdown = 1;
+  EXPECT_NE(std::make_unique<int>(1), nullptr);
+  test::allocation_control = nullptr;
+}
+
 TEST(MemoryReserveTest, ServesAllThreadsThatFindNoMemoryAtOnce) {
   test::AllocationControl control{};
   test::allocation_control = &control;
