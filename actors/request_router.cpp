@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -168,13 +169,27 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   }
 }
 
+/// What throws, as for want of memory, ends the router, for its core may be in the middle of something. Who asked hears
+/// of it first: CAF 0.17 would leave them waiting.
+template <class Promise, class What>
+void answered_whatever_comes(Promise& promise, const What& what) {
+  try {
+    what();
+  } catch (const std::exception& problem) {
+    deliver(promise, caf::make_error(caf::sec::runtime_error, problem.what()));
+    throw;
+  }
+}
+
 /// A text or ids of an op.
 template <class Answer, class Question>
 caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Question& question, std::size_t num_bytes) {
   auto promise = self->template make_response_promise<Answer>();
-  const auto& asker = self->current_sender();
-  if (asker) watch_client(self, asker);
-  state_of(self).tokenizer->ask_for(asker ? asker->id() : caf::actor_id{}, question, num_bytes, promise);
+  answered_whatever_comes(promise, [&] {
+    const auto& asker = self->current_sender();
+    if (asker) watch_client(self, asker);
+    state_of(self).tokenizer->ask_for(asker ? asker->id() : caf::actor_id{}, question, num_bytes, promise);
+  });
   return promise;
 }
 
@@ -305,7 +320,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   return {
       [self](const SubmitRequest& message) {
         auto promise = self->make_response_promise<SubmitReply>();
-        submit(self, message, promise);
+        answered_whatever_comes(promise, [&] { submit(self, message, promise); });
         return promise;
       },
       [self](const CancelRequest& message) -> CancelReply {

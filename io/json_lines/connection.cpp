@@ -14,10 +14,7 @@
 #include "io/serving/client_name.hpp"
 #include "io/serving/give_back.hpp"
 #include "io/serving/or_close.hpp"
-#include "io/serving/prompt_log.hpp"
 #include "io/serving/small_text.hpp"
-#include "io/serving/tenancy.hpp"
-#include "io/version.hpp"
 
 namespace pagoda::json_lines {
 namespace {
