@@ -1,9 +1,13 @@
 #include "io/memory_reserve.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <new>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
@@ -12,6 +16,8 @@
 namespace pagoda::io {
 namespace {
 
+constexpr auto kBetweenTrims = std::chrono::milliseconds(500);
+
 /// Of the process, as a new-handler is. Nothing here may allocate.
 struct State {
   std::mutex mutex;
@@ -19,12 +25,25 @@ struct State {
   void* memory = nullptr;
   std::uint64_t times_given_back = 0;
   bool is_told = false;  ///< that it is out
+  std::chrono::steady_clock::time_point next_trim;
 
   bool put_aside() {
     if (memory != nullptr) return true;
     void* const taken = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (taken != MAP_FAILED) memory = taken;
     return memory != nullptr;
+  }
+
+  /// The heap may have kept what was freed. It is looked through now and then only, for that takes a while.
+  bool put_aside_after_trim() {
+#if defined(__GLIBC__)
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_trim) return false;
+    next_trim = now + kBetweenTrims;
+    return malloc_trim(0) != 0 && put_aside();
+#else
+    return false;
+#endif
   }
 
   void give_back() {
@@ -74,7 +93,7 @@ bool MemoryReserve::is_short() {
   bool is_news = false;
   {
     const std::lock_guard lock(state.mutex);
-    is_out = !state.put_aside();
+    is_out = !state.put_aside() && !state.put_aside_after_trim();
     is_news = is_out != state.is_told;
     state.is_told = is_out;
   }

@@ -15,6 +15,8 @@ namespace pagoda::io {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
+/// Beyond what any malloc keeps when it is freed.
+constexpr std::size_t kLarge = 48 * kMiB;
 
 /// An allocation that no compiler leaves out. Where there is no memory: std::bad_alloc.
 void allocate(std::size_t bytes) {
@@ -51,11 +53,11 @@ class AddressSpace {
 };
 
 TEST(MemoryReserveTest, IsGivenBackWhereThereIsNoMemoryAndPutAsideAgainWhenThereIs) {
-  MemoryReserve reserve(32 * kMiB);
+  MemoryReserve reserve(96 * kMiB);
   const std::shared_ptr<MemoryReserve> shared(&reserve, [](auto*) {});
   const AddressSpace limit(4 * kMiB);
   ASSERT_TRUE(limit.is_limited());
-  void* const large = ::operator new(16 * kMiB);  // fits what was put aside alone
+  void* const large = ::operator new(kLarge);  // fits what was put aside alone
   const bool is_short = reserve.is_short();
   const auto refused = refusal(shared);
   ::operator delete(large);
@@ -67,12 +69,12 @@ TEST(MemoryReserveTest, IsGivenBackWhereThereIsNoMemoryAndPutAsideAgainWhenThere
 }
 
 TEST(MemoryReserveTest, StaysWholeWhereWhatIsWantedDoesNotFitIt) {
-  MemoryReserve reserve(32 * kMiB);
+  MemoryReserve reserve(96 * kMiB);
   const AddressSpace limit(4 * kMiB);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THROW(allocate(256 * kMiB), std::bad_alloc);
+    EXPECT_THROW(allocate(512 * kMiB), std::bad_alloc);
     EXPECT_FALSE(reserve.is_short());
-    EXPECT_NO_THROW(allocate(16 * kMiB));
+    EXPECT_NO_THROW(allocate(kLarge));
     EXPECT_FALSE(reserve.is_short());
   }
 }
