@@ -18,8 +18,9 @@ namespace pagoda::io {
 class MemoryReserve {
  public:
   static constexpr std::size_t kBytes = std::size_t{16} << 20;
+  static constexpr std::size_t kLeastBytes = std::size_t{1} << 20;
 
-  /// There is one of a process. Where so little cannot be put aside it begins as one that is out.
+  /// There is one of a process. Where so much cannot be put aside it is smaller, or begins as one that is out.
   explicit MemoryReserve(std::size_t bytes = kBytes);
   /// The handler that was there before is there again.
   ~MemoryReserve();
