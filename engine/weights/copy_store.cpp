@@ -46,7 +46,10 @@ std::shared_ptr<CopyStore::Use> CopyStore::use(std::size_t model, std::int64_t b
     kept_bytes_ -= kept.mapped()->bytes;
     if (kept.mapped()->version == version) copies = std::move(kept.mapped());
   }
-  if (copies == nullptr) copies = std::make_shared<Use::Copies>(Use::Copies{.version = std::move(version)});
+  if (copies == nullptr) {
+    copies = std::make_shared<Use::Copies>();
+    copies->version = std::move(version);
+  }
   std::shared_ptr<Use> use(new Use(shared_from_this(), model, bytes, std::move(device), std::move(copies)));
   in_use_ += bytes;
   make_room();
