@@ -23,9 +23,12 @@ Exchange::~Exchange() {
   if (connection_ == nullptr) return;
   spdlog::error("request {}: dropped without a whole answer", form_.request_id);
   try {
-    if (state_ == State::waiting) return respond_error({500, "this request was not answered"});
-    record_.is_cut = true;
-    report();
+    if (state_ == State::waiting) {
+      respond_error({500, "this request was not answered"});
+    } else {
+      record_.is_cut = true;
+      report();
+    }
   } catch (const std::exception& error) {
     spdlog::error("request {}: {}", form_.request_id, error.what());
   }
