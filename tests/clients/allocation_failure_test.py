@@ -26,7 +26,7 @@ from server import Server
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
 FRONT_END = 80  # so many allocations of a request are the front end's own
-STRIDE = 13     # of all of a request, with the reserve: those of the engine alone are tried one by one elsewhere
+STRIDE = 3      # of all of a request, with the reserve: those of the engine alone are tried one by one elsewhere
 SMALLEST = 256  # bytes; without the reserve what is smaller are the nodes of lists in CAF itself
 RESERVE = 16 << 20  # io::MemoryReserve::kBytes
 PATIENCE_S = 60
