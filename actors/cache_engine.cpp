@@ -29,6 +29,7 @@ struct CacheEngineState {
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<CallbackTeller<CacheEngineActor>> teller = std::make_shared<CallbackTeller<CacheEngineActor>>();
 };
 
 using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
@@ -64,9 +65,9 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   submit(&execution::KvMemory::issue_copies);
   state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
                                    block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
-                                   has_ended_a_plan = state.has_ended_a_plan,
+                                   has_ended_a_plan = state.has_ended_a_plan, teller = state.teller,
                                    me = caf::actor_cast<caf::actor_addr>(self)] {
-    tell_or_fail<CacheEngineActor>(me, true, [&] {
+    teller->tell(me, true, [&] {
       if (const Status status = stream->status(); !status) {
         return tell_of_failure<CacheEngineActor>(
             me, [&] { return status.error(); }, !*has_ended_a_plan, true);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
+#include <latch>
 #include <memory>
 #include <new>
 #include <thread>
@@ -98,7 +99,9 @@ TEST(MemoryReserveTest, ServesAllThreadsThatFindNoMemoryAtOnce) {
   test::AllocationControl control{};
   MemoryReserve reserve(8 * kMiB);
   std::atomic<int> num_failures = 0;
+  std::latch start(3);
   const auto fail_often = [&] {
+    start.arrive_and_wait();
     for (int i = 0; i < 2000; ++i) {
       control.countdown = 1;
       try {
@@ -113,6 +116,7 @@ TEST(MemoryReserveTest, ServesAllThreadsThatFindNoMemoryAtOnce) {
     std::jthread one(fail_often);
     std::jthread other(fail_often);
     test::allocation_control = &control;
+    start.arrive_and_wait();
   }
   test::allocation_control = nullptr;
   EXPECT_EQ(num_failures, 0);
