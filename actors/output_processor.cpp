@@ -57,7 +57,12 @@ void process(Self self, const StepOutputs& step) {
     }
   }
 
-  std::vector<std::pair<SinkActor, OutputBatch>> batches;
+  struct Batch {
+    SinkActor sink;
+    OutputBatch outputs = {};
+    std::vector<RequestId> ended = {};
+  };
+  std::vector<Batch> batches;
   std::unordered_map<caf::actor_id, std::size_t> batch_of;
   std::vector<RequestClosed> closed;
   for (RequestOutput& output : effects.outputs) {
@@ -65,18 +70,23 @@ void process(Self self, const StepOutputs& step) {
     PAGODA_ASSERT(sink != state.sinks.end(), "a request has its sink until its terminal output");
     const SinkActor& actor = sink->second.sink;
     const auto [place, fresh] = batch_of.emplace(actor.id(), batches.size());
-    if (fresh) batches.emplace_back(actor, OutputBatch{});
+    if (fresh) batches.push_back({actor});
+    Batch& batch = batches[place->second];
     if (output.done || output.error) {
       const auto work = output.done
                             ? routing::WorkDone{output.done->usage.prompt_tokens, output.done->usage.completion_tokens}
                             : routing::WorkDone{};
       closed.push_back({output.request_id, work});
-      state.sinks.erase(sink);
+      batch.ended.push_back(output.request_id);
     }
-    batches[place->second].second.outputs.push_back(std::move(output));
+    batch.outputs.outputs.push_back(std::move(output));
   }
   for (const RequestClosed& request : closed) send(self, state.router, request);
-  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
+  for (Batch& batch : batches) {
+    send(self, batch.sink, std::move(batch.outputs));
+    // Not before: where memory is out, whoever has not been told of the end is told by this actor's.
+    for (const RequestId id : batch.ended) state.sinks.erase(id);
+  }
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
