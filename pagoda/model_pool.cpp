@@ -128,9 +128,10 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
                                          EngineSetup setup) {
   std::shared_ptr<weights::CopyStore::Use> use;
   if (model.copies != nullptr) {
-    auto version = version_of(model.config.model);
-    if (!version) return fail(std::move(version.error()));
-    use = model.copies->use(index, model.bytes, std::move(*version), model.device);
+    // Where files cannot be read the load below says why.
+    if (auto version = version_of(model.config.model)) {
+      use = model.copies->use(index, model.bytes, std::move(*version), model.device);
+    }
   }
   if (!model.config.worker_processes) {
     setup.device = model.device;

@@ -8,7 +8,10 @@ namespace pagoda::weights {
 
 CopyStore::Use::Use(std::shared_ptr<CopyStore> store, std::size_t model, std::int64_t bytes,
                     std::shared_ptr<kernels::Device> device, std::shared_ptr<Copies> copies)
-    : store_(std::move(store)), model_(model), bytes_(bytes), device_(std::move(device)), copies_(std::move(copies)) {}
+    : store_(std::move(store)), model_(model), bytes_(bytes), device_(std::move(device)), copies_(std::move(copies)) {
+  const std::lock_guard lock(store_->mutex_);
+  store_->in_use_ += bytes_;
+}
 
 CopyStore::Use::~Use() {
   store_->end(*this);
@@ -40,18 +43,20 @@ void CopyStore::Use::seal() {
 
 std::shared_ptr<CopyStore::Use> CopyStore::use(std::size_t model, std::int64_t bytes, std::string version,
                                                std::shared_ptr<kernels::Device> device) {
-  const std::lock_guard lock(mutex_);
   std::shared_ptr<Use::Copies> copies;
-  if (auto kept = kept_.extract(model)) {
-    kept_bytes_ -= kept.mapped()->bytes;
-    if (kept.mapped()->version == version) copies = std::move(kept.mapped());
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto kept = kept_.extract(model)) {
+      kept_bytes_ -= kept.mapped()->bytes;
+      if (kept.mapped()->version == version) copies = std::move(kept.mapped());
+    }
   }
   if (copies == nullptr) {
     copies = std::make_shared<Use::Copies>();
     copies->version = std::move(version);
   }
   std::shared_ptr<Use> use(new Use(shared_from_this(), model, bytes, std::move(device), std::move(copies)));
-  in_use_ += bytes;
+  const std::lock_guard lock(mutex_);
   make_room();
   return use;
 }

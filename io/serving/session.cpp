@@ -121,7 +121,8 @@ Session::Session(boost::asio::io_context& io, caf::actor_system& system, OnEvent
 const SessionActor& Session::actor() {
   if (actor_) return actor_;
   actor_ = system_.spawn(session, outbox_);
-  when_ended(actor_, [outbox = outbox_] { insist([&] { outbox->push(SessionFailed{}); }); });  // closed: nothing
+  // Nothing comes of it once the session was closed.
+  when_ended(actor_, [outbox = outbox_] { insist([&] { outbox->push(SessionFailed{}); }); });
   return actor_;
 }
 
