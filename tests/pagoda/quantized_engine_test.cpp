@@ -87,7 +87,9 @@ class QuantizedEngineTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
   constexpr std::int64_t kBytes = 1 << 30;
-  auto device = kernels::create_cpu_device({.num_threads = 2});
+  kernels::CpuDeviceOptions options;
+  options.num_threads = 2;
+  const auto device = kernels::create_cpu_device(options);
   ASSERT_TRUE(device) << device.error().message;
   const auto store = std::make_shared<weights::CopyStore>(kBytes, kBytes);
   std::vector<TokenIds> before;
@@ -99,7 +101,9 @@ TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
     use->seal();
     EXPECT_GT(use->made_bytes(), 0);
     const auto tokens = tokens_of(*engine, kPrompts.size());
-    if (are_made) EXPECT_EQ(tokens, before);
+    if (are_made) {
+      EXPECT_EQ(tokens, before);
+    }
     before = tokens;
   }
 }

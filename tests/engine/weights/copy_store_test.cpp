@@ -13,7 +13,9 @@ namespace {
 class CopyStoreTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto device = kernels::create_cpu_device({.num_threads = 1});
+    kernels::CpuDeviceOptions options;
+    options.num_threads = 1;
+    auto device = kernels::create_cpu_device(options);
     ASSERT_TRUE(device) << device.error().message;
     device_ = std::move(*device);
   }
