@@ -29,6 +29,7 @@ struct CacheEngineState {
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<CallbackTeller<CacheEngineActor>> teller = std::make_shared<CallbackTeller<CacheEngineActor>>();
 };
 
 using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
@@ -64,26 +65,26 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   submit(&execution::KvMemory::issue_copies);
   state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
                                    block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
-                                   has_ended_a_plan = state.has_ended_a_plan,
+                                   has_ended_a_plan = state.has_ended_a_plan, teller = state.teller,
                                    me = caf::actor_cast<caf::actor_addr>(self)] {
-    if (const Status status = stream->status(); !status) {
-      if (const auto mover = caf::actor_cast<CacheEngineActor>(me)) {
-        send_anonymously(mover, DeviceFailed{status.error(), !*has_ended_a_plan, true});
+    teller->tell(me, true, [&] {
+      if (const Status status = stream->status(); !status) {
+        return tell_of_failure<CacheEngineActor>(
+            me, [&] { return status.error(); }, !*has_ended_a_plan, true);
       }
-      return;
-    }
-    *has_ended_a_plan = true;
-    run->finished_us = now_us();
-    const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
-    if (trace::is_on(trace)) {
-      trace->span(
-          trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
-          {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
-           arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
-    }
-    if (num_swaps > 0) {
-      send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
-    }
+      *has_ended_a_plan = true;
+      run->finished_us = now_us();
+      const auto num_swaps = static_cast<std::int64_t>(plan->swap_out.size() + plan->swap_in.size());
+      if (trace::is_on(trace)) {
+        trace->span(
+            trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
+            {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
+             arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
+      }
+      if (num_swaps > 0) {
+        send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
+      }
+    });
   });
   run->was_told = true;
   return run->failed ? Status(fail(run->error)) : Status();

@@ -22,6 +22,8 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
+
+#include "actors/insist.hpp"
 #ifdef CAF_VERSION_MAJOR
 #include <caf/anon_mail.hpp>
 #include <caf/init_global_meta_objects.hpp>
@@ -201,12 +203,14 @@ void end_now(const Handle& whom) {
   const auto receiver = caf::actor_cast<caf::actor>(whom);
   if (!receiver) return;
   happens_before::sent();
-  caf::exit_msg message{receiver.address(), caf::exit_reason::user_shutdown};
+  insist([&] {
+    caf::exit_msg message{receiver.address(), caf::exit_reason::user_shutdown};
 #ifdef CAF_VERSION_MAJOR
-  caf::anon_mail(std::move(message)).urgent().send(receiver);
+    caf::anon_mail(std::move(message)).urgent().send(receiver);
 #else
-  caf::anon_send<caf::message_priority::high>(receiver, std::move(message));
+    caf::anon_send<caf::message_priority::high>(receiver, std::move(message));
 #endif
+  });
 }
 
 #ifdef CAF_VERSION_MAJOR

@@ -1,4 +1,7 @@
+#include <new>
 #include <unordered_map>
+
+#include <spdlog/spdlog.h>
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
@@ -19,13 +22,17 @@ struct OutputProcessorState {
   OutputProcessorState() {}
   ~OutputProcessorState() {
     // The engine ends under live requests: each still gets its terminal output.
-    end_all(Error{ErrorCode::internal, "the engine has stopped"});
+    try {
+      end_all(Error{ErrorCode::internal, "the engine has stopped"});
+    } catch (const std::bad_alloc&) {  // then servers notice that the engine has gone
+      spdlog::error("there is no memory to tell of the engine's end");
+    }
   }
 
   void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
-      if (router) send_anonymously(router, RequestClosed{id});
-      send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
+      if (router) insist([&] { send_anonymously(router, RequestClosed{id}); });
+      insist([&] { send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}}); });
     }
     sinks.clear();
   }
@@ -50,7 +57,12 @@ void process(Self self, const StepOutputs& step) {
     }
   }
 
-  std::vector<std::pair<SinkActor, OutputBatch>> batches;
+  struct Batch {
+    SinkActor sink;
+    OutputBatch outputs = {};
+    std::vector<RequestId> ended = {};
+  };
+  std::vector<Batch> batches;
   std::unordered_map<caf::actor_id, std::size_t> batch_of;
   std::vector<RequestClosed> closed;
   for (RequestOutput& output : effects.outputs) {
@@ -58,18 +70,23 @@ void process(Self self, const StepOutputs& step) {
     PAGODA_ASSERT(sink != state.sinks.end(), "a request has its sink until its terminal output");
     const SinkActor& actor = sink->second.sink;
     const auto [place, fresh] = batch_of.emplace(actor.id(), batches.size());
-    if (fresh) batches.emplace_back(actor, OutputBatch{});
+    if (fresh) batches.push_back({actor});
+    Batch& batch = batches[place->second];
     if (output.done || output.error) {
       const auto work = output.done
                             ? routing::WorkDone{output.done->usage.prompt_tokens, output.done->usage.completion_tokens}
                             : routing::WorkDone{};
       closed.push_back({output.request_id, work});
-      state.sinks.erase(sink);
+      batch.ended.push_back(output.request_id);
     }
-    batches[place->second].second.outputs.push_back(std::move(output));
+    batch.outputs.outputs.push_back(std::move(output));
   }
   for (const RequestClosed& request : closed) send(self, state.router, request);
-  for (auto& [sink, batch] : batches) send(self, sink, std::move(batch));
+  for (Batch& batch : batches) {
+    send(self, batch.sink, std::move(batch.outputs));
+    // Not before: where memory is out, whoever has not been told of the end is told by this actor's.
+    for (const RequestId id : batch.ended) state.sinks.erase(id);
+  }
 }
 
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,

@@ -8,6 +8,7 @@
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/grammar_desk.hpp"
+#include "actors/promise.hpp"
 #include "actors/tokenizer_desk.hpp"
 #include "actors/trace_span.hpp"
 #include "actors/watch.hpp"
@@ -16,7 +17,7 @@
 namespace pagoda::actors {
 namespace {
 
-using SubmitPromise = caf::typed_response_promise<SubmitReply>;
+using SubmitPromise = Promise<SubmitReply>;
 
 /// Drives RouterCore; knows the handles and promises behind its ids.
 struct RequestRouterState {
@@ -36,8 +37,8 @@ struct RequestRouterState {
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, Submission> submissions;
   std::unordered_set<caf::actor_id> watched_clients;
-  std::vector<caf::typed_response_promise<Drained>> draining;
-  std::vector<caf::typed_response_promise<Idle>> awaiting_idle;
+  std::vector<Promise<Drained>> draining;
+  std::vector<Promise<Idle>> awaiting_idle;
   metrics::RefusalCounts refusals;
   std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
   trace::SharedTracer trace;
@@ -171,18 +172,18 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
 /// A text or ids of an op.
 template <class Answer, class Question>
 caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Question& question, std::size_t num_bytes) {
-  auto promise = self->template make_response_promise<Answer>();
+  Promise<Answer> promise(self);
   const auto& asker = self->current_sender();
   if (asker) watch_client(self, asker);
   state_of(self).tokenizer->ask_for(asker ? asker->id() : caf::actor_id{}, question, num_bytes, promise);
-  return promise;
+  return promise.handle();
 }
 
 caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats& message) {
-  auto promise = self->make_response_promise<EngineStats>();
+  Promise<EngineStats> promise(self);
   if (state_of(self).core->core().has_failed()) {
     deliver(promise, state_of(self).core->core().with_own(EngineStats{}, now_us()));
-    return promise;
+    return promise.handle();
   }
   auto answer = [self, promise](const EngineStats& stats) mutable {
     deliver(promise, state_of(self).core->core().with_own(stats, now_us()));
@@ -192,11 +193,11 @@ caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats&
     deliver(promise, std::move(reason));
   };
   pagoda::actors::request(self, state_of(self).schedulers.front(), message, answer, no_answer);
-  return promise;
+  return promise.handle();
 }
 
 caf::typed_response_promise<RequestList> answer_list(Self self) {
-  auto promise = self->make_response_promise<RequestList>();
+  Promise<RequestList> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
   pagoda::actors::request(
       self, state_of(self).schedulers.front(), GetProgress{},
@@ -204,21 +205,21 @@ caf::typed_response_promise<RequestList> answer_list(Self self) {
         deliver(promise, RequestList{state_of(self).core->core().live_requests(progress.groups, now_us())});
       },
       no_answer);
-  return promise;
+  return promise.handle();
 }
 
 caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(Self self) {
-  auto promise = self->make_response_promise<PrefixCacheReset>();
+  Promise<PrefixCacheReset> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
   pagoda::actors::request(
       self, state_of(self).schedulers.front(), ResetPrefixCache{},
       [promise](const PrefixCacheReset& reset) mutable { deliver(promise, reset); }, no_answer);
-  return promise;
+  return promise.handle();
 }
 
 /// The scheduler's part, then the output processor's: who asks behind the end of a request finds it in both.
 caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, const GetMetrics& message) {
-  auto promise = self->make_response_promise<metrics::EngineMetrics>();
+  Promise<metrics::EngineMetrics> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
   const auto on_scheduler = [self, promise, no_answer](const metrics::SchedulerMetrics& told) {
     metrics::EngineMetrics all{.stats = told.stats, .steps = told.steps};
@@ -232,7 +233,7 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, co
     pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
   };
   pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_scheduler, no_answer);
-  return promise;
+  return promise.handle();
 }
 
 /// What the output processor knows of the live requests is told with them.
@@ -251,7 +252,7 @@ void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>
 
 /// Of the replica, then of the output processor, then the spans.
 caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetView& message) {
-  auto promise = self->make_response_promise<view::EngineView>();
+  Promise<view::EngineView> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
   const auto on_replica = [self, promise, no_answer, message](view::ReplicaView& told) {
     GetRequestFacts question;
@@ -275,7 +276,7 @@ caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetVi
     pagoda::actors::request(self, state_of(self).outputs, std::move(question), std::move(answer), no_answer);
   };
   pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_replica, no_answer);
-  return promise;
+  return promise.handle();
 }
 
 /// Requests outside end here, those in the engine by the output processor, which hears of it behind the last request
@@ -304,9 +305,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.trace = instruments.trace;
   return {
       [self](const SubmitRequest& message) {
-        auto promise = self->make_response_promise<SubmitReply>();
+        Promise<SubmitReply> promise(self);
         submit(self, message, promise);
-        return promise;
+        return promise.handle();
       },
       [self](const CancelRequest& message) -> CancelReply {
         auto& core = *state_of(self).core;
@@ -335,20 +336,20 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const Drain& message) {
         auto& state = state_of(self);
-        auto promise = self->make_response_promise<Drained>();
+        Promise<Drained> promise(self);
         state.draining.push_back(promise);
         apply(self, state.core->drain());
         if (state.core->core().num_live() > 0 && message.timeout_ms >= 0) {
           send_later(self, caf::actor_cast<RequestRouterActor>(self), std::chrono::milliseconds(message.timeout_ms),
                      DrainTimeout{});
         }
-        return promise;
+        return promise.handle();
       },
       [self](const AwaitIdle&) {
-        auto promise = self->make_response_promise<Idle>();
+        Promise<Idle> promise(self);
         state_of(self).awaiting_idle.push_back(promise);
         answer_if_idle(state_of(self));
-        return promise;
+        return promise.handle();
       },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());

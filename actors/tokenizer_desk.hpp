@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/interfaces.hpp"
+#include "actors/promise.hpp"
 #include "actors/turns.hpp"
 #include "engine/journal/recorded_router.hpp"
 
@@ -37,8 +38,7 @@ class TokenizerDesk {
 
   /// What a client asks itself.
   template <class Answer, class Question>
-  void ask_for(routing::ClientId client, const Question& question, std::size_t num_bytes,
-               caf::typed_response_promise<Answer>& promise) {
+  void ask_for(routing::ClientId client, const Question& question, std::size_t num_bytes, Promise<Answer>& promise) {
     const auto job = core_.ask(client, num_bytes);
     if (job) {
       ask<Answer>(*job, question, [promise](const Answer& answer) mutable { deliver(promise, answer); });

@@ -37,6 +37,7 @@ struct WorkerState {
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
   std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<CallbackTeller<WorkerActor>> teller = std::make_shared<CallbackTeller<WorkerActor>>();
 };
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
@@ -61,19 +62,20 @@ void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
   // The state waits for the stream before it lets go of the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, step = told.step, issued = told.issued] {
-    const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
-    const Status status = stream->status() ? moved : stream->status();
-    if (!status) {
-      if (const auto worker = caf::actor_cast<WorkerActor>(me)) {
-        send_anonymously(worker, DeviceFailed{status.error(), !*has_ended_a_step, !moved});
+                       has_ended_a_step = state.has_ended_a_step, teller = state.teller, step = told.step,
+                       issued = told.issued] {
+    teller->tell(me, true, [&] {
+      const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
+      const Status status = stream->status() ? moved : stream->status();
+      if (!status) {
+        return tell_of_failure<WorkerActor>(
+            me, [&] { return status.error(); }, !*has_ended_a_step, !moved);
       }
-      return;
-    }
-    *has_ended_a_step = true;
-    StepResult result = runner->collect(std::move(*issued));
-    if (trace::is_on(trace)) trace_step(*trace, *step, result);
-    send_anonymously(scheduler, std::move(result));
+      *has_ended_a_step = true;
+      StepResult result = runner->collect(std::move(*issued));
+      if (trace::is_on(trace)) trace_step(*trace, *step, result);
+      send_anonymously(scheduler, std::move(result));
+    });
   });
   send(self, state.cache_engine, StepEnqueued{told.step->step, stream->record()});
 }

@@ -18,6 +18,7 @@
 #include "io/http/api_server.hpp"
 #include "io/journal/journal_file.hpp"
 #include "io/json_lines/server.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/serving/access_log.hpp"
 #include "io/serving/recovery.hpp"
@@ -189,6 +190,7 @@ int run_serve(ServeOptions& options) {
   const bool journal_waits = *recovery != nullptr && !options.engine.config.journal.empty();
   const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, journal_waits);
   if (!service) return exit_with(service.error());
+  options.http.reserve = options.lines.reserve = std::make_shared<io::MemoryReserve>();
   int code = kExitFailure;
   if (const auto front_ends =
           start_front_ends(system, serving::ServedModels(service->models), options, *telemetry, *recovery);

@@ -47,6 +47,10 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "With --models: models that are loaded at a time; the least recently used one makes room");
   engine.flags.add("models_memory", pool.memory,
                    "With --models: GiB that loaded models may take together on each device; 0: what is free at start");
+  engine.flags.add(
+      "models_kept_memory", pool.kept_memory,
+      "With --models: GiB of these in which packed and quantised weights of models that are not loaded stay "
+      "on a CPU; below 0: a quarter");
   engine.flags.add("model_keep_alive", model_keep_alive,
                    "With --models: seconds without requests after which a model is unloaded; below 0: never");
   engine.flags.add("model_load_timeout", pool.load_timeout,
@@ -87,7 +91,8 @@ std::vector<Error> ServeOptions::finish() {
   if (has_pool()) {
     finish_pool(problems);
   } else {
-    for (const char* key : {"max_loaded_models", "models_memory", "model_keep_alive", "model_load_timeout"}) {
+    for (const char* key :
+         {"max_loaded_models", "models_memory", "models_kept_memory", "model_keep_alive", "model_load_timeout"}) {
       if (engine.flags.is_given(key))
         problems.push_back({ErrorCode::bad_config, std::string(key) + " needs models", key});
     }
@@ -101,6 +106,7 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   };
   check(pool.max_loaded >= 1 && pool.max_loaded <= kMostLoadedModels, "max_loaded_models", "from 1 to 1024");
   check(pool.memory >= 0 && pool.memory <= kMostModelsMemory, "models_memory", "GiB, or 0");
+  check(pool.kept_memory <= kMostModelsMemory, "models_kept_memory", "GiB, or below 0");
   check(model_keep_alive <= kMaxDrainTimeout * 365, "model_keep_alive", "seconds; below 0: for ever");
   check(pool.load_timeout > 0 && pool.load_timeout <= kMaxDrainTimeout, "model_load_timeout",
         "above 0 and up to 86400 seconds");

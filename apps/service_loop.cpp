@@ -8,6 +8,8 @@
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
+#include "io/serving/run_io.hpp"
+
 namespace pagoda::apps {
 namespace {
 
@@ -42,10 +44,11 @@ void ServiceLoop::log_stats_every(double seconds) {
 
 int ServiceLoop::run() {
   await_signal();
-  actors::when_ended(engines_.supervisor,
-                     [this, loop = loop_] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  actors::when_ended(engines_.supervisor, [this, loop = loop_] {
+    actors::insist([&] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+  });
   keep_alive();
-  loop_->run();
+  serving::run_io(*loop_);
   return exit_code_;
 }
 

@@ -81,11 +81,12 @@ class Stream {
   }
 
   /// Calls `callback` after everything enqueued before has finished or failed, on a thread of the device. It must not
-  /// block and must not issue ops.
+  /// block, throw or issue ops.
   virtual void on_complete(std::function<void()> callback) = 0;
 
   /// The first error of the work that was enqueued, as far as it is known; final. On a GPU an op's own failure shows
-  /// after the call that enqueued it: here, from the callbacks of on_complete on, and in every later op. Thread-safe.
+  /// after the call that enqueued it: here, from the callbacks of on_complete on, and in every later op. On a CPU an op
+  /// returns its failure, and this is an exception that work let go. Thread-safe.
   virtual Status status() const { return {}; }
 
   virtual std::shared_ptr<Event> record() = 0;

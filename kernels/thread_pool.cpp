@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pagoda::kernels {
@@ -59,6 +61,8 @@ struct ThreadPool::State {
   Task task = nullptr;
   const void* context = nullptr;
   std::int64_t num_tasks = 0;
+  std::mutex failure_mutex;
+  std::exception_ptr failure;  // the first, of this region
   alignas(64) std::atomic<std::int64_t> next_task{0};
 
   alignas(64) std::atomic<std::uint32_t> gate{0};
@@ -75,8 +79,18 @@ struct ThreadPool::State {
     for (;;) {
       const std::int64_t i = next_task.fetch_add(1, std::memory_order_relaxed);
       if (i >= num_tasks) return;
-      task(context, i, thread);
+      try {
+        task(context, i, thread);
+      } catch (...) {
+        fail(std::current_exception());
+      }
     }
+  }
+
+  void fail(std::exception_ptr thrown) {
+    const std::lock_guard lock(failure_mutex);
+    if (!failure) failure = std::move(thrown);
+    next_task.store(num_tasks, std::memory_order_relaxed);
   }
 
   bool enter() {
@@ -172,20 +186,22 @@ void ThreadPool::run(std::int64_t num_tasks, Task task, const void* context) {
   if (num_tasks <= 0) return;
   State& s = *state_;
   s.wait_for_turn();
+  s.task = task;
+  s.context = context;
+  s.num_tasks = num_tasks;
+  s.next_task.store(0, std::memory_order_relaxed);
   if (s.workers.empty() || num_tasks == 1) {
-    for (std::int64_t i = 0; i < num_tasks; ++i) task(context, i, 0);
+    s.work(0);
   } else {
-    s.task = task;
-    s.context = context;
-    s.num_tasks = num_tasks;
-    s.next_task.store(0, std::memory_order_relaxed);
     s.gate.store(State::kOpen, std::memory_order_release);
     s.wake_workers();
     s.work(0);
     s.gate.fetch_and(~State::kOpen);
     s.wait_until_all_are_out();
   }
+  const auto failure = std::exchange(s.failure, nullptr);
   s.end_turn();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace pagoda::kernels

@@ -22,7 +22,8 @@ class ThreadPool {
 
   /// Calls body(task) or body(task, thread) once for each task in [0, num_tasks), on any thread, in any order; returns
   /// when all have returned. `thread` is in [0, num_threads()): no two tasks that run at once have the same one, so it
-  /// can index scratch memory. The body must not throw.
+  /// can index scratch memory. Where a body throws, tasks that have not begun are left out, and what the first has
+  /// thrown comes out of this call.
   template <class Body>
   void parallel_for(std::int64_t num_tasks, const Body& body) {
     run(

@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "pagoda/spawn_engine.hpp"
 
@@ -53,7 +56,11 @@ class CallbackTable {
     }
     const bool is_end = output.done || output.error;
     if (is_end) remove(output.tag);
-    (*callback)(output);
+    try {
+      (*callback)(output);
+    } catch (const std::exception& error) {  // others' outputs come the same way
+      spdlog::error("the callback of a request has thrown: {}", error.what());
+    }
     if (!is_end) return;
     const std::lock_guard lock(mutex_);
     ++num_ended_;
@@ -196,8 +203,10 @@ std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest>
     requests[i].stream = false;
     const auto request = std::make_shared<const GenerateRequest>(std::move(requests[i]));
     const auto deliver = [end, i](const RequestOutput& output) {
-      if (output.done) end(i, *output.done);
-      if (output.error) end(i, fail(*output.error));
+      actors::insist([&] {
+        if (output.done) end(i, *output.done);
+        if (output.error) end(i, fail(*output.error));
+      });
     };
     {
       const std::lock_guard lock(waiting->mutex);

@@ -28,8 +28,8 @@ class Engine {
   /// Aborts what is live, stops the actors, joins every thread.
   ~Engine();
 
-  /// Called with each output of one request, in order, on an engine thread; must not block for long. The call with
-  /// `done` or `error` set is the last.
+  /// Called with each output of one request, in order, on an engine thread; must not block for long or throw. The
+  /// call with `done` or `error` set is the last.
   using Callback = std::function<void(const RequestOutput&)>;
 
   /// Starts a request. The ticket cancels it. Errors as the request router gives them; then the callback is never

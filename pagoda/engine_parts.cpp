@@ -1,5 +1,6 @@
 #include "pagoda/engine_parts.hpp"
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <optional>
@@ -131,7 +132,9 @@ Result<LoadedDevice> make_device(const EngineConfig& config, EnginePlan& plan, c
       setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
   if (!device) return fail(device.error());
   if (const Status planned = plan_memory(config, **device, plan); !planned) return fail(planned.error());
-  if (!config.worker_processes) return load_device(config, plan, *device, setup.progress);
+  if (!config.worker_processes) {
+    return load_device(config, plan, *device, setup.progress, {.pools = nullptr, .weights = setup.kept_weights});
+  }
   auto loaded = worker_process_device(config, plan, setup, trace);
   if (loaded) loaded->description = (*device)->description();
   return loaded;
@@ -143,6 +146,9 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
                                  const BroughtMemory& brought) {
   EnginePlan plan = planned;
+  if (brought.weights != nullptr) {
+    plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - brought.weights->made_bytes());
+  }
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
   const auto loader = ModelLoader::create(config, plan, device, progress, brought.weights);
   if (!loader) return fail(loader.error());

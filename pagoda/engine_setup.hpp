@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/weights/kept_copies.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda {
@@ -20,6 +21,9 @@ struct EngineSetup {
   /// new one.
   std::shared_ptr<kernels::Device> device = nullptr;
   StartProgress progress = nullptr;
+  /// Where the copies of weights are that outlive the engine, made by an engine of the same configuration before it;
+  /// not with EngineConfig::worker_processes. Null: none do.
+  std::shared_ptr<weights::KeptCopies> kept_weights = nullptr;
   /// With EngineConfig::worker_processes: a program that calls run_worker_process (pagoda/worker_process.hpp) before
   /// anything else, and its arguments. `pagoda` is such a program: {"/proc/self/exe", "worker"} where this is it.
   std::vector<std::string> worker_command = {};

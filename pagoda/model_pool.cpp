@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "actors/model_pool.hpp"
+#include "engine/weights/copy_store.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/model_files/model_fingerprint.hpp"
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
@@ -68,6 +73,7 @@ struct PlannedModel {
   std::int64_t bytes = 0;
   ModelInfo info;
   std::shared_ptr<const chat::ChatPrompts> chat;
+  std::shared_ptr<weights::CopyStore> copies;  ///< null: it makes none that could stay
 };
 
 std::int64_t bytes_of(const EnginePlan& plan) {
@@ -101,9 +107,36 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   return planned;
 }
 
+/// Of a model's files: another one where they were exchanged.
+Result<std::string> version_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  auto version = io::model_fingerprint(path);
+  if (!version) return version;
+  std::error_code error;
+  auto changed = fs::last_write_time(path, error);
+  if (fs::is_directory(path, error)) {
+    for (const auto& file : fs::directory_iterator(path, error)) {
+      changed = std::max(changed, file.last_write_time(error));
+    }
+  }
+  if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
+  return *version + " " + std::to_string(changed.time_since_epoch().count());
+}
+
 /// The engine on the model's files as they are now.
-Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, EngineSetup setup) {
-  if (!model.config.worker_processes) setup.device = model.device;
+Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, std::size_t index,
+                                         EngineSetup setup) {
+  std::shared_ptr<weights::CopyStore::Use> use;
+  if (model.copies != nullptr) {
+    // Where files cannot be read the load below says why.
+    if (auto version = version_of(model.config.model)) {
+      use = model.copies->use(index, model.bytes, std::move(*version), model.device);
+    }
+  }
+  if (!model.config.worker_processes) {
+    setup.device = model.device;
+    setup.kept_weights = use;
+  }
   auto parts = load_engine_parts(model.config, setup);
   if (!parts) return fail(parts.error());
   if (parts->info.vocab_size != model.info.vocab_size || parts->info.architecture != model.info.architecture ||
@@ -116,7 +149,13 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
   const auto& devices = running->replica.devices;
   for (const auto& worker : devices.workers) owners.push_back(caf::actor_cast<caf::actor>(worker));
   for (const auto& cache_engine : devices.cache_engines) owners.push_back(caf::actor_cast<caf::actor>(cache_engine));
-  return std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(owners));
+  auto engine =
+      std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(owners));
+  if (use != nullptr) {
+    use->seal();
+    engine->when_gone([use] {});
+  }
+  return engine;
 }
 
 TimeUs keep_alive_us(double seconds) {
@@ -177,13 +216,23 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
     core.device_bytes.push_back(config.memory > 0 ? static_cast<std::int64_t>(config.memory * kBytesPerGib)
                                                   : memory.available_bytes);
   }
+  // Of devices that share the host's memory: elsewhere copies are on their way to the device.
+  std::map<std::size_t, std::shared_ptr<weights::CopyStore>> stores;
+  for (auto& model : planned) {
+    if (!model.device->shares_host_memory()) continue;
+    auto& store = stores[model.memory];
+    const auto bytes = core.device_bytes[model.memory];
+    const auto kept = config.kept_memory < 0 ? bytes / 4 : static_cast<std::int64_t>(config.kept_memory * kBytesPerGib);
+    if (store == nullptr) store = std::make_shared<weights::CopyStore>(bytes, kept);
+    model.copies = store;
+  }
   std::vector<actors::PoolModel> models;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     const auto& model = planned[i];
     core.models.push_back({model.bytes, model.memory, keep_alive_us(config.models[i].keep_alive)});
     const TimeUs max_wait_us = std::llround(config.load_timeout * kUsPerS);
     models.push_back({.name = model.info.name,
-                      .load = [&system, model, setup] { return load_engine(system, model, setup); },
+                      .load = [&system, model, i, setup] { return load_engine(system, model, i, setup); },
                       .info = model.info,
                       .line = {.max_waiting = static_cast<std::size_t>(config.max_waiting),
                                .max_bytes = model.config.max_queued_prompt_bytes,

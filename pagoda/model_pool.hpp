@@ -24,8 +24,10 @@ struct PooledModelConfig {
 
 struct ModelPoolConfig {
   std::vector<PooledModelConfig> models;
-  std::int32_t max_loaded = 3;     ///< models at a time
-  double memory = 0;               ///< GiB that they may take together on each device; 0 = what is free at start
+  std::int32_t max_loaded = 3;  ///< models at a time
+  double memory = 0;            ///< GiB that they may take together on each device; 0 = what is free at start
+  /// GiB of those in which copies of weights stay whose models are not loaded; below 0: a quarter
+  double kept_memory = -1;
   double load_timeout = 300;       ///< seconds that a request waits for its model at most
   std::int32_t max_waiting = 256;  ///< requests that wait for one model
 };

@@ -47,6 +47,7 @@ Status ModelQuantizer::run(const std::vector<TokenIds>& texts, io::QuantizedMode
     for (std::size_t input = begin; input < end && status; ++input) {
       (*stream)->submit([&] { status = quantize(**stream, input, writer); });
       (*stream)->synchronize();
+      if (status) status = (*stream)->status();
     }
     begin = end;
   }

@@ -120,6 +120,7 @@ StepResult StepExecution::execute(const ExecuteStep& step) {
     if (masks) worker_.runner->sample(*worker_.stream, masks.mapped(), issued);
   });
   worker_.stream->synchronize();
+  PAGODA_ASSERT(worker_.stream->status(), "no step is replayed on a device that fails");
   return worker_.runner->collect(std::move(issued));
 }
 

@@ -136,6 +136,7 @@ IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) 
   issued.step = step.step;
   issued.issued_us = clock_();
   Status status;
+  rows_.apply(step);  // where that throws, rows are not what steps believe: the stream fails, and so does the worker
   try {
     status = issue_ops(stream, step, issued);
   } catch (const std::exception& problem) {
@@ -159,7 +160,6 @@ void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, Issued
 }
 
 Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {
-  rows_.apply(step);
   issued.memory = memory_pool_.take();
   if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
   StepMemory& memory = *issued.memory;

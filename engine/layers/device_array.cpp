@@ -24,6 +24,7 @@ Result<kernels::Buffer> copy_to_device(kernels::Device& device, std::span<const 
     copied = device.ops().copy(**stream, {.from = staging->data(), .to = memory->data(), .bytes = bytes.size()});
   });
   (*stream)->synchronize();
+  if (copied) copied = (*stream)->status();
   if (!copied) return fail(std::move(copied.error()));
   return memory;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -8,8 +9,8 @@
 
 namespace pagoda::weights {
 
-/// Memory in which the copies that are made of weights outlive the process that has made them, so that the next one
-/// finds them. Thread-safe.
+/// Memory in which the copies that are made of weights outlive the process, or the engine, that has made them, so that
+/// the next one finds them. Thread-safe.
 class KeptCopies {
  public:
   virtual ~KeptCopies() = default;
@@ -20,6 +21,8 @@ class KeptCopies {
   };
   /// Of the copy `key`, which is `bytes` long, aligned to 64 bytes. None where there is no room for it.
   virtual std::optional<Place> find(std::string_view key, std::size_t bytes) = 0;
+  /// Of the copies that are made, and take no more memory.
+  virtual std::int64_t made_bytes() const { return 0; }
 };
 
 }  // namespace pagoda::weights

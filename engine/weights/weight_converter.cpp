@@ -251,7 +251,7 @@ Status WeightConverter::run(const std::function<Status(kernels::Stream&)>& issue
   Status status;
   (*stream)->submit([&] { status = issue(**stream); });
   (*stream)->synchronize();
-  return status;
+  return status ? (*stream)->status() : status;
 }
 
 }  // namespace pagoda::weights

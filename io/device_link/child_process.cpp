@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "actors/insist.hpp"
 #include "io/device_link/frame_channel.hpp"
 
 namespace pagoda::device_link {
@@ -113,7 +114,7 @@ void ChildProcess::wait_for_end() {
       siginfo_t reaped{};
       ::waitid(P_PID, static_cast<id_t>(pid_), &reaped, WEXITED);
     }
-    if (events_.on_ended) events_.on_ended(end_of(info));
+    if (events_.on_ended) actors::insist([&] { events_.on_ended(end_of(info)); });
     return;
   }
 }

@@ -9,6 +9,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <spdlog/spdlog.h>
 
+#include "io/serving/run_io.hpp"
+
 namespace pagoda::device_link {
 namespace {
 
@@ -75,7 +77,7 @@ Result<std::shared_ptr<JoinListener>> JoinListener::create(const std::string& li
   if (Status opened = self->listener_.open(listen, "worker_listen"); !opened) return fail(std::move(opened.error()));
   self->listener_.accept(
       [me = self.get()](boost::asio::ip::tcp::socket socket) { me->shake_hands(std::move(socket)); });
-  self->thread_ = std::thread([me = self.get()] { me->io_.run(); });
+  self->thread_ = std::thread([me = self.get()] { serving::run_io(me->io_); });
   return self;
 }
 

@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "io/memory_reserve.hpp"
+
 namespace pagoda::device_link {
 namespace {
 
@@ -57,8 +59,10 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
     actors::send_anonymously(receiver, std::move(message));
     return true;
   };
+  io::MemoryReserve reserve;
   channel.send(FromWorker(WorkerReady{::getpid(), std::move(facts)}));
   channel.run([&](std::span<const std::byte> frame) {
+    reserve.is_short();  // tries to have it whole again
     ToWorker message;
     if (!decode(frame, message)) return false;
     if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);

@@ -3,8 +3,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include "actors/clock.hpp"
@@ -150,9 +152,14 @@ void WorkerProcess::send(CachePlan plan) {
 }
 
 void WorkerProcess::run() {
-  const auto end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
-                                 [this] { return before_wait(); });
-  listener_.on_end(why_it_ended(end));
+  auto end = FrameChannel::End::closed;
+  try {
+    end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
+                        [this] { return before_wait(); });
+  } catch (const std::exception& problem) {  // as for want of memory: what it has sent is not known, so it is ended
+    spdlog::error("{} is given up: {}", name(), problem.what());
+  }
+  actors::insist([&] { listener_.on_end(why_it_ended(end)); });
 }
 
 bool WorkerProcess::on_frame(std::span<const std::byte> frame) {

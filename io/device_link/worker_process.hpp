@@ -103,7 +103,7 @@ class WorkerProcess {
   Listener listener_;  // as long as thread_ runs
   std::unique_ptr<FrameChannel> channel_;
   std::promise<PeerEnd> told_end_;
-  std::future<PeerEnd> end_ = told_end_.get_future();
+  std::shared_future<PeerEnd> end_ = told_end_.get_future().share();
   std::atomic<bool> is_stopped_ = false;
   std::unique_ptr<WorkerPeer> peer_;  // its events use what stands before it
   std::int64_t pid_ = 0;

@@ -9,6 +9,7 @@
 
 #include "io/http/engine_end.hpp"
 #include "io/http/job_parsers.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/serving/key_ring.hpp"
 #include "io/serving/resumable_streams.hpp"
 #include "io/serving/served_models.hpp"
@@ -27,6 +28,7 @@ struct ApiContext {
   std::int64_t created = 0;  ///< when the server started, in seconds since 1970
   std::shared_ptr<serving::Telemetry> telemetry = {};
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();
+  io::SharedReserve reserve = {};         ///< while it is out no new work is taken; null: there is none
   bool log_prompts = false;               ///< each request's prompt goes to the log
   std::function<void()> drain = [] {};    ///< begins to: is_draining from then on
   std::atomic<bool> is_draining = false;  ///< no new work is taken

@@ -36,6 +36,7 @@ class ApiServer::State {
                 .created = std::time(nullptr),
                 .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>(),
                 .keys = config.keys,
+                .reserve = config.reserve,
                 .log_prompts = config.log_prompts,
                 .drain = [this] { begin_drain(); }} {}
 

@@ -64,10 +64,11 @@ void respond_failure(Exchange& exchange, const std::string& why) {
   exchange.respond_error({500, "the server failed on this request"});
 }
 
-bool refused_by_drain(const ApiContext& context, Exchange& exchange) {
-  if (!context.is_draining) return false;
-  exchange.respond_error(error_answer(Error{ErrorCode::shutting_down, "the server is shutting down"}));
-  return true;
+bool refuses_new_work(const ApiContext& context, Exchange& exchange) {
+  auto refusal = io::refusal(context.reserve);
+  if (context.is_draining) refusal = Error{ErrorCode::shutting_down, "the server is shutting down"};
+  if (refusal) exchange.respond_error(error_answer(*refusal));
+  return refusal.has_value();
 }
 
 namespace {
@@ -100,7 +101,7 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
   context.parsers.emplace(path, parse);
   return [&context, path = std::move(path), parse = std::move(parse), may_take_long](std::shared_ptr<Exchange> exchange,
                                                                                      Request request) {
-    if (refused_by_drain(context, *exchange)) return;
+    if (refuses_new_work(context, *exchange)) return;
     const bool takes_long = may_take_long != nullptr && may_take_long(request);
     const auto body_bytes = takes_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
     auto holder = request.holder;

@@ -3,9 +3,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -16,6 +18,8 @@
 #include "io/http/exchange.hpp"
 #include "io/http/generation.hpp"
 #include "io/http/routes.hpp"
+#include "io/memory_reserve.hpp"
+#include "io/serving/give_back.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/wire/json_reader.hpp"
 
@@ -41,26 +45,39 @@ ErrorAnswer no_chat_template();
 void respond_failure(Exchange& exchange, const std::string& why);
 
 /// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
-/// context's worker thread for one that would hold up the I/O thread. An exception of `prepare` becomes a 500 there
-/// too.
+/// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too, no
+/// memory a 503.
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
   if (body_bytes <= serving::kSmallTextBytes) return then(std::move(exchange), prepare());
-  boost::asio::post(context.worker, [&io = exchange->io(), exchange = std::move(exchange), prepare = std::move(prepare),
-                                     then = std::move(then)]() mutable {
-    std::optional<decltype(prepare())> result;
-    std::string failure;
+  struct Job {
+    std::shared_ptr<Exchange> exchange;  // lives and dies on the I/O thread
+    Prepare prepare;
+    Then then;
+    std::optional<std::invoke_result_t<Prepare&>> result = std::nullopt;
+    std::exception_ptr failure = nullptr;
+  };
+  auto& io = exchange->io();
+  auto job = std::make_shared<Job>(Job{std::move(exchange), std::move(prepare), std::move(then)});
+  boost::asio::post(context.worker, [&io, job = std::move(job)] {
     try {
-      result.emplace(prepare());
-    } catch (const std::exception& error) {
-      failure = error.what();
+      const io::WithoutReserve large;
+      job->result.emplace(job->prepare());
+    } catch (...) {
+      job->failure = std::current_exception();
     }
-    // The exchange lives and dies on the I/O thread.
-    boost::asio::post(io, [exchange = std::move(exchange), then = std::move(then), result = std::move(result),
-                           failure = std::move(failure)]() mutable {
-      if (!result) return respond_failure(*exchange, failure);
-      then(std::move(exchange), std::move(*result));
+    serving::give_back(io, job, [](Job& done) {
+      try {
+        if (done.failure) std::rethrow_exception(done.failure);
+        done.then(done.exchange, std::move(*done.result));
+      } catch (const std::bad_alloc& error) {
+        if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());
+        done.exchange->respond_error(error_answer(io::no_memory()));
+      } catch (const std::exception& error) {
+        if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());
+        respond_failure(*done.exchange, error.what());
+      }
     });
   });
 }
@@ -85,8 +102,8 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
   };
 }
 
-/// Answers the exchange of a request that is new work when the server drains. True when it did.
-bool refused_by_drain(const ApiContext& context, Exchange& exchange);
+/// Answers the exchange of a request that is new work when the server drains or is out of memory. True when it did.
+bool refuses_new_work(const ApiContext& context, Exchange& exchange);
 
 /// A handler of a route that generates, at `path`: reads the body, makes a job of it with `parse(model, body,
 /// request)`, and runs it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.

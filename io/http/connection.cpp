@@ -2,19 +2,25 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
+#include "io/http/error_answer.hpp"
 #include "io/http/exchange.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
+#include "io/serving/or_close.hpp"
+#include "io/serving/small_text.hpp"
 
 namespace pagoda::http {
 namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
+using serving::or_close;
 
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;  // thrown away while a request is answered; beyond it is a flood
 constexpr std::size_t kMaxBytesPerTurn = 1 << 20;     // sent before the other connections have their turn
@@ -81,22 +87,13 @@ void Connection::start() {
 
 void Connection::wait_for_input() {
   if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed) return;
-  waiting_for_input_ = true;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->waiting_for_input_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    self->on_input_or_close();
+    or_close(*self, [&] { self->on_input(); });
   });
-}
-
-void Connection::on_input_or_close() {
-  try {
-    on_input();
-  } catch (const std::exception& error) {  // as std::bad_alloc: the client must not wait for an answer
-    spdlog::error("a connection is closed: {}", error.what());
-    close_now();
-  }
+  waiting_for_input_ = true;
 }
 
 void Connection::on_input() {
@@ -115,7 +112,7 @@ void Connection::on_input() {
       return close_now();
   }
   if (!stream_.has_buffered_input()) return wait_for_input();
-  boost::asio::post(context_.io, [self = shared_from_this()] { self->on_input_or_close(); });
+  boost::asio::post(context_.io, [self = shared_from_this()] { or_close(*self, [&] { self->on_input(); }); });
 }
 
 void Connection::go_on_with_handshake() {
@@ -188,9 +185,20 @@ void Connection::advance() {
     begin_request();
   }
   if (phase_ == Phase::body) {
-    const auto has_body = reader_->read_body(input_);
+    const auto has_body = read_body();
     if (!has_body) return refuse(admission_->form, has_body.error());
     if (*has_body) dispatch();
+  }
+}
+
+/// A large body is refused where there is no memory for it: what is put aside is for what runs.
+tl::expected<bool, ErrorAnswer> Connection::read_body() {
+  if (reader_->body().size() + input_.size() <= serving::kSmallTextBytes) return reader_->read_body(input_);
+  try {
+    const io::WithoutReserve large;
+    return reader_->read_body(input_);
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(error_answer(io::no_memory()));
   }
 }
 
@@ -281,11 +289,12 @@ void Connection::answer_at_once(bool keep_alive) {
 // --------------------------------------------------------------------------------------------------
 
 void Connection::send_soon() {
-  if (std::exchange(send_is_posted_, true)) return;
+  if (send_is_posted_) return;
   boost::asio::post(context_.io, [self = shared_from_this()] {
     self->send_is_posted_ = false;
-    self->send();
+    or_close(*self, [&] { self->send(); });
   });
+  send_is_posted_ = true;
 }
 
 /// Where it has changed by much, or for long.
@@ -338,15 +347,15 @@ void Connection::send() {
 }
 
 void Connection::wait_for_output() {
-  if (std::exchange(waiting_for_output_, true)) return;
+  if (waiting_for_output_) return;
   if (phase_ == Phase::answering) arm(context_.config.http_send_timeout_ms);
   stream_.socket().async_wait(tcp::socket::wait_write, [self = shared_from_this()](const error_code& error) {
     self->waiting_for_output_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    if (self->phase_ == Phase::handshake) return self->go_on_with_handshake();
-    self->send();
+    or_close(*self, [&] { self->phase_ == Phase::handshake ? self->go_on_with_handshake() : self->send(); });
   });
+  waiting_for_output_ = true;
 }
 
 void Connection::on_all_sent() {
@@ -387,8 +396,14 @@ void Connection::finish() {
 }
 
 void Connection::close_soon() {
-  if (std::exchange(close_is_posted_, true)) return;
-  boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
+  if (close_is_posted_) return;
+  try {
+    boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
+    close_is_posted_ = true;
+  } catch (const std::bad_alloc&) {  // then by the end of its input, which is waited for already
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  }
 }
 
 void Connection::close_now() {
@@ -410,7 +425,8 @@ void Connection::arm(std::int64_t timeout_ms) {
   deadline_.expires_after(std::chrono::milliseconds(timeout_ms));
   deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
     const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();  // armed anew just before
-    if (!cancelled && !is_stale && self->phase_ != Phase::closed) self->on_deadline();
+    if (cancelled || is_stale || self->phase_ == Phase::closed) return;
+    or_close(*self, [&] { self->on_deadline(); });
   });
 }
 

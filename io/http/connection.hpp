@@ -12,6 +12,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <tl/expected.hpp>
 
 #include "io/http/byte_stream.hpp"
 #include "io/http/gate.hpp"
@@ -82,7 +83,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Input.
   void wait_for_input();
-  void on_input_or_close();
   void on_input();
   void go_on_with_handshake();
   void take(std::string_view bytes);
@@ -90,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Requests.
   void advance();
+  tl::expected<bool, ErrorAnswer> read_body();
   void begin_request();
   void dispatch();
   void refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers = {});

@@ -1,6 +1,7 @@
 #include "io/http/exchange.hpp"
 
 #include <charconv>
+#include <exception>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -21,13 +22,17 @@ Exchange::Exchange(Connection& connection, AnswerForm form, serving::RequestReco
 Exchange::~Exchange() {
   if (connection_ == nullptr) return;
   spdlog::error("request {}: dropped without a whole answer", form_.request_id);
-  if (state_ == State::waiting) {
-    respond_error({500, "this request was not answered"});
-  } else {
-    record_.is_cut = true;
-    report();
-    connection_->abandon();
+  try {
+    if (state_ == State::waiting) {
+      respond_error({500, "this request was not answered"});
+    } else {
+      record_.is_cut = true;
+      report();
+    }
+  } catch (const std::exception& error) {
+    spdlog::error("request {}: {}", form_.request_id, error.what());
   }
+  if (connection_ != nullptr) connection_->abandon();
 }
 
 void Exchange::cut_off(const char* why) {

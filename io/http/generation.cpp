@@ -103,12 +103,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void on_events(std::vector<serving::Event>& events) {
     const auto self = shared_from_this();
-    try {
+    or_cut_off([&] {
       for (auto& event : events) {
         if (ended_) return;
         std::visit([this](auto& e) { on_event(e); }, event);
       }
       send();
+    });
+  }
+
+  template <class What>
+  void or_cut_off(const What& what) {
+    try {
+      what();
     } catch (const std::exception& error) {
       exchange_->cut_off(error.what());
     }
@@ -126,6 +133,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     fail_with(std::move(refused.error));
   }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
+  void on_event(serving::SessionFailed&) { fail_with(serving::session_failure()); }
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
@@ -187,8 +195,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     head_deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
       const auto self = weak.lock();
       if (cancelled || !self || self->ended_) return;
-      self->begin_stream();
-      self->send();
+      self->or_cut_off([&] {
+        self->begin_stream();
+        self->send();
+      });
     });
   }
 

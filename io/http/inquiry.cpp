@@ -40,6 +40,10 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
   void take_answers(std::vector<serving::Event>& events) {
     for (auto& event : events) {
+      if (std::holds_alternative<serving::SessionFailed>(event) && !exchange_->has_begun()) {
+        session_.close();
+        return exchange_->respond_error(error_answer(serving::session_failure()));
+      }
       auto* answered = std::get_if<serving::Answered>(&event);
       if (answered == nullptr) continue;
       answers_[static_cast<std::size_t>(answered->tag)] = std::move(answered->answer);

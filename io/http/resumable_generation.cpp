@@ -177,6 +177,7 @@ class ResumableGeneration final : public serving::StreamReader,
     fail_with(std::move(refused.error));
   }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
+  void on_event(serving::SessionFailed&) { fail_with(serving::session_failure()); }
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {

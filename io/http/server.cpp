@@ -11,6 +11,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <spdlog/spdlog.h>
 
+#include "actors/insist.hpp"
 #include "io/http/connection.hpp"
 #include "io/http/gate.hpp"
 #include "io/http/tls.hpp"
@@ -156,7 +157,10 @@ void Server::begin_drain() {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  boost::asio::post(state_->io, [state = state_.get(), grace] { state->end_connections(grace); });
+  actors::insist([&] {  // the join waits for it
+    boost::asio::post(state_->io,
+                      [state = state_.get(), grace] { actors::insist([&] { state->end_connections(grace); }); });
+  });
   state_->thread.join();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/memory_reserve.hpp"
 #include "io/serving/key_ring.hpp"
 #include "io/serving/resume_config.hpp"
 #include "kernels/result.hpp"
@@ -23,6 +24,7 @@ struct ServerConfig {
   std::string cors_origin;             ///< the origin whose pages may call, or *; empty: none
   bool log_prompts = false;            ///< each request's prompt goes to the log
   bool page = true;                    ///< serve the page for browsers
+  io::SharedReserve reserve;           ///< while it is out no new work is taken; null: there is none
   serving::ResumeConfig resume;        ///< of the server of JSON lines too
   std::int64_t max_body_bytes = 32 << 20;
   std::int32_t http_max_connections = 1024;

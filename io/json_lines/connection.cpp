@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <new>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
@@ -9,17 +10,18 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
-#include "io/serving/prompt_log.hpp"
+#include "io/serving/give_back.hpp"
+#include "io/serving/or_close.hpp"
 #include "io/serving/small_text.hpp"
-#include "io/serving/tenancy.hpp"
-#include "io/version.hpp"
 
 namespace pagoda::json_lines {
 namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
+using serving::or_close;
 
 constexpr std::size_t kMaxQuestions = 256;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
@@ -84,13 +86,13 @@ bool Connection::wants_input() const {
 
 void Connection::read_more() {
   if (reading_ || !wants_input()) return;
-  reading_ = true;
   socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->reading_ = false;
     if (self->closed_ || self->closing_) return;
     if (error) return self->close_now();
-    self->on_readable();
+    or_close(*self, [&] { self->on_readable(); });
   });
+  reading_ = true;
 }
 
 void Connection::on_readable() {
@@ -99,9 +101,29 @@ void Connection::on_readable() {
   if (error == boost::asio::error::would_block) return read_more();
   if (error == boost::asio::error::eof) return on_input_end();
   if (error) return close_now();
-  input_.append(context_.read_chunk.data(), size);
+  if (!take_input({context_.read_chunk.data(), size})) return;
   take_lines();
   pump();
+}
+
+/// A long line is refused where there is no memory for it: what is put aside is for what runs.
+bool Connection::take_input(std::string_view bytes) {
+  if (input_.size() + bytes.size() <= serving::kSmallTextBytes) {
+    input_ += bytes;
+    return true;
+  }
+  try {
+    const io::WithoutReserve large;
+    input_ += bytes;
+    return true;
+  } catch (const std::bad_alloc&) {
+    std::string().swap(input_);
+    const auto refusal = wire_error(io::no_memory());
+    refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);
+    begin_close();
+    pump();
+    return false;
+  }
 }
 
 void Connection::on_input_end() {
@@ -132,7 +154,7 @@ void Connection::probe() {
   }
   next_probe_.expires_after(kProbeInterval);
   next_probe_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (!error && !self->closed_) self->probe();
+    if (!error && !self->closed_) or_close(*self, [&] { self->probe(); });
   });
 }
 
@@ -163,19 +185,25 @@ void Connection::handle_line(std::string_view line) {
 }
 
 void Connection::prepare(std::string line) {
-  preparing_ = true;
-  boost::asio::post(context_.worker, [self = shared_from_this(), &io = context_.io, line = std::move(line),
-                                      models = line_models()]() mutable {
+  struct Job {
+    std::shared_ptr<Connection> connection;  // lives and dies on the I/O thread
+    std::string line;
+    LineModels models;
     std::optional<ParsedLine> parsed;
+  };
+  auto job = std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::nullopt});
+  boost::asio::post(context_.worker, [&io = context_.io, job = std::move(job)] {
     try {
-      parsed.emplace(parse_line(line, models));
+      const io::WithoutReserve large;
+      job->parsed.emplace(parse_line(job->line, job->models));
     } catch (const std::exception& error) {
-      spdlog::error("a line of {} bytes failed: {}", line.size(), error.what());
+      spdlog::error("a line of {} bytes failed: {}", job->line.size(), error.what());
     }
-    // The connection lives and dies on the I/O thread.
-    boost::asio::post(
-        io, [self = std::move(self), parsed = std::move(parsed)]() mutable { self->on_prepared(std::move(parsed)); });
+    serving::give_back(io, job, [](Job& done) {
+      or_close(*done.connection, [&] { done.connection->on_prepared(std::move(done.parsed)); });
+    });
   });
+  preparing_ = true;
 }
 
 void Connection::on_prepared(std::optional<ParsedLine> parsed) {
@@ -208,137 +236,21 @@ void Connection::refuse_line_too_long() {
   begin_close();
 }
 
-// -- messages of the client
-// ----------------------------------------------------------------------------------------------
-
-bool Connection::is_authorized() {
-  if (holder_ && holder_->is_outdated) holder_ = context_.config.keys->find(*key_);
-  return holder_ || !context_.config.keys->asks_for_keys();
-}
-
-LineModels Connection::line_models() {
-  return is_authorized() ? context_.line_models : context_.closed_models;
-}
-
-serving::RequestRecord Connection::record_of(const GenerateOp& op) const {
-  serving::RequestRecord record{
-      .api = serving::kJsonLines, .request_id = op.id, .client = client_, .route = "generate"};
-  record.generation.emplace().model = model(op.model).info.name;
-  record.generation->asked(op.request->sampling, op.request->open);
-  return record;
-}
-
-void Connection::run(GenerateOp& op) {
-  if (tags_.contains(op.id) || attached_.contains(op.id)) {
-    return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
-  }
-  const auto num_live = live_.size() + attached_.size();
-  if (num_live >= static_cast<std::size_t>(context_.config.max_live_requests_per_connection)) {
-    return refuse(op.id, WireCode::queue_full,
-                  "this connection has " + std::to_string(num_live) + " live requests, which is its limit", {},
-                  routing::kRetryAfterMs);
-  }
-  op.request->request_id = op.id;
-  if (op.request->resumable) return run_resumable(op);
-  const auto& router = model(op.model).router;
-  Live live{op.id, op.timing, op.request->stream, router, record_of(op), op.reading};
-  if (live.reading && live.stream) live.calls.emplace(live.reading);
-  auto& request = *op.request;
-  if (auto refusal = admit(request, live.record, live.ticket, live.prompt_tokens)) {
-    report(live);
-    return append_error(queue_.line(), op.id, *refusal);
-  }
-  request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
-  const auto tag = ++last_tag_;
-  live_.emplace(tag, std::move(live));
-  tags_.emplace(op.id, tag);
-  session_.submit(router, tag, std::move(op.request));
-}
-
-std::optional<WireError> Connection::admit(GenerateRequest& request, serving::RequestRecord& record,
-                                           serving::TenantTicket& ticket, std::int64_t& prompt_tokens) {
-  serving::apply_tenant(*context_.config.keys, holder_, request);
-  if (holder_) {
-    record.tenant = holder_->tenant.name;
-    prompt_tokens = serving::estimated_prompt_tokens(request);
-    if (const auto refusal = ticket.admit(holder_->usage, 1, prompt_tokens)) {
-      const auto wait = static_cast<int>(refusal->retry_after.count());
-      const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
-      record.error = to_string(code);
-      return WireError{code, refusal->message, {}, wait == 0 ? -1 : wait};
-    }
-  }
-  if (context_.config.log_prompts) serving::log_prompt(request);
-  return std::nullopt;
-}
-
-void Connection::run(CancelOp& op) {
-  if (const auto attached = attached_.find(op.id); attached != attached_.end()) {
-    return attached->second->stream->cancel();
-  }
-  const auto it = tags_.find(op.id);
-  if (it == tags_.end()) return refuse(op.id, WireCode::unknown_id, "no live request has this id", "id");
-  session_.cancel(live_.at(it->second).router, it->second);
-}
-
-void Connection::run(PingOp& op) {
-  append_pong(queue_.line(), op.id, version());
-}
-
-void Connection::run(AuthOp& op) {
-  const auto digest = serving::digest_of(op.key);
-  auto holder = context_.config.keys->find(digest);
-  if (!holder && context_.config.keys->asks_for_keys()) {
-    return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
-  }
-  key_ = digest;
-  holder_ = std::move(holder);
-  append_ok(queue_.line(), op.id);
-}
-
-void Connection::run(TokenizeOp& op) {
-  ask(op.model, std::move(op.id), actors::TokenizeRequest{std::move(op.text), op.add_special_tokens});
-}
-
-void Connection::run(DetokenizeOp& op) {
-  ask(op.model, std::move(op.id), actors::DetokenizeRequest{std::move(op.token_ids), op.skip_special_tokens});
-}
-
-void Connection::run(ApplyTemplateOp& op) {
-  append_text(queue_.line(), op.id, op.text);
-}
-
-void Connection::run(ModelOp& op) {
-  ask(op.model, std::move(op.id), actors::GetModelInfo{});
-}
-
-void Connection::run(StatsOp& op) {
-  ask(op.model, std::move(op.id), actors::GetStats{});
-}
-
-void Connection::ask(std::size_t index, ClientId id, serving::Question question) {
-  const auto tag = ++last_tag_;
-  asked_.emplace(tag, std::move(id));
-  session_.ask(model(index).router, tag, std::move(question));
-}
-
-void Connection::refuse(const ClientId& id, WireCode code, std::string message, std::string param, int retry_after_ms) {
-  append_error(queue_.line(), id, {code, std::move(message), std::move(param), retry_after_ms});
-}
-
 // -- events of the session
 // -----------------------------------------------------------------------------------------------
 
 void Connection::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
-  for (auto& event : events) {
-    if (closed_) return;
-    const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
-    if (queue_.bytes() > limit) pump();
-    if (queue_.bytes() > limit) return cut_off_slow_reader();
-    std::visit([this](auto& e) { on_event(e); }, event);
-  }
-  pump();
+  or_close(*this, [&] {
+    for (auto& event : events) {
+      if (closed_) return;
+      const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
+      if (queue_.bytes() > limit) pump();
+      if (queue_.bytes() > limit) return cut_off_slow_reader();
+      std::visit([this](auto& e) { on_event(e); }, event);
+    }
+    pump();
+  });
 }
 
 void Connection::on_event(OutputBatch& batch) {
@@ -410,6 +322,13 @@ void Connection::on_event(serving::FlushMark&) {
   if (closes_when_flushed_) begin_close();
 }
 
+void Connection::on_event(serving::SessionFailed&) {
+  refuse({}, WireCode::internal, "the server failed on this connection's requests");
+  forget_all();
+  asked_.clear();
+  begin_close();
+}
+
 void Connection::on_engine_gone() {
   engine_gone_ = true;
   session_.flush();
@@ -456,10 +375,11 @@ void Connection::pump() {
 }
 
 void Connection::write() {
+  boost::asio::async_write(socket_, boost::asio::buffer(writing_text_),
+                           [self = shared_from_this()](const error_code& error, std::size_t) {
+                             or_close(*self, [&] { self->on_written(error); });
+                           });
   writing_ = true;
-  boost::asio::async_write(
-      socket_, boost::asio::buffer(writing_text_),
-      [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
 }
 
 void Connection::on_written(const error_code& error) {
@@ -523,7 +443,7 @@ void Connection::linger() {
     if (self->closed_) return;
     if (!error) self->socket_.read_some(boost::asio::buffer(self->context_.read_chunk), error);
     if (error && error != boost::asio::error::would_block) return self->close_now();
-    self->linger();
+    or_close(*self, [&] { self->linger(); });
   });
 }
 

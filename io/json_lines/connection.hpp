@@ -103,6 +103,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool wants_input() const;
   void read_more();
   void on_readable();
+  bool take_input(std::string_view bytes);
   void on_input_end();
   void watch_for_reset();
   void probe();
@@ -150,6 +151,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_event(serving::Refused& refused);
   void on_event(serving::Answered& answered);
   void on_event(serving::FlushMark&);
+  void on_event(serving::SessionFailed&);
   void forget(std::uint64_t tag);
   void forget_all();
   void report(Live& live);

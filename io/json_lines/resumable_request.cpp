@@ -102,6 +102,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
   void on_event(serving::Answered&) { PAGODA_ASSERT(false, "nothing is asked here"); }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
+  void on_event(serving::SessionFailed&) { fail_with(serving::session_failure()); }
 
   void on_done(const RequestResult& result) {
     const auto& usage = result.usage;

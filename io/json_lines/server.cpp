@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <thread>
 #include <unordered_map>
 
@@ -10,6 +11,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <spdlog/spdlog.h>
 
+#include "actors/insist.hpp"
 #include "engine/routing/queue_full.hpp"
 #include "io/json_lines/connection.hpp"
 #include "io/json_lines/resumable_request.hpp"
@@ -92,7 +94,12 @@ class Server::State {
     });
     connections.emplace(connection.get(), connection);
     num_connections = connections.size();
-    connection->start();
+    try {
+      connection->start();
+    } catch (const std::exception&) {  // it waits for nothing: the listener logs it, and its client hears the end
+      connection->close_now();
+      throw;
+    }
   }
 
   void end_connections(std::chrono::milliseconds grace) {
@@ -157,7 +164,10 @@ const std::string& Server::address() const {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  boost::asio::post(state_->io, [state = state_.get(), grace] { state->end_connections(grace); });
+  actors::insist([&] {  // the join waits for it
+    boost::asio::post(state_->io,
+                      [state = state_.get(), grace] { actors::insist([&] { state->end_connections(grace); }); });
+  });
   state_->thread.join();
   // What the worker still prepares posts to the I/O that is about to go.
   state_->worker.stop();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/memory_reserve.hpp"
 #include "io/serving/key_ring.hpp"
 #include "io/serving/resume_config.hpp"
 #include "kernels/result.hpp"
@@ -19,6 +20,7 @@ struct ServerConfig {
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();  ///< without users' keys nobody has to authenticate
   bool allow_unauthenticated = false;                               ///< listen beyond this machine without API keys
   bool log_prompts = false;                                         ///< each request's prompt goes to the log
+  io::SharedReserve reserve;                                        ///< as the HTTP server's
   serving::ResumeConfig resume;
   std::int64_t max_line_bytes = 4 << 20;
   std::int32_t max_connections = 1024;

@@ -21,12 +21,13 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
 
   Outbox(boost::asio::io_context& io, Deliver deliver) : io_(&io), deliver_(std::move(deliver)) {}
 
+  /// Where there is no memory for it (std::bad_alloc), the events before and behind it are none the worse.
   void push(Event event) {
     const std::lock_guard lock(mutex_);
     if (io_ == nullptr) return;
+    if (!is_posted_) boost::asio::post(*io_, [self = this->shared_from_this()] { self->hand_over(); });
+    is_posted_ = true;
     events_.push_back(std::move(event));
-    if (events_.size() > 1) return;  // a hand-over is on its way
-    boost::asio::post(*io_, [self = this->shared_from_this()] { self->hand_over(); });
   }
 
   /// I/O thread. Nothing is delivered after it, and `io` is not touched any more.
@@ -45,7 +46,9 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
     {
       const std::lock_guard lock(mutex_);
       events.swap(events_);
+      is_posted_ = false;
     }
+    if (events.empty()) return;
     // The delivery may close this outbox, which drops deliver_: keep what runs alive.
     if (const auto deliver = deliver_) deliver(events);
   }
@@ -53,6 +56,7 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
   std::mutex mutex_;
   boost::asio::io_context* io_;  ///< null once closed
   std::vector<Event> events_;    ///< not handed over yet
+  bool is_posted_ = false;       ///< a hand-over is on its way
   Deliver deliver_;              ///< I/O thread only
 };
 

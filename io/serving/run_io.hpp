@@ -15,7 +15,7 @@ inline void run_io(boost::asio::io_context& io) {
       io.run();
       return;
     } catch (const std::exception& error) {
-      spdlog::error("an event of a connection failed: {}", error.what());
+      spdlog::error("an event failed: {}", error.what());
     }
   }
 }

@@ -111,11 +111,18 @@ SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState>
 
 }  // namespace
 
+Error session_failure() {
+  return {ErrorCode::internal, "the server failed on this request"};
+}
+
 Session::Session(boost::asio::io_context& io, caf::actor_system& system, OnEvents on_events)
     : system_(system), outbox_(std::make_shared<Outbox<Event>>(io, std::move(on_events))) {}
 
 const SessionActor& Session::actor() {
-  if (!actor_) actor_ = system_.spawn(session, outbox_);
+  if (actor_) return actor_;
+  actor_ = system_.spawn(session, outbox_);
+  // Nothing comes of it once the session was closed.
+  when_ended(actor_, [outbox = outbox_] { insist([&] { outbox->push(SessionFailed{}); }); });
   return actor_;
 }
 

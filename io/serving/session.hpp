@@ -46,8 +46,14 @@ struct Answered {
 };
 /// Everything that was asked of the session before `flush` and could be told up to then has been told.
 struct FlushMark {};
+/// The session has failed, as where there was no memory for an event: nothing else will be heard, and what was live is
+/// aborted.
+struct SessionFailed {};
 
-using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark>;
+using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark, SessionFailed>;
+
+/// What clients hear of that.
+Error session_failure();
 
 /// Session -> its actor.
 struct Submit {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -152,7 +153,18 @@ class SpanExporter::State {
     return batch;
   }
 
+  /// A batch for which there is no memory is dropped.
   void run() {
+    for (;;) {
+      try {
+        return export_batches();
+      } catch (const std::exception& error) {
+        spdlog::warn("spans are dropped: {}", error.what());
+      }
+    }
+  }
+
+  void export_batches() {
     for (auto batch = next(); !batch.empty(); batch = next()) {
       boost::asio::io_context io{1};
       const auto post = std::make_shared<Post>(io, endpoint, otlp_traces(batch));

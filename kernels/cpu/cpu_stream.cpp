@@ -36,13 +36,23 @@ class CpuEvent final : public Event {
   std::condition_variable signalled_;
 };
 
-void run_without_exceptions(const std::function<void()>& work) {
+void run_without_exceptions(const std::function<void()>& callback) {
   try {
-    work();
+    callback();
   } catch (const std::exception& error) {
     PAGODA_ASSERT(false, error.what());
   } catch (...) {
-    PAGODA_ASSERT(false, "work on a CPU stream threw something that is not a std::exception");
+    PAGODA_ASSERT(false, "a callback of a CPU stream threw something that is not a std::exception");
+  }
+}
+
+std::string what_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "it threw something that is not a std::exception";
   }
 }
 
@@ -75,33 +85,50 @@ CpuStream::~CpuStream() {
 }
 
 void CpuStream::submit(std::function<void()> issue) {
-  enqueue(std::move(issue));
+  enqueue({std::move(issue), true});
 }
 
 void CpuStream::on_complete(std::function<void()> callback) {
-  enqueue(std::move(callback));
+  enqueue({std::move(callback)});
 }
 
 std::shared_ptr<Event> CpuStream::record() {
   auto event = std::make_shared<CpuEvent>();
-  enqueue([event] { event->signal(); });
+  enqueue({[event] { event->signal(); }});
   return event;
 }
 
 void CpuStream::wait(std::shared_ptr<Event> event) {
-  enqueue([event = std::move(event)] { event->synchronize(); });
+  enqueue({[event = std::move(event)] { event->synchronize(); }});
 }
 
+Status CpuStream::status() const {
+  if (!has_failed_) return {};
+  return fail(ErrorCode::internal, "work of the CPU stream has failed: " + what_of(thrown_));
+}
+
+/// Allocates nothing: who owns what the stream uses waits so before it goes, whatever happens.
 void CpuStream::synchronize() {
-  record()->synchronize();
+  std::unique_lock lock(mutex_);
+  empty_.wait(lock, [this] { return queue_.empty() && !is_running_; });
 }
 
-void CpuStream::enqueue(std::function<void()> work) {
+void CpuStream::enqueue(Entry entry) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
+    queue_.push_back(std::move(entry));
   }
   not_empty_.notify_one();
+}
+
+void CpuStream::run_submitted(const std::function<void()>& work) {
+  if (has_failed_) return;
+  try {
+    work();
+  } catch (...) {
+    thrown_ = std::current_exception();
+    has_failed_ = true;
+  }
 }
 
 void CpuStream::run_queue() {
@@ -110,12 +137,15 @@ void CpuStream::run_queue() {
     not_empty_.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
     {
-      const std::function<void()> work = std::move(queue_.front());
+      const Entry entry = std::move(queue_.front());
       queue_.pop_front();
+      is_running_ = true;
       lock.unlock();
-      run_without_exceptions(work);
+      entry.is_submitted ? run_submitted(entry.run) : run_without_exceptions(entry.run);
     }  // what the work captured is released before the lock is taken again
     lock.lock();
+    is_running_ = false;
+    if (queue_.empty()) empty_.notify_all();
   }
 }
 

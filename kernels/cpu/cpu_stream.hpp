@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,8 +15,9 @@
 namespace pagoda::kernels {
 
 /// A stream of the CPU device: one thread that runs its queue in order and sleeps while it is empty. The destructor
-/// runs what is left in the queue. A function that throws inside the stream is a broken invariant: the process ends
-/// with a message, since the steps after it would compute on garbage.
+/// runs what is left in the queue. Where submitted work throws, as for want of memory, the stream has failed: what was
+/// submitted behind it would compute on garbage and is left out, callbacks and events come as ever. A callback that
+/// throws is a broken invariant: the process ends with a message.
 class CpuStream final : public Stream {
  public:
   /// `on_start` runs first on the stream's thread.
@@ -25,18 +28,29 @@ class CpuStream final : public Stream {
 
   void submit(std::function<void()> issue) override;
   void on_complete(std::function<void()> callback) override;
+  Status status() const override;
   std::shared_ptr<Event> record() override;
   void wait(std::shared_ptr<Event> event) override;
   void synchronize() override;
 
  private:
-  void enqueue(std::function<void()> work);
+  struct Entry {
+    std::function<void()> run;
+    bool is_submitted = false;
+  };
+
+  void enqueue(Entry entry);
+  void run_submitted(const std::function<void()>& work);
   void run_queue();
 
   std::mutex mutex_;
   std::condition_variable not_empty_;
-  std::deque<std::function<void()>> queue_;
+  std::deque<Entry> queue_;
   bool closing_ = false;
+  bool is_running_ = false;
+  std::condition_variable empty_;  ///< nothing waits or runs
+  std::atomic<bool> has_failed_ = false;
+  std::exception_ptr thrown_;  ///< by the work with which it has failed; written before has_failed_
   std::thread thread_;
 };
 

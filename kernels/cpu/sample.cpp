@@ -338,8 +338,13 @@ Status cpu_sample(ThreadPool& pool, const SampleParams& params) {
     const auto index = static_cast<std::size_t>(task);
     SampleOutput& out = params.outputs[index];
     out = {};
-    const SampleProblem problem = sampler.sample(passes, params, index);
-    if (problem != SampleProblem::none) out = {.token = -1, .problem = problem};
+    try {
+      const SampleProblem problem = sampler.sample(passes, params, index);
+      if (problem != SampleProblem::none) out = {.token = -1, .problem = problem};
+    } catch (...) {  // for want of memory: what the scratch holds between rows is not what the next one counts on
+      sampler = {};
+      throw;
+    }
   });
   return {};
 }

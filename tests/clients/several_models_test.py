@@ -267,6 +267,14 @@ class EvictionTest(Several):
         self.assertEqual([server.facts(name)["loads_total"] for name in "abc"], [1, 1, 1])
         self.assertEqual(server.facts("b")["unloads_total"], 1)
 
+    def test_a_quantised_model_comes_back_as_it_was(self):
+        for kept in ("-1", "0"):
+            server = self.start({"small": {"model": model, "quantize": "int8"}, "b": {"model": model}},
+                                "--max-loaded-models", "1", "--models-kept-memory", kept)
+            texts = [server.complete(name, max_tokens=12)["choices"][0]["text"] for name in ("small", "b", "small")]
+            self.assertEqual(texts[0], texts[2])
+            self.assertEqual(server.facts("small")["loads_total"], 2)
+
     def test_memory_is_a_limit_too(self):
         models = {name: {"model": model} for name in "abc"}
         probe = self.start(models)

@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -96,6 +98,21 @@ TEST_P(ThreadPoolTest, WakesWorkersThatSleep) {
     std::atomic<int> count = 0;
     pool.parallel_for(100, [&](std::int64_t) { count.fetch_add(1); });
     EXPECT_EQ(count, 100);
+  }
+}
+
+TEST_P(ThreadPoolTest, HandsOutWhatATaskThrows) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 20; ++round) {
+    const auto fail = [&] {
+      pool.parallel_for(100, [](std::int64_t task) {
+        if (task % 40 == 7) throw std::runtime_error("task " + std::to_string(task));
+      });
+    };
+    EXPECT_THROW(fail(), std::runtime_error);
+    std::atomic<int> runs = 0;
+    pool.parallel_for(100, [&](std::int64_t) { runs.fetch_add(1); });
+    EXPECT_EQ(runs.load(), 100);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/weights/copy_store.hpp"
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
 #include "tests/support/split_memory_device.hpp"
@@ -83,6 +84,29 @@ std::vector<std::string> written_texts(Engine& engine) {
 }
 
 class QuantizedEngineTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
+  constexpr std::int64_t kBytes = 1 << 30;
+  kernels::CpuDeviceOptions options;
+  options.num_threads = 2;
+  const auto device = kernels::create_cpu_device(options);
+  ASSERT_TRUE(device) << device.error().message;
+  const auto store = std::make_shared<weights::CopyStore>(kBytes, kBytes);
+  std::vector<TokenIds> before;
+  for (const bool are_made : {false, true}) {
+    const auto use = store->use(0, 0, "1", *device);
+    EXPECT_EQ(use->made_bytes() > 0, are_made);
+    const auto engine = engine_with([](EngineConfig& config) { config.quantize = GetParam(); },
+                                    {.device = *device, .kept_weights = use});
+    use->seal();
+    EXPECT_GT(use->made_bytes(), 0);
+    const auto tokens = tokens_of(*engine, kPrompts.size());
+    if (are_made) {
+      EXPECT_EQ(tokens, before);
+    }
+    before = tokens;
+  }
+}
 
 TEST_P(QuantizedEngineTest, GivesTheSameTokensInAnyBatch) {
   const auto quantized = [](std::int32_t max_num_seqs, std::int32_t max_tokens) {

@@ -67,7 +67,7 @@ void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, As
 template <class Parse>
 Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
-    if (refused_by_drain(context, *exchange)) return;
+    if (refuses_new_work(context, *exchange)) return;
     const auto body_bytes = request.body.size();
     auto holder = request.holder;
     auto prepare = [&context, parse, text = std::move(request.body)]() -> Asked {

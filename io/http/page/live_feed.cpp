@@ -1,6 +1,7 @@
 #include "io/http/page/live_feed.hpp"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <variant>
 
@@ -51,13 +52,20 @@ void LiveFeed::tick() {
   if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_});
   timer_.expires_after(kInterval);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
-    if (const auto self = weak.lock(); self && !cancelled) self->tick();
+    const auto self = weak.lock();
+    if (cancelled || !self) return;
+    try {
+      self->tick();
+    } catch (const std::exception& error) {  // as for want of memory: pages ask again
+      self->end(end_event(error.what()));
+    }
   });
 }
 
 void LiveFeed::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
   for (const auto& event : events) {
+    if (std::holds_alternative<serving::SessionFailed>(event)) return end(end_event("the engine does not answer"));
     const auto* answered = std::get_if<serving::Answered>(&event);
     if (answered == nullptr) continue;
     is_asked_ = false;

@@ -330,12 +330,26 @@ TEST(CpuStreamTest, LetsWorkEnqueueMoreWork) {
   EXPECT_EQ(result.get_future().get(), 3);
 }
 
-TEST(CpuStreamDeathTest, EndsTheProcessWhenWorkThrows) {
+TEST(CpuStreamTest, HasFailedWhenWorkThrows) {
+  const auto stream = make_device(1)->create_stream("test").value();
+  std::string told = "nothing";
+  bool ran = false;
+  EXPECT_TRUE(stream->status());
+  stream->submit([] { throw std::runtime_error("step 3 broke"); });
+  stream->submit([&] { ran = true; });
+  stream->on_complete([&] { told = stream->status() ? "well" : stream->status().error().message; });
+  stream->record()->synchronize();
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(told, "work of the CPU stream has failed: step 3 broke");
+  EXPECT_FALSE(stream->status());
+}
+
+TEST(CpuStreamDeathTest, EndsTheProcessWhenACallbackThrows) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_DEATH(
       {
         const auto stream = make_device(1)->create_stream("test").value();
-        stream->submit([] { throw std::runtime_error("step 3 broke"); });
+        stream->on_complete([] { throw std::runtime_error("step 3 broke"); });
         stream->synchronize();
       },
       "step 3 broke");

@@ -1,0 +1,89 @@
+#include "engine/weights/copy_store.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace pagoda::weights {
+
+CopyStore::Use::Use(std::shared_ptr<CopyStore> store, std::size_t model, std::int64_t bytes,
+                    std::shared_ptr<kernels::Device> device, std::shared_ptr<Copies> copies)
+    : store_(std::move(store)), model_(model), bytes_(bytes), device_(std::move(device)), copies_(std::move(copies)) {
+  const std::lock_guard lock(store_->mutex_);
+  store_->in_use_ += bytes_;
+}
+
+CopyStore::Use::~Use() {
+  store_->end(*this);
+}
+
+std::optional<KeptCopies::Place> CopyStore::Use::find(std::string_view key, std::size_t bytes) {
+  const std::lock_guard lock(store_->mutex_);
+  auto found = copies_->by_key.find(key);
+  if (found == copies_->by_key.end() && !copies_->are_made) {
+    auto memory = device_->allocate(bytes, kernels::MemoryKind::device);
+    if (!memory) return std::nullopt;
+    found = copies_->by_key.emplace(key, std::move(*memory)).first;
+    copies_->bytes += static_cast<std::int64_t>(bytes);
+  }
+  if (found == copies_->by_key.end() || found->second.bytes() != bytes) return std::nullopt;
+  return Place{kernels::Buffer(found->second.data(), bytes, [self = shared_from_this()](void*, std::size_t) {}),
+               copies_->are_made};
+}
+
+std::int64_t CopyStore::Use::made_bytes() const {
+  const std::lock_guard lock(store_->mutex_);
+  return copies_->are_made ? copies_->bytes : 0;
+}
+
+void CopyStore::Use::seal() {
+  const std::lock_guard lock(store_->mutex_);
+  copies_->are_made = true;
+}
+
+std::shared_ptr<CopyStore::Use> CopyStore::use(std::size_t model, std::int64_t bytes, std::string version,
+                                               std::shared_ptr<kernels::Device> device) {
+  std::shared_ptr<Use::Copies> copies;
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto kept = kept_.extract(model)) {
+      kept_bytes_ -= kept.mapped()->bytes;
+      if (kept.mapped()->version == version) copies = std::move(kept.mapped());
+    }
+  }
+  if (copies == nullptr) {
+    copies = std::make_shared<Use::Copies>();
+    copies->version = std::move(version);
+  }
+  std::shared_ptr<Use> use(new Use(shared_from_this(), model, bytes, std::move(device), std::move(copies)));
+  const std::lock_guard lock(mutex_);
+  make_room();
+  return use;
+}
+
+std::int64_t CopyStore::kept_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return kept_bytes_;
+}
+
+void CopyStore::make_room() {
+  while (kept_bytes_ > std::min(most_kept_, bytes_ - in_use_) && !kept_.empty()) {
+    const auto oldest = std::ranges::min_element(
+        kept_, [](const auto& one, const auto& other) { return one.second->last_used < other.second->last_used; });
+    kept_bytes_ -= oldest->second->bytes;
+    kept_.erase(oldest);
+  }
+}
+
+void CopyStore::end(const Use& use) {
+  const std::lock_guard lock(mutex_);
+  in_use_ -= use.bytes_;
+  if (use.copies_->are_made && use.copies_->bytes > 0) {
+    use.copies_->last_used = ++clock_;
+    kept_bytes_ += use.copies_->bytes;
+    kept_.insert_or_assign(use.model_, use.copies_);
+  }
+  make_room();
+}
+
+}  // namespace pagoda::weights

@@ -1,0 +1,123 @@
+#include "io/memory_reserve.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <new>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+
+#include "engine/routing/queue_full.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr auto kBetweenTrims = std::chrono::milliseconds(500);
+
+/// Of the process, as a new-handler is. Nothing here may allocate.
+struct State {
+  std::mutex mutex;
+  std::size_t bytes = 0;  ///< 0: there is no reserve
+  void* memory = nullptr;
+  std::uint64_t times_given_back = 0;
+  bool is_told = false;  ///< that it is out
+  std::chrono::steady_clock::time_point next_trim;
+
+  bool put_aside() {
+    if (memory != nullptr) return true;
+    void* const taken = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (taken != MAP_FAILED) memory = taken;
+    return memory != nullptr;
+  }
+
+  /// The heap may have kept what was freed. It is looked through now and then only, for that takes a while.
+  bool put_aside_after_trim() {
+#if defined(__GLIBC__)
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_trim) return false;
+    next_trim = now + kBetweenTrims;
+    return malloc_trim(0) != 0 && put_aside();
+#else
+    return false;
+#endif
+  }
+
+  void give_back() {
+    if (memory == nullptr) return;
+    ::munmap(memory, bytes);
+    memory = nullptr;
+    ++times_given_back;
+  }
+};
+
+State state;
+/// Which giving back this thread has tried its luck with. An allocation that does not fit what was given back then
+/// fails for good, and does not keep the reserve out.
+thread_local std::uint64_t tried_after = 0;
+thread_local int without_reserve = 0;
+
+void on_no_memory() {
+  if (without_reserve > 0) throw std::bad_alloc();
+  const std::lock_guard lock(state.mutex);
+  state.give_back();
+  if (tried_after == state.times_given_back) {
+    state.put_aside();
+    throw std::bad_alloc();
+  }
+  tried_after = state.times_given_back;
+}
+
+}  // namespace
+
+MemoryReserve::MemoryReserve(std::size_t bytes) {
+  const std::lock_guard lock(state.mutex);
+  PAGODA_ASSERT(state.bytes == 0, "a process has one new-handler");
+  for (state.bytes = bytes; !state.put_aside() && state.bytes > kLeastBytes;) state.bytes /= 2;
+  if (state.bytes < bytes)
+    spdlog::warn("memory is short: {} MiB are put aside, not {}", state.bytes >> 20, bytes >> 20);
+  previous_ = std::set_new_handler(on_no_memory);
+}
+
+MemoryReserve::~MemoryReserve() {
+  std::set_new_handler(previous_);
+  const std::lock_guard lock(state.mutex);
+  state.give_back();
+  state.bytes = 0;
+}
+
+bool MemoryReserve::is_short() {
+  bool is_out = false;
+  bool is_news = false;
+  {
+    const std::lock_guard lock(state.mutex);
+    is_out = !state.put_aside() && !state.put_aside_after_trim();
+    is_news = is_out != state.is_told;
+    state.is_told = is_out;
+  }
+  if (is_news && is_out) spdlog::warn("memory is out: what runs goes on with a reserve, new requests are refused");
+  if (is_news && !is_out) spdlog::info("there is memory again");
+  return is_out;
+}
+
+WithoutReserve::WithoutReserve() {
+  ++without_reserve;
+}
+
+WithoutReserve::~WithoutReserve() {
+  --without_reserve;
+}
+
+Error no_memory() {
+  return {ErrorCode::queue_full, "the server is out of memory", {}, routing::kRetryAfterMs};
+}
+
+std::optional<Error> refusal(const SharedReserve& reserve) {
+  if (reserve == nullptr || !reserve->is_short()) return std::nullopt;
+  return no_memory();
+}
+
+}  // namespace pagoda::io
