@@ -135,7 +135,8 @@ struct QuantizedMatrix {
   std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }
   std::int64_t min_bytes() const { return format.asymmetric ? scale_bytes() : 0; }
   std::int64_t factor_bytes() const { return panels() * panel_factors(); }
-  std::int64_t bytes() const { return data_bytes() + scale_bytes() + min_bytes() + factor_bytes(); }
+  std::int64_t order_bytes() const { return order == nullptr ? 0 : columns * std::int64_t{sizeof(std::int32_t)}; }
+  std::int64_t bytes() const { return data_bytes() + scale_bytes() + min_bytes() + factor_bytes() + order_bytes(); }
 };
 
 }  // namespace pagoda::kernels

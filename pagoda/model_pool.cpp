@@ -107,20 +107,28 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   return planned;
 }
 
-/// Of a model's files: another one where they were exchanged.
+/// Of a model's files: another one where any was exchanged. Of a split GGUF file all parts count.
 Result<std::string> version_of(const std::string& path) {
   namespace fs = std::filesystem;
   auto version = io::model_fingerprint(path);
   if (!version) return version;
   std::error_code error;
-  auto changed = fs::last_write_time(path, error);
-  if (fs::is_directory(path, error)) {
-    for (const auto& file : fs::directory_iterator(path, error)) {
-      changed = std::max(changed, file.last_write_time(error));
-    }
+  const bool is_folder = fs::is_directory(path, error);
+  const std::string name = fs::path(path).filename().string();
+  const auto end_of_stem = name.rfind("-00001-of-");
+  const std::string stem = end_of_stem == std::string::npos ? name : name.substr(0, end_of_stem);
+  std::vector<std::string> files;
+  const fs::path folder = is_folder ? fs::path(path) : fs::absolute(path, error).parent_path();
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    const std::string file_name = file.path().filename().string();
+    if (!file.is_regular_file(error) || (!is_folder && !file_name.starts_with(stem))) continue;
+    files.push_back(file_name + " " + std::to_string(file.file_size(error)) + " " +
+                    std::to_string(file.last_write_time(error).time_since_epoch().count()) + "\n");
   }
   if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
-  return *version + " " + std::to_string(changed.time_since_epoch().count());
+  std::ranges::sort(files);
+  for (const std::string& file : files) *version += "\n" + file;
+  return version;
 }
 
 /// The engine on the model's files as they are now.

@@ -71,7 +71,8 @@ Matcher Matcher::fork() const {
   return Matcher(*this);
 }
 
-/// When too much is known, all but where the matchers stand is forgotten.
+/// When too much is known, all but where the matchers stand is forgotten. Where that alone is too much nothing may
+/// follow.
 void Matcher::renew() {
   if (memo_->sets.num_bytes() <= memo_->max_bytes) return;
   CompiledGrammar::Impl& impl = grammar_->impl();
@@ -79,7 +80,9 @@ void Matcher::renew() {
   const std::size_t before = impl.memo->sets.num_bytes();
   set_ = impl.memo->sets.copy(memo_->sets, set_);
   memo_ = impl.memo;
-  memo_->max_bytes += 2 * (memo_->sets.num_bytes() - before);  // deeply nested: not again with the next token
+  const std::size_t copied = memo_->sets.num_bytes() - before;
+  memo_->max_bytes += 2 * copied;  // deeply nested: not again with the next token
+  if (copied > kMaxWalkBytes) set_ = ItemSets::kNothing;
 }
 
 bool Matcher::accept(TokenId token) {
@@ -101,7 +104,8 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   PAGODA_ASSERT(!has_ended_, "nothing follows an end");
   const std::lock_guard lock(grammar_->impl().mutex);
   renew();
-  const auto found = memo_->masks.mask(set_, kMaxMaskWork);
+  std::span<const std::uint32_t> found;
+  if (set_ != ItemSets::kNothing) found = memo_->masks.mask(set_, kMaxMaskWork);
   grammar_->impl().update_size();
   if (found.empty()) {
     std::ranges::fill(mask, 0U);

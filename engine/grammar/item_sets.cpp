@@ -285,6 +285,8 @@ SetId ItemSets::intern(std::span<const Item> items, bool is_complete) {
   const auto begin = static_cast<std::uint32_t>(items_.size());
   items_.insert(items_.end(), items.begin(), items.end());
   sets_.push_back({begin, static_cast<std::uint32_t>(items_.size()), is_complete});
+  // Before the set is known: what is known has its row, also where memory runs out here.
+  if (const std::size_t needed = sets_.size() * num_classes_; next_.capacity() < needed) next_.reserve(2 * needed);
   const auto [known, is_new] = known_sets_.insert(static_cast<SetId>(sets_.size() - 1));
   if (is_new) {
     next_.resize(sets_.size() * num_classes_, kUnknown);

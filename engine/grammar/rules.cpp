@@ -40,6 +40,10 @@ std::vector<bool> least_of(std::span<const Expr> bodies, bool (*is)(const Expres
     list_rules(*bodies[i], static_cast<RuleId>(i), named_by);
     pending.push_back(static_cast<RuleId>(i));
   }
+  for (auto& names : named_by) {
+    std::ranges::sort(names);
+    names.erase(std::ranges::unique(names).begin(), names.end());
+  }
   std::vector<bool> found(bodies.size());
   while (!pending.empty()) {
     const auto id = static_cast<std::size_t>(pending.back());

@@ -33,9 +33,9 @@ TokenMasks::Kept& TokenMasks::place() {
   constexpr std::size_t kLeastMasks = 16;
   const std::size_t most = std::max(kLeastMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
   if (kept_.size() < most) {
-    Kept& kept = kept_.emplace_back();
+    Kept kept;
     kept.mask.resize(num_words_);
-    return kept;
+    return kept_.emplace_back(std::move(kept));
   }
   Kept& oldest = *std::ranges::min_element(kept_, {}, &Kept::last_used);
   place_of_.erase(oldest.set);

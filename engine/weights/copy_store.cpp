@@ -80,8 +80,10 @@ void CopyStore::end(const Use& use) {
   in_use_ -= use.bytes_;
   if (use.copies_->are_made && use.copies_->bytes > 0) {
     use.copies_->last_used = ++clock_;
+    auto& kept = kept_[use.model_];
+    if (kept != nullptr) kept_bytes_ -= kept->bytes;
     kept_bytes_ += use.copies_->bytes;
-    kept_.insert_or_assign(use.model_, use.copies_);
+    kept = use.copies_;
   }
   make_room();
 }

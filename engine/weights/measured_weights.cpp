@@ -19,7 +19,9 @@ Result<WeightTensor> MeasuredWeights::tensor(std::string_view name, const std::v
 Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto stored = stored_.describe(std::string(module) + ".weight", {rows, columns});
   if (!stored) return fail(stored.error());
-  if (const auto format = policy_.kept_format(*stored)) return count_quantized(stored->name, rows, columns, *format);
+  if (const auto format = policy_.kept_format(*stored)) {
+    return count_quantized(stored->name, rows, columns, *format, stored->quantized->order().data());
+  }
   if (const Float8Weights* kept = policy_.kept_float8(*stored)) {
     linears_[std::string(module)] = {rows * columns, policy_.copy_linear};
     return LinearWeight{.plain = {.dtype = DType::fp8_e4m3,
@@ -50,7 +52,9 @@ Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::
                                                   std::int64_t columns) const {
   const auto stored = stored_.describe(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
-  if (const auto format = policy_.kept_format(*stored)) return count_quantized(stored->name, rows, columns, *format);
+  if (const auto format = policy_.kept_format(*stored)) {
+    return count_quantized(stored->name, rows, columns, *format, stored->quantized->order().data());
+  }
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
   if (const auto format = policy_.format_of(module, rows, columns))
@@ -73,9 +77,10 @@ Result<LinearWeight> MeasuredWeights::derived_linear(std::string_view module, co
 }
 
 LinearWeight MeasuredWeights::count_quantized(std::string_view module, std::int64_t rows, std::int64_t columns,
-                                              const kernels::QuantizedFormat& format) const {
+                                              const kernels::QuantizedFormat& format, const std::int32_t* order) const {
   auto weights = std::make_shared<QuantizedWeights>();
   weights->matrix = {.rows = rows, .columns = columns, .format = format};
+  weights->matrix.order = order;
   linears_[std::string(module)] = {weights->matrix.bytes(), true};
   return {.plain = {}, .quantized = std::move(weights)};
 }

@@ -40,7 +40,7 @@ class MeasuredWeights final : public WeightSource {
     bool is_copy = false;
   };
   LinearWeight count_quantized(std::string_view module, std::int64_t rows, std::int64_t columns,
-                               const kernels::QuantizedFormat& format) const;
+                               const kernels::QuantizedFormat& format, const std::int32_t* order = nullptr) const;
 
   const WeightSource& stored_;
   WeightPolicy policy_;

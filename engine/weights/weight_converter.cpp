@@ -218,15 +218,25 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
     kernels::Buffer& buffer;
     std::int64_t bytes;
   };
-  for (const Part& part : {Part{" data", weights.data, weights.matrix.data_bytes()},
-                           Part{" scales", weights.scales, weights.matrix.scale_bytes()},
-                           Part{" minimums", weights.mins, weights.matrix.min_bytes()},
-                           Part{" factors", weights.factors, weights.matrix.factor_bytes()},
-                           Part{" order", weights.order, static_cast<std::int64_t>(order_bytes)}}) {
+  const Part parts[] = {{" data", weights.data, weights.matrix.data_bytes()},
+                        {" scales", weights.scales, weights.matrix.scale_bytes()},
+                        {" minimums", weights.mins, weights.matrix.min_bytes()},
+                        {" factors", weights.factors, weights.matrix.factor_bytes()},
+                        {" order", weights.order, static_cast<std::int64_t>(order_bytes)}};
+  std::vector<Part> made;
+  for (const Part& part : parts) {
     if (part.bytes == 0) continue;
     auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes));
     if (!memory) return fail(std::move(memory.error()));
+    if (memory->is_made) made.push_back(part);
     place.is_made = place.is_made && memory->is_made;
+    part.buffer = std::move(memory->memory);
+  }
+  // What is made may be read only, and all are written where one is missing.
+  for (const Part& part : made) {
+    if (place.is_made) break;
+    auto memory = take({}, static_cast<std::size_t>(part.bytes));
+    if (!memory) return fail(std::move(memory.error()));
     part.buffer = std::move(memory->memory);
   }
   weights.matrix.data = weights.data.as<std::uint8_t>();

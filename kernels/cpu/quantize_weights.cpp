@@ -215,6 +215,7 @@ class WeightQuantizer {
       float most = 0.0F;
       for (const Grid& grid : grids) most = std::max(most, std::abs(grid.*of));
       shared = to_f16(most / 127.0F);
+      if (127.0F * to_float(shared) < most) ++shared.bits;  // up, also from 0: of small weights it is subnormal
       const float unit = to_float(shared);
       for (Grid& grid : grids) {
         const float units = unit == 0.0F ? 0.0F : std::clamp(round_to_nearest(grid.*of / unit), -127.0F, 127.0F);
