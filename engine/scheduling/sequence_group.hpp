@@ -141,7 +141,8 @@ struct SequenceGroup {
     if (s.waits || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
-  /// Whether it is through with what it was admitted with: what it runs then is its next token, and what is known ahead.
+  /// Whether it is through with what it was admitted with: what it runs then is its next token, and what is known
+  /// ahead.
   bool decodes(const Sequence& s) const {
     const std::int32_t runnable = runnable_tokens(s);
     return runnable == 1 || (runnable > 1 && s.num_scheduled_tokens >= s.num_admitted_tokens);

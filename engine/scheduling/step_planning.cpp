@@ -12,8 +12,7 @@ namespace {
 /// Running sequences that may run their next token: not those that wait for a result.
 std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
-  for (const Sequence& s : group.sequences)
-    count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
+  for (const Sequence& s : group.sequences) count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
   return count;
 }
 

@@ -406,7 +406,8 @@ QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
 }
 
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
-  if (const QuantizedMatrix& front = p.weights.front(); front.format != widened(front.format) || front.order != nullptr) {
+  if (const QuantizedMatrix& front = p.weights.front();
+      front.format != widened(front.format) || front.order != nullptr) {
     return fail(ErrorCode::unsupported,
                 "quantized_linear: on a GPU weights have 4 or 8 bits, no codebook and columns in order");
   }

@@ -16,8 +16,7 @@ constexpr std::size_t kGib = std::size_t{1} << 30;
 /// A machine on which nothing is amiss.
 MachineFacts good_machine() {
   MachineFacts facts;
-  facts.build = {
-      .version = "1.2.3", .compiler = "GCC 12", .tls = "OpenSSL 3.0", .core_binding = true};
+  facts.build = {.version = "1.2.3", .compiler = "GCC 12", .tls = "OpenSSL 3.0", .core_binding = true};
   facts.processor.name = "Fast 9000";
   facts.processor.is_x86 = true;
   facts.processor.kernel_sets = {"scalar", "avx2", "avx512"};

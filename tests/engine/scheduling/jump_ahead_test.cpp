@@ -61,8 +61,7 @@ SchedulerConfig config_of(std::int32_t pipeline_depth) {
 /// A scheduler with a device that keeps the tokens of rows, and chooses among those that masks allow.
 class JumpAhead : public testing::Test {
  protected:
-  void SetUp() override {
-  }
+  void SetUp() override {}
 
   void start(std::int32_t pipeline_depth) {
     scheduler_ = std::make_unique<SchedulerCore>(config_of(pipeline_depth));
