@@ -34,6 +34,8 @@ using ReplicaSupervisorActor = Interface<
     caf::result<void>(ChildGone),
     // (private) worker, cache engine: why it is about to end.
     caf::result<void>(DeviceFailed),
+    // (private) the pause before new devices is over.
+    caf::result<void>(ReplaceDevices),
     // (private) root supervisor, once: who is told when the replica cannot go on.
     caf::result<void>(ConnectRoot),
     // Its actors as they are now.
@@ -75,6 +77,8 @@ using RequestRouterActor = Interface<
     caf::result<void>(DeadlineDue),
     // (private) output processor -> router: the request has ended; its terminal output follows.
     caf::result<void>(RequestClosed),
+    // (private) the output processor has ended: requests that it has not told end here, and later ones are refused.
+    caf::result<void>(ChildGone),
     // (private) supervisor: all other actors end; what is live or asked later gets the error.
     caf::result<void>(EngineFailed)>;
 
@@ -328,6 +332,7 @@ PAGODA_LOCAL(pagoda::actors::DeviceReplaced)
 PAGODA_LOCAL(pagoda::actors::DeviceStatus)
 PAGODA_LOCAL(pagoda::actors::CacheEnginesReplaced)
 PAGODA_LOCAL(pagoda::actors::ChildGone)
+PAGODA_LOCAL(pagoda::actors::ReplaceDevices)
 PAGODA_LOCAL(pagoda::actors::ReplicaFailed)
 PAGODA_LOCAL(pagoda::actors::EngineFailed)
 CAF_END_TYPE_ID_BLOCK(pagoda)

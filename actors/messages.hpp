@@ -195,7 +195,7 @@ struct StepEnqueued {
 // -- failure and the end
 // --------------------------------------------------------------------------------------------
 
-/// Private, to a supervisor: one of its actors has ended.
+/// Private, to a supervisor, or to the router of the output processor: one of its actors has ended.
 struct ChildGone {
   caf::actor_addr child;
 };
@@ -222,6 +222,9 @@ struct DeviceFailed {
     return visit(self.error, self.in_vain, self.memory_lost, self.process);
   }
 };
+
+/// Private, supervisor of a replica to itself: devices that fail one after the other are replaced in growing intervals.
+struct ReplaceDevices {};
 
 /// Private, supervisor of a replica -> supervisor: it cannot go on, and ends.
 struct ReplicaFailed {

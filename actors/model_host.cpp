@@ -387,6 +387,7 @@ ModelHostActor::behavior_type behavior(Self self) {
       [](const DrainTimeout&) {},
       [](const DeadlineDue&) {},
       [](const RequestClosed&) {},
+      [](const ChildGone&) {},
       [](const EngineFailed&) {},
       [self](const ServeModel& message) { serve(self, message.router); },
       [self](const RefuseModel& message) { refuse(self, message.error); },

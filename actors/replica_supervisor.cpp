@@ -1,19 +1,31 @@
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
 
+#include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/watch.hpp"
 
 namespace pagoda::actors {
 namespace {
 
-/// So many devices, one after the other, whose stream failed before it had ended anything: the device has failed, even
-/// if it gives out new streams. More than a request may lose (scheduling::kMaxWorkersLost), so that one that makes
-/// streams fail ends alone, also when it is made again.
+/// So many devices of this process, one after the other, whose stream failed before it had ended anything: the device
+/// has failed, even if it gives out new streams. More than a request may lose (scheduling::kMaxWorkersLost), so that
+/// one that makes streams fail ends alone, also when it is made again.
 constexpr int kMaxDevicesInVain = 4 * scheduling::kMaxWorkersLost;
+
+/// With a process of its own a device begins anew as far as it ever can, so it is tried for ever: what fails is each
+/// request that is to blame, not the engine. Between starts in vain the pauses grow.
+std::chrono::milliseconds pause_between_starts(int devices_in_vain) {
+  constexpr std::chrono::milliseconds kFirst{20};
+  constexpr std::chrono::milliseconds kLongest{1000};
+  const int doublings = devices_in_vain - scheduling::kMaxWorkersLost;
+  if (doublings < 0) return {};
+  return doublings < 10 ? std::min(kFirst * (1 << doublings), kLongest) : kLongest;
+}
 
 /// Replaces the devices of a replica when one of their actors has ended.
 ///
@@ -34,6 +46,7 @@ struct ReplicaSupervisorState {
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
   bool in_vain = true;                ///< none of those who told an error had ended anything
   int devices_in_vain = 0;
+  TimeUs last_start_us = 0;
   DeviceStatus status;
   std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
 };
@@ -149,12 +162,8 @@ Status spawn_workers(Self self) {
 
 void replace_devices(Self self) {
   auto& state = state_of(self);
-  if (state.device_error) state.devices_in_vain = state.in_vain ? state.devices_in_vain + 1 : 0;
-  if (state.device_error && state.devices_in_vain >= kMaxDevicesInVain) {
-    return fail_replica(self, ErrorCode::device_failed,
-                        "the device has failed again and again: " + state.device_error->message);
-  }
   const bool are_processes = live_in_processes(state.factories);
+  state.last_start_us = now_us();
   Status made;
   if (are_processes) {
     made = replace_processes(self);
@@ -177,6 +186,22 @@ void replace_devices(Self self) {
   state.memory_lost = false;
   state.device_error.reset();
   state.in_vain = true;
+}
+
+/// Now, after a pause, or never.
+void plan_replacement(Self self) {
+  auto& state = state_of(self);
+  if (state.device_error) state.devices_in_vain = state.in_vain ? state.devices_in_vain + 1 : 0;
+  const bool are_processes = live_in_processes(state.factories);
+  if (!are_processes && state.device_error && state.devices_in_vain >= kMaxDevicesInVain) {
+    return fail_replica(self, ErrorCode::device_failed,
+                        "the device has failed again and again: " + state.device_error->message);
+  }
+  using std::chrono::milliseconds;
+  const milliseconds since((now_us() - state.last_start_us) / 1000);
+  const milliseconds pause = are_processes ? pause_between_starts(state.devices_in_vain) - since : milliseconds(0);
+  if (pause <= milliseconds(0)) return replace_devices(self);
+  send_later(self, caf::actor_cast<ReplicaSupervisorActor>(self), pause, ReplaceDevices{});
 }
 
 /// No step can run until devices are replaced.
@@ -231,7 +256,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   const bool workers_ended = all_ended(state.gone, devices.workers);
   const bool all_end = state.memory_lost || live_in_processes(state.factories);
   const bool rest_ended = !all_end || all_ended(state.gone, devices.cache_engines);
-  if (workers_ended && rest_ended) replace_devices(self);
+  if (workers_ended && rest_ended) plan_replacement(self);
 }
 
 ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica,
@@ -253,6 +278,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const DeviceFailed& failed) { on_device_failed(self, failed); },
+      [self](const ReplaceDevices&) { replace_devices(self); },
       [self](const ConnectRoot& connect) {
         auto& state = state_of(self);
         state.root = connect.root;

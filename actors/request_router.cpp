@@ -23,10 +23,11 @@ using SubmitPromise = Promise<SubmitReply>;
 struct RequestRouterState {
   RequestRouterState() {}
 
-  /// A request that is not in the engine yet: where its outputs go, and who waits for the ticket.
-  struct Submission {
+  /// A request that has not ended: where its outputs go, and who waits for the ticket until it is in the engine.
+  struct Client {
     SinkActor sink;
-    SubmitPromise promise;
+    std::uint64_t tag = 0;
+    std::optional<SubmitPromise> promise;
   };
 
   std::unique_ptr<journal::RecordedRouter> core;
@@ -35,7 +36,7 @@ struct RequestRouterState {
   std::optional<GrammarDesk> grammars;
   std::vector<SchedulerActor> schedulers;  ///< by replica; one today
   OutputProcessorActor outputs;
-  std::unordered_map<RequestId, Submission> submissions;
+  std::unordered_map<RequestId, Client> clients;
   std::unordered_set<caf::actor_id> watched_clients;
   std::vector<Promise<Drained>> draining;
   std::vector<Promise<Idle>> awaiting_idle;
@@ -58,13 +59,18 @@ void refuse(RequestRouterState& state, SubmitPromise& promise, Error error) {
 /// The request enters the engine, or ends here.
 void settle(Self self, routing::RouterCore::Settled settled) {
   auto& state = state_of(self);
-  auto [sink, promise] = std::move(state.submissions.extract(settled.id).mapped());
+  const auto client = state.clients.find(settled.id);
+  const SinkActor sink = client->second.sink;
+  SubmitPromise promise = *std::exchange(client->second.promise, std::nullopt);
   if (const auto* spec = std::get_if<SharedSpec>(&settled.outcome)) {
     const SchedulerActor& scheduler = scheduler_of(state, settled.id);
     send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before anything the scheduler can cause
     send(self, scheduler, AddGroup{*spec});
     deliver(promise, SubmitReply{settled.id, std::ssize(*(*spec)->prompt)});
-  } else if (auto* aborted = std::get_if<RequestOutput>(&settled.outcome)) {
+    return;
+  }
+  state.clients.erase(client);
+  if (auto* aborted = std::get_if<RequestOutput>(&settled.outcome)) {
     deliver(promise, SubmitReply{settled.id});
     send(self, sink, OutputBatch{{std::move(*aborted)}});
   } else {
@@ -151,7 +157,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   span.end({arg("request", submitted ? submitted->id : 0)});
   if (!submitted) return refuse(state, promise, submitted.error());
   const RequestId id = submitted->id;
-  state.submissions.emplace(id, RequestRouterState::Submission{message.sink, promise});
+  state.clients.emplace(id, RequestRouterState::Client{message.sink, message.tag, promise});
   watch_client(self, message.sink);
   watch_deadlines(self);
   if (submitted->grammar_job) {
@@ -290,6 +296,27 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
   state.grammars->ask_all();
 }
 
+void close(Self self, RequestId id, const routing::WorkDone& work) {
+  auto& state = state_of(self);
+  state.clients.erase(id);
+  apply(self, state.core->closed(id, work, now_us()));
+}
+
+/// The output processor has ended, and has told the requests that it knew, which are closed. Those that were on their
+/// way to it end here.
+void on_outputs_gone(Self self) {
+  auto& state = state_of(self);
+  if (!state.core->core().has_failed()) {
+    on_engine_failed(self, {{ErrorCode::internal, "an actor of the engine has ended"}});
+  }
+  const Error error = state.core->core().no_answer();
+  while (!state.clients.empty()) {
+    const auto& [id, client] = *state.clients.begin();
+    insist([&] { send(self, client.sink, OutputBatch{{RequestOutput{id, client.tag, {}, std::nullopt, error}}}); });
+    close(self, id, {});
+  }
+}
+
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
                                            const TokenizerActor& tokenizer, const Grammars& grammars,
                                            const std::vector<SchedulerActor>& schedulers,
@@ -303,6 +330,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.schedulers = schedulers;
   initial.outputs = outputs;
   initial.trace = instruments.trace;
+  watch(caf::actor_cast<RequestRouterActor>(self), outputs);
   return {
       [self](const SubmitRequest& message) {
         Promise<SubmitReply> promise(self);
@@ -357,9 +385,8 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const DrainTimeout&) { apply(self, state_of(self).core->abort_all(now_us())); },
       [self](const DeadlineDue&) { on_deadline(self); },
-      [self](const RequestClosed& message) {
-        apply(self, state_of(self).core->closed(message.request, message.work, now_us()));
-      },
+      [self](const RequestClosed& message) { close(self, message.request, message.work); },
+      [self](const ChildGone&) { on_outputs_gone(self); },
       [self](const EngineFailed& failed) { on_engine_failed(self, failed); },
   };
 }

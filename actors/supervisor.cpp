@@ -53,14 +53,12 @@ void fail_engine(Self self, Error error) {
 void on_child_gone(Self self, const caf::actor_addr& child) {
   auto& state = state_of(self);
   const SharedActors& actors = state.kept->actors;
-  const bool is_end_of_output = child == actors.router.address() || child == actors.outputs.address();
-  if (state.failing) {
-    if (!is_end_of_output) return;
-    state.kept->router_stays = true;
+  if (child == actors.router.address() || child == actors.outputs.address()) {
+    if (!state.failing) spdlog::critical("an actor of the engine has ended; the engine stops");
+    state.kept->router_stays = true;  // it hears of the output processor's end too
     self->quit(caf::exit_reason::user_shutdown);
-  } else if (is_end_of_output) {
-    spdlog::critical("an actor of the engine has ended; the engine stops");
-    self->quit(caf::exit_reason::user_shutdown);
+  } else if (state.failing) {
+    return;
   } else {
     fail_engine(self, {ErrorCode::internal, "an actor of the engine has ended"});
   }

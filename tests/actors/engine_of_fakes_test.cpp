@@ -337,10 +337,10 @@ class EngineOfFakeProcesses : public EngineOfFakes {
   std::int64_t num_recomputed() {
     return ask<metrics::EngineMetrics>(shared_.router, GetMetrics{}).steps.recomputed_tokens;
   }
-  void fail_process(bool memory_lost) {
+  void fail_process(bool memory_lost, bool in_vain = false) {
     const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.front());
     send_anonymously(process,
-                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, memory_lost, ProcessEnd::died});
+                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, in_vain, memory_lost, ProcessEnd::died});
   }
 };
 
@@ -386,6 +386,19 @@ TEST_F(EngineOfFakeProcesses, OnlyWhatIsInNoFullBlockIsComputedAgain) {
   EXPECT_LE(num_recomputed(), 3 * (kBlockSize + 2)) << "a block and what was in flight, for each";
 }
 
+// As when a client sends what kills a worker as often as it likes.
+TEST_F(EngineOfFakeProcesses, TheEngineOutlivesAnyNumberOfThemThatDoNothing) {
+  constexpr int kDeaths = 15;
+  for (int deaths = 1; deaths <= kDeaths; ++deaths) {
+    fail_process(false, true);
+    while (ask<EngineStats>(shared_.router, GetStats{}).worker_restarts_total < deaths)
+      std::this_thread::sleep_for(1ms);
+  }
+  ASSERT_TRUE(submit(1, 20));
+  ASSERT_TRUE(received_->wait_for(1));
+  expect_right(1, 20);
+}
+
 TEST_F(EngineOfFakeProcesses, OneThatEndsWithoutAWordLeavesMemoryThatNobodyTrusts) {
   runners_->step_us = 500;
   for (std::uint64_t tag = 1; tag <= 8; ++tag) ASSERT_TRUE(submit(tag, 80));
@@ -426,6 +439,24 @@ TEST_F(EngineOfFakes, WhenTheBlockManagerDiesWhoeverWaitsIsTold) {
   for (const auto& [tag, end] : received_->ends) told += end.error ? 1 : 0;
   EXPECT_GT(told, 0);
   const auto refused = submit(9, 5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "an actor of the engine has ended");
+}
+
+TEST_F(EngineOfFakes, WhenTheOutputProcessorDiesRequestsOnTheirWayToItAreToldToo) {
+  runners_->step_us = 2000;
+  std::size_t num_taken = 0;
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) num_taken += submit(tag, 150) ? 1 : 0;
+  caf::anon_send_exit(shared_.outputs, caf::exit_reason::kill);
+  for (std::uint64_t tag = 6; tag <= 30; ++tag) num_taken += submit(tag, 150) ? 1 : 0;
+  ASSERT_TRUE(received_->wait_for(num_taken));
+  caf::scoped_actor self{*system_};
+  self->wait_for(supervisor_);
+  for (const auto& [tag, end] : received_->ends) {
+    EXPECT_EQ(received_->num_ends.at(tag), 1);
+    EXPECT_TRUE(end.error) << "request " << tag;
+  }
+  const auto refused = submit(31, 5);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "an actor of the engine has ended");
 }

@@ -39,6 +39,7 @@ RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, 
       [](const DrainTimeout&) {},
       [](const DeadlineDue&) {},
       [](const RequestClosed&) {},
+      [](const ChildGone&) {},
       [](const EngineFailed&) {},
   };
 }

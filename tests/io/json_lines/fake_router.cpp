@@ -235,6 +235,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       [](const DrainTimeout&) {},
       [](const DeadlineDue&) {},
       [self](const RequestClosed& message) { advance(self, message.request); },
+      [](const ChildGone&) {},
       [](const EngineFailed&) {},
   };
 }
