@@ -57,7 +57,8 @@ std::string_view CompiledGrammar::bytes_of(TokenId token) const {
   return token >= 0 && token < vocab_size() ? impl_->vocabulary->bytes(token) : "";
 }
 
-Matcher::Matcher(SharedGrammar grammar) : grammar_(std::move(grammar)) {
+Matcher::Matcher(SharedGrammar grammar, std::shared_ptr<MaskBudget> budget)
+    : grammar_(std::move(grammar)), budget_(std::move(budget)) {
   const std::lock_guard lock(grammar_->impl().mutex);
   memo_ = grammar_->impl().memo;
   set_ = memo_->sets.start();
@@ -105,7 +106,12 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   const std::lock_guard lock(grammar_->impl().mutex);
   renew();
   std::span<const std::uint32_t> found;
-  if (set_ != ItemSets::kNothing) found = memo_->masks.mask(set_, kMaxMaskWork);
+  if (set_ != ItemSets::kNothing) {
+    const std::uint64_t may_take = std::min(budget_->work + budget_->more_per_mask, kMaxMaskWork);
+    const std::uint64_t before = memo_->sets.work();
+    found = memo_->masks.mask(set_, may_take);
+    budget_->work = may_take - std::min(may_take, memo_->sets.work() - before);
+  }
   grammar_->impl().update_size();
   if (found.empty()) {
     std::ranges::fill(mask, 0U);

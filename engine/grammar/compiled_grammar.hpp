@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/grammar/limits.hpp"
 #include "engine/request/structured_output.hpp"
 #include "engine/text/tokenizer.hpp"
 #include "engine/types.hpp"
@@ -37,22 +38,28 @@ class CompiledGrammar {
 
 using SharedGrammar = std::shared_ptr<const CompiledGrammar>;
 
-/// Where one sequence is in a grammar. A plain state machine; one owner.
+/// What the masks of a request may still take of items that are looked at.
+struct MaskBudget {
+  std::uint64_t work = kMaxMaskWork;
+  std::uint64_t more_per_mask = kMaskWorkPerMask;  ///< as long as it is no more than kMaxMaskWork
+};
+
+/// Where one sequence is in a grammar. A plain state machine; one owner, of all that share a budget.
 class Matcher {
  public:
-  explicit Matcher(SharedGrammar grammar);
+  explicit Matcher(SharedGrammar grammar, std::shared_ptr<MaskBudget> budget = std::make_shared<MaskBudget>());
   ~Matcher();
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;
 
-  /// Another matcher that stands where this one does.
+  /// Another matcher that stands where this one does, with the same budget.
   Matcher fork() const;
   /// The sequence goes on with `token`. False where the grammar does not allow it, or it has ended: nothing changes.
   bool accept(TokenId token);
   /// The end was accepted: nothing may follow.
   bool has_ended() const { return has_ended_; }
   /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
-  /// the text so far is complete. None is where finding out would take more than kMaxMaskWork. Not when it has ended.
+  /// the text so far is complete. None is where finding out would take more than the budget. Not when it has ended.
   void fill_mask(std::span<std::uint32_t> mask);
 
  private:
@@ -62,6 +69,7 @@ class Matcher {
   void renew();
 
   SharedGrammar grammar_;
+  std::shared_ptr<MaskBudget> budget_;
   std::shared_ptr<Memo> memo_;  ///< what set_ is one of
   std::uint32_t set_;           ///< SetId
   bool has_ended_ = false;

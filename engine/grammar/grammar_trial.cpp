@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/grammar/limits.hpp"
+
 namespace pagoda::grammar {
 namespace {
 
@@ -14,7 +16,6 @@ constexpr std::uint64_t kMaxQuarterWork = 5'000'000;  ///< some hundredths of a 
 constexpr std::uint64_t kMaxGrowth = 8;               ///< of the last quarter over the first, where that is no noise
 constexpr std::uint64_t kLeastQuarterWork = 1'000'000;
 constexpr std::size_t kTrialTokens = 4;
-constexpr std::uint64_t kMaxMasksWork = 10'000'000;  ///< of all their masks
 
 /// Numbers that look random, and are the same ones each time.
 class Numbers {
@@ -71,8 +72,8 @@ bool masks_take_too_long(ItemSets& sets, TokenMasks& masks, const Vocabulary& vo
   Numbers numbers;
   SetId set = sets.start();
   for (std::size_t i = 0; i < kTrialTokens; ++i) {
-    const auto mask = masks.mask(set, kMaxMasksWork);
-    if (mask.empty() || sets.work() - before > kMaxMasksWork) return true;
+    const auto mask = masks.mask(set, kMaxMaskWork);
+    if (mask.empty() || sets.work() - before > kMaxMaskWork) return true;
     const TokenId token = some_token(mask, numbers.below(mask.size()));
     if (token < 0) break;
     for (const char c : vocabulary.bytes(token)) set = sets.next(set, static_cast<std::uint8_t>(c));

@@ -24,9 +24,12 @@ inline constexpr std::size_t kMaxAutomatonBytes = std::size_t{32} << 20;  ///< o
 inline constexpr std::size_t kMaxItemSetBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxMaskBytes = std::size_t{4} << 20;  ///< of the masks that are kept of a grammar
 inline constexpr std::size_t kMaxSlices = 8;  ///< classes of characters whose tokens are known as a whole
-/// What one mask may take of item sets and of items that are looked at (a second or two): of a grammar that takes more,
-/// nothing may follow there.
+/// What one mask may take of item sets: where it takes more, nothing may follow.
 inline constexpr std::size_t kMaxWalkBytes = std::size_t{128} << 20;
-inline constexpr std::uint64_t kMaxMaskWork = 50'000'000;
+/// What all masks of a request may take of items that are looked at, since other requests wait meanwhile: so many at
+/// once (a tenth of a second), and with each mask so many more (some milliseconds). Where they take more, nothing
+/// may follow.
+inline constexpr std::uint64_t kMaxMaskWork = 4'000'000;
+inline constexpr std::uint64_t kMaskWorkPerMask = 100'000;
 
 }  // namespace pagoda::grammar

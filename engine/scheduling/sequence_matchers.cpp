@@ -24,7 +24,7 @@ void SequenceMatchers::Place::fill_mask(std::span<const TokenId> output, std::sp
 SequenceMatchers::Place& SequenceMatchers::place_of(SequenceId sequence, std::span<const TokenId> output) {
   const auto found = places_.find(sequence);
   if (found != places_.end() && found->second.is_on_the_way_to(output)) return found->second;
-  return places_.insert_or_assign(sequence, Place{grammar::Matcher(grammar_), {}}).first->second;
+  return places_.insert_or_assign(sequence, Place{grammar::Matcher(grammar_, budget_), {}}).first->second;
 }
 
 const std::vector<std::uint32_t>* SequenceMatchers::known_mask(SequenceId sequence,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -47,6 +48,7 @@ class SequenceMatchers {
   const std::vector<std::uint32_t>* known_mask(SequenceId sequence, std::span<const TokenId> output) const;
 
   grammar::SharedGrammar grammar_;
+  std::shared_ptr<grammar::MaskBudget> budget_ = std::make_shared<grammar::MaskBudget>();
   std::unordered_map<SequenceId, Place> places_;
   std::unordered_map<SequenceId, PlaceAhead> ahead_;  ///< of sequences that something was looked up for
 };

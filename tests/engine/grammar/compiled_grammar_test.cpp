@@ -84,6 +84,26 @@ TEST(CompiledGrammars, ForksGoOnByThemselves) {
   EXPECT_EQ(test::allowed(parent), test::allowed(child));
 }
 
+TEST(CompiledGrammars, NothingFollowsWhereTheMasksOfARequestTakeMoreThanTheirBudget) {
+  const auto grammar = test::word_compiler()->compile(test::regex("[ab]*a[ab]{900}")).value();
+  std::mt19937 random(3);
+  const auto go_on = [&](Matcher& matcher, int most) {
+    int count = 0;
+    for (; count < most && !test::allowed(matcher).empty(); ++count) matcher.accept(random() % 2 == 0 ? 'a' : 'b');
+    return count;
+  };
+  Matcher matcher(grammar, std::make_shared<MaskBudget>(MaskBudget{3000, 10}));
+  Matcher sibling = matcher.fork();
+  const int length = go_on(matcher, 900);
+  EXPECT_GT(length, 5);
+  EXPECT_LT(length, 200);
+  EXPECT_LT(go_on(sibling, 900), 30);  // it has what its sibling has left
+  Matcher other(grammar);
+  EXPECT_EQ(go_on(other, 900), 900);
+  Matcher slow(grammar, std::make_shared<MaskBudget>(MaskBudget{0, 10'000}));  // each earns what the next one takes
+  EXPECT_EQ(go_on(slow, 900), 900);
+}
+
 TEST(CompiledGrammars, AreForgottenAndFoundAgainWhereTheyTakeMuchMemory) {
   // Each "a" is nested in the one before, so no two places are alike.
   const SharedGrammar grammar = test::word_compiler()->compile(test::ebnf("root ::= \"a\" root \"b\" | \"c\"")).value();
