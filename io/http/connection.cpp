@@ -22,7 +22,9 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using serving::or_close;
 
-constexpr std::size_t kMaxPipelinedBytes = 64 << 10;  // thrown away while a request is answered; beyond it is a flood
+/// Thrown away while a request is answered. What comes beyond waits in the socket: to close would reset the connection,
+/// and the client might lose its answer.
+constexpr std::size_t kMaxPipelinedBytes = 64 << 10;
 constexpr std::size_t kMaxBytesPerTurn = 1 << 20;     // sent before the other connections have their turn
 constexpr int kRetryAfterMs = 1000;
 
@@ -86,7 +88,7 @@ void Connection::start() {
 // -------------------------------------------------------------------------------------------------------------
 
 void Connection::wait_for_input() {
-  if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed) return;
+  if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed || is_flooded()) return;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->waiting_for_input_ = false;
     if (self->phase_ == Phase::closed) return;
@@ -111,6 +113,7 @@ void Connection::on_input() {
     case ByteStream::Outcome::failed:
       return close_now();
   }
+  if (is_flooded()) return;
   if (!stream_.has_buffered_input()) return wait_for_input();
   boost::asio::post(context_.io, [self = shared_from_this()] { or_close(*self, [&] { self->on_input(); }); });
 }
@@ -140,7 +143,10 @@ void Connection::take(std::string_view bytes) {
   const auto more = without_empty_lines(bytes);
   if (!more.empty()) pipelined_ = true;
   thrown_away_bytes_ += bytes.size();
-  if (thrown_away_bytes_ > kMaxPipelinedBytes) close_now();
+}
+
+bool Connection::is_flooded() const {
+  return phase_ == Phase::answering && thrown_away_bytes_ > kMaxPipelinedBytes;
 }
 
 void Connection::on_input_end() {
@@ -374,8 +380,8 @@ void Connection::on_all_sent() {
 
 void Connection::await_next_request() {
   phase_ = Phase::idle;
-  thrown_away_bytes_ = 0;
   arm(context_.config.http_idle_timeout_ms);
+  if (std::exchange(thrown_away_bytes_, 0) > kMaxPipelinedBytes) on_input();
 }
 
 /// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread
@@ -385,6 +391,7 @@ void Connection::linger() {
   phase_ = Phase::lingering;
   stream_.end_output();
   arm(context_.config.http_close_grace_ms);
+  if (thrown_away_bytes_ > kMaxPipelinedBytes) on_input();
 }
 
 void Connection::finish() {

@@ -104,6 +104,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_for_output();
   void on_all_sent();
   void await_next_request();
+  /// So much came while a request is answered that the rest is left in the socket.
+  bool is_flooded() const;
   void linger();
   void arm(std::int64_t timeout_ms);
   void on_deadline();

@@ -49,8 +49,7 @@ HTTP_BYTES = {
     "folded headers": (GET + b"X: a\r\n b\r\n\r\n", (400, 200)),
     "line ends without CR": (b"GET /health HTTP/1.1\nHost: x\n\n", (400, 200, CLOSED)),
     "no Host, and two": (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", (400, 200)),
-    # The end of a connection on which more is sent can overtake the answers before it.
-    "1,000 requests at once": (WHOLE * 1000, (200, CLOSED)),
+    "1,000 requests at once": (WHOLE * 1000, (200,)),
     "an id with bytes above 127": (HEAD + b"X-Request-Id: \xff\xfe\xc3\r\nContent-Length: 33\r\n\r\n" + BODY, (200, 400)),
     "an id of 8 KB": (HEAD + b"X-Request-Id: " + b"i" * 8000 + b"\r\nContent-Length: 33\r\n\r\n" + BODY, (200, 400)),
     "a traceparent that is none": (HEAD + b"traceparent: 00-zz-\r\nContent-Length: 33\r\n\r\n" + BODY, (200,)),
