@@ -45,6 +45,12 @@ struct OutputProcessorState {
 
 using Self = OutputProcessorActor::stateful_pointer<OutputProcessorState>;
 
+routing::WorkDone work_done(const RequestResult& result) {
+  const auto us = [](double ms) { return static_cast<TimeUs>(ms * 1e3); };
+  return {result.usage.prompt_tokens, result.usage.completion_tokens, us(result.timing.queue_ms),
+          us(result.timing.ttft_ms)};
+}
+
 void process(Self self, const StepOutputs& step) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::output_processor, "outputs");
@@ -73,10 +79,7 @@ void process(Self self, const StepOutputs& step) {
     if (fresh) batches.push_back({actor});
     Batch& batch = batches[place->second];
     if (output.done || output.error) {
-      const auto work = output.done
-                            ? routing::WorkDone{output.done->usage.prompt_tokens, output.done->usage.completion_tokens}
-                            : routing::WorkDone{};
-      closed.push_back({output.request_id, work});
+      closed.push_back({output.request_id, output.done ? work_done(*output.done) : routing::WorkDone{}});
       batch.ended.push_back(output.request_id);
     }
     batch.outputs.outputs.push_back(std::move(output));

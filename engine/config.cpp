@@ -196,6 +196,7 @@ std::vector<Error> EngineConfig::validate() const {
   }
   check.in_range("max_chunk_ms", max_chunk_ms, -1, 3'600'000);
   check.in_range("target_itl_ms", target_itl_ms, 0, 3'600'000);
+  check.in_range("target_ttft_ms", target_ttft_ms, 0, 3'600'000);
   if (target_itl_ms > 0 && !enable_chunked_prefill) check.refuse("target_itl_ms", "needs enable_chunked_prefill");
   check.number("priority_aging_s", priority_aging_s, 0, true, kMostAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);

@@ -49,8 +49,9 @@ struct EngineConfig {
   bool enforce_eager = false;               ///< a GPU's decode steps are not recorded and replayed
   std::int32_t max_num_seqs = 0;            ///< batch rows; 0 = as num_rows() says
   std::int32_t max_num_batched_tokens = 0;  ///< tokens per step; 0 = as tokens_per_step() says
-  std::int32_t max_chunk_ms = -1;  ///< that prompts add to a step in which others decode; -1 = as chunk_ms() says
-  std::int32_t target_itl_ms = 0;  ///< between a sequence's tokens, kept by how much runs in a step; 0 = no target
+  std::int32_t max_chunk_ms = -1;   ///< that prompts add to a step in which others decode; -1 = as chunk_ms() says
+  std::int32_t target_itl_ms = 0;   ///< between a sequence's tokens, kept by how much runs in a step; 0 = no target
+  std::int32_t target_ttft_ms = 0;  ///< a request's first token, kept by refusing those that would wait; 0 = no target
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;

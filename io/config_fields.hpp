@@ -83,6 +83,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Time in ms that should at most lie between two tokens of a stream: prompts are cut, and requests wait, so "
         "that steps keep it by "
         "measured times; 0: no target");
+  visit(
+      "target_ttft_ms", config.target_ttft_ms,
+      "Time in ms after which a request should have its first token: those that would wait longer, by measured times, "
+      "are refused with the time after which to try again; 0: no target");
   visit("enable_prefix_caching", config.enable_prefix_caching, "Share the KV blocks of equal prompt beginnings");
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");

@@ -74,7 +74,8 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .defaults = defaults,
           .seed = config.seed,
           .knows_thinking = thinking.are_known(),
-          .default_timeout_ms = std::llround(std::ceil(config.request_timeout * 1000))};
+          .default_timeout_ms = std::llround(std::ceil(config.request_timeout * 1000)),
+          .target_ttft_ms = config.target_ttft_ms};
 }
 
 Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan) {

@@ -144,5 +144,13 @@ void find_cached_prefix(benchmark::State& state) {
 }
 BENCHMARK(find_cached_prefix)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens")->Unit(benchmark::kMicrosecond);
 
+/// What a watcher of the page costs the block manager, ten times a second. Argument: context length of 256 sequences.
+void block_map(benchmark::State& state) {
+  DecodeLoad load(static_cast<std::int32_t>(state.range(0)), true);
+  for (auto _ : state) benchmark::DoNotOptimize(load.manager().block_map());
+  state.counters["blocks"] = load.manager().block_map().num_blocks;
+}
+BENCHMARK(block_map)->Arg(128)->Arg(65'536)->Unit(benchmark::kMicrosecond);
+
 }  // namespace
 }  // namespace pagoda::memory

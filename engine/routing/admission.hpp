@@ -28,12 +28,13 @@ struct AdmissionLimits {
   std::int32_t num_replicas = 1;
   bool knows_thinking = false;          ///< thinking_token_budget is supported
   std::int64_t default_timeout_ms = 0;  ///< of requests that bring none; 0: they may take for ever
+  std::int64_t target_ttft_ms = 0;      ///< whose first token would come later are refused; 0: none is
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.vocab_size, self.eos_token_ids, self.max_model_len, self.max_kv_tokens, self.max_num_seqs,
                  self.max_queued_requests, self.max_queued_prompt_tokens, self.max_queued_prompt_bytes,
                  self.max_bytes_per_token, self.sampling, self.defaults, self.seed, self.num_replicas,
-                 self.knows_thinking, self.default_timeout_ms);
+                 self.knows_thinking, self.default_timeout_ms, self.target_ttft_ms);
   }
 };
 

@@ -41,6 +41,9 @@ std::int64_t text_bytes(const GenerateRequest& request) {
 constexpr std::int64_t kMostGrammars = 256;
 constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
 
+/// What is foretold is about the mean: with so much of the target most come in time.
+constexpr double kTtftMargin = 0.8;
+
 /// However long the queue is, who was refused may look again after so long.
 constexpr double kMostRetryAfterS = 600;
 
@@ -56,7 +59,8 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
       started_us_(started_us),
       placement_({.num_replicas = limits.num_replicas}),
       tokenizer_queue_(limits.max_queued_prompt_bytes),
-      grammar_queue_(kMostGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler") {}
+      grammar_queue_(kMostGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler"),
+      ttft_forecast_(limits.max_num_seqs) {}
 
 bool RouterCore::is_full() const {
   return std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
@@ -84,6 +88,8 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
     if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
   }
   if (is_full()) return fail(queue_full());
+  const std::int64_t known_tokens = request.prompt_token_ids ? std::ssize(*request.prompt_token_ids) : 0;
+  if (Status in_time = check_ttft(std::ssize(live_), known_tokens); !in_time) return in_time;
   return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
 }
 
@@ -97,6 +103,19 @@ Error RouterCore::queue_full() const {
   message += ", at " + std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s work for about " +
              std::to_string(std::llround(told)) + " s";
   return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(told) * 1000};
+}
+
+Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const {
+  if (limits_.target_ttft_ms == 0 || num_before == 0) return {};  // alone it cannot be served sooner
+  const double foretold_s = ttft_forecast_.seconds(num_before, prompt_tokens);
+  const double late_s = foretold_s - kTtftMargin * static_cast<double>(limits_.target_ttft_ms) / 1e3;
+  if (late_s <= 0) return {};
+  const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMostRetryAfterS);
+  return fail(Error{ErrorCode::queue_full,
+                    "the first token would come after about " + std::to_string(std::llround(foretold_s * 1e3)) +
+                        " ms, and the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
+                    {},
+                    static_cast<int>(retry_after_s) * 1000});
 }
 
 Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag, const GenerateRequest& request,
@@ -127,6 +146,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .num_prompt_tokens = 0,
                 .deadline_us = std::nullopt,
                 .timeout_ms = request.timeout_ms.value_or(limits_.default_timeout_ms),
+                .num_before = std::ssize(live_),
                 .request_id = request.request_id,
                 .user = request.user,
                 .grammar = grammar.value_or(nullptr)};
@@ -136,6 +156,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   }
   if (live_.empty()) work_rate_.begin(now);
   live_.emplace(submitted.id, std::move(entry));
+  ttft_forecast_.began(std::ssize(live_), now);
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
@@ -151,7 +172,12 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
     refuse(found, std::move(spec.error()), effects);
     return with_end_of_drain(std::move(effects));
   }
-  request.num_prompt_tokens = std::ssize(*(*spec)->prompt);
+  const std::int64_t num_prompt_tokens = std::ssize(*(*spec)->prompt);
+  if (Status in_time = check_ttft(request.num_before, num_prompt_tokens); !in_time) {
+    refuse(found, std::move(in_time.error()), effects);
+    return with_end_of_drain(std::move(effects));
+  }
+  request.num_prompt_tokens = num_prompt_tokens;
   live_prompt_tokens_ += request.num_prompt_tokens;
   if (request.grammar_job) {
     request.encoded = std::move(*spec);
@@ -228,7 +254,11 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
 RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
   if (const auto found = live_.find(id); found != live_.end()) {
     work_rate_.ended(work, now);
+    if (work.ttft_us > 0) {
+      ttft_forecast_.came(found->second.num_before, work.queue_us, work.ttft_us, work.prompt_tokens);
+    }
     forget(found);
+    ttft_forecast_.ended(std::ssize(live_), now);
   }
   return with_end_of_drain({});
 }

@@ -16,6 +16,7 @@
 #include "engine/request/live_request.hpp"
 #include "engine/routing/admission.hpp"
 #include "engine/routing/tokenizer_queue.hpp"
+#include "engine/routing/ttft_forecast.hpp"
 #include "engine/routing/work_rate.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/codec.hpp"
@@ -157,13 +158,14 @@ class RouterCore {
     std::int64_t num_prompt_tokens = 0;
     std::optional<TimeUs> deadline_us;  ///< until it has passed
     std::int64_t timeout_ms = 0;        ///< the time that it had; 0: for ever
+    std::int64_t num_before = 0;        ///< live ones when it came
     std::string request_id;
     std::string user;
     grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
-                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.request_id, self.user);
+                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.num_before, self.request_id, self.user);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -173,6 +175,8 @@ class RouterCore {
   bool is_full() const;
   /// The refusal of a request while it is full, with how long it will be.
   Error queue_full() const;
+  /// The refusal of a request with so many live ones before it whose first token would come too late.
+  Status check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const;
   void abort(RequestId id, TimeUs now, Effects& effects);
   void take_back(RequestId id, const Request& request, Effects& effects);
   /// The job that a request of the client with the same wish waits for.
@@ -185,7 +189,7 @@ class RouterCore {
   /// What is not told by the live requests, and these.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.live_, self.next_id_, self.draining_, self.drain_waits_, self.aborted_by_drain_,
-                 self.aborted_outside_, self.failure_, self.work_rate_);
+                 self.aborted_outside_, self.failure_, self.work_rate_, self.ttft_forecast_);
   }
 
   AdmissionLimits limits_;
@@ -199,6 +203,7 @@ class RouterCore {
   std::int64_t live_prompt_tokens_ = 0;
   std::set<std::pair<TimeUs, RequestId>> deadlines_;
   WorkRate work_rate_;
+  TtftForecast ttft_forecast_;
   RequestId next_id_ = 1;
   bool draining_ = false;
   bool drain_waits_ = false;  ///< for the last request

@@ -29,6 +29,7 @@ bool RouterCore::load(Decoder& in) {
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMostRequests || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
   if (std::ssize(live_) > limits_.max_queued_requests || !work_rate_.is_sound()) return false;
+  if (!ttft_forecast_.is_sound()) return false;
   for (const auto& [id, request] : live_) {
     if (!is_sound(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
@@ -44,6 +45,7 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
   if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
   if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
+  if (!is_count(request.num_before)) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;

@@ -12,10 +12,15 @@ namespace pagoda::routing {
 struct WorkDone {
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;
+  TimeUs queue_us = 0;  ///< from its arrival to its first step
+  TimeUs ttft_us = 0;   ///< from its arrival to its first token; 0: there was none
 
-  bool is_sound() const { return is_sound_count(prompt_tokens) && is_sound_count(generated_tokens); }
+  bool is_sound() const {
+    return is_sound_count(prompt_tokens) && is_sound_count(generated_tokens) && is_sound_time(queue_us) &&
+           is_sound_time(ttft_us);
+  }
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.prompt_tokens, self.generated_tokens);
+    return visit(self.prompt_tokens, self.generated_tokens, self.queue_us, self.ttft_us);
   }
 };
 

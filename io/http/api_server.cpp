@@ -120,6 +120,10 @@ const std::string& ApiServer::address() const {
   return state_->server->address();
 }
 
+const Routes& ApiServer::routes() const {
+  return state_->server->routes();
+}
+
 std::size_t ApiServer::num_connections() const {
   return state_->server->num_connections();
 }

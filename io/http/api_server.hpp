@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "io/http/routes.hpp"
 #include "io/http/server_config.hpp"
 #include "io/serving/front_end.hpp"
 #include "io/serving/recovery.hpp"
@@ -32,6 +33,7 @@ class ApiServer final : public serving::FrontEnd {
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const;
   std::size_t num_connections() const;
+  const Routes& routes() const;
 
   void begin_drain() override;
   void shutdown(std::chrono::milliseconds grace) override;

@@ -50,6 +50,8 @@ class Routes {
   /// `raw_path` is still percent-encoded, so that %2F is no slash; it decodes (see parse_target).
   Match match(Verb verb, std::string_view raw_path) const;
 
+  const std::vector<Route>& all() const { return routes_; }
+
  private:
   std::vector<Route> routes_;
 };

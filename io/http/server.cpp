@@ -164,6 +164,10 @@ void Server::shutdown(std::chrono::milliseconds grace) {
   state_->thread.join();
 }
 
+const Routes& Server::routes() const {
+  return state_->routes;
+}
+
 std::size_t Server::num_connections() const {
   return state_->num_connections;
 }

@@ -36,6 +36,7 @@ class Server {
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const;
   bool is_tls() const;
+  const Routes& routes() const;
 
   /// The I/O thread's. Lives as long as the server, but runs nothing after shutdown.
   boost::asio::io_context& io();

@@ -63,6 +63,7 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"num_device_blocks", [](EngineConfig& c) { c.num_device_blocks = -1; }},
       {"max_chunk_ms", [](EngineConfig& c) { c.max_chunk_ms = -2; }},
       {"target_itl_ms", [](EngineConfig& c) { c.target_itl_ms = -1; }},
+      {"target_ttft_ms", [](EngineConfig& c) { c.target_ttft_ms = -1; }},
       {"target_itl_ms",
        [](EngineConfig& c) {
          c.target_itl_ms = 50;

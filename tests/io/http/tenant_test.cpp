@@ -1,5 +1,8 @@
 // Keys with names and limits, and what admins may do.
 
+#include <map>
+#include <set>
+
 #include "tests/io/http/api_server_fixture.hpp"
 
 namespace pagoda::http {
@@ -194,6 +197,42 @@ TEST_F(Tenants, AdminsDrain) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(json::parse(refused.body)["error"]["code"], "shutting_down");
   EXPECT_EQ(post("/admin/drain", "{}", with("root-key")).status, 200) << "again, to see how far it is";
+}
+
+/// By the server's own table: a route that is added later is walked too.
+TEST_F(Tenants, EveryRouteWantsItsKey) {
+  start_with({});
+  const auto path_of = [](const Routes::Route& route) {
+    std::string path;
+    for (const std::string& piece : route.pattern) path += "/" + (piece.starts_with('{') ? "1" : piece);
+    return path;
+  };
+  const auto status = [&](const Routes::Route& route, const std::string& headers) {
+    auto c = client();
+    const std::string verb(to_string(route.verb));
+    c.send(verb + " " + path_of(route) + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n" + headers + "\r\n");
+    return c.receive_head().status;
+  };
+  std::set<std::string> open;
+  std::map<Access, int> walked;
+  for (const Routes::Route& route : server_->routes().all()) {
+    SCOPED_TRACE(std::string(to_string(route.verb)) + " " + route.path);
+    ++walked[route.access];
+    if (route.access == Access::everybody) {
+      open.insert(route.path);
+      EXPECT_NE(status(route, ""), 401);
+      continue;
+    }
+    EXPECT_EQ(status(route, ""), 401);
+    EXPECT_EQ(status(route, with("wrong-key")), 401);
+    const bool is_for_admins = route.access == Access::admin || route.access == Access::watcher;
+    const int of_a_user = status(route, with("alice-key"));
+    EXPECT_EQ(of_a_user == 401 || of_a_user == 403, is_for_admins) << of_a_user;
+  }
+  EXPECT_GE(walked[Access::key], 20);
+  EXPECT_GE(walked[Access::admin], 4);
+  EXPECT_EQ(walked[Access::watcher], 1);
+  EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/ready", "/version", "/ui/{name}", "/favicon.ico", "/api/version"}));
 }
 
 TEST_F(Tenants, WithoutAnAdminKeyNothingOfAdminsIsOpen) {

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "engine/types.hpp"
+
+namespace pagoda::routing {
+
+/// When a request that comes now would have its first token: by Little's law it waits for as many ends as there are
+/// requests too many before it, at the rate at which they end while there are too many; then its own prompt is computed.
+/// How many run at once is seen from how long those waited that have ended, for KV memory may hold fewer than there are
+/// rows. A plain state machine.
+class TtftForecast {
+ public:
+  explicit TtftForecast(std::int64_t max_rows) : max_rows_(static_cast<double>(max_rows)) {}
+
+  /// Seconds; 0 where nothing is known yet. `num_before`: live requests that came before it.
+  double seconds(std::int64_t num_before, std::int64_t prompt_tokens) const {
+    const double too_many = static_cast<double>(num_before) + 1 - rows();
+    const double wait = too_many > 0 && ends_ > 0 ? too_many * busy_s_ / ends_ : 0;
+    const double prompt = prompt_tokens_ > 0 ? prompt_s_ / prompt_tokens_ * static_cast<double>(prompt_tokens) : 0;
+    return wait + prompt;
+  }
+
+  /// A request is live, the last of so many.
+  void began(std::int64_t num_live, TimeUs now) {
+    if (static_cast<double>(num_live) < rows() || busy_since_us_) return;
+    busy_since_us_ = now;
+  }
+
+  /// A request is live no more; so many are left.
+  void ended(std::int64_t num_live, TimeUs now) {
+    if (!busy_since_us_) return;
+    const double seconds = static_cast<double>(std::max<TimeUs>(0, now - *busy_since_us_)) / 1e6;
+    const double kept = std::exp(-seconds / kWindowSeconds);
+    busy_s_ = busy_s_ * kept + seconds;
+    ends_ = ends_ * kept + 1;
+    busy_since_us_ = now;
+    if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
+  }
+
+  /// What came of a request that had so many before it. Times since its arrival.
+  void came(std::int64_t num_before, TimeUs queue_us, TimeUs ttft_us, std::int64_t prompt_tokens) {
+    prompt_s_ = (1 - kShare) * prompt_s_ + kShare * static_cast<double>(std::max<TimeUs>(0, ttft_us - queue_us)) / 1e6;
+    prompt_tokens_ = (1 - kShare) * prompt_tokens_ + kShare * static_cast<double>(prompt_tokens);
+    if (busy_s_ <= 0) return;
+    const double overtook = static_cast<double>(queue_us) / 1e6 * ends_ / busy_s_;  // ends that it waited for
+    const double seen = std::clamp(static_cast<double>(num_before) + 1 - overtook, 1.0, max_rows_);
+    // Who came to a row that was free says only that there are so many.
+    if (overtook < 1 && seen < rows()) return;
+    rows_ = (1 - kShare) * rows() + kShare * seen;
+  }
+
+  bool is_sound() const {
+    const auto is_amount = [](double value) { return std::isfinite(value) && value >= 0 && value < 1e18; };
+    return is_amount(busy_s_) && is_amount(ends_) && is_amount(prompt_s_) && is_amount(prompt_tokens_) &&
+           is_amount(rows_) && (!busy_since_us_ || is_sound_time(*busy_since_us_));
+  }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.busy_since_us_, self.busy_s_, self.ends_, self.prompt_s_, self.prompt_tokens_, self.rows_);
+  }
+
+ private:
+  static constexpr double kWindowSeconds = 30;  ///< busy time that is older by so much counts for 1/e
+  static constexpr double kShare = 1.0 / 16;    ///< that one request has in an average
+
+  double rows() const { return rows_ > 0 ? rows_ : max_rows_; }
+
+  double max_rows_;
+  std::optional<TimeUs> busy_since_us_;  ///< since then, or the last end after it, all rows are taken
+  double busy_s_ = 0;
+  double ends_ = 0;  ///< in these
+  double prompt_s_ = 0;
+  double prompt_tokens_ = 0;
+  double rows_ = 0;  ///< that run at once; 0: not known yet
+};
+
+}  // namespace pagoda::routing
