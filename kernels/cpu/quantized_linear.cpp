@@ -14,7 +14,9 @@ namespace {
 /// Columns of a block: that many of a tile's weights, and of its rows of x, stay in the first-level cache while all
 /// tiles of x go over them.
 constexpr std::int64_t kBlockColumns = 512;
-static_assert(kBlockColumns % kFactoredColumns == 0);
+/// Where there is one tile, nothing needs to stay there, and longer blocks are fewer calls.
+constexpr std::int64_t kOneTileBlockColumns = 2048;
+static_assert(kBlockColumns % kFactoredColumns == 0 && kOneTileBlockColumns % kFactoredColumns == 0);
 /// Rows of x in a task: their block stays in the second-level cache.
 constexpr std::int64_t kMostRows = 512;
 constexpr std::int64_t kTasksPerThread = 4;
@@ -35,7 +37,8 @@ class QuantizedLinear {
         padded_in_(p.weights.front().padded_columns()),
         column_bytes_(format_.value_bits() == 8 ? kernels.quantized.bytes_at_8_bits : 1),
         x_stride_(padded_in_ * column_bytes_),
-        groups_per_block_(std::max<std::int64_t>(1, kBlockColumns / format_.group_size)),
+        one_tile_(p.num_tokens <= kernels.quantized.rows),
+        groups_per_block_((one_tile_ ? kOneTileBlockColumns : kBlockColumns) / format_.group_size),
         num_blocks_(ceil_div(groups_, groups_per_block_)),
         row_blocks_(p.num_tokens, kMostRows) {
     for (const QuantizedMatrix& weight : p.weights) {
@@ -52,7 +55,8 @@ class QuantizedLinear {
     const int num_threads = threads_.num_threads();
     const std::int64_t band_columns = kernels_.quantized.panels * kQuantizedPanel;
     const std::int64_t sums_floats = row_blocks_.rows(0) * band_columns;
-    const std::int64_t unpacked_floats = band_columns * groups_per_block_ * format_.group_size * column_bytes_ / 4;
+    const std::int64_t unpacked_floats =
+        one_tile_ ? 0 : band_columns * groups_per_block_ * format_.group_size * column_bytes_ / 4;
     const std::int64_t floats_per_group = format_.asymmetric ? 3 : 2;
     auto scratch = pool.borrow(rows * (x_stride_ / 4 + floats_per_group * groups_) + out_features_ +
                                    num_threads * (sums_floats + unpacked_floats),
@@ -234,6 +238,7 @@ class QuantizedLinear {
   std::int64_t padded_in_;
   std::int64_t column_bytes_;  ///< of x, and of a weight that is unpacked
   std::int64_t x_stride_;
+  bool one_tile_;  ///< of x
   std::int64_t groups_per_block_;
   std::int64_t num_blocks_;
   RowTiles row_blocks_;

@@ -113,7 +113,7 @@ struct Dots {
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {
-    __m256i v = _mm256_setzero_si256();
+    __m256i v;
   };
 
   static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
@@ -121,6 +121,7 @@ struct Dots {
   static Weights weights_of(Bytes w) { return w; }
   static Weights unpacked_at(const void* p) { return load_bytes(p); }
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static Sums product(Weights w, Quad x) { return {_mm256_maddubs_epi16(w.v, x.v)}; }
   static void add(Sums& sums, Weights w, Quad x) {
     __m256i product;  // in this order: GCC makes all products first, and spills them
     asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sums.v), "=&x"(product) : "x"(w.v), "x"(x.v));

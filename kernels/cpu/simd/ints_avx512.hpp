@@ -90,6 +90,7 @@ inline __m512i broadcast_four(const std::int8_t* p) {
 //   weights_of(bytes)         from bytes of values
 //   unpacked_at(p), unpack(p, bytes)   from scratch, where each takes kUnpackedBytes bytes, and into it
 //   Sums, add(sums, w, x)     each lane += the dot of its four columns; exact
+//   product(w, x)             the same as the first of the sums, where these are no dots
 //   total(dots, sums)         lanes of the dots + those of the sums. Where kSumsAreDots sums are Ints and never
 //   overflow; else they hold kStepsOfSums steps of four columns.
 #if defined(__AVX512VNNI__)
@@ -131,7 +132,7 @@ struct Dots {
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {
-    __m512i v = _mm512_setzero_si512();
+    __m512i v;
   };
 
   static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
@@ -139,6 +140,7 @@ struct Dots {
   static Weights weights_of(Bytes w) { return w; }
   static Weights unpacked_at(const void* p) { return load_bytes(p); }
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
+  static Sums product(Weights w, Quad x) { return {_mm512_maddubs_epi16(w.v, x.v)}; }
   static void add(Sums& sums, Weights w, Quad x) {
     __m512i product;  // in this order: GCC makes all products first, and spills them
     asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(sums.v), "=&v"(product) : "v"(w.v), "v"(x.v));

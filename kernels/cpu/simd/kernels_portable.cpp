@@ -6,6 +6,7 @@
 #include "kernels/cpu/simd/linear.inl.hpp"
 #include "kernels/cpu/simd/linear_tall.inl.hpp"
 #include "kernels/cpu/simd/math.inl.hpp"
+#include "kernels/cpu/simd/quantize_row.inl.hpp"
 #include "kernels/cpu/simd/quantized.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"
 #include "kernels/cpu/simd/scores.inl.hpp"

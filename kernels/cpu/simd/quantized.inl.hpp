@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/quantized.hpp"
-#include "kernels/rotation.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
@@ -19,119 +16,6 @@ namespace {
 constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< of a panel
 constexpr std::int64_t kVectorBytes = 4 * kLanes;
 constexpr int kVectorsPerPanel = static_cast<int>(kQuantizedPanel) / kLanes;
-
-/// The factors of a step of the rotation: 1 for the lower lane of each pair, -1 for the higher.
-template <int stride>
-constexpr auto pair_signs() {
-  struct {
-    float of[kLanes];
-  } signs{};
-  for (int i = 0; i < kLanes; ++i) signs.of[i] = (i & stride) != 0 ? -1.0F : 1.0F;
-  return signs;
-}
-
-template <int stride, int... lanes>
-inline Vec swap_lanes(Vec x, std::integer_sequence<int, lanes...>) {
-  return {__builtin_shufflevector(x.v, x.v, (lanes ^ stride)...)};
-}
-
-/// A step of the rotation within vectors: sums in lower lanes, differences in higher ones.
-template <int stride, int vectors>
-inline void rotate_lanes(Vec (&block)[vectors]) {
-  if constexpr (stride < kLanes) {
-    static constexpr auto kSigns = pair_signs<stride>();
-    const Vec signs = load(kSigns.of);
-    for (Vec& v : block) v = fused(v, signs, swap_lanes<stride>(v, std::make_integer_sequence<int, kLanes>()));
-    rotate_lanes<stride * 2>(block);
-  }
-}
-
-/// As kernels::rotate_block: from x to `to`, which may be the same.
-inline void rotate_x_block(const float* x, float* to) {
-  constexpr int kVectors = kRotationBlock / kLanes;
-  static constexpr auto kFactors = [] {
-    struct {
-      float of[kRotationBlock];
-    } factors{};
-    for (int i = 0; i < kRotationBlock; ++i) factors.of[i] = changes_sign(i) ? -kRotatedXFactor : kRotatedXFactor;
-    return factors;
-  }();
-  Vec block[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) block[v] = load(x + v * kLanes) * load(kFactors.of + v * kLanes);
-  rotate_lanes<1>(block);
-#pragma GCC unroll 4
-  for (int stride = 1; stride < kVectors; stride *= 2) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      if ((v & stride) != 0) continue;
-      const Vec low = block[v];
-      const Vec high = block[v + stride];
-      block[v] = low + high;
-      block[v + stride] = low - high;
-    }
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) store(to + v * kLanes, block[v]);
-}
-
-template <int bits>
-void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& scale, std::int32_t& sum_of_q) {
-  constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
-  Vec highest_of = zero();
-  Vec nan_if_not_finite = zero();
-  for (std::int64_t i = 0; i < size; i += kLanes) {
-    const Vec v = load(x + i);
-    highest_of = max(highest_of, max(v, zero() - v));
-    nan_if_not_finite = nan_if_not_finite + v * zero();
-  }
-  const float most = highest(highest_of) + sum(nan_if_not_finite);
-  const Vec factor = set1(most >= kLeast ? 127.0F / most : 0.0F);
-  Ints total = set1_int(0);
-  for (std::int64_t i = 0; i < size; i += kLanes) {
-    const Ints rounded = round_to_ints(load(x + i) * factor);
-    Dots<bits>::store_x(q + i * Dots<bits>::kXBytes, rounded);
-    total = total + rounded;
-  }
-  scale = most / 127.0F;
-  sum_of_q = sum(total);
-}
-
-/// The group that begins at column k, as it is to be quantised; in `copy` where it cannot be read in place.
-inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float* copy) {
-  const float* x = args.x + k;
-  const std::int64_t columns = std::min(args.columns - k, args.group_size);
-  if (columns < args.group_size) std::memset(copy, 0, kMostGroupSize * sizeof(float));
-  if (args.order != nullptr) {
-    for (std::int64_t i = 0; i < columns; ++i) copy[i] = args.x[args.order[k + i]];
-    x = copy;
-  } else if (columns < args.group_size) {
-    std::memcpy(copy, x, static_cast<std::size_t>(columns) * sizeof(float));
-    x = copy;
-  }
-  if (!args.rotated) return x;
-  for (std::int64_t i = 0; i < args.group_size; i += kRotationBlock) rotate_x_block(x + i, copy + i);
-  return copy;
-}
-
-template <int bits>
-void quantize_row_of(const QuantizeRowArgs& args) {
-  std::int64_t group = 0;
-  std::int32_t sum_of_q = 0;
-  for (std::int64_t k = 0; k < args.columns; k += args.group_size, ++group) {
-    float copy[kMostGroupSize];
-    const float* const x = group_at(args, k, copy);
-    quantize_group<bits>(x, args.group_size, args.q + k * Dots<bits>::kXBytes, args.scales[group], sum_of_q);
-    // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.
-    const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
-    args.offsets[group] = static_cast<std::int32_t>(0U - offset);
-    if (args.sums != nullptr) args.sums[group] = args.scales[group] * static_cast<float>(sum_of_q);
-  }
-}
-
-void quantize_row(const QuantizeRowArgs& args) {
-  return args.value_bits == 8 ? quantize_row_of<8>(args) : quantize_row_of<4>(args);
-}
 
 // How weights lie. Each kind has
 //
@@ -251,72 +135,103 @@ void unpack(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t c
   with_kind(bits, codebook, [=](const auto& stored) { unpack_stored(stored, src, columns, dst); });
 }
 
-/// sums += four columns of x times the same four columns of each row of the panels.
-template <class D, int rows, int vectors>
+/// sums += four columns of x times the same four columns of each row of the panels; = where `starts`.
+template <bool starts, class D, int rows, int vectors>
 inline void add_step(const std::int8_t* const* x, std::int64_t column, const typename D::Weights (&w)[vectors],
                      typename D::Sums (&sums)[rows][vectors]) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     const auto quad = D::quad_at(x[m] + column * D::kXBytes);
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) D::add(sums[m][v], w[v], quad);
+    for (int v = 0; v < vectors; ++v) {
+      if constexpr (starts) {
+        sums[m][v] = D::product(w[v], quad);
+      } else {
+        D::add(sums[m][v], w[v], quad);
+      }
+    }
   }
 }
 
-/// sums += steps [first, first + steps) of the blocks from w on, the first panel's, whose first column is `column`.
-template <int first, int steps, class Stored, int rows, int vectors>
+/// A step of the blocks from w on, the first panel's.
+template <class Stored, int vectors>
+inline void load_step(const Stored& stored, const std::uint8_t* w, std::int64_t stride, int step,
+                      typename Stored::Dots::Weights (&weights)[vectors]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    const std::uint8_t* const block = w + v / kVectorsPerPanel * stride + step / Stored::kSteps * Stored::kBytes;
+    weights[v] = stored.weights(block, step % Stored::kSteps, v % kVectorsPerPanel);
+  }
+}
+
+/// sums += so many steps of the blocks from w on, whose first column is `column`; = where the first of them `starts`.
+template <int steps, bool starts, class Stored, int rows, int vectors>
 inline void add_steps(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
                       std::int64_t stride, typename Stored::Dots::Sums (&sums)[rows][vectors]) {
+  using D = typename Stored::Dots;
+  typename D::Weights weights[vectors];
+  load_step(stored, w, stride, 0, weights);
+  add_step<starts, D>(x, column, weights, sums);
 #pragma GCC unroll 8
-  for (int step = first; step < first + steps; ++step) {
-    typename Stored::Dots::Weights weights[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      const std::uint8_t* const block = w + v / kVectorsPerPanel * stride + step / Stored::kSteps * Stored::kBytes;
-      weights[v] = stored.weights(block, step % Stored::kSteps, v % kVectorsPerPanel);
-    }
-    add_step<typename Stored::Dots>(x, column + 4 * step, weights, sums);
+  for (int step = 1; step < steps; ++step) {
+    load_step(stored, w, stride, step, weights);
+    add_step<false, D>(x, column + 4 * step, weights, sums);
   }
 }
 
-/// dots += steps [first, end) of the blocks, in sums that hold so many.
-template <int first, int end, class Stored, int rows, int vectors>
+/// dots += the sums.
+template <class D, int rows, int vectors>
+inline void add_to_dots(const typename D::Sums (&sums)[rows][vectors], Ints (&dots)[rows][vectors]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) dots[m][v] = D::total(dots[m][v], sums[m][v]);
+  }
+}
+
+/// dots += so many steps, no more than the sums hold.
+template <int steps, class Stored, int rows, int vectors>
 inline void add_in_sums(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
                         std::int64_t stride, Ints (&dots)[rows][vectors]) {
   using D = typename Stored::Dots;
-  if constexpr (first < end) {
-    constexpr int kSteps = std::min(end - first, D::kStepsOfSums);
-    asm volatile("" ::"r"(dots) : "memory");  // the registers belong to the sums
-    typename D::Sums sums[rows][vectors];
-    add_steps<first, kSteps>(stored, x, column, w, stride, sums);
-#pragma GCC unroll 8
-    for (int m = 0; m < rows; ++m) {
+  asm volatile("" ::"r"(dots) : "memory");  // the registers belong to the sums
+  typename D::Sums sums[rows][vectors];
+  add_steps<steps, true>(stored, x, column, w, stride, sums);
+  add_to_dots<D>(sums, dots);
+}
+
+/// Where sums hold only few steps, the weights of so many stay in registers while rows take turns, so that there are
+/// registers for the dots of a row beside its sums.
+constexpr int kTurnSteps = 4;
+
+template <class D>
+constexpr bool rows_take_turns() {
+  if constexpr (D::kSumsAreDots) {
+    return false;
+  } else {
+    return D::kStepsOfSums <= kTurnSteps;
+  }
+}
+
+/// Steps from `first` of a block on.
+template <int first, class Stored, int vectors>
+inline void load_turn(const Stored& stored, const std::uint8_t* w, std::int64_t stride,
+                      typename Stored::Dots::Weights (&weights)[kTurnSteps][vectors]) {
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) dots[m][v] = D::total(dots[m][v], sums[m][v]);
-    }
-    add_in_sums<first + kSteps, end>(stored, x, column, w, stride, dots);
-  }
+  for (int step = 0; step < kTurnSteps; ++step) load_step(stored, w, stride, first + step, weights[step]);
 }
 
-/// dots += so many blocks.
-template <int blocks, class Stored, int rows, int vectors>
-inline void add_blocks(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
-                       std::int64_t stride, Ints (&dots)[rows][vectors]) {
-  constexpr int kSteps = blocks * Stored::kSteps;
-  if constexpr (Stored::Dots::kSumsAreDots) {
-    add_steps<0, kSteps>(stored, x, column, w, stride, dots);
-  } else {
-    add_in_sums<0, kSteps>(stored, x, column, w, stride, dots);
-  }
-}
-
-/// Blocks whose sums go into the dots together.
-template <class Stored>
-constexpr int blocks_at_once() {
-  if constexpr (Stored::Dots::kSumsAreDots) {
-    return 1;
-  } else {
-    return std::max(1, Stored::Dots::kStepsOfSums / Stored::kSteps);
+/// dots += the turn of one row.
+template <class D, int vectors>
+inline void add_turn(const std::int8_t* x, const typename D::Weights (&w)[kTurnSteps][vectors], Ints (&dots)[vectors]) {
+#pragma GCC unroll 4
+  for (int first = 0; first < kTurnSteps; first += D::kStepsOfSums) {
+    typename D::Sums sums[1][vectors];
+    add_step<true, D>(&x, 4 * first, w[first], sums);
+#pragma GCC unroll 4
+    for (int step = first + 1; step < first + D::kStepsOfSums; ++step) add_step<false, D>(&x, 4 * step, w[step], sums);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) dots[v] = D::total(dots[v], sums[0][v]);
   }
 }
 
@@ -332,8 +247,157 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
   }
 }
 
+/// Scales and minimums of a group of each panel.
+template <bool has_mins, int vectors>
+[[gnu::always_inline]] inline void load_scales(const QuantizedTileArgs& args, std::int64_t group,
+                                               Vec (&scales)[vectors], Vec (&mins)[vectors]) {
+  const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kFactoredColumns;
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    const std::int64_t at =
+        v / kVectorsPerPanel * args.w_scale_stride + scale * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
+    scales[v] = load_f16(args.w_scales + at);
+    if constexpr (has_mins) mins[v] = load_f16(args.w_mins + at);
+  }
+  if (args.w_factors == nullptr) return;
+  const std::int8_t* const factors = args.w_factors + group * kQuantizedPanel * (has_mins ? 2 : 1);
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    const std::int8_t* const at = factors + v / kVectorsPerPanel * args.w_factor_stride + v % kVectorsPerPanel * kLanes;
+    scales[v] = scales[v] * to_floats(load_int8(at));
+    if constexpr (has_mins) mins[v] = mins[v] * to_floats(load_int8(at + kQuantizedPanel));
+  }
+}
+
+/// The sums of row m += a group.
+template <bool has_mins, int vectors>
+[[gnu::always_inline]] inline void add_group(const QuantizedTileArgs& args, int m, std::int64_t group,
+                                             const Ints (&dots)[vectors], const Vec (&scales)[vectors],
+                                             const Vec (&mins)[vectors]) {
+  const std::int64_t at = m * args.group_stride + group;
+  const Vec x_scale = set1(args.x_scales[at]);
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    float* const sum = args.sums + (m * vectors + v) * kLanes;
+    Vec total = fused(to_floats(dots[v]), scales[v] * x_scale, load(sum));
+    if constexpr (has_mins) total = fused(mins[v], set1(args.x_sums[at]), total);
+    store(sum, total);
+  }
+}
+
+/// Where the dots of rows start, from row `first` on.
+template <bool has_mins, int rows, int vectors>
+[[gnu::always_inline]] inline void start_dots(const QuantizedTileArgs& args, int first, std::int64_t group,
+                                              Ints (&dots)[rows][vectors]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+    // Of an asymmetric format offsets are 0.
+    const Ints start = set1_int(has_mins ? 0 : args.x_offsets[(first + m) * args.group_stride + group]);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) dots[m][v] = start;
+  }
+}
+
+/// The sums of all rows += the group at w, from `column` of x on.
+template <bool has_mins, int rows, int vectors, class Stored>
+[[gnu::always_inline]] inline void add_group_in_turns(const Stored& stored, const QuantizedTileArgs& args,
+                                                      std::int64_t group, const std::int8_t* const* x,
+                                                      std::int64_t column, const std::uint8_t* w) {
+  using D = typename Stored::Dots;
+  constexpr std::int64_t kTurnColumns = 4 * kTurnSteps;
+  constexpr int kLast = Stored::kSteps - kTurnSteps;  // where the last turn of a block begins
+  static_assert(kLast == 0 || kLast == kTurnSteps);
+  typename D::Weights weights[kTurnSteps][vectors];
+  Vec scales[vectors];
+  Vec mins[vectors];
+  if (kLast == 0 && args.group_size == kTurnColumns) {  // no dots need to go through memory
+    asm volatile("" ::: "memory");                      // without this GCC keeps a second copy of the sums on the stack
+    load_turn<kLast>(stored, w, args.w_stride, weights);
+    load_scales<has_mins>(args, group, scales, mins);
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; ++m) {
+      Ints dots[1][vectors];
+      start_dots<has_mins>(args, m, group, dots);
+      add_turn<D>(x[m] + column, weights, dots[0]);
+      add_group<has_mins>(args, m, group, dots[0], scales, mins);
+    }
+    return;
+  }
+  Ints dots[rows][vectors];
+  start_dots<has_mins>(args, 0, group, dots);
+  const std::int64_t last_column = column + args.group_size - kTurnColumns;
+  for (;; column += kTurnColumns, w += Stored::kBytes) {
+    if constexpr (kLast > 0) {
+      load_turn<0>(stored, w, args.w_stride, weights);
+#pragma GCC unroll 8
+      for (int m = 0; m < rows; ++m) add_turn<D>(x[m] + column, weights, dots[m]);
+      column += kTurnColumns;
+    }
+    load_turn<kLast>(stored, w, args.w_stride, weights);
+    if (column == last_column) break;
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; ++m) add_turn<D>(x[m] + column, weights, dots[m]);
+  }
+  asm volatile("" ::: "memory");  // as above
+  load_scales<has_mins>(args, group, scales, mins);
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+    add_turn<D>(x[m] + column, weights, dots[m]);
+    add_group<has_mins>(args, m, group, dots[m], scales, mins);
+  }
+}
+
+/// The sums of all rows += a group.
+template <bool has_mins, int rows, int vectors>
+[[gnu::always_inline]] inline void add_group_of_rows(const QuantizedTileArgs& args, std::int64_t group,
+                                                     const Ints (&dots)[rows][vectors]) {
+  // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
+  asm volatile("" ::: "memory");
+  Vec scales[vectors];
+  Vec mins[vectors];
+  load_scales<has_mins>(args, group, scales, mins);
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) add_group<has_mins>(args, m, group, dots[m], scales, mins);
+}
+
+/// The sums of all rows += the group at w, from `column` of x on.
+template <bool has_mins, int rows, int vectors, class Stored>
+[[gnu::always_inline]] inline void add_group_of_steps(const Stored& stored, const QuantizedTileArgs& args,
+                                                      std::int64_t group, const std::int8_t* const* x,
+                                                      std::int64_t column, const std::uint8_t* w) {
+  using D = typename Stored::Dots;
+  constexpr std::int64_t kColumns = 4 * Stored::kSteps;
+  const std::int64_t end = column + args.group_size;
+  Ints dots[rows][vectors];
+  if constexpr (D::kSumsAreDots) {
+    start_dots<has_mins>(args, 0, group, dots);
+    for (; column < end; column += kColumns, w += Stored::kBytes) {
+      add_steps<Stored::kSteps, false>(stored, x, column, w, args.w_stride, dots);
+    }
+  } else {
+    constexpr std::int64_t kRound = 4 * D::kStepsOfSums;
+    if (args.group_size == kRound) {  // no dots need to go through memory
+      typename D::Sums sums[rows][vectors];
+      add_steps<D::kStepsOfSums, true>(stored, x, column, w, args.w_stride, sums);
+      Ints totals[rows][vectors];
+      start_dots<has_mins>(args, 0, group, totals);
+      add_to_dots<D>(sums, totals);
+      return add_group_of_rows<has_mins>(args, group, totals);
+    }
+    start_dots<has_mins>(args, 0, group, dots);
+    for (; end - column >= kRound; column += kRound, w += kRound / kColumns * Stored::kBytes) {
+      add_in_sums<D::kStepsOfSums>(stored, x, column, w, args.w_stride, dots);
+    }
+    for (; column < end; column += kColumns, w += Stored::kBytes) {
+      add_in_sums<Stored::kSteps>(stored, x, column, w, args.w_stride, dots);
+    }
+  }
+  add_group_of_rows<has_mins>(args, group, dots);
+}
+
 template <bool has_mins, int rows, int panels, class Stored>
 void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
+  using D = typename Stored::Dots;
   constexpr int kVectors = panels * kVectorsPerPanel;
   const QuantizedTileArgs args = all;  // here nothing else can change it
   const Stored stored = kind;          // likewise
@@ -341,63 +405,18 @@ void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) x[m] = args.x + m * args.x_stride;
   if (args.first) std::memset(args.sums, 0, sizeof(float) * rows * kVectors * kLanes);
+  const std::int64_t group_bytes = args.group_size / (4 * Stored::kSteps) * Stored::kBytes;
   const std::uint8_t* w = args.w;
   std::int64_t column = 0;
-  for (std::int64_t group = 0; group < args.num_groups; ++group) {
+  for (std::int64_t group = 0; group < args.num_groups; ++group, column += args.group_size, w += group_bytes) {
     if (args.ahead != nullptr) {
       prefetch_group<panels>(args.ahead + group * args.ahead_group_bytes, args.ahead_stride, args.first_line,
                              args.end_line);
     }
-    Ints dots[rows][kVectors];
-#pragma GCC unroll 8
-    for (int m = 0; m < rows; ++m) {
-      const Ints offset = set1_int(args.x_offsets[m * args.group_stride + group]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) dots[m][v] = offset;
-    }
-    constexpr int kBlocks = blocks_at_once<Stored>();
-    constexpr std::int64_t kColumns = 4 * Stored::kSteps;
-    const std::int64_t end = column + args.group_size;
-    if constexpr (kBlocks > 1) {
-      for (; end - column >= kBlocks * kColumns; column += kBlocks * kColumns, w += kBlocks * Stored::kBytes) {
-        add_blocks<kBlocks>(stored, x, column, w, args.w_stride, dots);
-      }
-    }
-    for (; column < end; column += kColumns, w += Stored::kBytes) {
-      add_blocks<1>(stored, x, column, w, args.w_stride, dots);
-    }
-    // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
-    asm volatile("" ::: "memory");
-    Vec scales[kVectors];
-    Vec mins[kVectors];
-    const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kFactoredColumns;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t at =
-          v / kVectorsPerPanel * args.w_scale_stride + scale * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
-      scales[v] = load_f16(args.w_scales + at);
-      if constexpr (has_mins) mins[v] = load_f16(args.w_mins + at);
-    }
-    if (args.w_factors != nullptr) {
-      const std::int8_t* const factors = args.w_factors + group * kQuantizedPanel * (has_mins ? 2 : 1);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const std::int8_t* const at =
-            factors + v / kVectorsPerPanel * args.w_factor_stride + v % kVectorsPerPanel * kLanes;
-        scales[v] = scales[v] * to_floats(load_int8(at));
-        if constexpr (has_mins) mins[v] = mins[v] * to_floats(load_int8(at + kQuantizedPanel));
-      }
-    }
-#pragma GCC unroll 8
-    for (int m = 0; m < rows; ++m) {
-      const Vec x_scale = set1(args.x_scales[m * args.group_stride + group]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        float* const sum = args.sums + (m * kVectors + v) * kLanes;
-        Vec total = fused(to_floats(dots[m][v]), scales[v] * x_scale, load(sum));
-        if constexpr (has_mins) total = fused(mins[v], set1(args.x_sums[m * args.group_stride + group]), total);
-        store(sum, total);
-      }
+    if constexpr (rows_take_turns<D>()) {
+      add_group_in_turns<has_mins, rows, kVectors>(stored, args, group, x, column, w);
+    } else {
+      add_group_of_steps<has_mins, rows, kVectors>(stored, args, group, x, column, w);
     }
   }
 }

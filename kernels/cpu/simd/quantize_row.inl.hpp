@@ -1,0 +1,131 @@
+// Rows of x as quantised products take them (see quantized_kernels.hpp). Included once per instruction set; PAGODA_SIMD
+// names the namespace.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/quantized_kernels.hpp"
+#include "kernels/quantized.hpp"
+#include "kernels/rotation.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+namespace {
+
+/// The factors of a step of the rotation: 1 for the lower lane of each pair, -1 for the higher.
+template <int stride>
+constexpr auto pair_signs() {
+  struct {
+    float of[kLanes];
+  } signs{};
+  for (int i = 0; i < kLanes; ++i) signs.of[i] = (i & stride) != 0 ? -1.0F : 1.0F;
+  return signs;
+}
+
+template <int stride, int... lanes>
+inline Vec swap_lanes(Vec x, std::integer_sequence<int, lanes...>) {
+  return {__builtin_shufflevector(x.v, x.v, (lanes ^ stride)...)};
+}
+
+/// A step of the rotation within vectors: sums in lower lanes, differences in higher ones.
+template <int stride, int vectors>
+inline void rotate_lanes(Vec (&block)[vectors]) {
+  if constexpr (stride < kLanes) {
+    static constexpr auto kSigns = pair_signs<stride>();
+    const Vec signs = load(kSigns.of);
+    for (Vec& v : block) v = fused(v, signs, swap_lanes<stride>(v, std::make_integer_sequence<int, kLanes>()));
+    rotate_lanes<stride * 2>(block);
+  }
+}
+
+/// As kernels::rotate_block: from x to `to`, which may be the same.
+inline void rotate_x_block(const float* x, float* to) {
+  constexpr int kVectors = kRotationBlock / kLanes;
+  static constexpr auto kFactors = [] {
+    struct {
+      float of[kRotationBlock];
+    } factors{};
+    for (int i = 0; i < kRotationBlock; ++i) factors.of[i] = changes_sign(i) ? -kRotatedXFactor : kRotatedXFactor;
+    return factors;
+  }();
+  Vec block[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) block[v] = load(x + v * kLanes) * load(kFactors.of + v * kLanes);
+  rotate_lanes<1>(block);
+#pragma GCC unroll 4
+  for (int stride = 1; stride < kVectors; stride *= 2) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      if ((v & stride) != 0) continue;
+      const Vec low = block[v];
+      const Vec high = block[v + stride];
+      block[v] = low + high;
+      block[v + stride] = low - high;
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) store(to + v * kLanes, block[v]);
+}
+
+template <int bits>
+void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& scale, std::int32_t& sum_of_q) {
+  constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
+  Vec highest_of = zero();
+  Vec nan_if_not_finite = zero();
+  for (std::int64_t i = 0; i < size; i += kLanes) {
+    const Vec v = load(x + i);
+    highest_of = max(highest_of, max(v, zero() - v));
+    nan_if_not_finite = nan_if_not_finite + v * zero();
+  }
+  const float most = highest(highest_of) + sum(nan_if_not_finite);
+  const Vec factor = set1(most >= kLeast ? 127.0F / most : 0.0F);
+  Ints total = set1_int(0);
+  for (std::int64_t i = 0; i < size; i += kLanes) {
+    const Ints rounded = round_to_ints(load(x + i) * factor);
+    Dots<bits>::store_x(q + i * Dots<bits>::kXBytes, rounded);
+    total = total + rounded;
+  }
+  scale = most / 127.0F;
+  sum_of_q = sum(total);
+}
+
+/// The group that begins at column k, as it is to be quantised; in `copy` where it cannot be read in place.
+inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float* copy) {
+  const float* x = args.x + k;
+  const std::int64_t columns = std::min(args.columns - k, args.group_size);
+  if (columns < args.group_size) std::memset(copy, 0, kMostGroupSize * sizeof(float));
+  if (args.order != nullptr) {
+    for (std::int64_t i = 0; i < columns; ++i) copy[i] = args.x[args.order[k + i]];
+    x = copy;
+  } else if (columns < args.group_size) {
+    std::memcpy(copy, x, static_cast<std::size_t>(columns) * sizeof(float));
+    x = copy;
+  }
+  if (!args.rotated) return x;
+  for (std::int64_t i = 0; i < args.group_size; i += kRotationBlock) rotate_x_block(x + i, copy + i);
+  return copy;
+}
+
+template <int bits>
+void quantize_row_of(const QuantizeRowArgs& args) {
+  std::int64_t group = 0;
+  std::int32_t sum_of_q = 0;
+  for (std::int64_t k = 0; k < args.columns; k += args.group_size, ++group) {
+    float copy[kMostGroupSize];
+    const float* const x = group_at(args, k, copy);
+    quantize_group<bits>(x, args.group_size, args.q + k * Dots<bits>::kXBytes, args.scales[group], sum_of_q);
+    // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.
+    const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
+    args.offsets[group] = static_cast<std::int32_t>(0U - offset);
+    if (args.sums != nullptr) args.sums[group] = args.scales[group] * static_cast<float>(sum_of_q);
+  }
+}
+
+void quantize_row(const QuantizeRowArgs& args) {
+  return args.value_bits == 8 ? quantize_row_of<8>(args) : quantize_row_of<4>(args);
+}
+
+}  // namespace
+}  // namespace pagoda::kernels::PAGODA_SIMD
