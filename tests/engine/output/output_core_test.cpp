@@ -89,7 +89,7 @@ TEST_F(OutputCoreTest, AStopStringAcrossTokensEndsTheSequenceBeforeItAndTellsThe
 TEST_F(OutputCoreTest, TellsHowMuchTextEachTokenHasCompleted) {
   open(1, [](RequestSpec& s) { s.sampling.stop = {"zzz"}; });
   const auto outputs = feed(1, " a fox \xe2\x82\xac and z");
-  const auto effects = step({}, {{1}});
+  const auto effects = step({}, {{1, std::nullopt}});
   ASSERT_EQ(effects.outputs.size(), 1U);
   const SequenceResult& result = effects.outputs[0].done->outputs.at(0);
   std::vector<std::uint64_t> ends;
