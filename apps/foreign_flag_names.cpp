@@ -51,7 +51,8 @@ constexpr const char* kDialect =
 constexpr const char* kNoLora = "has no counterpart: adapters are not served; merge them into the model's weights";
 constexpr const char* kOneEngine = "has no counterpart: run a server for each copy, behind a proxy (docs/deploying.md)";
 constexpr const char* kNoMedia = "has no counterpart: models of text alone are served";
-constexpr const char* kNoSpeculation = "has no counterpart: no tokens are drafted ahead";
+constexpr const char* kNoSpeculation =
+    "has no counterpart: nothing drafts free text; structured outputs and calls are drafted by their grammars, always";
 constexpr const char* kNoHub = "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
 constexpr const char* kOwnTokenizer = "has no counterpart: the tokenizer is that of the model's folder or file";
 constexpr const char* kConfigFile = "has no counterpart: change the model's config.json instead";

@@ -123,6 +123,10 @@ void read_arguments(FieldReader& fields, ToolCallForm& form) {
   fields.read("argument_separator", form.argument_separator);
 }
 
+bool has_line_end_behind_name(const ToolCallForm& form) {
+  return form.call[1].kind == CallPart::Kind::text && form.call[1].text.starts_with('\n');
+}
+
 void read_form(FieldReader& fields, ToolCallForm& form) {
   fields.read("section_begin", form.section_begin);
   fields.read("separator", form.separator);
@@ -136,7 +140,12 @@ void read_form(FieldReader& fields, ToolCallForm& form) {
   form.id_length = static_cast<std::size_t>(id_length);
   fields.read("trigger", form.trigger);
   if (!fields.is_fine()) return;
-  if (is_white(form.begin())) fields.refuse("call", "call must begin with a text, or section_begin not be empty");
+  const bool tells_calls = form.begins_with_name() ? has_line_end_behind_name(form) : !is_white(form.begin());
+  if (!tells_calls) {
+    fields.refuse("call",
+                  "call must begin with a text, or with the name and a text behind it that begins with a line end, or "
+                  "section_begin not be empty");
+  }
   if (!form.trigger.empty() && is_white(form.trigger))
     fields.refuse("trigger", "trigger must be more than white space");
   if (!form.begin().starts_with(form.trigger)) {

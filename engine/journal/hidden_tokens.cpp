@@ -19,6 +19,7 @@ std::shared_ptr<const RequestProgress> blank_progress(const RequestProgress& pro
     result.text.clear();
     result.stop_reason = {};
     result.token_ids.assign(result.token_ids.size(), 0);
+    result.text_ends.assign(result.text_ends.size(), 0);
     if (result.logprobs) result.logprobs->assign(result.logprobs->size(), {});
     if (result.cumulative_logprob) result.cumulative_logprob = 0;
   }

@@ -285,11 +285,13 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   }
   // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
   const bool is_skipped = sampling.skip_special_tokens && tokenizer_->is_special(token.token);
-  if (output.finished == FinishReason::stop && (is_skipped || !sampling.include_stop_str_in_output)) return;
-  // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
-  const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
-  take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);
-  if (sequence.ended) ++request.num_ended;
+  if (output.finished != FinishReason::stop || (!is_skipped && sampling.include_stop_str_in_output)) {
+    // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
+    const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
+    take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);
+    if (sequence.ended) ++request.num_ended;
+  }
+  sequence.result.text_ends.push_back(sequence.result.text.size());
 }
 
 void OutputCore::take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,

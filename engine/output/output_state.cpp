@@ -14,11 +14,12 @@ namespace {
 /// About what it takes, as bytes of a state.
 std::size_t estimated_bytes(const OutputCore::Resumable& request) {
   constexpr std::size_t kTokenBytes = 4;
+  constexpr std::size_t kTextEndBytes = 2;
   constexpr std::size_t kLogprobBytes = 16;
   const auto entry_bytes = [](const LogprobEntry& entry) { return kLogprobBytes * (1 + entry.top.size()); };
   std::size_t bytes = request.spec->prompt->size() * kTokenBytes + request.spec->resume->text.size();
   for (const auto& [result, ended] : request.progress->sequences) {
-    bytes += result.text.size() + result.token_ids.size() * kTokenBytes;
+    bytes += result.text.size() + result.token_ids.size() * (kTokenBytes + kTextEndBytes);
     for (const LogprobEntry& entry : result.logprobs.value_or(std::vector<LogprobEntry>())) bytes += entry_bytes(entry);
   }
   for (const auto& entry : request.progress->prompt_logprobs) bytes += entry ? entry_bytes(*entry) : 1;
@@ -125,17 +126,24 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
     sequence.delta = {come_to.index, come_to.text, come_to.token_ids,
                       come_to.logprobs.value_or(sequence.delta.logprobs)};
   }
-  if (ended) return true;
+  if (ended) {
+    const auto& ends = come_to.text_ends;
+    return ends.size() == come_to.token_ids.size() && std::ranges::is_sorted(ends) &&
+           (ends.empty() || ends.back() <= come_to.text.size());
+  }
   std::string text;
+  std::vector<std::uint64_t> text_ends;
   for (std::size_t i = 0; i < come_to.token_ids.size(); ++i) {
     const std::string piece = sequence.detokenizer.push(come_to.token_ids[i]);
-    if (piece.empty()) continue;
-    const bool may_stop = static_cast<std::int64_t>(i) + 1 > spec.sampling.min_tokens;
-    const auto matched = sequence.stop_matcher.push(piece, may_stop);
-    if (matched.stop) return false;  // it would have ended there
-    text += matched.text;
+    if (!piece.empty()) {
+      const bool may_stop = static_cast<std::int64_t>(i) + 1 > spec.sampling.min_tokens;
+      const auto matched = sequence.stop_matcher.push(piece, may_stop);
+      if (matched.stop) return false;  // it would have ended there
+      text += matched.text;
+    }
+    text_ends.push_back(text.size());
   }
-  return text == come_to.text;
+  return text == come_to.text && text_ends == come_to.text_ends;
 }
 
 RequestProgress OutputCore::progress_of(const RequestState& request) {

@@ -55,14 +55,17 @@ struct SequenceResult {
   std::int32_t index = 0;
   std::string text;
   TokenIds token_ids;
+  /// How much of `text` there was, in bytes, when each of the tokens had come. The rest, if any, was held back until
+  /// the end.
+  std::vector<std::uint64_t> text_ends;
   FinishReason finish_reason = FinishReason::abort;
   std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
   std::optional<double> cumulative_logprob;  ///< sum over the tokens; when logprobs were asked or it chose the output
   std::optional<std::vector<LogprobEntry>> logprobs;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.index, self.text, self.token_ids, self.finish_reason, self.stop_reason, self.cumulative_logprob,
-                 self.logprobs);
+    return visit(self.index, self.text, self.token_ids, self.text_ends, self.finish_reason, self.stop_reason,
+                 self.cumulative_logprob, self.logprobs);
   }
 };
 

@@ -2,6 +2,14 @@
 
 namespace pagoda::chat {
 
+std::vector<std::string> ToolCallForm::begins(const std::vector<std::string>& tool_names) const {
+  if (!begins_with_name()) return {begin()};
+  const bool has_text = call.size() > 1 && call[1].kind == CallPart::Kind::text;
+  std::vector<std::string> all;
+  for (const std::string& name : tool_names) all.push_back(has_text ? name + call[1].text : name);
+  return all;
+}
+
 std::vector<std::string> marks_of(const AnswerDialect& dialect) {
   std::vector<std::string> texts{dialect.glue};
   const auto add = [&texts](const Marks& marks) {

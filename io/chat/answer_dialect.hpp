@@ -39,7 +39,8 @@ enum class ArgumentForm : std::uint8_t {
 };
 
 /// How a model calls tools: section_begin, a call, any number of further ones each behind `separator`, section_end. The
-/// begin of all that is never empty.
+/// begin of all that is never empty, but where a call begins with the tool's name and a text behind that which no name
+/// has: then only the tools' own names tell calls from content.
 struct ToolCallForm {
   std::string section_begin = {};
   std::string separator = {};
@@ -65,6 +66,11 @@ struct ToolCallForm {
     const bool has_text = !call.empty() && call.front().kind == CallPart::Kind::text;
     return has_text ? section_begin + call.front().text : section_begin;
   }
+  bool begins_with_name() const {
+    return begin().empty() && !call.empty() && call.front().kind == CallPart::Kind::name;
+  }
+  /// With what calls begin: the same for all tools, or for each its name and the text behind it.
+  std::vector<std::string> begins(const std::vector<std::string>& tool_names) const;
   bool operator==(const ToolCallForm&) const = default;
 };
 

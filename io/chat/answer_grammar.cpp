@@ -168,7 +168,9 @@ class AnswerFormat {
 
   /// Thinking that comes is thinking: it is no text in which a call may hide.
   Json first_or_never(const ToolCallForm& calls) {
-    std::vector<std::string> begins{calls.begin()};
+    std::vector<std::string> names;
+    for (const Tool& tool : use_.tools) names.push_back(tool.name);
+    std::vector<std::string> begins = calls.begins(names);
     if (may_think_) begins.push_back(dialect_.thinking->begin);
     return one_of({section(calls), not_beginning_with(begins)});
   }

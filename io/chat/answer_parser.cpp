@@ -1,5 +1,6 @@
 #include "io/chat/answer_parser.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace pagoda::chat {
@@ -32,7 +33,8 @@ AnswerParser::AnswerParser(const AnswerDialect& dialect, Options options)
   if (options.takes_calls && dialect.calls) {
     form_ = std::make_shared<const ToolCallForm>(*dialect.calls);
     reader_.emplace(form_, std::move(options.is_text));
-    call_mark_ = without_leading_white(form_->trigger.empty() ? form_->begin() : form_->trigger);
+    const auto marks = form_->trigger.empty() ? form_->begins(options.names) : std::vector{form_->trigger};
+    for (const std::string& mark : marks) call_marks_.emplace_back(without_leading_white(mark));
     may_call_ = true;
     begin_is_call_ = options.begin_is_call;
   }
@@ -55,15 +57,15 @@ void AnswerParser::collect_marks() {
     part_marks_.add(without_leading_white(dialect_->content[i].begin), kContentMark + i);
   }
   bare_marks_ = has_content_marks() ? part_marks_ : MarkSet();
-  if (may_call_) part_marks_.add(call_mark_, kCallMark);
+  for (std::size_t i = 0; i < call_marks_.size() && may_call_; ++i) part_marks_.add(call_marks_[i], kCallMark);
 
   const bool has_trigger = may_call_ && !form_->trigger.empty();
-  if (has_trigger) bare_marks_.add(call_mark_, kCallMark);
+  if (has_trigger) bare_marks_.add(call_marks_.front(), kCallMark);
   content_marks_.clear();
   for (const Marks& marks : dialect_->content) {
     MarkSet& set = content_marks_.emplace_back();
     set.add(marks.end, kEndMark);
-    if (has_trigger) set.add(call_mark_, kCallMark);
+    if (has_trigger) set.add(call_marks_.front(), kCallMark);
   }
 }
 
@@ -183,8 +185,9 @@ bool AnswerParser::step_head(Output& output) {
     return false;
   }
   if (begins_section_) {
-    write(AnswerEvent::Kind::content, call_mark_, output);
-    at_ += call_mark_.size();
+    const std::size_t size = call_mark().size();
+    write(AnswerEvent::Kind::content, rest().substr(0, size), output);
+    at_ += size;
   }
   begin_content(open_mark_);
   return true;
@@ -195,7 +198,12 @@ bool AnswerParser::is_surely_a_call() const {
   const bool has_trigger = !form_->trigger.empty() && rest().starts_with(without_leading_white(form_->trigger));
   if (has_trigger) return true;
   if (!begins_section_) return has_section_end() || is_separated_;
-  return begin_is_call_ && rest().starts_with(call_mark_);
+  return begin_is_call_ && !call_mark().empty();
+}
+
+std::string_view AnswerParser::call_mark() const {
+  const auto found = std::ranges::find_if(call_marks_, [&](const auto& mark) { return rest().starts_with(mark); });
+  return found == call_marks_.end() ? std::string_view() : *found;
 }
 
 bool AnswerParser::step_body(Output& output) {

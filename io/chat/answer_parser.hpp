@@ -44,6 +44,8 @@ class AnswerParser {
     bool takes_calls = false;  ///< else what looks like a call is content
     /// Content never begins as a call does, so that a call which is cut off early is known by its begin alone.
     bool begin_is_call = false;
+    /// The tools' names, where calls begin with these (ToolCallForm::begins_with_name); others are content there.
+    std::vector<std::string> names = {};
     /// Whether an argument of a tool is written as text, where arguments are tagged. Null: none is.
     std::function<bool(std::string_view tool, std::string_view key)> is_text = nullptr;
   };
@@ -55,6 +57,13 @@ class AnswerParser {
   /// The answer is over, wherever it was: a call that is not finished keeps the arguments that it has. Nothing may be
   /// fed behind this.
   void finish(std::vector<AnswerEvent>& events);
+
+  /// Whether what is fed next goes on with the thinking, or ends it.
+  bool is_thinking() const { return state_ == State::thinking; }
+  /// Else there is no more thinking in this answer.
+  bool may_think() const { return is_thinking() || may_think_; }
+  /// How many of the last bytes are kept back, as they may be the begin of a mark.
+  std::size_t num_held() const { return held_.size(); }
 
  private:
   enum class State : std::uint8_t {
@@ -85,7 +94,8 @@ class AnswerParser {
 
   std::string_view rest() const { return std::string_view(held_).substr(at_); }
   bool is_surely_a_call() const;
-  void leave_begin();  // thinking without marks of content stands at the begin only
+  std::string_view call_mark() const;  // that the text begins with; empty for none
+  void leave_begin();                  // thinking without marks of content stands at the begin only
   void begin_content(std::optional<std::size_t> mark);
   void begin_part(bool drops_white);
   void begin_call(bool begins_section);
@@ -95,7 +105,7 @@ class AnswerParser {
   std::shared_ptr<const AnswerDialect> dialect_;
   std::shared_ptr<const ToolCallForm> form_;  // null where no calls are taken
   std::optional<CallReader> reader_;
-  std::string call_mark_;  // what calls begin with
+  std::vector<std::string> call_marks_;  // with one of these a call begins
 
   MarkSet part_marks_;                  // where a part may begin
   MarkSet bare_marks_;                  // in content outside of marks

@@ -26,6 +26,28 @@ AnswerDialect inside_message(AnswerDialect dialect) {
   return dialect;
 }
 
+std::int64_t num_thinking_tokens(const AnswerReading& reading, const SequenceResult& output) {
+  std::vector<AnswerEvent> events;
+  auto parser = reading.parser();
+  std::string_view text = output.text;
+  std::size_t at = 0;
+  std::int64_t count = 0;
+  std::int64_t num_open = 0;  // that may be the begin of the mark that ends it
+  for (const std::uint64_t end : output.text_ends) {
+    const std::size_t size = end - at;
+    const bool has_begun = parser.is_thinking();
+    parser.feed(text.substr(at, size), events);
+    events.clear();
+    at = end;
+    if (!parser.may_think()) return count;
+    if (!parser.is_thinking()) num_open = 0;
+    if (!has_begun || !parser.is_thinking()) continue;
+    ++num_open;
+    if (parser.num_held() < size) count += std::exchange(num_open, 0);
+  }
+  return count + num_open;
+}
+
 }  // namespace
 
 void Answer::add(const AnswerEvent& event) {
@@ -80,6 +102,13 @@ Answer read_answer(const AnswerReading& reading, std::string_view text) {
   return answer;
 }
 
+std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, const RequestResult& result) {
+  if (!reading.dialect->thinking) return std::nullopt;
+  std::int64_t count = 0;
+  for (const SequenceResult& output : result.outputs) count += num_thinking_tokens(reading, output);
+  return count;
+}
+
 Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const ToolUse& use,
                               GenerateRequest& request) {
   AnswerReading reading;
@@ -105,6 +134,9 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   if (may_call || dialect.thinking || !dialect.content.empty()) request.sampling.skip_special_tokens = false;
   reading.options.in_thinking = thinking == Thinking::open;
   reading.options.takes_calls = may_call;
+  if (may_call && dialect.calls->begins_with_name()) {
+    for (const Tool& tool : use.tools) reading.options.names.push_back(tool.name);
+  }
   if (!may_call || dialect.calls->arguments != ArgumentForm::tagged) return reading;
   reading.options.is_text = [tools = std::make_shared<const std::vector<Tool>>(use.tools)](std::string_view tool,
                                                                                            std::string_view key) {

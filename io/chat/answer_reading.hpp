@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/request/generate_request.hpp"
+#include "engine/request/output.hpp"
 #include "io/chat/answer_parser.hpp"
 #include "io/chat/chat_prompts.hpp"
 #include "io/chat/tools.hpp"
@@ -50,6 +53,10 @@ class Answer {
 
 /// The whole text of an answer.
 Answer read_answer(const AnswerReading& reading, std::string_view text);
+
+/// How many tokens of the outputs are of the thinking, without those of its marks. Nothing where the model does not
+/// think.
+std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, const RequestResult& result);
 
 /// Sets the prompt of `request`, and what its answer is held to: content to its structured_outputs, calls to `use`.
 /// Errors: as ChatPrompts::apply and answer_grammar, and unsupported, param = "tools", where the model's template shows

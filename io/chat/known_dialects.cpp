@@ -92,6 +92,11 @@ ToolCallForm hermes() {
   };
 }
 
+/// NAME\n{...}, and the turn is over. Contents have a line end in front.
+ToolCallForm glm_4() {
+  return {.call = {{kName}, literal("\n"), {kArguments}}, .takes_several = false};
+}
+
 }  // namespace
 
 std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer) {
@@ -118,6 +123,8 @@ std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
   if (renderer.names("<function-name>") && renderer.names("<args-json-object>}") && renderer.names("</tool_call>"))
     return hermes();
   if (renderer.names("<｜tool▁calls▁begin｜>") && renderer.names("```json")) return deepseek_r1();
+  // GLM-4 9B and 0414; those that follow have marks.
+  if (renderer.names("[gMASK]") && renderer.names("<|observation|>") && !renderer.names("<tool_call>")) return glm_4();
   return std::nullopt;
 }
 

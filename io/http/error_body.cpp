@@ -83,6 +83,11 @@ std::string error_body(ErrorStyle style, const ErrorAnswer& error) {
       out = R"({"type":"error","error":{"type":)";
       wire::append_string(out, type(anthropic_type(error.status)));
       append_member(out, "message", error.message);
+      if (!error.code.empty()) {
+        out += R"(,"details":{"error_code":)";
+        wire::append_string(out, error.code);
+        out += "}";
+      }
       out += "}}";
       break;
     case ErrorStyle::ollama:

@@ -10,7 +10,7 @@ namespace pagoda::http {
 
 enum class ErrorStyle : std::uint8_t {
   openai,     ///< {"error": {"message", "type", "param", "code"}}
-  anthropic,  ///< {"type": "error", "error": {"type", "message"}}
+  anthropic,  ///< {"type": "error", "error": {"type", "message"}}, with "details": {"error_code"} where there is a code
   ollama,     ///< {"error": "..."}
 };
 
@@ -21,9 +21,9 @@ ErrorStyle error_style(std::string_view path);
 struct ErrorAnswer {
   unsigned status = 500;
   std::string message = {};
-  std::string param = {};  ///< the field that is wrong; empty when there is none. OpenAI's alone
-  std::string code = {};   ///< a word for programs, as model_not_found; empty when there is none. OpenAI's alone
-  std::string type = {};   ///< empty: what the style calls an error with this status
+  std::string param = {};            ///< the field that is wrong; empty when there is none. OpenAI's alone
+  std::string code = {};             ///< a word for programs, as model_not_found; empty when there is none
+  std::string type = {};             ///< empty: what the style calls an error with this status
   std::int64_t retry_after_ms = -1;  ///< becomes the header Retry-After, in whole seconds; -1 = not said
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs one test with a real client library.
 
-usage: run_client.py WORK_DIR TEST.py PAGODA MODEL [unittest arguments]
+usage: run_client.py WORK_DIR TEST.py PAGODA MODEL [arguments of the test]
 
 The libraries of requirements.txt are installed from PyPI into WORK_DIR/venv, once for all tests; those that come while
 one installs wait for it. MODEL is a folder, or a name that scripts/fetch-model knows. Ends with 77 (skipped) where the

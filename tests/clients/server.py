@@ -23,6 +23,7 @@ class Server:
         self.command = [pagoda, "serve", "--model", model, "--http", "127.0.0.1:0", "--listen",
                         "127.0.0.1:0" if json_lines else "none", "--log-level", "warn", *flags]
         self.json_lines = json_lines
+        self.flags = flags
         if not has_chat_template(model):
             self.command += ["--chat-template", CHATML]
 
@@ -125,12 +126,16 @@ def has_chat_template(model):
 
 
 def main(module, *flags, slow=False):
-    """Runs the tests of a script whose arguments are PAGODA MODEL [unittest's], with its server as module.server: of
-    slow_model(MODEL) where `slow`."""
+    """Runs the tests of a script whose arguments are PAGODA MODEL [unittest's] [-- flags of serve], with its server as
+    module.server: of slow_model(MODEL) where `slow`."""
     import unittest
     if len(sys.argv) < 3:
-        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
-    pagoda, model = sys.argv[1:3]
+        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments] [-- flags of serve]")
+    pagoda, model, *arguments = sys.argv[1:]
+    if "--" in arguments:
+        at = arguments.index("--")
+        flags += tuple(arguments[at + 1:])
+        arguments = arguments[:at]
     with contextlib.ExitStack() as kept:
         if slow:
             folder = kept.enter_context(tempfile.TemporaryDirectory())
@@ -139,5 +144,5 @@ def main(module, *flags, slow=False):
         server = kept.enter_context(Server(pagoda, model, *flags))
         module.server = server
         module.model = server.json("GET", "/v1/models")["data"][0]["id"]
-        ok = unittest.main(module=module, argv=[sys.argv[0], *sys.argv[3:]], exit=False).result.wasSuccessful()
+        ok = unittest.main(module=module, argv=[sys.argv[0], *arguments], exit=False).result.wasSuccessful()
     sys.exit(0 if ok else 1)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tool calls as agents make them, with the libraries of OpenAI, Anthropic and LangChain. What the model wants is no matter:
-its calls are valid all the same.
+its calls are valid all the same, also those of a model with random weights (-- --load-format dummy).
 
-usage: tool_calls_test.py PAGODA MODEL_DIR [unittest arguments]
+usage: tool_calls_test.py PAGODA MODEL_DIR [unittest arguments] [-- flags of serve]
 """
 import json
 import os
@@ -41,6 +41,19 @@ class Now(pydantic.BaseModel):
 class Pet(pydantic.BaseModel):
     kind: typing.Literal["cat", "dog"]
     legs: typing.Literal[3, 4]
+
+
+class Guest(pydantic.BaseModel, extra="forbid"):
+    name: str = pydantic.Field(max_length=8)
+    age: int = pydantic.Field(ge=0, le=120)
+
+
+class BookTable(pydantic.BaseModel, extra="forbid"):
+    """Books a table."""
+    guests: list[Guest] = pydantic.Field(min_length=1, max_length=2)
+    code: str = pydantic.Field(pattern="^[A-Z]{2}-[0-9]{3}$")
+    smokes: bool | None
+    tip: typing.Literal[0, 5, 10] = 5
 
 
 MODELS = {"get_weather": GetWeather, "now": Now}
@@ -92,6 +105,17 @@ class OpenAi(unittest.TestCase):
             for call in choice.message.tool_calls:
                 run_tool(call.function.name, json.loads(call.function.arguments))
         self.assertEqual(len({call.id for choice in choices for call in choice.message.tool_calls}), 4)
+
+    def test_whatever_is_sampled_is_what_the_schema_says(self):
+        tools = [{"type": "function", "function": {"name": "book_table", "parameters": BookTable.model_json_schema()}}]
+        tables = []
+        for seed in range(3):
+            for choice in self.ask(tools=tools, tool_choice="required", n=4, seed=seed, parallel_tool_calls=False,
+                                   temperature=1.5).choices:
+                self.assertEqual(choice.finish_reason, "tool_calls")
+                [call] = choice.message.tool_calls
+                tables.append(BookTable.model_validate_json(call.function.arguments, strict=True))
+        self.assertGreater(len({table.model_dump_json() for table in tables}), 6)
 
     def test_a_stream_says_the_same(self):
         fields = {"tool_choice": "required", "seed": 3, "parallel_tool_calls": False}
@@ -182,7 +206,7 @@ class Anthropic(unittest.TestCase):
 
 class JsonLines(unittest.TestCase):
     def test_calls_come_as_events_and_in_done(self):
-        with Server(server.command[0], server.command[3], "--chat-template", TEMPLATE, json_lines=True) as other:
+        with Server(server.command[0], server.command[3], *server.flags, json_lines=True) as other:
             with socket.create_connection(("127.0.0.1", other.json_lines_port), timeout=60) as connection:
                 lines = connection.makefile("rw", encoding="utf-8", newline="\n")
                 events = []

@@ -12,11 +12,15 @@ namespace {
 using chat::AnswerEvent;
 using wire::JsonWriter;
 
-/// The value of `usage`.
-void write_usage(JsonWriter& json, const Usage& usage) {
+/// The value of `usage`, with how many of the output's tokens were thought where that is known.
+void write_usage(JsonWriter& json, const Usage& usage, std::optional<std::int64_t> thinking_tokens = {}) {
   json.open_object().field("input_tokens", usage.prompt_tokens - usage.cached_tokens);
   json.field("cache_creation_input_tokens", 0).field("cache_read_input_tokens", usage.cached_tokens);
-  json.field("output_tokens", usage.completion_tokens).close_object();
+  json.field("output_tokens", usage.completion_tokens);
+  if (thinking_tokens) {
+    json.key("output_tokens_details").open_object().field("thinking_tokens", *thinking_tokens).close_object();
+  }
+  json.close_object();
 }
 
 /// The members stop_reason and stop_sequence. An aborted answer has no reason that the API knows.
@@ -131,7 +135,7 @@ void MessageWriter::done(std::string& out, std::size_t, const RequestResult& res
     json.key("delta").open_object();
     write_stop(json, result.outputs.front(), has_calls_);
     json.close_object();
-    write_usage(json.key("usage"), result.usage);
+    write_usage(json.key("usage"), result.usage, chat::num_thinking_tokens(options_.reading, result));
     if (options_.timing) write_timing(json.key("timing"), result);
   });
 }
@@ -179,7 +183,7 @@ void MessageWriter::whole(std::string& out, std::span<const RequestResult> resul
   if (num_blocks == 0) json.open_object().field("type", "text").field("text", "").close_object();
   json.close_array();
   write_stop(json, output, !answer.calls().empty());
-  write_usage(json.key("usage"), result.usage);
+  write_usage(json.key("usage"), result.usage, chat::num_thinking_tokens(options_.reading, result));
   if (options_.timing) write_timing(json.key("timing"), result);
   json.close_object();
 }

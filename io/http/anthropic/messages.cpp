@@ -151,6 +151,13 @@ void read_noise(FieldReader& fields) {
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
+/// By its code the library's tool runner knows to send the whole conversation instead.
+ErrorAnswer no_threads() {
+  auto refused = invalid_request("thread is not supported: conversations are not kept, send all messages", "thread");
+  refused.code = "thread_unsupported_request";
+  return refused;
+}
+
 struct Prompt {
   chat::ChatInput chat;
   chat::ToolUse tools;
@@ -188,6 +195,7 @@ void read_sampling(FieldReader& fields, GenerateRequest& request) {
 
 ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompts, Head head) {
   FieldReader fields(body, FieldReader::Nulls::absent);
+  if (fields.has("thread")) return tl::unexpected(no_threads());
   GenerateRequest request;
   request.add_special_tokens = false;  // the template writes them
   GenerationJob job;

@@ -119,6 +119,7 @@ void ChatWriter::delta(std::string& out, std::size_t, const SequenceDelta& delta
 
 void ChatWriter::done(std::string& out, std::size_t, const RequestResult& result) {
   usage_ = result.usage;
+  if (options_.stream.include_usage) reasoning_tokens_ = chat::num_thinking_tokens(options_.reading, result);
   for (const auto& output : result.outputs) {
     Choice& one = choice(out, output.index);
     one.parser.finish(events_);
@@ -136,7 +137,7 @@ void ChatWriter::done(std::string& out, std::size_t, const RequestResult& result
 }
 
 void ChatWriter::end(std::string& out) {
-  append_last_events(out, head_, kChunk, options_.stream.include_usage ? &usage_ : nullptr);
+  append_last_events(out, head_, kChunk, options_.stream.include_usage ? &usage_ : nullptr, reasoning_tokens_);
 }
 
 void ChatWriter::error(std::string& out, const ErrorAnswer& error) {
@@ -164,7 +165,7 @@ void ChatWriter::whole(std::string& out, std::span<const RequestResult> results)
     json.close_object();
   }
   json.close_array();
-  write_usage(json.key("usage"), result.usage);
+  write_usage(json.key("usage"), result.usage, chat::num_thinking_tokens(options_.reading, result));
   if (result.prompt_logprobs) write_prompt_logprobs(json, *result.prompt_logprobs);
   if (options_.timing) write_timing(json.key("timing"), result);
   json.close_object();

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class ChatWriter final : public GenerationWriter {
   std::map<std::int32_t, Choice> choices_;
   std::vector<chat::AnswerEvent> events_;
   Usage usage_;
+  std::optional<std::int64_t> reasoning_tokens_;
 };
 
 }  // namespace pagoda::http::openai

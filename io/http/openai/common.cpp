@@ -69,12 +69,15 @@ void write_head(wire::JsonWriter& json, const Head& head, std::string_view objec
   json.field("id", head.id).field("object", object).field("created", head.created).field("model", head.model);
 }
 
-void write_usage(wire::JsonWriter& json, const Usage& usage) {
+void write_usage(wire::JsonWriter& json, const Usage& usage, std::optional<std::int64_t> reasoning_tokens) {
   json.open_object();
   json.field("prompt_tokens", usage.prompt_tokens);
   json.field("completion_tokens", usage.completion_tokens);
   json.field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
   json.key("prompt_tokens_details").open_object().field("cached_tokens", usage.cached_tokens).close_object();
+  if (reasoning_tokens) {
+    json.key("completion_tokens_details").open_object().field("reasoning_tokens", *reasoning_tokens).close_object();
+  }
   json.close_object();
 }
 
@@ -108,12 +111,13 @@ void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::option
   });
 }
 
-void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage) {
+void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage,
+                        std::optional<std::int64_t> reasoning_tokens) {
   if (usage != nullptr) {
     append_event(out, [&](wire::JsonWriter& json) {
       write_head(json, head, object);
       json.key("choices").open_array().close_array();
-      write_usage(json.key("usage"), *usage);
+      write_usage(json.key("usage"), *usage, reasoning_tokens);
     });
   }
   out += "data: [DONE]\n\n";

@@ -56,8 +56,8 @@ StreamOptions read_stream(wire::FieldReader& fields);
 /// The id, object, created and model members of an open object.
 void write_head(wire::JsonWriter& json, const Head& head, std::string_view object);
 
-/// The value of `usage`.
-void write_usage(wire::JsonWriter& json, const Usage& usage);
+/// The value of `usage`, with how many of the output's tokens were thought where that is known.
+void write_usage(wire::JsonWriter& json, const Usage& usage, std::optional<std::int64_t> reasoning_tokens = {});
 void add_usage(Usage& total, const Usage& usage);
 
 /// The member prompt_logprobs: as vLLM, an object from token ids to {logprob, rank, decoded_token} for each position.
@@ -74,7 +74,8 @@ void append_event(std::string& out, Write write) {
   out += "\n\n";
 }
 /// What ends a stream: its usage, unless that is null, and [DONE].
-void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage);
+void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage,
+                        std::optional<std::int64_t> reasoning_tokens = {});
 
 /// The last event of a stream that failed.
 void append_error_event(std::string& out, const ErrorAnswer& error);

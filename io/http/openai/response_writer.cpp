@@ -27,12 +27,12 @@ std::string_view status_of(const SequenceResult& output) {
 }
 
 /// The value of `usage`, with names of its own.
-void write_response_usage(JsonWriter& json, const Usage& usage) {
+void write_response_usage(JsonWriter& json, const Usage& usage, std::int64_t reasoning_tokens) {
   json.open_object().field("input_tokens", usage.prompt_tokens);
   json.key("input_tokens_details").open_object();
   json.field("cached_tokens", usage.cached_tokens).field("cache_write_tokens", 0).close_object();
   json.field("output_tokens", usage.completion_tokens);
-  json.key("output_tokens_details").open_object().field("reasoning_tokens", 0).close_object();
+  json.key("output_tokens_details").open_object().field("reasoning_tokens", reasoning_tokens).close_object();
   json.field("total_tokens", usage.prompt_tokens + usage.completion_tokens).close_object();
 }
 
@@ -114,7 +114,7 @@ std::string ResponseWriter::response(const Outcome& outcome) const {
   }
   json.close_array().key("usage");
   if (result != nullptr) {
-    write_response_usage(json, result->usage);
+    write_response_usage(json, result->usage, chat::num_thinking_tokens(options_.reading, *result).value_or(0));
     if (options_.timing) write_timing(json.key("timing"), *result);
   } else {
     json.null();

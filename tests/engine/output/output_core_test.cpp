@@ -86,6 +86,23 @@ TEST_F(OutputCoreTest, AStopStringAcrossTokensEndsTheSequenceBeforeItAndTellsThe
   EXPECT_TRUE(step({token(1, 40)}).outputs.empty()) << "nothing follows the terminal output";
 }
 
+TEST_F(OutputCoreTest, TellsHowMuchTextEachTokenHasCompleted) {
+  open(1, [](RequestSpec& s) { s.sampling.stop = {"zzz"}; });
+  const auto outputs = feed(1, " a fox \xe2\x82\xac and z");
+  const auto effects = step({}, {{1, std::nullopt}});
+  ASSERT_EQ(effects.outputs.size(), 1U);
+  const SequenceResult& result = effects.outputs[0].done->outputs.at(0);
+  std::vector<std::uint64_t> ends;
+  for (const RequestOutput& output : outputs) {
+    for (const SequenceDelta& delta : output.deltas) {
+      ends.push_back((ends.empty() ? 0 : ends.back()) + delta.text.size());
+    }
+  }
+  EXPECT_EQ(result.text_ends, ends);
+  EXPECT_EQ(result.text_ends.size(), result.token_ids.size());
+  EXPECT_LT(result.text_ends.back(), result.text.size()) << "what may be a stop string waited for the end";
+}
+
 TEST_F(OutputCoreTest, TheStopStringIsKeptWhenAskedFor) {
   open(1, [](RequestSpec& s) {
     s.sampling.stop = {"fox"};

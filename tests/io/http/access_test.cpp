@@ -197,7 +197,9 @@ TEST(ErrorBody, EveryStyleIsJsonWhateverTheMessageHolds) {
   EXPECT_EQ(openai["error"]["message"], "no \"model\"\n\xef\xbf\xbd");
   EXPECT_EQ(openai["error"]["param"], "model");
   EXPECT_EQ(openai["error"]["code"], "model_not_found");
-  EXPECT_EQ(nlohmann::json::parse(error_body(ErrorStyle::anthropic, error))["error"]["type"], "not_found_error");
+  const auto anthropic = nlohmann::json::parse(error_body(ErrorStyle::anthropic, error));
+  EXPECT_EQ(anthropic["error"]["type"], "not_found_error");
+  EXPECT_EQ(anthropic["error"]["details"]["error_code"], "model_not_found");
   EXPECT_TRUE(nlohmann::json::parse(error_body(ErrorStyle::ollama, error))["error"].is_string());
 }
 

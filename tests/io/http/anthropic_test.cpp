@@ -121,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"use_at_the_end", assistant_block(R"({"type":"tool_use","id":"t","name":"f","input":{}})"),
                      "messages"},
         RefusedField{"image_in_system", R"("system":[{"type":"image"}])", "system[0].type"},
+        RefusedField{"thread", R"("thread":{"type":"create"})", "thread"},
         RefusedField{"tools", R"("tools":[{"name":"f","input_schema":{}}])", "tools"},
         RefusedField{"tool_choice", R"("tool_choice":{"type":"any"})", "tool_choice"},
         RefusedField{"thinking", R"("thinking":{"type":"enabled","budget_tokens":1024})", "thinking.type"},

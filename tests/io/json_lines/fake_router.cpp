@@ -41,7 +41,7 @@ using Self = RequestRouterActor::stateful_pointer<FakeRouterState>;
 
 RequestResult result_of(const FakeRouterState::Live& live, FinishReason reason) {
   RequestResult result;
-  result.outputs.push_back({0, live.text, live.ids, reason, {}, std::nullopt, std::nullopt});
+  result.outputs.push_back({0, live.text, live.ids, {}, reason, {}, std::nullopt, std::nullopt});
   result.usage = {1, static_cast<std::int64_t>(live.ids.size()), 0};
   return result;
 }

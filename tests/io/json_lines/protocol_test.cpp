@@ -308,9 +308,9 @@ TEST(Events, ADeltaCarriesTextIdsAndLogprobsOnlyWhenAsked) {
 
 TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   RequestResult result;
-  result.outputs.push_back({0, "x", {1, 2}, FinishReason::stop, std::string("x"), -1.5, std::nullopt});
-  result.outputs.push_back({1, "", {}, FinishReason::abort, {}, 0, std::vector<LogprobEntry>{entry(3, -1)}});
-  result.outputs.push_back({2, "", {2}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
+  result.outputs.push_back({0, "x", {1, 2}, {}, FinishReason::stop, std::string("x"), -1.5, std::nullopt});
+  result.outputs.push_back({1, "", {}, {}, FinishReason::abort, {}, 0, std::vector<LogprobEntry>{entry(3, -1)}});
+  result.outputs.push_back({2, "", {2}, {}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
   result.prompt_logprobs = std::vector<std::optional<LogprobEntry>>{std::nullopt, entry(4, -3)};
   result.usage = {5, 2, 4};
   result.timing = {.queue_ms = 0.5, .ttft_ms = 1.25, .total_ms = 10, .cache_miss = 1, .preemptions = 3, .restarts = 2};
