@@ -25,7 +25,7 @@ using serving::or_close;
 /// Thrown away while a request is answered. What comes beyond waits in the socket: to close would reset the connection,
 /// and the client might lose its answer.
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;
-constexpr std::size_t kMaxBytesPerTurn = 1 << 20;     // sent before the other connections have their turn
+constexpr std::size_t kMaxBytesPerTurn = 1 << 20;  // sent before the other connections have their turn
 constexpr int kRetryAfterMs = 1000;
 
 /// For a request whose head never became whole or good: the style of the path as far as there is one.
