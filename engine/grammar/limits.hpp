@@ -14,11 +14,14 @@ inline constexpr std::size_t kMaxMembers = 4'000;    ///< of one object of a sch
 inline constexpr std::int64_t kMaxCopiedNodes =
     1'000'000;                                    ///< values of JSON that joining and converting a schema copies
 inline constexpr std::size_t kMaxRules = 50'000;  ///< of a grammar
-inline constexpr std::int64_t kMaxExpressions = 200'000;                  ///< in all its rules
-inline constexpr std::size_t kMaxChoices = 2'000;                         ///< of choice, and of one enum
-inline constexpr std::int64_t kMaxRepetitions = 1'000;                    ///< minLength, maxItems, {m,n} and their like
-inline constexpr std::size_t kMaxProperties = 500;                        ///< declared in one object
-inline constexpr std::size_t kMaxPropertyNameBytes = 256;                 ///< of one declared property
+inline constexpr std::int64_t kMaxExpressions = 200'000;       ///< in all its rules
+inline constexpr std::size_t kMaxChoices = 2'000;              ///< of choice, and of one enum
+inline constexpr std::int64_t kMaxRepetitions = 1'000;         ///< minLength, maxItems, {m,n} and their like
+inline constexpr std::size_t kMaxProperties = 500;             ///< declared in one object
+inline constexpr std::size_t kMaxPropertyNameBytes = 256;      ///< of one declared property
+inline constexpr std::size_t kMaxLanguageStates = 4'096;       ///< of patterns and lengths that are joined
+inline constexpr std::int64_t kMaxLanguageSteps = 10'000'000;  ///< of joining all those of a schema
+inline constexpr std::size_t kMaxNameClasses = 64;  ///< of names that patternProperties tell apart in one object
 inline constexpr std::size_t kMaxAutomatonBytes = std::size_t{32} << 20;  ///< of what all of it becomes
 /// Of what is kept of a grammar's item sets. It is forgotten then, and found again where it is needed.
 inline constexpr std::size_t kMaxItemSetBytes = std::size_t{8} << 20;

@@ -218,9 +218,27 @@ Expr any_number() {
                    optional(sequence({one_of("eE"), optional(one_of("+-")), digits(1, 2)}))});
 }
 
-Expr decimals(std::int32_t num_digits) {
-  return sequence(
-      {optional(literal("-")), of_length(1, kMaxDigits), optional(sequence({literal("."), digits(1, num_digits)}))});
+Expr exact_decimals() {
+  std::vector<Expr> parts;
+  for (std::int32_t i = 1; i <= kExactDigits; ++i) {
+    parts.push_back(sequence({of_length(i, i), any_fraction(kExactDigits - i)}));
+  }
+  return sequence({optional(literal("-")), choice(std::move(parts))});
+}
+
+Expr decimal_value(const DecimalBound& value) {
+  std::vector<Expr> parts;
+  const Expr minus = literal("-");
+  if (value.is_zero()) {
+    parts.push_back(optional(minus));
+  } else if (value.negative) {
+    parts.push_back(minus);
+  }
+  parts.push_back(literal(value.integer));
+  const Expr zeros = repeat(digit(0, 0), value.fraction.empty() ? 1 : 0, kUnbounded);
+  Expr fraction = sequence({literal("." + value.fraction), zeros});
+  parts.push_back(value.fraction.empty() ? optional(std::move(fraction)) : std::move(fraction));
+  return sequence(std::move(parts));
 }
 
 Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max) {

@@ -35,7 +35,9 @@ std::optional<DecimalBound> decimal_bound(double value, bool included);
 /// The decimals from `min` to `max`, without exponents; at most kExactDigits digits in all.
 Expr decimal_range(const std::optional<DecimalBound>& min, const std::optional<DecimalBound>& max);
 
-/// The numbers with at most `num_digits` digits behind the point.
-Expr decimals(std::int32_t num_digits);
+/// The decimals without exponents that have at most kExactDigits digits in all.
+Expr exact_decimals();
+/// The ways to write a number without an exponent.
+Expr decimal_value(const DecimalBound& value);
 
 }  // namespace pagoda::grammar

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/grammar/limits.hpp"
-#include "engine/grammar/regex_rules.hpp"
+#include "engine/grammar/property_names.hpp"
 
 namespace pagoda::grammar {
 namespace {
@@ -78,29 +78,23 @@ class Members {
 /// Reads the keywords of one object.
 class ObjectReader {
  public:
-  ObjectReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
+  ObjectReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter), names_(s, converter) {}
 
   Expr read() {
-    const Schema properties = part("properties", Schema::object());
-    const Schema patterns = part("patternProperties", Schema::object());
-    if (!properties.is_object()) return converter_.refuse(at(s_.path, "properties"), "it is no object of schemas");
-    if (!patterns.is_object()) return converter_.refuse(at(s_.path, "patternProperties"), "it is no object of schemas");
-    if (!read_required()) return nothing();
-    if (properties.size() + required_.size() > kMaxProperties) {
+    properties_ = s_.schema.value("properties", Schema::object());
+    if (!properties_.is_object()) return converter_.refuse(at(s_.path, "properties"), "it is no object of schemas");
+    if (!read_required() || !names_.read()) return nothing();
+    if (properties_.size() + required_.size() > kMaxProperties) {
       return converter_.refuse(at(s_.path, "properties"),
                                "at most " + std::to_string(kMaxProperties) + " are supported");
     }
-    const bool has_patterns = !patterns.empty();
-    if (has_patterns && (!properties.empty() || !required_.empty())) {
-      return converter_.refuse(at(s_.path, "patternProperties"),
-                               "the keyword is not supported beside properties or required");
-    }
-    read_properties(properties);
-    auto other = has_patterns ? read_patterns(patterns) : read_other(properties);
+    is_open_ = std::ranges::all_of(properties_, [](const Schema& schema) { return schema == false; });
+    add_declared();
+    std::optional<Expr> other = read_other();
     const Counts counts{static_cast<std::int32_t>(converter_.count(s_, "minProperties").value_or(0)),
                         static_cast<std::int32_t>(converter_.count(s_, "maxProperties").value_or(kUnbounded))};
     if (counts.max != kUnbounded && counts.max < counts.min) {
-      return converter_.refuse(at(s_.path, "maxProperties"), "it is less than minProperties");
+      return converter_.contradiction(s_, "maxProperties", "it is less than minProperties");
     }
     if (other && counts.min > std::max<std::ptrdiff_t>(1, std::ssize(required_))) {
       // The same name might come twice, which is one property.
@@ -112,10 +106,8 @@ class ObjectReader {
   }
 
  private:
-  Schema part(const char* keyword, Schema otherwise) const { return s_.schema.value(keyword, std::move(otherwise)); }
-
   bool read_required() {
-    const Schema names = part("required", Schema::array());
+    const Schema names = s_.schema.value("required", Schema::array());
     const std::string path = at(s_.path, "required");
     if (!names.is_array()) return converter_.refuse(path, "it is no list of names"), false;
     for (const Schema& name : names) {
@@ -129,99 +121,59 @@ class ObjectReader {
 
   bool is_required(const std::string& name) const { return std::ranges::binary_search(required_, name); }
 
-  void add(const std::string& name, Expr value, const std::string& path) {
+  void add(const std::string& name, Schema schemas, const std::string& path) {
     if (name.size() > kMaxPropertyNameBytes) {
       converter_.refuse(path,
                         "names of more than " + std::to_string(kMaxPropertyNameBytes) + " bytes are not supported");
       return;
     }
-    names_.push_back(name);
+    declared_.push_back(name);
+    const auto may_be = names_.may_be(name);
+    if (!may_be) {
+      converter_.refuse(at(s_.path, "propertyNames"), "whether it accepts " + name.substr(0, 100) + " is not certain");
+      return;
+    }
+    if (!*may_be) schemas = Schema::array({false});
+    Expr value = converter_.value(schemas.size() == 1 ? schemas[0] : Schema{{"allOf", schemas}}, path);
     members_.push_back({converter_.json().member(literal(json_string(name)), std::move(value)), is_required(name)});
   }
 
-  void read_properties(const Schema& properties) {
-    const std::string path = at(s_.path, "properties");
-    for (const auto& [name, schema] : properties.items()) {
-      add(name, converter_.value(schema, at(path, name)), at(path, name));
+  void add_declared() {
+    for (const auto& [name, schema] : properties_.items()) {
+      Schema schemas = Schema::array({schema});
+      names_.add_schemas(name, schemas);
+      add(name, std::move(schemas), at(at(s_.path, "properties"), name));
     }
-    if (required_are_declared(properties)) return;
-    const auto schema = additional(properties);
     for (const std::string& name : required_) {
-      if (properties.contains(name)) continue;
-      add(name, schema ? *schema : nothing(), at(s_.path, "required"));
+      if (properties_.contains(name)) continue;
+      Schema schemas = Schema::array();
+      if (!names_.add_schemas(name, schemas)) schemas.push_back(others().value_or(true));
+      add(name, std::move(schemas), at(s_.path, "required"));
     }
   }
 
-  /// What values of properties have that are not declared; absent: there are none.
-  std::optional<Expr> additional(const Schema& properties) {
+  /// The schema of properties that are neither declared nor named by a pattern.
+  std::optional<Schema> others() const {
     for (const char* keyword : {"additionalProperties", "unevaluatedProperties"}) {
-      if (!s_.schema.contains(keyword)) continue;
-      const Schema& schema = s_.schema[keyword];
-      if (schema == false) return std::nullopt;
-      return converter_.value(schema, at(s_.path, keyword));
+      if (s_.schema.contains(keyword)) return s_.schema[keyword];
     }
-    if (properties.empty() || !required_are_declared(properties)) return converter_.json().value();
     return std::nullopt;
   }
 
-  bool required_are_declared(const Schema& properties) const {
-    return std::ranges::all_of(required_, [&](const std::string& name) { return properties.contains(name); });
-  }
-
-  std::optional<Expr> read_other(const Schema& properties) {
-    if (s_.schema.contains("propertyNames") && !(names_.empty() && properties.empty())) return refuse_names();
-    const bool says_so = s_.schema.contains("additionalProperties") || s_.schema.contains("unevaluatedProperties");
-    if (!properties.empty() && !says_so) return std::nullopt;
-    const auto value = additional(properties);
-    if (!value) return std::nullopt;
-    Expr name;
-    if (!s_.schema.contains("propertyNames")) {
-      name = converter_.json().string_but(names_);
-    } else {
-      auto names = name_schema();
-      if (!names) return std::nullopt;
-      name = converter_.value(*names, at(s_.path, "propertyNames"));
-    }
-    return converter_.json().member(std::move(name), *value);
-  }
-
-  std::optional<Expr> refuse_names() {
-    converter_.refuse(at(s_.path, "propertyNames"), "the keyword is not supported beside properties or required");
-    return std::nullopt;
-  }
-
-  /// Names are strings, whatever the schema says of other types.
-  std::optional<Schema> name_schema() {
-    Schema names = s_.schema["propertyNames"];
-    if (names == true) return Schema{{"type", "string"}};
-    if (!names.is_object()) {
-      converter_.refuse(at(s_.path, "propertyNames"), "it is no schema of names");
-      return std::nullopt;
-    }
-    return Schema{{"allOf", Schema::array({std::move(names), Schema{{"type", "string"}}})}};
-  }
-
-  std::optional<Expr> read_patterns(const Schema& patterns) {
-    const std::string path = at(s_.path, "patternProperties");
-    const Schema others = part("additionalProperties", part("unevaluatedProperties", Schema(false)));
-    if (patterns.size() > 1 || others != false || s_.schema.contains("propertyNames")) {
-      converter_.refuse(path, "one pattern is supported, without additionalProperties and propertyNames");
-      return std::nullopt;
-    }
-    const auto entry = patterns.items().begin();
-    auto name = regex_expression(entry.key(), RegexPlace::json_string);
-    if (!name) {
-      converter_.refuse(at(path, entry.key()), name.error().message);
-      return std::nullopt;
-    }
-    return converter_.json().member(sequence({literal("\""), std::move(*name), literal("\"")}),
-                                    converter_.value(entry.value(), at(path, entry.key())));
+  /// Members that are not declared; absent: there are none.
+  std::optional<Expr> read_other() {
+    const bool come_unsaid = is_open_ && !s_.schema.contains("patternProperties");
+    Schema other = others().value_or(come_unsaid);
+    return names_.other_members(declared_, other);
   }
 
   const SchemaAt& s_;
   SchemaRules& converter_;
+  PropertyNames names_;
+  Schema properties_;
+  bool is_open_ = false;               ///< none is declared but such as there are not
   std::vector<std::string> required_;  ///< sorted
-  std::vector<std::string> names_;     ///< declared
+  std::vector<std::string> declared_;
   std::vector<Members::Property> members_;
 };
 
@@ -229,60 +181,6 @@ class ObjectReader {
 
 Expr object_expression(const SchemaAt& schema, SchemaRules& converter) {
   return ObjectReader(schema, converter).read();
-}
-
-Expr array_expression(const SchemaAt& s, SchemaRules& converter) {
-  const Schema& schema = s.schema;
-  if (schema.contains("uniqueItems") && schema["uniqueItems"] != false) {
-    return converter.refuse(at(s.path, "uniqueItems"), "the keyword is not supported");
-  }
-  const Schema prefix = schema.value("prefixItems", Schema::array());
-  if (!prefix.is_array()) return converter.refuse(at(s.path, "prefixItems"), "it is no list of schemas");
-  std::optional<Expr> item;
-  const char* const keyword = schema.contains("items") ? "items" : "unevaluatedItems";
-  if (schema.contains(keyword)) {
-    if (schema[keyword].is_array()) {
-      return converter.refuse(at(s.path, keyword), "a list of schemas is called prefixItems");
-    }
-    if (schema[keyword] != false) item = converter.value(schema[keyword], at(s.path, keyword));
-  } else if (prefix.empty()) {
-    item = converter.json().value();
-  }
-  const auto min = static_cast<std::int32_t>(converter.count(s, "minItems").value_or(0));
-  const auto max = static_cast<std::int32_t>(converter.count(s, "maxItems").value_or(kUnbounded));
-  if (max != kUnbounded && max < min) return converter.refuse(at(s.path, "maxItems"), "it is less than minItems");
-
-  // From the end: what may follow the first `i` items.
-  const auto num_prefix = static_cast<std::int32_t>(prefix.size());
-  const auto others_from = [&](std::int32_t i) {
-    return Counts{std::max(min - i, 0), max == kUnbounded ? max : max - i};
-  };
-  Expr tail = min <= num_prefix ? empty() : nothing();
-  const Counts others = others_from(num_prefix);
-  if (item && (max == kUnbounded || others.max > 0)) {
-    const Expr next = sequence({converter.json().comma(), *item});
-    if (num_prefix > 0) {
-      tail = repeat(next, others.min, others.max);
-    } else {
-      const Counts rest = others.after_one();
-      tail = sequence({*item, repeat(next, rest.min, rest.max)});
-      if (others.min == 0) tail = optional(std::move(tail));
-    }
-  }
-  for (std::int32_t i = num_prefix; i-- > 0;) {
-    if (max != kUnbounded && i >= max) {
-      tail = empty();
-      continue;
-    }
-    Expr value = converter.value(prefix[static_cast<std::size_t>(i)], at(at(s.path, "prefixItems"), std::to_string(i)));
-    std::vector<Expr> parts;
-    if (i > 0) parts.push_back(converter.json().comma());
-    parts.push_back(std::move(value));
-    parts.push_back(std::move(tail));
-    const RuleId id = converter.rules().add(sequence(std::move(parts)));
-    tail = min <= i ? optional(rule(id)) : rule(id);
-  }
-  return converter.json().brackets(std::move(tail));
 }
 
 }  // namespace pagoda::grammar

@@ -92,6 +92,7 @@ class RegexParser {
   }
 
  private:
+  bool takes_possible() const { return place_ == RegexPlace::possible_part; }
   bool at_end() const { return error_ || position_ >= regex_.size(); }
   bool next_is(char c) const { return !at_end() && regex_[position_] == c; }
   bool take(std::string_view text) {
@@ -126,10 +127,15 @@ class RegexParser {
     const bool from_start = take("^");
     Expr middle = terms(0);
     const bool to_end = take("$");
-    if (place_ == RegexPlace::whole_text || from_start == to_end) return middle;
-    Expr anything = repeat(any_of(complement({})), 0, kUnbounded);
-    return from_start ? sequence({std::move(middle), std::move(anything)})
-                      : sequence({std::move(anything), std::move(middle)});
+    if (place_ == RegexPlace::whole_text) return middle;
+    const bool is_any_part = place_ == RegexPlace::any_part || place_ == RegexPlace::possible_part;
+    if (from_start == to_end && (from_start || !is_any_part)) return middle;
+    const Expr anything = repeat(any_of(complement({})), 0, kUnbounded);
+    std::vector<Expr> parts;
+    if (!from_start) parts.push_back(anything);
+    parts.push_back(std::move(middle));
+    if (!to_end) parts.push_back(anything);
+    return sequence(std::move(parts));
   }
 
   Expr terms(int depth) {
@@ -203,7 +209,7 @@ class RegexParser {
     if (next_is('*') || next_is('+') || next_is('?') || next_is('{')) {
       return refuse("a quantifier without anything before it");
     }
-    if (take(".")) return any_of(complement(line_ends()));
+    if (take(".")) return any_of(complement(takes_possible() ? CharacterRanges{{'\n', '\n'}} : line_ends()));
     const char32_t character = take_character();
     return any_of({{character, character}});
   }
@@ -229,7 +235,7 @@ class RegexParser {
     if (at_end()) return refuse("a \\ at its end");
     const std::size_t begin = position_;
     const char32_t letter = take_character();
-    if (const auto ranges = class_of(letter)) return any_of(*ranges);
+    if (const auto ranges = class_of(letter, takes_possible())) return any_of(*ranges);
     position_ = begin;
     const auto character = escaped_character();
     return character ? any_of({{*character, *character}}) : nothing();
@@ -284,7 +290,7 @@ class RegexParser {
   bool class_item(CharacterRanges& ranges, bool is_negated) {
     if (regex_[position_] == '\\' && position_ + 1 < regex_.size()) {
       const auto letter = static_cast<unsigned char>(regex_[position_ + 1]);
-      if (const auto named = class_of(letter, is_negated)) {
+      if (const auto named = class_of(letter, is_negated != takes_possible())) {
         position_ += 2;
         ranges.insert(ranges.end(), named->begin(), named->end());
         return true;

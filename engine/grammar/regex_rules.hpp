@@ -9,9 +9,13 @@ namespace pagoda::grammar {
 
 /// Where the text of a regex stands.
 enum class RegexPlace {
-  whole_text,   ///< as it is; the regex matches all of it
-  json_string,  ///< between the quotes of a JSON string, escaped where JSON wants it; `^` without `$` leaves its end
-                ///< open, `$` without `^` its beginning, a regex with neither matches the whole string
+  whole_text,     ///< as it is; the regex matches all of it
+  json_string,    ///< between the quotes of a JSON string, escaped where JSON wants it; `^` without `$` leaves its end
+                  ///< open, `$` without `^` its beginning, a regex with neither matches the whole string
+  string,         ///< the same as characters, not escaped
+  any_part,       ///< likewise, but a regex with neither `^` nor `$` matches any part of the string
+  possible_part,  ///< likewise, and what only some readers of regexes match is matched too: what is not of this
+                  ///< certainly does not match
 };
 
 /// Literals, `.`, classes, \d \w \s (of ASCII) and their like, groups, alternatives and quantifiers; `^` and `$` around

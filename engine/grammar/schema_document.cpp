@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/grammar/limits.hpp"
+#include "engine/grammar/schema_rewriting.hpp"
 
 namespace pagoda::grammar {
 namespace {
@@ -20,8 +21,6 @@ constexpr std::array<std::pair<std::string_view, JsonType>, 7> kTypes{{{"object"
                                                                        {"number", JsonType::number},
                                                                        {"boolean", JsonType::boolean},
                                                                        {"null", JsonType::null}}};
-
-constexpr std::array<const char*, 3> kForItems{"items", "prefixItems", "unevaluatedItems"};
 
 bool is_one_of(std::string_view word, const Keywords& words) {
   return std::ranges::find(words, word) != words.end();
@@ -64,19 +63,43 @@ std::optional<std::string> nested_id(const Schema& part, const std::string& path
   if (!part.is_structured()) return std::nullopt;
   if (!path.empty() && part.is_object() && part.contains("$id") && part["$id"].is_string()) return at(path, "$id");
   for (const auto& [name, value] : part.items()) {
-    if (!value.is_structured()) continue;
+    if (!value.is_structured() || name == "const" || name == "enum") continue;
     if (auto found = nested_id(value, at(path, name))) return found;
   }
   return std::nullopt;
+}
+
+/// Where our own keywords are in what a user wrote.
+std::optional<std::string> own_keyword(const Schema& part, const std::string& path) {
+  if (!part.is_structured()) return std::nullopt;
+  for (const auto& [name, value] : part.items()) {
+    if (part.is_object() && name.starts_with(kOwnPrefix)) return at(path, name);
+    if (!value.is_structured()) continue;
+    if (auto found = own_keyword(value, at(path, name))) return found;
+  }
+  return std::nullopt;
+}
+
+/// The schemas with an anchor.
+void find_anchors(const Schema& part, const std::string& path, const std::string& anchor,
+                  std::vector<SchemaAt>& found) {
+  if (!part.is_structured()) return;
+  if (part.is_object() && part.contains("$anchor") && part["$anchor"] == anchor) found.push_back({part, path});
+  for (const auto& [name, value] : part.items()) {
+    if (name != "const" && name != "enum") find_anchors(value, at(path, name), anchor, found);
+  }
 }
 
 /// The type that a keyword is about.
 std::optional<JsonType> subject_of(std::string_view keyword) {
   static const Keywords object{"properties",    "required",      "additionalProperties", "patternProperties",
                                "propertyNames", "minProperties", "maxProperties",        "unevaluatedProperties"};
-  static const Keywords array{"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "unevaluatedItems"};
-  static const Keywords string{"minLength", "maxLength", "pattern", "format"};
-  static const Keywords number{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+  static const Keywords array{"items",       "prefixItems",      "minItems", "maxItems",
+                              "uniqueItems", "unevaluatedItems", "contains"};
+  static const Keywords string{"minLength",   "maxLength",  "pattern",        "format",
+                               kMorePatterns, kMoreFormats, kExcludedPatterns};
+  static const Keywords number{"minimum",    "maximum",      "exclusiveMinimum", "exclusiveMaximum",
+                               "multipleOf", kMoreMultiples, kFraction};
   if (is_one_of(keyword, object)) return JsonType::object;
   if (is_one_of(keyword, array)) return JsonType::array;
   if (is_one_of(keyword, string)) return JsonType::string;
@@ -114,6 +137,11 @@ std::size_t num_in(const Schema& schema, const char* keyword) {
   return schema.contains(keyword) ? schema[keyword].size() : 0;
 }
 
+bool needs_joining(const Schema& schema) {
+  return schema.is_object() &&
+         std::ranges::any_of(schema.items(), [](const auto& member) { return is_joined(member.key()); });
+}
+
 /// The numbers of both types go together.
 bool overlap(const JsonTypes& a, const JsonTypes& b) {
   const auto has_number = [](const JsonTypes& types) {
@@ -123,119 +151,9 @@ bool overlap(const JsonTypes& a, const JsonTypes& b) {
   return std::ranges::any_of(a, [&](JsonType type) { return b.contains(type); });
 }
 
-Schema names_of(const JsonTypes& types) {
-  Schema names = Schema::array();
-  for (const auto& [name, type] : kTypes) {
-    if (types.contains(type)) names.push_back(name);
-  }
-  return names;
-}
-
 bool requires_property(const Schema& schema, const std::string& name) {
   if (!schema.contains("required") || !schema["required"].is_array()) return false;
   return std::ranges::any_of(schema["required"], [&](const Schema& required) { return required == name; });
-}
-
-bool has_other_names(const Schema& object, const Schema& than) {
-  return std::ranges::any_of(object.items(), [&](const auto& member) { return !than.contains(member.key()); });
-}
-
-/// The keyword by which one schema says something of properties that only the other one names.
-std::optional<std::string> keyword_of_others(const Schema& schema, const Schema& other) {
-  const Schema& own = object_in(schema, "properties");
-  const Schema& own_patterns = object_in(schema, "patternProperties");
-  const bool names_more = has_other_names(object_in(other, "properties"), own);
-  const bool has_more_patterns = has_other_names(object_in(other, "patternProperties"), own_patterns);
-  for (const char* keyword : {"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"}) {
-    if (!schema.contains(keyword) || schema[keyword] == true) continue;
-    const bool is_of_the_rest = keyword[0] == 'a' || keyword[0] == 'u';
-    if (names_more || (is_of_the_rest && has_more_patterns)) return keyword;
-  }
-  return std::nullopt;
-}
-
-/// A keyword of one schema that means something else beside a keyword of the other.
-std::optional<std::string> keyword_apart(const Schema& a, const Schema& b) {
-  // Whatever additionalProperties accepts is evaluated, so that in one schema unevaluatedProperties says nothing.
-  const bool a_has_more = a.contains("additionalProperties");
-  if (a_has_more != b.contains("additionalProperties") && (a_has_more ? b : a).contains("unevaluatedProperties")) {
-    return "unevaluatedProperties";
-  }
-  // What `items` is about depends on prefixItems beside it, and what unevaluatedItems is about on both.
-  const auto has_any = [](const Schema& schema) {
-    return std::ranges::any_of(kForItems, [&](const char* keyword) { return schema.contains(keyword); });
-  };
-  if (!has_any(a) || !has_any(b)) return std::nullopt;
-  for (const char* keyword : kForItems) {
-    if (a.contains(keyword) != b.contains(keyword)) return keyword;
-  }
-  return std::nullopt;
-}
-
-/// allOf of both. Lists of what was joined before get longer, not deeper.
-Schema all_of(Schema a, const Schema& b) {
-  const auto is_list = [](const Schema& schema) {
-    return schema.is_object() && schema.size() == 1 && schema.contains("allOf") && schema["allOf"].is_array() &&
-           !schema["allOf"].empty();
-  };
-  if (!is_list(a)) {
-    Schema list = Schema::object();
-    list["allOf"] = Schema::array();
-    list["allOf"].push_back(std::move(a));
-    a = std::move(list);
-  }
-  Schema& parts = a["allOf"];
-  if (is_list(b)) {
-    parts.insert(parts.end(), b["allOf"].begin(), b["allOf"].end());
-  } else {
-    parts.push_back(b);
-  }
-  return a;
-}
-
-/// One keyword that both schemas have.
-Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema& b, const std::string& path,
-                              SchemaBudget& budget) {
-  static const Keywords greatest{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
-  static const Keywords least{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
-  const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
-  const bool are_numbers = a.is_number() && b.is_number();
-  if (is_one_of(keyword, greatest) && are_numbers) return a.get<double>() < b.get<double>() ? b : a;
-  if (is_one_of(keyword, least) && are_numbers) return a.get<double>() > b.get<double>() ? b : a;
-  if (keyword == "required" && a.is_array() && b.is_array()) {
-    if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
-      return too_large();
-    }
-    for (const Schema& name : b) {
-      if (std::ranges::find(a, name) == a.end()) a.push_back(name);
-    }
-    return a;
-  }
-  if (keyword == "enum" && a.is_array() && b.is_array()) {
-    if (a.size() > kMaxChoices || b.size() > kMaxChoices || !budget.take(a) || !budget.take(b) ||
-        !budget.take_comparisons(a.size() * b.size())) {
-      return too_large();
-    }
-    const Values others = values_in(b);
-    Schema both = Schema::array();
-    for (const Schema& value : a) {
-      if (holds(others, nlohmann::json(value))) both.push_back(value);
-    }
-    return both;
-  }
-  if ((keyword == "properties" || keyword == "patternProperties") && a.is_object() && b.is_object()) {
-    for (const auto& [name, schema] : b.items()) {
-      const auto own = a.find(name);
-      if (own == a.end()) {
-        a[name] = schema;
-      } else if (*own != schema) {
-        *own = all_of(std::move(*own), schema);
-      }
-    }
-    return a;
-  }
-  if (keyword == "items" || keyword == "additionalProperties") return all_of(std::move(a), b);
-  return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be joined"));
 }
 
 }  // namespace
@@ -268,8 +186,16 @@ bool is_annotation(std::string_view keyword) {
   return is_one_of(keyword, words);
 }
 
+bool is_joined(std::string_view keyword) {
+  static const Keywords words{"$ref", "allOf", "not", "if", "dependentRequired", "dependentSchemas"};
+  return is_one_of(keyword, words);
+}
+
 bool is_known(std::string_view keyword) {
-  static const Keywords words{"enum", "const", "anyOf", "oneOf", "type"};
+  // Those that say something only beside others, which look for them, and those that are turned into others.
+  static const Keywords words{
+      "enum", "const", "anyOf", "oneOf", "allOf",    "type",          "minContains",       "maxContains",
+      "then", "else",  "not",   "if",    kRewritten, kExcludedValues, "dependentRequired", "dependentSchemas"};
   return is_one_of(keyword, words) || subject_of(keyword) || is_annotation(keyword);
 }
 
@@ -324,6 +250,9 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
   if (!parsed) return fail(schema_error({}, parsed.error()));
   SchemaDocument document;
   document.root_ = std::move(*parsed);
+  if (const auto path = own_keyword(document.root_, {})) {
+    return fail(schema_error(*path, "the keyword is not supported"));
+  }
   if (has_reference(document.root_)) {
     if (const auto path = nested_id(document.root_, {})) {
       return fail(schema_error(*path, "a $id below the root is not supported in a schema with $ref"));
@@ -335,9 +264,19 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
 Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::string& path) const {
   const auto refuse = [&](const std::string& problem) { return fail(schema_error(at(path, "$ref"), problem)); };
   if (!reference.is_string()) return refuse("it is no text");
-  const auto& text = reference.get_ref<const std::string&>();
+  std::string text = reference.get<std::string>();
+  const Schema root_id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
+  if (root_id.is_string() && text.starts_with(root_id.get_ref<const std::string&>())) {
+    const std::string rest = text.substr(root_id.get_ref<const std::string&>().size());
+    if (rest.empty() || rest.starts_with('#')) text = rest.empty() ? "#" : rest;
+  }
   if (text == "#") return SchemaAt{root_, ""};
-  if (!text.starts_with("#/")) return refuse("only parts of the same schema (#/...) are supported");
+  if (text.size() > 1 && text[0] == '#' && text[1] != '/') {
+    std::vector<SchemaAt> found;
+    find_anchors(root_, {}, text.substr(1), found);
+    if (found.size() == 1) return SchemaAt{without_annotations(found.front().schema), found.front().path};
+  }
+  if (!text.starts_with("#/")) return refuse("only parts of the same schema (#/..., #anchor) are supported");
   const std::string pointer = text.substr(1);
   const Schema* part = &root_;
   for (std::size_t begin = 1; begin <= pointer.size();) {
@@ -366,88 +305,41 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget
   const auto too_large = [&] { return fail(schema_error(schema.path, "it is too large")); };
   if (!budget.take_schema()) return too_large();
   if (depth > kMaxDepth) return fail(schema_error(schema.path, "allOf and $ref never end, or are too deep"));
-  if (!schema.schema.is_object() || (!schema.schema.contains("$ref") && !schema.schema.contains("allOf")))
-    return schema;
+  if (!needs_joining(schema.schema)) return schema;
   if (!budget.take(schema.schema)) return too_large();
   std::vector<SchemaAt> parts;
   SchemaAt own{Schema::object(), schema.path};
   for (const auto& [keyword, value] : schema.schema.items()) {
+    const std::string path = at(schema.path, keyword);
     if (keyword == "$ref") {
       auto target = resolve(value, schema.path);
       if (!target) return target;
       if (!budget.take(target->schema)) return too_large();
       parts.push_back(std::move(*target));
     } else if (keyword == "allOf") {
-      if (!value.is_array() || value.empty())
-        return fail(schema_error(at(schema.path, keyword), "it is no list of schemas"));
-      for (std::size_t i = 0; i < value.size(); ++i) {
-        parts.push_back({value[i], at(at(schema.path, keyword), std::to_string(i))});
-      }
+      if (!value.is_array() || value.empty()) return fail(schema_error(path, "it is no list of schemas"));
+      for (std::size_t i = 0; i < value.size(); ++i) parts.push_back({value[i], at(path, std::to_string(i))});
+    } else if (is_joined(keyword)) {
+      auto rewritten = rewritten_keyword(keyword, schema, *this);
+      if (!rewritten) return fail(rewritten.error());
+      if (!budget.take(*rewritten)) return too_large();
+      if (*rewritten != true) parts.push_back({std::move(*rewritten), path});
     } else if (!is_known(keyword)) {
-      return fail(schema_error(at(schema.path, keyword), "the keyword is not supported"));
-    } else if (!is_annotation(keyword)) {
+      return fail(schema_error(path, "the keyword is not supported"));
+    } else if (!is_annotation(keyword) && keyword != "then" && keyword != "else") {
       own.schema[keyword] = value;
     }
   }
+  const Unevaluated unevaluated = Unevaluated::taken_from(own.schema);
   for (SchemaAt& part : parts) {
     auto flat = flattened(std::move(part), budget, depth + 1);
     if (!flat) return flat;
-    if (parts.size() == 1 && own.schema.empty()) return flat;
+    if (parts.size() == 1 && own.schema.empty() && unevaluated.empty()) return flat;
     auto both = merged(std::move(own), *flat, budget);
     if (!both) return both;
     own = std::move(*both);
   }
-  return own;
-}
-
-Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const {
-  if (a.schema == false || b.schema == true) return a;
-  if (a.schema == true || b.schema == false) return b;
-  if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is no schema"));
-  for (const char* keyword : {"properties", "patternProperties"}) {
-    if (!budget.take_comparisons(2 * num_in(a.schema, keyword) * num_in(b.schema, keyword))) {
-      return fail(schema_error(at(b.path, keyword), "it is too large"));
-    }
-  }
-  if (const auto keyword = keyword_apart(a.schema, b.schema)) {
-    return fail(schema_error(at(b.path, *keyword), "it cannot be joined with a schema beside it that has others"));
-  }
-  using Pair = std::pair<const SchemaAt*, const SchemaAt*>;
-  for (const auto& [one, other] : {Pair(&a, &b), Pair(&b, &a)}) {
-    if (const auto keyword = keyword_of_others(one->schema, other->schema)) {
-      return fail(schema_error(at(one->path, *keyword), "it cannot be joined with a schema beside it, at " +
-                                                            (other->path.empty() ? "the root" : other->path) +
-                                                            ", that names other properties"));
-    }
-  }
-  if (a.schema.contains("type") || b.schema.contains("type")) {
-    const auto types_a = types_of(a);
-    const auto types_b = types_of(b);
-    if (!types_a) return fail(types_a.error());
-    if (!types_b) return fail(types_b.error());
-    if (a.schema.contains("type") && b.schema.contains("type")) {
-      JsonTypes both;
-      for (const JsonType type : **types_a) {
-        if ((*types_b)->contains(type)) both.insert(type);
-        if (type == JsonType::integer && (*types_b)->contains(JsonType::number)) both.insert(type);
-        if (type == JsonType::number && (*types_b)->contains(JsonType::integer)) both.insert(JsonType::integer);
-      }
-      if (both.empty()) return SchemaAt{Schema(false), b.path};
-      a.schema["type"] = names_of(both);
-    }
-  }
-  for (const auto& [keyword, value] : b.schema.items()) {
-    if (!is_known(keyword)) return fail(schema_error(at(b.path, keyword), "the keyword is not supported"));
-    if (is_annotation(keyword) || (keyword == "type" && a.schema.contains("type"))) continue;
-    if (!a.schema.contains(keyword)) {
-      a.schema[keyword] = value;
-    } else if (a.schema[keyword] != value) {
-      auto both = merged_keyword(keyword, std::move(a.schema[keyword]), value, b.path, budget);
-      if (!both) return fail(both.error());
-      a.schema[keyword] = std::move(*both);
-    }
-  }
-  return a;
+  return unevaluated.put_back(std::move(own));
 }
 
 bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaBudget& budget, int depth) const {
@@ -456,7 +348,7 @@ bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaB
   SchemaAt flat_a;
   SchemaAt flat_b;
   const auto flat = [&](const Schema& schema, SchemaAt& own) -> const Schema* {
-    if (!schema.is_object() || !(schema.contains("$ref") || schema.contains("allOf"))) return &schema;
+    if (!needs_joining(schema)) return &schema;
     auto result = flattened({schema, {}}, budget);
     if (!result) return nullptr;
     own = std::move(*result);
@@ -504,6 +396,14 @@ bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaB
     if (disjoint(property, *other, budget, depth + 1)) return true;
   }
   return false;
+}
+
+Schema names_of(const JsonTypes& types) {
+  Schema names = Schema::array();
+  for (const auto& [name, type] : kTypes) {
+    if (types.contains(type)) names.push_back(name);
+  }
+  return names;
 }
 
 Result<std::optional<JsonTypes>> types_of(const SchemaAt& schema) {

@@ -21,6 +21,18 @@ struct SchemaAt {
   std::string path;
 };
 
+/// Keywords of our own, in schemas that were joined. No schema of a user's has any.
+inline constexpr const char* kMorePatterns = "pagoda:patterns";          ///< patterns beside `pattern`
+inline constexpr const char* kMoreFormats = "pagoda:formats";            ///< formats beside `format`
+inline constexpr const char* kMoreMultiples = "pagoda:multiples";        ///< numbers beside that of `multipleOf`
+inline constexpr const char* kFraction = "pagoda:fraction";              ///< a number is no integer
+inline constexpr const char* kExcludedPatterns = "pagoda:not-patterns";  ///< a string matches none
+inline constexpr const char* kExcludedValues = "pagoda:not-values";      ///< it is none
+/// The schema is one of several that another keyword was turned into: it may contradict itself, and what it names is
+/// not evaluated in the sense of unevaluatedProperties.
+inline constexpr const char* kRewritten = "pagoda:rewritten";
+inline constexpr std::string_view kOwnPrefix = "pagoda:";
+
 /// The types of JSON; an integer is a number.
 enum class JsonType : std::uint8_t { object, array, string, integer, number, boolean, null };
 using JsonTypes = std::set<JsonType>;
@@ -32,6 +44,8 @@ std::string at(const std::string& path, std::string_view part);
 
 /// Does the keyword say nothing of which values are valid?
 bool is_annotation(std::string_view keyword);
+/// Does flattening turn it into other keywords?
+bool is_joined(std::string_view keyword);
 /// Is it a keyword of a flattened schema that is supported, or an annotation?
 bool is_known(std::string_view keyword);
 /// An object without its annotations, or what else it is.
@@ -84,6 +98,20 @@ class SchemaDocument {
   Schema root_;
 };
 
+/// unevaluatedProperties and unevaluatedItems, which are about what no keyword beside them or in schemas joined with
+/// theirs names: they are taken out of a schema while others are joined with it.
+class Unevaluated {
+ public:
+  static Unevaluated taken_from(Schema& schema);
+  bool empty() const { return keywords_.empty(); }
+  /// Error: it is not known what was evaluated.
+  Result<SchemaAt> put_back(SchemaAt joined) const;
+
+ private:
+  Schema keywords_ = Schema::object();
+};
+
+Schema names_of(const JsonTypes& types);
 /// The types that a flattened schema names or, without `type`, that its keywords are about; nothing where it says
 /// nothing of types. Error: an unknown type.
 Result<std::optional<JsonTypes>> types_of(const SchemaAt& schema);

@@ -1,8 +1,6 @@
 #include "engine/grammar/schema_rules.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,17 +9,18 @@
 
 #include "engine/grammar/json_rules.hpp"
 #include "engine/grammar/limits.hpp"
-#include "engine/grammar/number_rules.hpp"
+#include "engine/grammar/numeric_rules.hpp"
 #include "engine/grammar/object_rules.hpp"
-#include "engine/grammar/regex_rules.hpp"
 #include "engine/grammar/schema_document.hpp"
-#include "engine/grammar/string_formats.hpp"
+#include "engine/grammar/schema_rewriting.hpp"
+#include "engine/grammar/schema_values.hpp"
+#include "engine/grammar/string_rules.hpp"
 
 namespace pagoda::grammar {
 namespace {
 
-constexpr double kMostInteger = 1e15;
-constexpr std::int64_t kMostMultiple = 256;
+/// Schemas of a oneOf, each of which is held to what the others do not accept.
+constexpr std::size_t kMostToldApart = 8;
 
 /// Turns schemas into rules: one for each that differs, and those that it needs later in turn, so that schemas may name
 /// themselves.
@@ -57,6 +56,19 @@ class Converter final : public SchemaRules {
     if (!error_) error_ = schema_error(path, problem);
     return nothing();
   }
+  Expr contradiction(const SchemaAt& s, const char* keyword, const std::string& problem) override {
+    return s.schema.contains(kRewritten) ? nothing() : refuse(*keyword == 0 ? s.path : at(s.path, keyword), problem);
+  }
+  std::optional<SchemaAt> flattened(SchemaAt schema) override {
+    auto flat = document_.flattened(std::move(schema), budget_);
+    if (flat) return std::move(*flat);
+    if (!error_) error_ = flat.error();
+    return std::nullopt;
+  }
+  std::optional<bool> accepts(const Schema& schema, const Schema& value) override {
+    return checker_.accepts(schema, value);
+  }
+  LanguageBudget& languages() override { return languages_; }
   JsonRules& json() override { return json_; }
   Rules& rules() override { return rules_; }
 
@@ -86,15 +98,18 @@ class Converter final : public SchemaRules {
     for (const auto& [keyword, unused] : s.schema.items()) {
       if (!is_known(keyword)) return refuse(at(s.path, keyword), "the keyword is not supported");
     }
+    if (s.schema.contains("const") || s.schema.contains("enum")) return listed_values(s);
     if (s.schema.contains("anyOf")) return alternatives(s, "anyOf");
     if (s.schema.contains("oneOf")) return alternatives(s, "oneOf");
     const auto types = types_of(s);
     if (!types) return error_ = types.error(), nothing();
-    if (s.schema.contains("const") || s.schema.contains("enum")) return listed_values(s, *types);
-    if (!*types) return json_.value();
+    if (!*types && !s.schema.contains(kExcludedValues)) return json_.value();
+    static const JsonTypes any{JsonType::object, JsonType::array,   JsonType::string,
+                               JsonType::number, JsonType::boolean, JsonType::null};
+    const JsonTypes& all = *types ? **types : any;
     std::vector<Expr> parts;
-    for (const JsonType type : **types) {
-      if (type == JsonType::integer && (*types)->contains(JsonType::number)) continue;
+    for (const JsonType type : all) {
+      if (type == JsonType::integer && all.contains(JsonType::number)) continue;
       parts.push_back(of_type(s, type));
     }
     return choice(std::move(parts));
@@ -109,6 +124,7 @@ class Converter final : public SchemaRules {
     for (const auto& [other, value] : s.schema.items()) {
       if (other != keyword && !is_annotation(other)) rest.schema[other] = value;
     }
+    const Unevaluated unevaluated = Unevaluated::taken_from(rest.schema);
     std::vector<SchemaAt> branches;
     for (std::size_t i = 0; i < schemas.size(); ++i) {
       auto branch = document_.flattened({schemas[i], at(path, std::to_string(i))}, budget_);
@@ -117,18 +133,28 @@ class Converter final : public SchemaRules {
     }
     if (keyword == std::string_view("oneOf") && !are_disjoint(branches)) {
       if (budget_.is_spent()) return refuse(path, "it is too large");
-      return refuse(path,
-                    "the keyword is supported where the types, constants or enums of its schemas tell them apart; "
-                    "anyOf takes any");
+      if (schemas.size() > kMostToldApart) {
+        return refuse(path, "of more than " + std::to_string(kMostToldApart) +
+                                " schemas the keyword is supported where types, constants or enums tell them apart; "
+                                "anyOf takes any");
+      }
+      const Schema apart = told_apart(schemas);
+      if (!budget_.take(apart)) return refuse(path, "it is too large");
+      for (std::size_t i = 0; i < apart.size(); ++i) {
+        auto branch = document_.flattened({apart[i], at(path, std::to_string(i))}, budget_);
+        if (!branch) return error_ = branch.error(), nothing();
+        branches[i] = std::move(*branch);
+      }
     }
     std::vector<Expr> parts;
     for (SchemaAt& branch : branches) {
-      if (rest.schema.empty()) {
+      if (rest.schema.empty() && unevaluated.empty()) {
         parts.push_back(value(branch.schema, branch.path));
         continue;
       }
       if (!budget_.take(rest.schema)) return refuse(path, "it is too large");
       auto both = document_.merged(rest, branch, budget_);
+      if (both) both = unevaluated.put_back(std::move(*both));
       if (!both) return error_ = both.error(), nothing();
       parts.push_back(value(both->schema, both->path));
     }
@@ -144,181 +170,69 @@ class Converter final : public SchemaRules {
     return true;
   }
 
-  Expr listed_values(const SchemaAt& s, const std::optional<JsonTypes>& types) {
-    for (const auto& [keyword, unused] : s.schema.items()) {
-      if (keyword != "const" && keyword != "enum" && keyword != "type" && !is_annotation(keyword)) {
-        return refuse(at(s.path, keyword), "the keyword is not supported beside const or enum");
-      }
-    }
+  /// The values of const or enum that all other keywords accept.
+  Expr listed_values(const SchemaAt& s) {
     if (s.schema.contains("enum") && (!s.schema["enum"].is_array() || s.schema["enum"].empty())) {
-      return refuse(at(s.path, "enum"), "it is no list of values");
+      return contradiction(s, "enum", "it is no list of values");
     }
-    const bool is_const = s.schema.contains("const");
-    const Schema values = is_const ? Schema::array({s.schema["const"]}) : s.schema["enum"];
+    const char* const keyword = s.schema.contains("const") ? "const" : "enum";
+    const Schema values = s.schema.contains("const") ? Schema::array({s.schema["const"]}) : s.schema["enum"];
     if (values.size() > kMaxChoices) {
       return refuse(at(s.path, "enum"), "at most " + std::to_string(kMaxChoices) + " values are supported");
     }
+    SchemaAt rest{Schema::object(), s.path};
+    for (const auto& [other, value] : s.schema.items()) {
+      if (other != keyword) rest.schema[other] = value;
+    }
     std::vector<Expr> parts;
     for (const Schema& value : values) {
-      if (s.schema.contains("type") && !has_type(value, *types)) continue;
-      if (is_const && s.schema.contains("enum") && std::ranges::find(s.schema["enum"], value) == s.schema["enum"].end())
-        continue;
-      parts.push_back(literal(json_.constant(value)));
+      const auto is_valid = checker_.accepts(rest.schema, value);
+      if (!is_valid) {
+        return refuse(at(s.path, keyword),
+                      "whether the keywords beside it accept " + value.dump().substr(0, 100) + " is not certain");
+      }
+      if (*is_valid) parts.push_back(literal(json_.constant(value)));
     }
-    if (parts.empty()) return refuse(s.path, "no value is of its type and among its values");
+    if (parts.empty()) return contradiction(s, keyword, "the keywords beside it accept none of its values");
     return choice(std::move(parts));
   }
 
+  static Schema exclusions(const SchemaAt& s) {
+    return s.schema.contains(kExcludedValues) ? Schema{{kExcludedValues, s.schema[kExcludedValues]}} : Schema(true);
+  }
+
+  /// Is one of the values that are excluded of the type?
+  bool excludes(const SchemaAt& s, const JsonTypes& types) const {
+    return s.schema.contains(kExcludedValues) &&
+           std::ranges::any_of(s.schema[kExcludedValues], [&](const Schema& one) { return has_type(one, types); });
+  }
+
   Expr of_type(const SchemaAt& s, JsonType type) {
+    if ((type == JsonType::object || type == JsonType::array) && excludes(s, {type})) {
+      return refuse(at(s.path, "not"), "single objects and arrays cannot be excluded");
+    }
     switch (type) {
       case JsonType::object:
         return object_expression(s, *this);
       case JsonType::array:
         return array_expression(s, *this);
       case JsonType::string:
-        return string(s);
+        return string_expression(s, *this);
       case JsonType::integer:
-        return integer(s);
+        return integer_expression(s, *this);
       case JsonType::number:
-        return number(s);
-      case JsonType::boolean:
-        return json_.boolean();
+        return number_expression(s, *this);
+      case JsonType::boolean: {
+        std::vector<Expr> parts;
+        for (const bool value : {true, false}) {
+          if (checker_.accepts(exclusions(s), value) == true) parts.push_back(literal(json_.constant(value)));
+        }
+        return choice(std::move(parts));
+      }
       case JsonType::null:
-        return json_.null();
+        return excludes(s, {type}) ? nothing() : json_.null();
     }
     return nothing();
-  }
-
-  Expr string(const SchemaAt& s) {
-    const auto min = count(s, "minLength");
-    const auto max = count(s, "maxLength");
-    const bool has_length = min.value_or(0) > 0 || max;
-    const bool has_pattern = s.schema.contains("pattern");
-    if (s.schema.contains("format")) {
-      const Schema& format = s.schema["format"];
-      const auto known = format.is_string() ? string_format(format.get_ref<const std::string&>()) : std::nullopt;
-      if (!known)
-        return refuse(at(s.path, "format"), "the format " + format.dump().substr(0, 100) + " is not supported");
-      if (has_length || has_pattern) {
-        return refuse(at(s.path, "format"), "the keyword is not supported beside pattern, minLength or maxLength");
-      }
-      return quoted(at(s.path, "format"), *known);
-    }
-    if (has_pattern) {
-      const Schema& pattern = s.schema["pattern"];
-      if (!pattern.is_string()) return refuse(at(s.path, "pattern"), "it is no text");
-      if (has_length)
-        return refuse(at(s.path, "pattern"), "the keyword is not supported beside minLength or maxLength");
-      return quoted(at(s.path, "pattern"), pattern.get_ref<const std::string&>());
-    }
-    if (!has_length) return json_.string();
-    if (max && *max < min.value_or(0)) return refuse(at(s.path, "maxLength"), "it is less than minLength");
-    return json_.string(static_cast<std::int32_t>(min.value_or(0)), max ? static_cast<std::int32_t>(*max) : kUnbounded);
-  }
-
-  Expr quoted(const std::string& path, std::string_view regex) {
-    auto inside = regex_expression(regex, RegexPlace::json_string);
-    if (!inside) return refuse(path, inside.error().message);
-    return sequence({literal("\""), std::move(*inside), literal("\"")});
-  }
-
-  /// The keyword's number.
-  std::optional<double> bound(const SchemaAt& s, const char* keyword) {
-    if (!s.schema.contains(keyword)) return std::nullopt;
-    const Schema& value = s.schema[keyword];
-    if (!value.is_number()) return refuse(at(s.path, keyword), "it is no number"), std::nullopt;
-    if (std::abs(value.get<double>()) >= kMostInteger) {
-      return refuse(at(s.path, keyword), "bounds of 1e15 and beyond are not supported"), std::nullopt;
-    }
-    return value.get<double>();
-  }
-
-  Expr integer(const SchemaAt& s) {
-    const auto above = [](std::optional<double> value, bool is_exclusive) -> std::optional<std::int64_t> {
-      if (!value) return std::nullopt;
-      const double least = is_exclusive ? std::floor(*value) + 1 : std::ceil(*value);
-      return static_cast<std::int64_t>(least);
-    };
-    const auto below = [](std::optional<double> value, bool is_exclusive) -> std::optional<std::int64_t> {
-      if (!value) return std::nullopt;
-      const double most = is_exclusive ? std::ceil(*value) - 1 : std::floor(*value);
-      return static_cast<std::int64_t>(most);
-    };
-    const auto strictest = [](auto a, auto b, auto choose) {
-      return a && b ? std::optional(choose(*a, *b)) : (a ? a : b);
-    };
-    const auto min = strictest(above(bound(s, "minimum"), false), above(bound(s, "exclusiveMinimum"), true),
-                               [](auto a, auto b) { return std::max(a, b); });
-    const auto max = strictest(below(bound(s, "maximum"), false), below(bound(s, "exclusiveMaximum"), true),
-                               [](auto a, auto b) { return std::min(a, b); });
-    if (min && max && *min > *max) return refuse(s.path, "no integer lies between its bounds");
-    if (s.schema.contains("multipleOf") && s.schema["multipleOf"] != 1) return multiples(s, min || max);
-    return min || max ? integer_range(min, max) : any_integer();
-  }
-
-  /// Digits whose remainder is told by the rule that is next.
-  Expr multiples(const SchemaAt& s, bool is_bounded) {
-    const Schema& value = s.schema["multipleOf"];
-    const std::string path = at(s.path, "multipleOf");
-    const bool is_whole = value.is_number() && value.get<double>() >= 1 && has_type(value, {JsonType::integer});
-    if (!is_whole || value.get<double>() > static_cast<double>(kMostMultiple)) {
-      return refuse(path, "of integers, only whole numbers up to " + std::to_string(kMostMultiple) + " are supported");
-    }
-    if (is_bounded) return refuse(path, "the keyword is not supported beside bounds");
-    const auto divisor = static_cast<std::int32_t>(value.get<double>());
-    std::vector<RuleId> of_remainder;
-    for (std::int32_t i = 0; i < divisor; ++i) of_remainder.push_back(rules_.add());
-    const auto next = [&](std::int32_t remainder, int first) {
-      std::vector<Expr> parts;
-      for (int digit = first; digit <= 9; ++digit) {
-        const auto target = static_cast<std::size_t>((remainder * 10 + digit) % divisor);
-        parts.push_back(sequence({literal(std::to_string(digit)), rule(of_remainder[target])}));
-      }
-      return parts;
-    };
-    for (std::int32_t i = 0; i < divisor; ++i) {
-      std::vector<Expr> parts = next(i, 0);
-      if (i == 0) parts.push_back(empty());
-      rules_.set(of_remainder[static_cast<std::size_t>(i)], choice(std::move(parts)));
-    }
-    std::vector<Expr> parts = next(0, 1);
-    parts.push_back(literal("0"));
-    return sequence({optional(literal("-")), choice(std::move(parts))});
-  }
-
-  Expr number(const SchemaAt& s) {
-    const auto stricter = [](std::optional<DecimalBound> a, std::optional<DecimalBound> b, double first, double second,
-                             bool takes_greater) {
-      if (!a || !b) return a ? a : b;
-      if (first == second) return a->included ? b : a;
-      return (first > second) == takes_greater ? a : b;
-    };
-    const auto at_bound = [&](const char* keyword, bool is_included) -> std::optional<DecimalBound> {
-      const auto value = bound(s, keyword);
-      if (!value) return std::nullopt;
-      auto result = decimal_bound(*value, is_included);
-      if (!result) refuse(at(s.path, keyword), "bounds with more than 15 digits behind the point are not supported");
-      return result;
-    };
-    const auto number_of = [&](const char* keyword) { return bound(s, keyword).value_or(0); };
-    const auto min = stricter(at_bound("minimum", true), at_bound("exclusiveMinimum", false), number_of("minimum"),
-                              number_of("exclusiveMinimum"), true);
-    const auto max = stricter(at_bound("maximum", true), at_bound("exclusiveMaximum", false), number_of("maximum"),
-                              number_of("exclusiveMaximum"), false);
-    if (s.schema.contains("multipleOf")) return decimal_multiples(s, min || max);
-    return min || max ? decimal_range(min, max) : any_number();
-  }
-
-  /// Of 1, 0.1, 0.01 and so on: the numbers with so many digits behind the point.
-  Expr decimal_multiples(const SchemaAt& s, bool is_bounded) {
-    const Schema& value = s.schema["multipleOf"];
-    const std::string path = at(s.path, "multipleOf");
-    if (is_bounded) return refuse(path, "the keyword is not supported beside bounds");
-    if (value.is_number() && value.get<double>() == 1) return any_integer();
-    constexpr std::array<double, 9> kPowers{1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9};
-    const auto power = std::ranges::find(kPowers, value.is_number() ? value.get<double>() : 0.0);
-    if (power != kPowers.end()) return decimals(static_cast<std::int32_t>(power - kPowers.begin()) + 1);
-    return refuse(path, "of numbers, only 1, 0.1, 0.01 and so on are supported");
   }
 
   SchemaDocument document_;
@@ -327,6 +241,8 @@ class Converter final : public SchemaRules {
   std::map<std::string, RuleId> known_;  ///< by the schema's text
   std::vector<Pending> pending_;
   SchemaBudget budget_;
+  LanguageBudget languages_;
+  ValueChecker checker_{document_, budget_, languages_};
   std::optional<Error> error_;
 };
 

@@ -165,7 +165,8 @@ class RouterCore {
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
-                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.num_before, self.request_id, self.user);
+                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.num_before, self.request_id,
+                   self.user);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many

@@ -10,9 +10,9 @@
 namespace pagoda::routing {
 
 /// When a request that comes now would have its first token: by Little's law it waits for as many ends as there are
-/// requests too many before it, at the rate at which they end while there are too many; then its own prompt is computed.
-/// How many run at once is seen from how long those waited that have ended, for KV memory may hold fewer than there are
-/// rows. A plain state machine.
+/// requests too many before it, at the rate at which they end while there are too many; then its own prompt is
+/// computed. How many run at once is seen from how long those waited that have ended, for KV memory may hold fewer than
+/// there are rows. A plain state machine.
 class TtftForecast {
  public:
   explicit TtftForecast(std::int64_t max_rows) : max_rows_(static_cast<double>(max_rows)) {}

@@ -155,9 +155,9 @@ class Others(Structured):
             self.assert_pet(answer["content"][0]["text"])
         status, _, answer = server.request("POST", "/v1/messages", {
             "model": model, "messages": MESSAGES, "max_tokens": 9,
-            "output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}})
+            "output_config": {"format": {"type": "json_schema", "schema": {"$dynamicRef": "#a"}}}})
         self.assertEqual(status, 400)
-        self.assertIn("not", json.loads(answer)["error"]["message"])
+        self.assertIn("$dynamicRef", json.loads(answer)["error"]["message"])
 
     def test_ollamas_format(self):
         body = {"model": model, "prompt": PROMPT, "stream": False, "options": {"num_predict": 200}}

@@ -233,7 +233,7 @@ class JsonLines(unittest.TestCase):
                 self.assertEqual(len(events), 1)
                 [output] = ask(tool_choice="none", max_tokens=5)["outputs"]
                 self.assertNotIn("message", output)
-                bad = {"type": "object", "properties": {"a": {"not": {}}}}
+                bad = {"type": "object", "properties": {"a": {"$dynamicRef": "#a"}}}
                 error = ask(tools=[{"type": "function", "function": {"name": "f", "parameters": bad}}])["error"]
                 self.assertEqual(error["param"], "tools")
                 self.assertIn("tool f: ", error["message"])

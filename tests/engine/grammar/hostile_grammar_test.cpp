@@ -146,6 +146,56 @@ std::vector<Hostile> hostiles() {
                                                  many(100'000, [](auto) { return "0"; }) + "]}" + times(29, "}}")));
   add("joined_enums", test::schema(R"({"allOf":[{"enum":[)" + many(9'000, [](auto i) { return i; }) +
                                    R"(]},{"enum":[)" + many(9'000, [](auto i) { return "1" + i; }) + "]}]}"));
+  add("pattern_that_counts", test::schema(R"({"type":"string","pattern":"(a|b)*a(a|b){20}","maxLength":1000})"));
+  add("many_joined_patterns", test::schema(R"({"type":"array","prefixItems":[)" +
+                                           many(4'000,
+                                                [](auto i) {
+                                                  return R"({"type":"string","pattern":"^(x|y[a-f]){1,20}z)" + i +
+                                                         R"($","maxLength":30})";
+                                                }) +
+                                           "]}"));
+  add("patterns_joined_with_each_other",
+      test::schema(R"({"type":"string","allOf":[)" +
+                   many(500, [](auto i) { return R"({"pattern":"^(.*)" + i + R"(.*)?$"})"; }) + "]}"));
+  add("many_patterns_of_names",
+      test::schema(R"({"type":"object","properties":{"a":{}},"patternProperties":{)" +
+                   many(2'000, [](auto i) { return R"("x)" + i + R"(":{"minimum":)" + i + "}"; }) + "}}"));
+  add("long_names_beside_patterns",
+      test::schema(R"({"type":"object","additionalProperties":true,"patternProperties":{"^a":{}},"properties":{)" +
+                   many(500, [](auto i) { return "\"" + i + times(250, "n") + "\":true"; }) + "}}"));
+  add("negations_of_negations", test::schema(times(20, R"({"not":)") + R"({"minimum":3})" + times(20, "}")));
+  add("nested_negations", test::schema(times(14, R"({"type":"object","not":{"required":["a"],"properties":{"b":)") +
+                                       "{}" + times(14, "}}}")));
+  add("many_conditions", test::schema(R"({"type":"object","allOf":[)" +
+                                      many(200,
+                                           [](auto i) {
+                                             return R"({"if":{"required":["a)" + i + R"("]},"then":{"required":["b)" +
+                                                    i + R"("]}})";
+                                           }) +
+                                      "]}"));
+  add("nested_conditions", test::schema(times(15, R"({"if":{"minimum":1},"then":{"if":{"required":["a"]},"then":)") +
+                                        "{}" + times(15, R"(},"else":{"minLength":1}})")));
+  add("one_of_alike", test::schema(times(6, R"({"oneOf":[{"minimum":1},{"maximum":9},{"minLength":2},{"items":)") +
+                                   "{}" + times(6, "}]}")));
+  add("many_dependencies",
+      test::schema(R"({"type":"object","dependentRequired":{)" +
+                   many(1'000, [](auto i) { return "\"" + i + R"(":["a)" + i + R"("])"; }) + "}}"));
+  add("negated_references", test::schema(R"({"$ref":"#/$defs/a","$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}})"));
+  add("negated_items_of_themselves", test::schema(R"({"type":"array","items":{"not":{"$ref":"#"}}})"));
+  add("large_counts_of_contains",
+      test::schema(
+          R"({"type":"array","contains":{"type":"string"},"minContains":500,"maxContains":900,"maxItems":1000})"));
+  add("counts_of_contains_within_limits",
+      test::schema(R"({"type":"array","contains":{"type":"string"},"minContains":30,"maxContains":40,"maxItems":90})"));
+  add("values_beside_patterns",
+      test::schema(R"({"enum":[)" + many(kMaxChoices, [](auto i) { return "\"a" + i + "\""; }) + R"(],"allOf":[)" +
+                   many(400, [](auto i) { return R"({"pattern":"^a.*)" + i + "\"}"; }) + "]}"));
+  add("large_multiples_between",
+      test::schema(R"({"type":"number","multipleOf":0.997,"minimum":-123456789.25,"maximum":123456789.125})"));
+  add("many_multiples",
+      test::schema(R"({"type":"integer","allOf":[)" +
+                   many(600, [](auto i) { return R"({"multipleOf":)" + std::to_string(std::stoi(i) + 1) + "}"; }) +
+                   "]}"));
   add("left_recursion", test::ebnf("root ::= root \"a\" | \"b\""));
   add("hidden_left_recursion", test::ebnf("root ::= e root \"a\" | \"b\"\ne ::= \"\" | \"c\""));
   add("empty_loops", test::ebnf("root ::= ((\"\")*)* \"a\""));

@@ -1,7 +1,10 @@
 #include "tests/engine/grammar/schema_validator.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <regex>
+#include <set>
 #include <string>
 
 namespace pagoda::test {
@@ -32,6 +35,17 @@ bool matches(const std::string& text, const json& pattern) {
   return std::regex_search(text, std::regex(pattern.get<std::string>(), std::regex::ECMAScript));
 }
 
+/// Of the Gregorian calendar, "2024-02-29".
+bool is_date(const std::string& text) {
+  static const std::regex form("([0-9]{4})-([0-9]{2})-([0-9]{2})");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, form)) return false;
+  return std::chrono::year_month_day(std::chrono::year(std::stoi(parts[1])),
+                                     std::chrono::month(static_cast<unsigned>(std::stoi(parts[2]))),
+                                     std::chrono::day(static_cast<unsigned>(std::stoi(parts[3]))))
+      .ok();
+}
+
 struct Keyword {
   const json& value;
   const json& schema;
@@ -52,6 +66,11 @@ struct Keyword {
       const auto num =
           std::count_if(at.begin(), at.end(), [&](const json& part) { return is_valid(value, part, root); });
       return name == "anyOf" ? num > 0 : num == (name == "oneOf" ? 1 : static_cast<std::ptrdiff_t>(at.size()));
+    }
+    if (name == "not") return !is_valid(value, at, root);
+    if (name == "if") {
+      const char* const branch = is_valid(value, at, root) ? "then" : "else";
+      return !schema.contains(branch) || is_valid(value, schema[branch], root);
     }
     if (value.is_number()) return number(name, at);
     if (value.is_string()) return string(name, at);
@@ -76,12 +95,19 @@ struct Keyword {
     const auto& text = value.get_ref<const std::string&>();
     if (name == "minLength") return num_characters(text) >= at.get<std::size_t>();
     if (name == "maxLength") return num_characters(text) <= at.get<std::size_t>();
+    if (name == "format" && at == "date") return is_date(text);
     return name != "pattern" || matches(text, at);
   }
 
   bool array(const std::string& name, const json& at) const {
     if (name == "minItems") return value.size() >= at.get<std::size_t>();
     if (name == "maxItems") return value.size() <= at.get<std::size_t>();
+    if (name == "uniqueItems" && at == true) return std::set<json>(value.begin(), value.end()).size() == value.size();
+    if (name == "contains") {
+      const auto num = static_cast<std::size_t>(
+          std::count_if(value.begin(), value.end(), [&](const json& item) { return is_valid(item, at, root); }));
+      return num >= schema.value("minContains", std::size_t{1}) && num <= schema.value("maxContains", value.size());
+    }
     if (name == "prefixItems") {
       for (std::size_t i = 0; i < std::min(at.size(), value.size()); ++i) {
         if (!is_valid(value[i], at[i], root)) return false;
@@ -101,6 +127,13 @@ struct Keyword {
     if (name == "maxProperties") return value.size() <= at.get<std::size_t>();
     if (name == "required") {
       return std::all_of(at.begin(), at.end(), [&](const json& key) { return value.contains(key.get<std::string>()); });
+    }
+    if (name == "dependentRequired" || name == "dependentSchemas") {
+      return std::all_of(at.items().begin(), at.items().end(), [&](const auto& dependency) {
+        if (!value.contains(dependency.key())) return true;
+        return name == "dependentRequired" ? object("required", dependency.value())
+                                           : is_valid(value, dependency.value(), root);
+      });
     }
     for (const auto& [key, member] : value.items()) {
       if (name == "properties" && at.contains(key) && !is_valid(member, at[key], root)) return false;

@@ -146,10 +146,10 @@ TEST(StructuralTagErrors, NameThePart) {
             "the structural tag at /format/triggers: one begins with another, or with what is excluded");
   EXPECT_EQ(refusal(R"({"type":"repeat","min":2,"max":1,"content":{"type":"any_text"}})"),
             "the structural tag at /format/max: it is less than min");
-  EXPECT_NE(refusal(R"({"type":"json_schema","json_schema":{"if":true}})").find("/format/json_schema: "),
+  EXPECT_NE(refusal(R"({"type":"json_schema","json_schema":{"$dynamicRef":"#a"}})").find("/format/json_schema: "),
             std::string::npos);
   const auto labelled =
-      refusal(R"({"type":"json_schema","label":"tool f","json_schema":{"properties":{"a":{"if":true}}}})");
+      refusal(R"({"type":"json_schema","label":"tool f","json_schema":{"properties":{"a":{"$dynamicRef":"#a"}}}})");
   EXPECT_EQ(labelled.find("tool f: "), 0U) << labelled;
   EXPECT_NE(labelled.find("/properties/a"), std::string::npos) << labelled;
   EXPECT_EQ(refusal(R"({"type":"json_schema","label":3,"json_schema":{}})"),

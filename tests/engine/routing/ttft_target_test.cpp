@@ -19,9 +19,9 @@ constexpr TimeUs kSecond = 1'000'000;
 constexpr TimeUs kTargetUs = kSecond / 2;
 
 struct Server {
-  double seconds_per_request = 1;    ///< in its row
-  double seconds_per_prompt = 0.1;   ///< of these
-  double most_rows_that_fit = kRows; ///< as where the KV memory holds fewer
+  double seconds_per_request = 1;     ///< in its row
+  double seconds_per_prompt = 0.1;    ///< of these
+  double most_rows_that_fit = kRows;  ///< as where the KV memory holds fewer
 };
 
 struct Outcome {
@@ -101,8 +101,10 @@ class Overload {
       const TimeUs ttft = queue + static_cast<TimeUs>(server_.seconds_per_prompt * 1e6);
       if (next.counts) outcome_.ttfts.push_back(ttft);
       std::uniform_real_distribution<double> length(0.5, 1.5);
-      running_.push({now + static_cast<TimeUs>(length(random_) * server_.seconds_per_request * 1e6), next.id,
-                     {kPromptTokens, 20, queue, ttft}, next.counts});
+      running_.push({now + static_cast<TimeUs>(length(random_) * server_.seconds_per_request * 1e6),
+                     next.id,
+                     {kPromptTokens, 20, queue, ttft},
+                     next.counts});
     }
   }
 

@@ -232,7 +232,8 @@ TEST_F(Tenants, EveryRouteWantsItsKey) {
   EXPECT_GE(walked[Access::key], 20);
   EXPECT_GE(walked[Access::admin], 4);
   EXPECT_EQ(walked[Access::watcher], 1);
-  EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/ready", "/version", "/ui/{name}", "/favicon.ico", "/api/version"}));
+  EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/ready", "/version", "/ui/{name}", "/favicon.ico",
+                                         "/api/version"}));
 }
 
 TEST_F(Tenants, WithoutAnAdminKeyNothingOfAdminsIsOpen) {

@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/grammar/limits.hpp"
+#include "engine/grammar/object_rules.hpp"
+
+namespace pagoda::grammar {
+namespace {
+
+constexpr std::size_t kMostCounted = 4'000;  ///< places of an array with contains or uniqueItems
+
+std::int32_t after(std::int32_t count, std::int32_t num) {
+  return count == kUnbounded ? count : std::max(count - num, 0);
+}
+
+/// Reads the keywords of one array.
+class ArrayReader {
+ public:
+  ArrayReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
+
+  Expr read() {
+    const Schema& schema = s_.schema;
+    prefix_ = schema.value("prefixItems", Schema::array());
+    if (!prefix_.is_array()) return converter_.refuse(at(s_.path, "prefixItems"), "it is no list of schemas");
+    keyword_ = schema.contains("items") ? "items" : "unevaluatedItems";
+    if (schema.contains(keyword_)) {
+      if (schema[keyword_].is_array()) {
+        return converter_.refuse(at(s_.path, keyword_), "a list of schemas is called prefixItems");
+      }
+      item_ = schema[keyword_];
+    } else {
+      item_ = prefix_.empty();
+    }
+    min_ = static_cast<std::int32_t>(converter_.count(s_, "minItems").value_or(0));
+    max_ = static_cast<std::int32_t>(converter_.count(s_, "maxItems").value_or(kUnbounded));
+    if (item_ == false && (max_ == kUnbounded || max_ > std::ssize(prefix_))) {
+      max_ = static_cast<std::int32_t>(prefix_.size());
+      if (max_ < min_) return nothing();
+    }
+    if (max_ != kUnbounded && max_ < min_) {
+      return converter_.contradiction(s_, "maxItems", "it is less than minItems");
+    }
+    const bool is_unique = schema.contains("uniqueItems") && schema["uniqueItems"] != false;
+    if (is_unique && (max_ == kUnbounded || max_ > 1)) return converter_.json().brackets(unique());
+    return converter_.json().brackets(schema.contains("contains") ? containing() : items());
+  }
+
+ private:
+  std::int32_t num_prefix() const { return static_cast<std::int32_t>(prefix_.size()); }
+
+  std::string path_of(std::int32_t i) const {
+    return i < num_prefix() ? at(at(s_.path, "prefixItems"), std::to_string(i)) : at(s_.path, keyword_);
+  }
+  const Schema& item(std::int32_t i) const { return i < num_prefix() ? prefix_[static_cast<std::size_t>(i)] : item_; }
+
+  /// From the end: what may follow the first `i` items.
+  Expr items() {
+    Expr tail = min_ <= num_prefix() ? empty() : nothing();
+    const std::int32_t most = max_ == kUnbounded ? kUnbounded : max_ - num_prefix();
+    if (item_ != false && (max_ == kUnbounded || most > 0)) {
+      const Expr item = converter_.value(item_, at(s_.path, keyword_));
+      const Expr next = sequence({converter_.json().comma(), item});
+      const std::int32_t least = std::max(min_ - num_prefix(), 0);
+      if (num_prefix() > 0) {
+        tail = repeat(next, least, most);
+      } else {
+        tail = sequence({item, repeat(next, after(least, 1), after(most, 1))});
+        if (least == 0) tail = optional(std::move(tail));
+      }
+    }
+    for (std::int32_t i = num_prefix(); i-- > 0;) {
+      if (max_ != kUnbounded && i >= max_) {
+        tail = empty();
+        continue;
+      }
+      std::vector<Expr> parts;
+      if (i > 0) parts.push_back(converter_.json().comma());
+      parts.push_back(converter_.value(item(i), path_of(i)));
+      parts.push_back(std::move(tail));
+      const RuleId id = converter_.rules().add(sequence(std::move(parts)));
+      tail = min_ <= i ? optional(rule(id)) : rule(id);
+    }
+    return tail;
+  }
+
+  /// Items that differ, of a few values: in any order or, where that takes too much, in that of their enum.
+  Expr unique() {
+    const auto refuse = [&] {
+      return converter_.refuse(at(s_.path, "uniqueItems"),
+                               "the keyword is supported where items have an enum, without prefixItems and contains");
+    };
+    const auto flat = converter_.flattened({item_, path_of(0)});
+    if (!flat || num_prefix() > 0 || s_.schema.contains("contains")) return refuse();
+    const Schema& item = flat->schema;
+    const auto listed = item.is_object() ? item.find("enum") : item.end();
+    if (!item.is_object() || listed == item.end() || !listed->is_array() || listed->size() > kMaxChoices)
+      return refuse();
+    std::vector<nlohmann::json> known;
+    for (const Schema& value : *listed) {
+      const auto is_valid = converter_.accepts(item, value);
+      if (!is_valid) return refuse();
+      if (!*is_valid || std::ranges::find(known, nlohmann::json(value)) != known.end()) continue;
+      known.emplace_back(value);
+      values_.push_back(literal(converter_.json().constant(value)));
+    }
+    if (values_.size() * (values_.size() + 1) > kMostCounted) return refuse();
+    return unique_from(0, 0);
+  }
+
+  /// Behind `count` items: `used` has a bit for each value that cannot come or, of many values, is how many of the
+  /// first ones cannot.
+  Expr unique_from(std::int32_t used, std::int32_t count) {
+    constexpr std::size_t kMostInAnyOrder = 8;
+    const bool in_any_order = values_.size() <= kMostInAnyOrder;
+    const auto [place, is_new] = known_.try_emplace({used, count, count == 0});
+    if (!is_new) return rule(place->second);
+    const RuleId id = place->second = converter_.rules().add(nothing());
+    std::vector<Expr> parts;
+    if (count >= min_) parts.push_back(empty());
+    const bool is_full = max_ != kUnbounded && count >= max_;
+    for (std::int32_t i = in_any_order ? 0 : used; !is_full && i < std::ssize(values_); ++i) {
+      if (in_any_order && (used >> i & 1) != 0) continue;
+      std::vector<Expr> all;
+      if (count > 0) all.push_back(converter_.json().comma());
+      all.push_back(values_[static_cast<std::size_t>(i)]);
+      all.push_back(unique_from(in_any_order ? used | 1 << i : i + 1, count + 1));
+      parts.push_back(sequence(std::move(all)));
+    }
+    converter_.rules().set(id, choice(std::move(parts)));
+    return rule(id);
+  }
+
+  /// Items of which some are to be accepted by `contains`: by place, and by how many there were.
+  Expr containing() {
+    least_ = static_cast<std::int32_t>(converter_.count(s_, "minContains").value_or(1));
+    most_ = static_cast<std::int32_t>(converter_.count(s_, "maxContains").value_or(kUnbounded));
+    if (least_ == 0 && most_ == kUnbounded) return items();
+    last_place_ = std::max(max_ == kUnbounded ? min_ : max_, num_prefix());
+    last_count_ = most_ == kUnbounded ? least_ : most_;
+    if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMostCounted) {
+      return converter_.refuse(at(s_.path, "contains"), "together with the counts beside it it is too large");
+    }
+    return from(0, 0, true);
+  }
+
+  Expr from(std::int32_t place, std::int32_t count, bool is_first) {
+    const auto [known, is_new] = known_.try_emplace({place, count, is_first});
+    if (!is_new) return rule(known->second);
+    const RuleId id = known->second = converter_.rules().add(nothing());
+    std::vector<Expr> parts;
+    if (place >= min_ && count >= least_) parts.push_back(empty());
+    if ((max_ == kUnbounded || place < max_) && item(place) != false) {
+      const std::int32_t next = std::min(place + 1, last_place_);
+      const auto add = [&](Schema schema, std::int32_t behind) {
+        std::vector<Expr> all;
+        if (!is_first) all.push_back(converter_.json().comma());
+        all.push_back(converter_.value(schema, path_of(place)));
+        all.push_back(from(next, behind, false));
+        parts.push_back(sequence(std::move(all)));
+      };
+      const Schema& wanted = s_.schema["contains"];
+      const auto joined = [&](Schema other) {
+        return Schema{{"allOf", Schema::array({item(place), std::move(other)})}, {kRewritten, true}};
+      };
+      if (most_ == kUnbounded) {
+        // Whatever it is need not be counted.
+        add(item(place), count);
+        if (count < least_) add(joined(wanted), count + 1);
+      } else {
+        add(joined(Schema{{"not", wanted}}), count);
+        if (count < most_) add(joined(wanted), count + 1);
+      }
+    }
+    converter_.rules().set(id, choice(std::move(parts)));
+    return rule(id);
+  }
+
+  const SchemaAt& s_;
+  SchemaRules& converter_;
+  Schema prefix_;
+  Schema item_;               ///< of those behind the prefix
+  std::vector<Expr> values_;  ///< of items that differ
+  const char* keyword_ = "items";
+  std::int32_t min_ = 0;
+  std::int32_t max_ = kUnbounded;
+  std::int32_t least_ = 0;
+  std::int32_t most_ = kUnbounded;
+  std::int32_t last_place_ = 0;  ///< places behind it are like it
+  std::int32_t last_count_ = 0;
+  /// By place, or what was used; by how many there were; by whether a comma stands before the next.
+  std::map<std::tuple<std::int32_t, std::int32_t, bool>, RuleId> known_;
+};
+
+}  // namespace
+
+Expr array_expression(const SchemaAt& schema, SchemaRules& converter) {
+  return ArrayReader(schema, converter).read();
+}
+
+}  // namespace pagoda::grammar

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/grammar/object_rules.hpp"
+#include "engine/grammar/schema_document.hpp"
+#include "engine/grammar/text_language.hpp"
+
+namespace pagoda::grammar {
+
+/// What patternProperties and propertyNames say of an object's names: which there may be, and which schemas their
+/// values have. A name that a pattern matches for some readers only, or only in a part where the pattern has neither
+/// `^` nor
+/// `$`, is not written unless it is declared.
+class PropertyNames {
+ public:
+  PropertyNames(const SchemaAt& schema, SchemaRules& converter) : s_(schema), converter_(converter) {}
+
+  /// False after a refusal.
+  bool read();
+  /// May a property be called so? Nothing where that is not certain.
+  std::optional<bool> may_be(const std::string& name) const;
+  /// The schemas of the patterns that a name may match. False where it may match none of them.
+  bool add_schemas(const std::string& name, Schema& schemas) const;
+  /// Members whose names are none of `declared`; `other` is the schema of those that no pattern names. Absent: there
+  /// are none.
+  std::optional<Expr> other_members(const std::vector<std::string>& declared, const Schema& other);
+
+ private:
+  struct Pattern {
+    std::string regex;
+    std::string path;
+    Schema schema;
+    TextLanguage part;      ///< what it certainly matches
+    TextLanguage possible;  ///< what it may match
+  };
+  /// Names that match the same patterns.
+  struct NameClass {
+    TextLanguage names;
+    Schema schemas;
+  };
+
+  bool has_names() const { return s_.schema.contains("propertyNames") && s_.schema["propertyNames"] != true; }
+  std::optional<Expr> member_of_one_pattern();
+  std::optional<Expr> member_of_names(const Schema& other);
+  std::optional<Schema> name_schema() const;
+  std::optional<TextLanguage> allowed(const std::vector<std::string>& declared);
+  bool split(std::vector<NameClass>& classes, const Pattern& pattern);
+
+  const SchemaAt& s_;
+  SchemaRules& converter_;
+  std::vector<Pattern> patterns_;
+  bool is_one_pattern_ = false;  ///< and nothing else that names properties
+};
+
+}  // namespace pagoda::grammar

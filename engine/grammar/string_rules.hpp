@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/grammar/object_rules.hpp"
+#include "engine/grammar/regex_rules.hpp"
+#include "engine/grammar/schema_document.hpp"
+#include "engine/grammar/text_language.hpp"
+
+namespace pagoda::grammar {
+
+/// The strings that a flattened schema accepts.
+Expr string_expression(const SchemaAt& schema, SchemaRules& converter);
+
+/// What is between the quotes of these strings. Nothing after a refusal.
+std::optional<TextLanguage> string_language(const SchemaAt& schema, SchemaRules& converter);
+
+/// The texts that a regex matches, read as `place` says. Nothing after a refusal of `path`.
+std::optional<TextLanguage> regex_language(std::string_view regex, RegexPlace place, const std::string& path,
+                                           SchemaRules& converter);
+
+/// A name of a property, with its quotes, among those of a language.
+Expr string_in(const TextLanguage& language, SchemaRules& converter);
+
+}  // namespace pagoda::grammar
