@@ -63,7 +63,10 @@ def error_shape(path, answer):
     except ValueError:
         return f"no JSON: {answer[:200]!r}"
     if path.startswith("/v1/messages"):
-        good = error.get("type") == "error" and set(error["error"]) == {"type", "message"}
+        inner = error.get("error", {})
+        details = inner.pop("details", {"error_code": "none"})
+        good = (error.get("type") == "error" and set(inner) == {"type", "message"}
+                and set(details) == {"error_code"} and details["error_code"])
     elif path.startswith("/api"):
         good = set(error) == {"error"} and isinstance(error["error"], str) and error["error"]
     else:
