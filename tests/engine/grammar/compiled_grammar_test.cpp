@@ -1,5 +1,8 @@
 #include "engine/grammar/compiled_grammar.hpp"
 
+#include <atomic>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "engine/grammar/grammar_cache.hpp"
@@ -102,6 +105,26 @@ TEST(CompiledGrammars, NothingFollowsWhereTheMasksOfARequestTakeMoreThanTheirBud
   EXPECT_EQ(go_on(other, 900), 900);
   Matcher slow(grammar, std::make_shared<MaskBudget>(MaskBudget{0, 10'000}));  // each earns what the next one takes
   EXPECT_EQ(go_on(slow, 900), 900);
+}
+
+TEST(CompiledGrammars, AreUsedFromManyThreadsAtOnce) {
+  const auto grammar = test::word_compiler()->compile(test::schema(
+      R"({"type":"object","properties":{"a":{"type":"string","pattern":"^[ab]{2,9}$"},"b":{"type":"array","items":{"type":"integer"}}}})"));
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  std::vector<std::thread> threads;
+  std::atomic<int> num_texts = 0;
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 20; ++i) {
+        const auto text = test::random_text(*grammar, random);
+        num_texts += text && test::takes(*grammar, *text) ? 1 : 0;
+        EXPECT_GT((*grammar)->num_bytes(), 0U);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(num_texts, 40);
 }
 
 TEST(CompiledGrammars, AreForgottenAndFoundAgainWhereTheyTakeMuchMemory) {
