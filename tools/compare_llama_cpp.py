@@ -34,7 +34,7 @@ def pagoda(args, kind, streams, input_len, output_len):
     out = run([args.pagoda, "bench", "throughput", "--model", kind.model, "--threads", str(args.threads), "--json",
                "--num-prompts", str(streams), "--input-len", str(input_len), "--output-len", str(output_len),
                "--no-enable-prefix-caching", "--max-chunk-ms", "0", "--kv-cache-memory", "2",
-               *(["--quantize", kind.quantize] if kind.quantize else [])])
+               *(["--cpu-isa", args.cpu_isa] if args.cpu_isa else []), *(["--quantize", kind.quantize] if kind.quantize else [])])
     return json.loads(out)
 
 
@@ -74,6 +74,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=32, help="tokens decoded by each stream")
     parser.add_argument("--prompts", default="128,512")
     parser.add_argument("--streams", default="1,4,8,16,32")
+    parser.add_argument("--cpu-isa", default="", help="of pagoda; llama.cpp is built for one")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
 

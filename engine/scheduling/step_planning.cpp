@@ -119,11 +119,15 @@ const SequenceGroup* StepPlanning::first_of_queue() const {
   return head ? table_.groups.at(*head).get() : nullptr;
 }
 
+double StepPlanning::tokens_in_target() const {
+  return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.times_the_mean());
+}
+
 std::int32_t StepPlanning::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
   if (config_.target_step_us == 0 || first == nullptr) return free;
-  const double tokens = step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us));
+  const double tokens = tokens_in_target();
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
   const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
   return std::min(free, table_.rows_reserved == 0 ? std::max(more, rows_wanted_by(*first)) : more);
@@ -150,8 +154,7 @@ std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
     budget = std::min(budget, std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk)));
   }
   if (config_.target_step_us > 0) {
-    const double tokens = step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us));
-    budget = std::min(budget, std::max<double>(decoding + 1, tokens));
+    budget = std::min(budget, std::max<double>(decoding + 1, tokens_in_target()));
   }
   return static_cast<std::int32_t>(budget);
 }
@@ -348,6 +351,10 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
+  // Steps far below the target are in time however late they are.
+  const double expected_us = step_time_curve_.us_of(num_tokens);
+  const auto target_us = static_cast<double>(config_.target_step_us);
+  if (target_us > 0 && 2 * expected_us > target_us) step_lateness_.step_measured(expected_us, duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }

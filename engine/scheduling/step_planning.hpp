@@ -98,7 +98,7 @@ class StepPlanning {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
                  self.next_to_pause_, self.cost_, self.available_blocks_, self.step_times_, self.step_time_curve_,
-                 self.last_prompt_step_us_);
+                 self.step_lateness_, self.last_prompt_step_us_);
   }
 
   void drop_drafts();
@@ -108,6 +108,8 @@ class StepPlanning {
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
   /// Running sequences that are through with their prompts.
   std::int32_t num_decoding() const;
+  /// Of the largest step that is in time for target_step_us but once in 200.
+  double tokens_in_target() const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
   std::int32_t step_budget(std::int32_t decoding) const;
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
@@ -135,6 +137,7 @@ class StepPlanning {
   std::int64_t available_blocks_ = 0;  ///< when the last plan was answered
   StepTimes step_times_;
   StepTimeCurve step_time_curve_;
+  StepLateness step_lateness_;
   TimeUs last_prompt_step_us_ = 0;  ///< what the last step with prompts took
 };
 

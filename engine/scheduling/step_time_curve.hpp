@@ -40,6 +40,22 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.tokens * limit_us / below.us;
   }
 
+  /// What a step of so many tokens takes on average; 0 before the first measurement.
+  double us_of(std::int64_t num_tokens) const {
+    const auto tokens = static_cast<double>(num_tokens);
+    Point below;
+    for (const Point& point : points_) {
+      if (point.tokens == 0) continue;
+      const double us = std::max(point.us, below.us);
+      if (point.tokens >= tokens) {
+        if (below.tokens == 0) return us * tokens / point.tokens;
+        return below.us + (us - below.us) * (tokens - below.tokens) / (point.tokens - below.tokens);
+      }
+      below = {point.tokens, us};
+    }
+    return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
+  }
+
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_); }
 
  private:
@@ -54,6 +70,28 @@ class StepTimeCurve {
   };
 
   std::array<Point, kSizes> points_{};
+};
+
+/// How many times their mean steps take at most, but for one in 200: a quantile that goes up with each that took longer
+/// and down a little with each that did not (Robbins and Monro, 1951).
+class StepLateness {
+ public:
+  void step_measured(double expected_us, TimeUs duration_us) {
+    if (expected_us <= 0) return;
+    const bool late = static_cast<double>(duration_us) > times_ * expected_us;
+    times_ = std::clamp(times_ + kStep * ((late ? 1 : 0) - kLateShare), 1.0, kMost);
+  }
+
+  double times_the_mean() const { return times_; }
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.times_); }
+
+ private:
+  static constexpr double kLateShare = 0.005;
+  static constexpr double kStep = 0.04;
+  static constexpr double kMost = 2;
+
+  double times_ = 1.2;  // what the processors of the benchmarks have
 };
 
 }  // namespace pagoda::scheduling

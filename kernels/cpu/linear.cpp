@@ -126,6 +126,30 @@ class Linear {
     std::int64_t first_row = 0;  ///< of the weight
   };
 
+  /// The next block of a panel, whose lines the register tiles share that are multiplied meanwhile.
+  struct Fetching {
+    const std::byte* first = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t row_bytes = 0;
+    std::int64_t lines = 0;
+    std::int64_t lines_per_stride = 0;
+    std::int64_t lines_per_tile = 0;
+
+    PrefetchBlock share_of(std::int64_t tile) const {
+      const std::int64_t first_line = tile * lines_per_tile;
+      if (first_line >= lines) return {};
+      // Of 32 bits: a tile takes little longer than some divisions of 64.
+      const auto at = static_cast<std::uint32_t>(first_line);
+      const auto column_rows = static_cast<std::uint32_t>(rows);
+      const std::byte* column = first + at / column_rows * kLine;
+      return {.first = column + at % column_rows * row_bytes,
+              .column_end = column + rows * row_bytes,
+              .row_bytes = row_bytes,
+              .column_bytes = rows * row_bytes,
+              .lines_per_stride = lines_per_stride};
+    }
+  };
+
   static Way choose_way(const CpuKernels& kernels, const LinearParams& p) {
     if (p.num_tokens <= kernels.stream_rows) return Way::stream;
     if (p.weights.front().scales != nullptr) return Way::packed;
@@ -279,7 +303,7 @@ class Linear {
           kernels_.linear_tall({.x = packed_x(panel.dtype, tile, k),
                                 .rows = tiles_.rows(tile),
                                 .piece = piece_of(panel, k, count),
-                                .sums = sums_of(sums, k, count, panel, tile),
+                                .sums = sums_of(sums, k, count, panel, tiles_.first_row(tile)),
                                 .prefetch = share_of_panel(index + 1, call, calls)});
         }
       }
@@ -324,26 +348,32 @@ class Linear {
     const float* const scales = scales_of(panel, piece.k, count, work);
     const bool packs_in_passing = tiles_.rows(tiles.first) <= kernels_.packing_rows;
     if (!packs_in_passing) kernels_.pack_weights(piece_of(panel, piece.k, count), packed);
+    const Fetching fetching = fetching_of(next, tiles.end - tiles.first);
+    const std::int64_t floats = floats_of(panel.dtype, piece.k);
+    const std::int64_t steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding);
+    const float* const x = panel.dtype == DType::bf16 ? paired_x_ : plain_x_;
+    std::int64_t row = tiles_.first_row(tiles.first);
     // Arguments are made in place: copies of what was just stored in smaller pieces stall.
     for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
+      const std::int64_t rows = tiles_.rows(tile);
       if (tile == tiles.first && packs_in_passing) {
-        kernels_.linear_stream({.x = packed_x(panel.dtype, tile, piece.k),
-                                .rows = tiles_.rows(tile),
+        kernels_.linear_stream({.x = x + row * padded_in_ + floats * rows,
+                                .rows = rows,
                                 .piece = piece_of(panel, piece.k, count),
-                                .sums = sums_of(sums, piece.k, count, panel, tile, scales),
+                                .sums = sums_of(sums, piece.k, count, panel, row, scales),
                                 .packed = packed,
-                                .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+                                .prefetch = fetching.share_of(tile - tiles.first)});
       } else {
-        kernels_.linear_tile(
-            {.x = packed_x(panel.dtype, tile, piece.k),
-             .w = packed,
-             .dtype = panel.dtype,
-             .rows = tiles_.rows(tile),
-             .steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding),
-             .sums = sums_of(sums, piece.k, count, panel, tile, scales),
-             .prefetch = share_of_prefetch(next, tile - tiles.first, tiles.end - tiles.first)});
+        kernels_.linear_tile({.x = x + row * padded_in_ + floats * rows,
+                              .w = packed,
+                              .dtype = panel.dtype,
+                              .rows = rows,
+                              .steps = steps,
+                              .sums = sums_of(sums, piece.k, count, panel, row, scales),
+                              .prefetch = fetching.share_of(tile - tiles.first)});
       }
-      sums += tiles_.rows(tile) * kernels_.linear_panel;
+      row += rows;
+      sums += rows * kernels_.linear_panel;
     }
   }
 
@@ -379,35 +409,32 @@ class Linear {
             .count = count};
   }
 
-  LinearSums sums_of(float* sums, std::int64_t k, std::int64_t count, const Panel& panel, std::int64_t tile,
+  LinearSums sums_of(float* sums, std::int64_t k, std::int64_t count, const Panel& panel, std::int64_t row,
                      const float* scales = nullptr) const {
     return {.sums = sums,
             .first = k == 0,
             .last = k + count == p_.in,
             .scales = scales,
-            .out = {.out = p_.out + tiles_.first_row(tile) * p_.out_stride + panel.out_column,
+            .out = {.out = p_.out + row * p_.out_stride + panel.out_column,
                     .stride = p_.out_stride,
                     .bias = biases_ == nullptr ? nullptr : biases_ + panel.out_column,
                     .columns = panel.rows,
                     .accumulate = p_.accumulate}};
   }
 
-  /// The lines of `next` that the given one of `num_tiles` register tiles prefetches.
-  PrefetchBlock share_of_prefetch(const Piece& next, std::int64_t tile, std::int64_t num_tiles) const {
+  Fetching fetching_of(const Piece& next, std::int64_t num_tiles) const {
     if (next.panel >= num_panels_) return {};
     const Panel panel = panel_at(next.panel);
     const auto size = static_cast<std::int64_t>(size_of(panel.dtype));
     const std::int64_t lines = panel.rows * ceil_div(std::min(block_, p_.in - next.k) * size, kLine);
     const std::int64_t strides = steps_of(kernels_, panel.dtype, block_) / kPrefetchStride;
     const std::int64_t lines_per_stride = ceil_div(lines, num_tiles * strides);
-    const std::int64_t first_line = tile * strides * lines_per_stride;
-    if (first_line >= lines) return {};
-    const std::byte* column = panel.data + next.k * size + first_line / panel.rows * kLine;
-    return {.first = column + first_line % panel.rows * panel.row_bytes,
-            .column_end = column + panel.rows * panel.row_bytes,
+    return {.first = panel.data + next.k * size,
+            .rows = panel.rows,
             .row_bytes = panel.row_bytes,
-            .column_bytes = panel.rows * panel.row_bytes,
-            .lines_per_stride = lines_per_stride};
+            .lines = lines,
+            .lines_per_stride = lines_per_stride,
+            .lines_per_tile = strides * lines_per_stride};
   }
 
   const CpuKernels& kernels_;

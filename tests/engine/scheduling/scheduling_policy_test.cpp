@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -385,6 +386,42 @@ TEST(StepTimeCurve, TellsTheLargestStepThatFits) {
   curve.step_measured(0, 5);
   curve.step_measured(1 << 20, 0);
   EXPECT_NEAR(curve.tokens_within(180'000), 64, 1e-9);
+}
+
+TEST(StepTimeCurve, TellsWhatAStepTakes) {
+  StepTimeCurve curve;
+  EXPECT_EQ(curve.us_of(8), 0);
+  curve.step_measured(8, 60'000);
+  EXPECT_NEAR(curve.us_of(4), 30'000, 1e-9) << "below, as if tokens were all it takes";
+  EXPECT_NEAR(curve.us_of(16), 120'000, 1e-9) << "and beyond";
+  curve.step_measured(32, 180'000);
+  EXPECT_NEAR(curve.us_of(20), 120'000, 1e-9);
+  for (const std::int64_t tokens : {3, 8, 17, 32, 50})
+    EXPECT_NEAR(curve.tokens_within(curve.us_of(tokens)), tokens, 1e-9);
+}
+
+TEST(StepLateness, IsWhatAllButAFewStepsStayBelow) {
+  std::mt19937 random(1);
+  for (const double spread : {0.0, 0.1, 0.25}) {
+    std::normal_distribution<double> noise(1, spread);
+    StepLateness lateness;
+    int late = 0;
+    constexpr int kWarmUp = 2'000;
+    constexpr int kSteps = 100'000;
+    for (int i = 0; i < kWarmUp + kSteps; ++i) {
+      const double times = noise(random);
+      late += i >= kWarmUp && times > lateness.times_the_mean() ? 1 : 0;
+      lateness.step_measured(50'000, static_cast<TimeUs>(50'000 * std::max(times, 0.01)));
+    }
+    EXPECT_LE(late, kSteps / 100) << spread;
+    EXPECT_GE(lateness.times_the_mean(), 1 + spread);
+    EXPECT_LE(lateness.times_the_mean(), 1 + 4 * spread);
+  }
+  StepLateness lateness;
+  for (int i = 0; i < 1'000; ++i) lateness.step_measured(1, 1'000'000);
+  EXPECT_EQ(lateness.times_the_mean(), 2) << "a machine that stands still is no reason to do nothing";
+  lateness.step_measured(0, 1);
+  EXPECT_EQ(lateness.times_the_mean(), 2);
 }
 
 TEST(Scheduling, AutomaticPreemptionTakesWhatWasMeasuredToCostLess) {

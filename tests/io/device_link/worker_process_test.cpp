@@ -39,7 +39,7 @@ TEST(WorkerProcess, OneThatIsStoppedWhileItLoadsHangs) {
 
 TEST(WorkerProcess, OneThatSaysWhatIsNoMessageIsAnError) {
   for (const char* said : {R"('\005\0\0\0hello')", R"('\377\377\377\377hello')", R"('\0\0\0\0')"}) {
-    const auto talks = start(std::string("printf ") + said + " >&3; sleep 60");
+    const auto talks = start(std::string("printf ") + said + " >&3; exec sleep 60");
     ASSERT_FALSE(talks) << said;
     EXPECT_EQ(talks.error().code, ErrorCode::device_failed);
     EXPECT_NE(talks.error().message.find("has sent what is no message"), std::string::npos) << talks.error().message;
@@ -53,11 +53,11 @@ TEST(WorkerProcess, AnEngineThatEndsDoesNotWaitForItToLoad) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     stop.request_stop();
   });
-  const auto silent = start("sleep 60", stop.get_token());
+  const auto silent = start("exec sleep 60", stop.get_token());
   ASSERT_FALSE(silent);
   EXPECT_EQ(silent.error().code, ErrorCode::shutting_down);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
-  const auto none = start("sleep 60", stop.get_token());  // nor does one begin that ends already
+  const auto none = start("exec sleep 60", stop.get_token());  // nor does one begin that ends already
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::shutting_down);
 }
