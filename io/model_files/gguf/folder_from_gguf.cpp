@@ -155,17 +155,16 @@ Status add_tensors(const std::shared_ptr<const GgufFile>& file, FolderParts& par
 }
 
 /// Whether the folder's config says what the file says.
-Status check_config(const GgufFile& file, const ordered_json& config, const std::string& generation) {
-  const auto wanted = read_gguf_spec(file);
-  if (!wanted) return fail(wanted.error());
+Status check_config(const GgufFile& file, const models::ModelSpec& wanted, const ordered_json& config,
+                    const std::string& generation) {
   const std::string text = config.dump();
   const ConfigText generation_text{generation, "generation_config.json"};
   const auto spec = parse_hf_config({text, "config.json"}, &generation_text);
   if (!spec) return fail(spec.error());
-  if (spec->facts == wanted->facts && spec->vocab_size == wanted->vocab_size &&
-      spec->max_position_embeddings == wanted->max_position_embeddings &&
-      spec->position_limit == wanted->position_limit && spec->tie_word_embeddings == wanted->tie_word_embeddings &&
-      spec->eos_token_ids == wanted->eos_token_ids && spec->bos_token_id == wanted->bos_token_id) {
+  if (spec->facts == wanted.facts && spec->vocab_size == wanted.vocab_size &&
+      spec->max_position_embeddings == wanted.max_position_embeddings &&
+      spec->position_limit == wanted.position_limit && spec->tie_word_embeddings == wanted.tie_word_embeddings &&
+      spec->eos_token_ids == wanted.eos_token_ids && spec->bos_token_id == wanted.bos_token_id) {
     return {};
   }
   return fail(ErrorCode::unsupported, file.path() + ": config.json cannot say all of its metadata", "model");
@@ -174,12 +173,14 @@ Status check_config(const GgufFile& file, const ordered_json& config, const std:
 }  // namespace
 
 Result<FolderParts> folder_parts_of_gguf(const std::shared_ptr<const GgufFile>& file) {
+  const auto spec = read_gguf_spec(*file);  // which looks at the values of keys
+  if (!spec) return fail(spec.error());
   FolderParts parts;
   auto config = folder_config(*file);
   if (!config) return fail(std::move(config.error()));
   auto generation = generation_config(*file, *config);
   if (!generation) return fail(std::move(generation.error()));
-  if (Status status = check_config(*file, *config, *generation); !status) return fail(std::move(status.error()));
+  if (Status status = check_config(*file, *spec, *config, *generation); !status) return fail(std::move(status.error()));
   auto tokenizer = folder_tokenizer_of_gguf(*file);
   if (!tokenizer) return fail(std::move(tokenizer.error()));
   if (Status status = add_tensors(file, parts); !status) return fail(std::move(status.error()));

@@ -98,8 +98,8 @@ std::optional<std::string> cut_differently(const SentencePieceProto& proto, cons
   return std::nullopt;
 }
 
-/// tokenizer.json of a SentencePiece model. Errors: unsupported, with the reason alone.
-Result<std::string> json_of_sentencepiece(const GgufTokenizer& tokenizer) {
+/// tokenizer.json of a SentencePiece model, which `of_scores` runs. Errors: unsupported, with the reason alone.
+Result<std::string> json_of_sentencepiece(const GgufTokenizer& tokenizer, const text::Tokenizer& of_scores) {
   const auto proto = parse_sentencepiece_proto(tokenizer.sentencepiece);
   if (!proto) return fail(proto.error());
   auto spec = bpe_of_sentencepiece(*proto);
@@ -107,11 +107,9 @@ Result<std::string> json_of_sentencepiece(const GgufTokenizer& tokenizer) {
   spec->added_tokens = tokenizer.spec.added_tokens;
   spec->post_processors = tokenizer.spec.post_processors;
   spec->decoders = tokenizer.spec.decoders;
-  const auto of_scores = text::Tokenizer::create(tokenizer.spec);
-  if (!of_scores) return fail(of_scores.error());
   const auto of_merges = text::Tokenizer::create(*spec);
   if (!of_merges) return fail(of_merges.error());
-  if (const auto text = cut_differently(*proto, **of_scores, **of_merges)) {
+  if (const auto text = cut_differently(*proto, of_scores, **of_merges)) {
     return fail(ErrorCode::unsupported, "merges cut " + quote(*text) + " otherwise than scores do");
   }
   return write_tokenizer_json(*spec);
@@ -120,6 +118,8 @@ Result<std::string> json_of_sentencepiece(const GgufTokenizer& tokenizer) {
 }  // namespace
 
 Result<std::map<std::string, std::string>> folder_tokenizer_of_gguf(const GgufFile& file) {
+  const auto usable = load_gguf_tokenizer(file);
+  if (!usable) return fail(usable.error());
   const auto tokenizer = read_gguf_tokenizer_and_model(file);
   if (!tokenizer) return fail(tokenizer.error());
   const auto special_tokens = gguf_special_tokens(file);
@@ -132,7 +132,7 @@ Result<std::map<std::string, std::string>> folder_tokenizer_of_gguf(const GgufFi
   for (const auto& [name, token] : *special_tokens) config[name] = token;
   if (!templates->is_null()) config["chat_template"] = std::move(*templates);
   const bool is_model = tokenizer->spec.sentencepiece != nullptr;
-  auto json = is_model ? json_of_sentencepiece(*tokenizer) : write_tokenizer_json(tokenizer->spec);
+  auto json = is_model ? json_of_sentencepiece(*tokenizer, **usable) : write_tokenizer_json(tokenizer->spec);
   if (json) {
     files["tokenizer.json"] = std::move(*json);
   } else {
