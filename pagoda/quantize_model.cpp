@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "io/model_files/checkpoint.hpp"
+#include "io/model_files/gguf/folder_from_gguf.hpp"
 #include "io/model_files/gguf/gguf_from_folder.hpp"
 #include "io/model_files/gguf/gguf_model_writer.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/model_files/quantized/compressed_tensors_writer.hpp"
+#include "io/model_files/quantized/folder_parts.hpp"
 #include "kernels/rotation.hpp"
 #include "pagoda/calibration_texts.hpp"
 #include "pagoda/model_quantizer.hpp"
@@ -93,7 +95,7 @@ class Conversion {
       }
       return std::make_unique<io::GgufModelWriter>(std::move(*writer));
     }
-    auto writer = io::CompressedTensorsWriter::create(options_.config.model, *checkpoint_, options_.out, modules,
+    auto writer = io::CompressedTensorsWriter::create(std::move(*folder_parts_), options_.out, modules,
                                                       {.bits = gptq.bits,
                                                        .group_size = gptq.group_size,
                                                        .asymmetric = gptq.asymmetric,
@@ -133,15 +135,24 @@ class Conversion {
     return io::gguf_parts_of_file(*file);
   }
 
-  Status open_for_folder() {
-    if (!is_folder()) {
-      return fail(ErrorCode::unsupported,
-                  options_.config.model + " is a GGUF file and is written as one: --out must end with .gguf", "out");
-    }
-    if (spec_.checkpoint_dtype == DType::bf16) format_.gptq.scale_dtype = DType::bf16;
+  Result<io::FolderParts> folder_parts_of_file() const {
+    const auto file = io::GgufFile::open(options_.config.model);
+    if (!file) return fail(file.error());
+    return io::folder_parts_of_gguf(*file);
+  }
+
+  Result<io::FolderParts> folder_parts_of_folder() {
     auto checkpoint = io::Checkpoint::open(options_.config.model);
     if (!checkpoint) return fail(std::move(checkpoint.error()));
     checkpoint_ = std::move(*checkpoint);
+    return io::folder_parts_of_folder(options_.config.model, *checkpoint_);
+  }
+
+  Status open_for_folder() {
+    if (spec_.checkpoint_dtype == DType::bf16) format_.gptq.scale_dtype = DType::bf16;
+    auto parts = is_folder() ? folder_parts_of_folder() : folder_parts_of_file();
+    if (!parts) return fail(std::move(parts.error()));
+    folder_parts_ = std::move(*parts);
     return {};
   }
 
@@ -156,8 +167,9 @@ class Conversion {
   ModelQuantizer::Format format_;
   models::ModelSpec spec_;
   std::shared_ptr<const io::ModelWeights> weights_;
-  std::unique_ptr<io::Checkpoint> checkpoint_;  // of a folder that is written as a folder
-  std::optional<io::GgufModelParts> parts_;     // of a GGUF file that is to be written
+  std::unique_ptr<io::Checkpoint> checkpoint_;   // of a folder that is written as a folder
+  std::optional<io::FolderParts> folder_parts_;  // of a folder that is to be written
+  std::optional<io::GgufModelParts> parts_;      // of a GGUF file that is to be written
 };
 
 }  // namespace

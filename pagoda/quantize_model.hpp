@@ -34,13 +34,13 @@ struct QuantizeReport {
 };
 
 /// Quantises the linear layers of a model, all but the head, with GPTQ (engine/calibration/gptq.hpp). A Hugging Face
-/// folder is written as such a folder (io/model_files/quantized/compressed_tensors_writer.hpp) or as a GGUF file, a
-/// GGUF file as a GGUF file (io/model_files/gguf/gguf_model_writer.hpp). The texts that say which weights matter are
+/// folder or a GGUF file is written as such a folder (io/model_files/quantized/compressed_tensors_writer.hpp) or as a
+/// GGUF file (io/model_files/gguf/gguf_model_writer.hpp). The texts that say which weights matter are
 /// `calibration_text`, or some that the model writes at temperature 1, always the same. Blocks; takes the memory of the
 /// model, of the KV cache of some texts, and up to half of what is left for products of inputs. Errors: those of
-/// Engine::create; bad_config (param: group_size, zero_points, rotate, calibration or out); unsupported (a GGUF file as
-/// a folder, a model that is quantised already, none of whose layers is a plain matrix of its checkpoint, or that GGUF
-/// cannot express).
+/// Engine::create; bad_config (param: group_size, zero_points, rotate, calibration or out); unsupported (a model that
+/// is quantised already, none of whose layers is a plain matrix of its checkpoint, or that what is written cannot
+/// express).
 Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const StartProgress& progress);
 
 }  // namespace pagoda

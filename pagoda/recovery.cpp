@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "engine/journal/resumable_requests.hpp"
-#include "io/config_file.hpp"
 #include "io/journal/journal_file.hpp"
+#include "io/model_files/file_text.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/model_files/model_fingerprint.hpp"
 
@@ -19,12 +20,27 @@ namespace {
 
 using Resumable = output::OutputCore::Resumable;
 
-Status check_setup(const io::JournalContents& journal, const std::string& path, const EngineConfig& config) {
-  const auto setup = io::setup_of(journal);
-  if (!setup) return fail(ErrorCode::bad_file, path + " does not say of which engine it is: its beginning is damaged");
-  const auto before = io::parse_engine_config(setup->config, path);
-  if (!before) return fail(before.error());
-  if (!before->journal_tokens) {
+using Requests = std::vector<serving::RecoveredRequest>;
+
+/// What of the recorded config counts here. Another build's may have other keys; nothing where it is none.
+struct RecordedConfig {
+  std::string model;
+  bool journal_tokens = true;
+};
+
+std::optional<RecordedConfig> recorded_config(const std::string& text, const std::string& path) {
+  const auto config = io::parse_json(text, path, ErrorCode::bad_file);
+  if (!config || !config->is_object()) return std::nullopt;
+  RecordedConfig read;
+  if (const auto model = config->find("model"); model != config->end() && model->is_string()) read.model = *model;
+  const auto tokens = config->find("journal_tokens");
+  if (tokens != config->end() && tokens->is_boolean()) read.journal_tokens = *tokens;
+  return read;
+}
+
+Status check_setup(const RecordedConfig& before, const std::string& model_before, const std::string& path,
+                   const EngineConfig& config) {
+  if (!before.journal_tokens) {
     return fail(
         ErrorCode::bad_config,
         "recover: " + path + " has no prompts and outputs (journal_tokens was off), so nothing can be recovered",
@@ -32,11 +48,19 @@ Status check_setup(const io::JournalContents& journal, const std::string& path, 
   }
   const auto model = io::model_fingerprint(config.model);
   if (!model) return fail(model.error());
-  if (setup->model == *model) return {};
+  if (model_before == *model) return {};
   return fail(ErrorCode::bad_config,
-              "recover: " + path + " is of another model (" + before->model + ") than " + config.model +
+              "recover: " + path + " is of another model (" + before.model + ") than " + config.model +
                   "; to start without its requests, leave --recover out or move the file away",
               "recover");
+}
+
+/// A journal that cannot be read keeps nobody from serving, and is not lost.
+Result<Requests> without_journal(const std::string& path, const std::string& why) {
+  const auto kept = io::keep_unread(path);
+  if (!kept) return fail(kept.error());
+  spdlog::error("recover: {}. Its streams are not taken up; it is kept as {}", why, *kept);
+  return Requests();
 }
 
 /// What is left of the time that the request had when it came.
@@ -69,25 +93,29 @@ std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const se
 
 }  // namespace
 
-Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::string& path, const EngineConfig& config) {
+Result<Requests> recover_requests(const std::string& path, const EngineConfig& config) {
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     spdlog::info("nothing to recover: there is no {}", path);
-    return std::vector<serving::RecoveredRequest>();
+    return Requests();
   }
-  const auto journal = io::read_journal(path);
+  const auto journal = io::read_journal(path, io::Records::of_resumable_requests);
+  if (!journal && io::is_journal(path)) return without_journal(path, journal.error().message);
   if (!journal) return fail(journal.error());
   if (journal->segments.empty()) {
     spdlog::info("nothing to recover: {} is empty", path);
-    return std::vector<serving::RecoveredRequest>();
+    return Requests();
   }
-  if (const Status fits = check_setup(*journal, path, config); !fits) return fail(fits.error());
+  const auto setup = io::setup_of(*journal);
+  const auto before = setup ? recorded_config(setup->config, path) : std::nullopt;
+  if (!before) return without_journal(path, path + " does not say of which engine it is: its beginning is damaged");
+  if (const Status fits = check_setup(*before, setup->model, path, config); !fits) return fail(fits.error());
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
   journal::ResumableRequests reader(*tokenizer);
   for (const auto& segment : journal->segments) {
     for (const auto& record : segment.records) reader.record(record);
   }
-  std::vector<serving::RecoveredRequest> recovered;
+  Requests recovered;
   for (const Resumable& resumable : reader.take()) {
     auto origin = serving::origin_of(*resumable.spec->resume);
     // Whether the tokenizer makes of its tokens what they were.

@@ -1,6 +1,7 @@
 #include "io/journal/journal_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -19,9 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "engine/memory/block_space_manager.hpp"
-#include "engine/routing/router_core.hpp"
-#include "engine/scheduling/scheduler_core.hpp"
+#include "io/journal/record_layout.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::io {
@@ -37,6 +36,7 @@ constexpr std::size_t kSegmentBytesAt = 16;
 constexpr std::size_t kLayoutAt = 24;
 constexpr std::size_t kVersionAt = 32;
 constexpr std::size_t kMaxVersionBytes = 256;
+constexpr std::size_t kResumableLayoutAt = 296;
 constexpr std::uint32_t kNumSegments = 4;
 constexpr std::size_t kSegmentHeaderBytes = 8;
 constexpr std::size_t kRecordHeaderBytes = 8;
@@ -72,76 +72,6 @@ tl::unexpected<Error> refused(const char* what, const std::string& path, int err
   return fail(code, std::string("journal: cannot ") + what + " " + path + ": " + std::strerror(error), "journal");
 }
 
-/// Values of every kind of field that records have; their bytes are others when a build has other fields.
-std::uint64_t layout_of_records() {
-  StepResult result;
-  result.rows.emplace_back();
-  result.samples.emplace_back();
-  StepOutputs outputs;
-  outputs.started.emplace_back();
-  outputs.interrupted.emplace_back();
-  outputs.outputs.emplace_back();
-  outputs.ends.emplace_back();
-  StepPlan answer;
-  answer.waiting.emplace_back();
-  answer.table_deltas.emplace_back();
-  ExecuteStep step;
-  step.new_rows.emplace_back();
-  step.table_deltas.emplace_back();
-  step.work.emplace_back();
-  PlanStep plan;
-  plan.forks.emplace_back();
-  plan.sampled.emplace_back();
-  plan.progress.emplace_back();
-  plan.running.emplace_back();
-  plan.swapped.emplace_back();
-  plan.waiting.emplace_back();
-  plan.needs.emplace_back();
-  std::vector<std::byte> bytes;
-  Encoder out(bytes);
-  out.put(RequestSpec{});
-  out.put(ResumeNote{});
-  RequestProgress progress;
-  progress.sequences.emplace_back();
-  progress.prompt_logprobs.emplace_back();
-  out.put(progress);
-  out.put(result);
-  out.put(outputs);
-  out.put(answer);
-  out.put(CachePlan{});
-  out.put(step);
-  out.put(plan);
-  out.put(scheduling::SchedulerConfig{});
-  out.put(memory::BlockSpaceConfig{});
-  scheduling::SchedulerCore scheduler(scheduling::SchedulerConfig{});
-  auto spec = std::make_shared<RequestSpec>();
-  spec->prompt = std::make_shared<const TokenIds>(1, 0);
-  scheduler.add_group(std::move(spec));
-  scheduler.save(out);
-  routing::AdmissionLimits limits;
-  limits.vocab_size = limits.max_model_len = limits.max_kv_tokens = 2;
-  limits.max_num_seqs = 1;
-  limits.max_queued_requests = limits.max_queued_prompt_tokens = 2;
-  out.put(limits);
-  GenerateRequest request;
-  request.prompt = "";
-  routing::RouterCore router(limits, 0);
-  out.put(request);
-  out.put(router.submit(1, 1, request, 0));
-  router.save(out);
-  RequestResult end;
-  end.prompt_logprobs.emplace();
-  end.outputs.emplace_back().logprobs.emplace(1).front().top.emplace_back();
-  RequestOutput output{1, 1, {}, std::move(end), Error{}};
-  output.deltas.emplace_back();
-  out.put(output);
-  return journal::digest(bytes);
-}
-
-}  // namespace
-
-namespace {
-
 std::string kept_name(const std::string& path, int i) {
   return i == 0 ? path : path + "." + std::to_string(i);
 }
@@ -160,6 +90,23 @@ Status shift_kept(const std::string& path, int first) {
 
 Status keep_journal(const std::string& path) {
   return shift_kept(path, 0);
+}
+
+Result<std::string> keep_unread(const std::string& path) {
+  std::string name = path + ".unread";
+  std::error_code error;
+  if (std::filesystem::equivalent(path, name, error) && !error) return name;
+  if (const Status kept = shift_kept(name, 0); !kept) return fail(kept.error());
+  if (::link(path.c_str(), name.c_str()) == 0) return name;
+  std::filesystem::copy_file(path, name, error);  // on a file system without links
+  if (!error) return name;
+  return fail(ErrorCode::bad_config, "journal: cannot keep " + path + " as " + name + ": " + error.message());
+}
+
+bool is_journal(const std::string& path) {
+  std::array<char, kMagic.size()> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == kMagic;
 }
 
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& place, std::int64_t bytes,
@@ -192,7 +139,6 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   }
   if (data == MAP_FAILED) return refused("map", path, map_error);
   const std::span<std::byte> map(static_cast<std::byte*>(data), size);
-  std::memcpy(map.data(), kMagic.data(), kMagic.size());
   put(map, kFormatAt, kFormat);
   put(map, kNumSegmentsAt, kNumSegments);
   put(map, kSegmentBytesAt, static_cast<std::uint64_t>(segment_bytes));
@@ -200,6 +146,10 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   const std::string_view program = version().substr(0, kMaxVersionBytes);
   put(map, kVersionAt, static_cast<std::uint32_t>(program.size()));
   std::memcpy(map.data() + kVersionAt + 4, program.data(), program.size());
+  put(map, kResumableLayoutAt, layout_of_resumable_requests());
+  // Last: who dies before it leaves a file of which nothing is said.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::memcpy(map.data(), kMagic.data(), kMagic.size());
   return std::shared_ptr<JournalFile>(new JournalFile(place, map, segment_bytes, std::move(setup), options));
 }
 
@@ -322,18 +272,45 @@ bool read_segment(std::span<const std::byte> bytes, JournalContents::Segment& se
   return true;
 }
 
+/// What the header says of the program that wrote the file, for a message.
+std::string writer_of(std::span<const std::byte> header) {
+  const auto length = std::min<std::size_t>(get<std::uint32_t>(header, kVersionAt), kMaxVersionBytes);
+  std::string name(reinterpret_cast<const char*>(header.data() + kVersionAt + 4), length);
+  std::erase_if(name, [](char c) { return c < '!' || c > '~'; });
+  return name.empty() ? "of unknown version" : "of version " + name;
+}
+
+/// What is left of a program that died before the header was written.
+bool says_nothing(std::span<const std::byte> file) {
+  return std::ranges::all_of(file.first(std::min(file.size(), kMagic.size())),
+                             [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+/// Whether the records that are wanted are this build's. Builds before the second digest left its place empty.
+bool has_layout(std::span<const std::byte> header, Records wanted) {
+  const auto of_resumable = get<std::uint64_t>(header, kResumableLayoutAt);
+  if (wanted == Records::of_resumable_requests && of_resumable != 0) {
+    return of_resumable == layout_of_resumable_requests();
+  }
+  return get<std::uint64_t>(header, kLayoutAt) == layout_of_records();
+}
+
 }  // namespace
 
-Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path) {
+Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path, Records wanted) {
   const auto bad = [&](const std::string& what) { return fail(ErrorCode::bad_file, path + " " + what); };
   JournalContents contents;
   contents.bytes = std::move(bytes);
   const std::span<const std::byte> file(contents.bytes);
+  if (says_nothing(file)) return contents;
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
     return bad("is not a journal");
   }
+  const std::string by_another =
+      "it was written by a build " + writer_of(file) + ", this one is of version " + std::string(version());
   if (const auto format = get<std::uint32_t>(file, kFormatAt); format != kFormat) {
-    return bad("is a journal of format " + std::to_string(format) + ", this program reads " + std::to_string(kFormat));
+    return bad("is a journal of format " + std::to_string(format) + ", this program reads " + std::to_string(kFormat) +
+               ": " + by_another);
   }
   const auto num_segments = get<std::uint32_t>(file, kNumSegmentsAt);
   const auto segment_bytes = get<std::uint64_t>(file, kSegmentBytesAt);
@@ -343,9 +320,8 @@ Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::s
     return bad("is cut short, or its header is damaged");
   }
   contents.version.assign(reinterpret_cast<const char*>(file.data() + kVersionAt + 4), version_bytes);
-  if (get<std::uint64_t>(file, kLayoutAt) != layout_of_records()) {
-    return bad("has records of another layout: it was written by another build, of version " + contents.version +
-               ", and is read by that one");
+  if (!has_layout(file, wanted)) {
+    return bad("has records of another layout: " + by_another + "; another build's journal is read by that one");
   }
   for (std::uint32_t i = 0; i < num_segments; ++i) {
     const auto part = file.subspan(kHeaderBytes + i * segment_bytes, segment_bytes);
@@ -369,7 +345,7 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
   return setup;
 }
 
-Result<JournalContents> read_journal(const std::string& path) {
+Result<JournalContents> read_journal(const std::string& path, Records wanted) {
   constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 36U;
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
@@ -380,7 +356,7 @@ Result<JournalContents> read_journal(const std::string& path) {
   if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size))) {
     return fail(ErrorCode::io_failed, "cannot read " + path + ": " + std::strerror(errno));
   }
-  return parse_journal(std::move(bytes), path);
+  return parse_journal(std::move(bytes), path, wanted);
 }
 
 }  // namespace pagoda::io

@@ -21,7 +21,8 @@ namespace pagoda::io {
 /// system writes to the disk when it likes). Nobody else may cut the file while it is written. Little-endian:
 ///
 ///   file:    header of 4096 bytes (magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment, u64
-///            layout of records, u32 length and text of the version that wrote it), then the segments
+///            layout of records, u32 length and text of the version that wrote it; at 296 u64 layout of the records of
+///            resumable requests, 0 where it is not known), then the segments
 ///   segment: u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
 ///            each at a multiple of 8
 ///   record:  u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed),
@@ -103,12 +104,24 @@ struct JournalContents {
 /// Of the last segment; nothing when there is none, or it is damaged.
 std::optional<JournalContents::Setup> setup_of(const JournalContents& journal);
 
+/// Whether the file begins as journals of all versions do.
+bool is_journal(const std::string& path);
+
+/// Keeps a journal as PATH.unread too, where nothing takes its place but another that cannot be read; that is
+/// PATH.unread.1 then, and so on to 3. It stays at its place. Returns the name. Errors: bad_config.
+Result<std::string> keep_unread(const std::string& path);
+
 /// Moves a journal out of its place: it is kept as PATH.1, and those before it one number on. Errors: bad_config.
 Status keep_journal(const std::string& path);
 
-/// Reads a journal, also while it is written. Errors: io_failed, bad_file.
-Result<JournalContents> read_journal(const std::string& path);
+/// What is wanted of a journal: a build reads the records of another where all that are wanted have its own layout.
+enum class Records : std::uint8_t { all, of_resumable_requests };
+
+/// Reads a journal, also while it is written. One whose header is not written yet has no segments. Errors: io_failed;
+/// bad_file (no journal; one of another format or layout: with the version that wrote it; a damaged header).
+Result<JournalContents> read_journal(const std::string& path, Records wanted = Records::all);
 /// The same of bytes; `path` names them in errors.
-Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path);
+Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path,
+                                      Records wanted = Records::all);
 
 }  // namespace pagoda::io

@@ -51,19 +51,23 @@ Result<std::string> read_sentencepiece_model(const std::filesystem::path& file) 
   return bytes;
 }
 
+Result<text::TokenizerSpec> make_sentencepiece_tokenizer(std::string_view bytes, const TokenizerConfig& config) {
+  auto model = SentencePieceModel::create(bytes, sentencepiece_space_before(config));
+  if (!model) return fail(std::move(model.error()));
+  text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
+  add_special_tokens(config, defaults_of(*spec.sentencepiece), *spec.sentencepiece, spec);
+  return spec;
+}
+
 Result<text::TokenizerSpec> read_sentencepiece_files(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "tokenizer.model";
   const Result<TokenizerConfig> config = load_tokenizer_config(model_dir);
   if (!config) return fail(config.error());
   const Result<std::string> bytes = read_sentencepiece_model(path);
   if (!bytes) return fail(bytes.error());
-  auto model = SentencePieceModel::create(*bytes, sentencepiece_space_before(*config));
-  if (!model) {
-    return fail(model.error().code, tokenizer_file::one_line(path.string() + ": " + model.error().message));
-  }
-  text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
-  add_special_tokens(*config, defaults_of(*spec.sentencepiece), *spec.sentencepiece, spec);
-  return spec;
+  auto spec = make_sentencepiece_tokenizer(*bytes, *config);
+  if (spec) return spec;
+  return fail(spec.error().code, tokenizer_file::one_line(path.string() + ": " + spec.error().message));
 }
 
 }  // namespace pagoda::io

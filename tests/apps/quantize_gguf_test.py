@@ -138,9 +138,45 @@ class QuantizeGguf(unittest.TestCase):
         self.quantize(model=plain, out=again)
         self.assertEqual(gguf_files.read_gguf(again), gguf_files.read_gguf(self.out))
         self.assertEqual(list(gguf_files.read_gguf(again)[0]), list(gguf_files.read_gguf(plain)[0]))
-        self.refused("--out must end with .gguf", model=plain, out=os.path.join(self.folder, "a folder"))
         self.refused("is there already", model=plain, out=plain)
         self.refused("quantised already (Q4_1)", model=self.out, out=plain + "2.gguf")
+
+    def test_a_gguf_file_becomes_the_folder_that_its_folder_does(self):
+        self.quantize()
+        plain = os.path.join(self.folder, "plain.gguf")
+        self.plain_gguf(plain)
+        straight, folder = os.path.join(self.folder, "straight"), os.path.join(self.folder, "folder")
+        self.quantize(out=straight)
+        self.quantize(model=plain, out=folder)
+        self.assertEqual(sorted(os.listdir(folder)), ["config.json", "generation_config.json", "model.safetensors",
+                                                      "tokenizer.json", "tokenizer_config.json"])
+        wanted, written = [read_safetensors(os.path.join(model, "model.safetensors")) for model in (straight, folder)]
+        self.assertEqual(written.keys(), wanted.keys())
+        for name, tensor in written.items():
+            if len(tensor[1]) > 1:
+                self.assertEqual(tensor, wanted[name], name)
+            elif tensor[0] == "F32":  # vectors of a GGUF file
+                self.assertEqual(list(struct.unpack(f"<{tensor[1][0]}f", tensor[2])), bfloat16s(wanted[name][2]), name)
+        config = read_json(os.path.join(folder, "config.json"))
+        for key, value in read_json(os.path.join(MODEL, "config.json")).items():
+            if key in ("hidden_size", "num_hidden_layers", "num_key_value_heads", "rms_norm_eps", "rope_theta", "model_type",
+                       "architectures", "torch_dtype", "tie_word_embeddings", "vocab_size", "hidden_act"):
+                self.assertEqual(config[key], value, key)
+        generation = read_json(os.path.join(folder, "generation_config.json"))
+        self.assertEqual((generation["temperature"], generation["do_sample"]), (0.8, True))
+        before = read_json(os.path.join(MODEL, "tokenizer_config.json"))
+        after = read_json(os.path.join(folder, "tokenizer_config.json"))
+        for key in ("bos_token", "eos_token", "chat_template"):
+            self.assertEqual(after[key], before[key], key)
+        for text in TEXTS:
+            ids = [run("tokenize", "--model", model, text=text).stdout for model in (MODEL, folder)]
+            self.assertEqual(*ids, text)
+        said = [run("generate", "--model", model, "--temperature", "0", "--max-tokens", "40", "--prompt", "Once upon a time")
+                for model in (straight, folder)]
+        self.assertEqual(said[0].stdout, said[1].stdout)
+        self.assertGreater(len(said[0].stdout), 80, said[0].stderr)
+        self.refused("is not empty", model=plain, out=folder)
+        self.refused("quantised already (Q4_1)", model=self.out, out=os.path.join(self.folder, "another"))
 
     def test_what_a_file_cannot_hold_is_refused(self):
         self.refused("--group-size must be 32", flags=["--group-size", "64"])

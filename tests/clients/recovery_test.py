@@ -478,6 +478,29 @@ class Refusals(Case):
         self.assertIn("is not a journal", result.stderr)
         self.assertTrue(os.path.exists(path))
 
+    def test_a_journal_of_another_version_is_kept_and_the_server_starts(self):
+        folder = self.folder()
+        journal = os.path.join(folder, "j")
+        server = self.server(journal=journal)
+        body = {"prompt": PROMPTS[0], "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+        stream = HttpStream(server, "/v1/completions", body, "mine")
+        self.wait_for(lambda: len(stream.events) > 5, "nothing is streamed")
+        server.kill()
+        with open(journal, "r+b") as file:  # its format
+            file.seek(8)
+            file.write((77).to_bytes(4, "little"))
+        with open(journal, "rb") as file:
+            before = file.read()
+        for _ in range(5):
+            server.start()
+            self.assertEqual(server.request("GET", "/v1/streams/mine")[0], 404)
+            server.kill()
+        self.assertIn("is a journal of format 77", server.said())
+        self.assertIn(f"it is kept as {journal}.unread", server.said())
+        with open(journal + ".unread", "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertFalse(os.path.exists(journal + ".unread.1"))
+
     def test_a_journal_of_another_model_is_refused_and_stays(self):
         folder = self.folder()
         journal = os.path.join(folder, "j")

@@ -7,8 +7,6 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <span>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,299 +14,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "io/model_files/gguf/gguf_file.hpp"
-#include "io/model_files/hf_config.hpp"
 #include "io/model_files/model_files.hpp"
 #include "pagoda/quantize_model.hpp"
-#include "pagoda/token_logits.hpp"
-#include "tests/io/model_files/tokenizer_test_files.hpp"
-#include "tests/support/random_model.hpp"
+#include "tests/pagoda/conversion_cases.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
 namespace {
 
-using io::testing::kTextDataDir;
-using io::testing::read_json;
-using io::testing::read_text;
-using nlohmann::json;
+using test::change_json;
+using test::conversion_options;
+using test::Files;
+using test::logits_of;
+using test::write_model;
 using ::testing::HasSubstr;
-
-const std::filesystem::path kTokenizers = kTextDataDir / "files";
-
-/// A folder's files but for its weights: name and content.
-using Files = std::vector<std::pair<std::string, std::string>>;
-
-constexpr const char* kChatMl =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-constexpr const char* kInstruct =
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
-    "{% elif m.role == 'system' %}<<SYS>>{{ m.content }}<</SYS>>{% else %} {{ m.content }}{{ eos_token }}{% endif %}"
-    "{% endfor %}";
-
-constexpr const char* kLlama3Words =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2Words =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-json config_of(const char* architecture, const json& changes) {
-  json config{{"architectures", {architecture}}, {"hidden_size", 64},        {"intermediate_size", 96},
-              {"num_hidden_layers", 2},          {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-              {"max_position_embeddings", 256},  {"rms_norm_eps", 1e-5},     {"vocab_size", 640},
-              {"torch_dtype", "float32"}};
-  config.merge_patch(changes);
-  return config;
-}
-
-/// A byte-level tokenizer.json of the vocabulary under tests/data, with special tokens behind it.
-std::string byte_level_json(const char* words, const std::vector<std::string>& special, const json& changes) {
-  const json vocab = read_json(kTokenizers / "gpt2" / "vocab.json");
-  json merges = json::array();
-  std::istringstream lines(read_text(kTokenizers / "gpt2" / "merges.txt"));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("#version")) merges.push_back(line);
-  }
-  json added = json::array();
-  for (const std::string& content : special) {
-    added.push_back({{"id", vocab.size() + added.size()},
-                     {"content", content},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", content.starts_with("<|")}});
-  }
-  const json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  const json split{{"type", "Split"}, {"pattern", {{"Regex", words}}}, {"behavior", "Isolated"}, {"invert", false}};
-  json tokenizer{{"version", "1.0"},
-                 {"added_tokens", added},
-                 {"normalizer", nullptr},
-                 {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
-                 {"post_processor", nullptr},
-                 {"decoder", byte_level},
-                 {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
-  tokenizer.merge_patch(changes);
-  return tokenizer.dump();
-}
-
-/// The post-processor that puts `token` in front of a text.
-json begins_with(const std::string& token, int id) {
-  const json piece{{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
-  const json text{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-  return {{"post_processor",
-           {{"type", "TemplateProcessing"},
-            {"single", {piece, text}},
-            {"pair", {piece, text}},
-            {"special_tokens", {{token, {{"id", token}, {"ids", {id}}, {"tokens", {token}}}}}}}}};
-}
-
-std::string sentencepiece(const char* folder) {
-  return read_text(kTokenizers / folder / "tokenizer.model");
-}
-
-/// As Phi-3 has them: white space behind goes with them.
-json stripping(const std::vector<std::string>& contents, int first_id) {
-  json tokens{{"2", {{"content", "</s>"}, {"rstrip", true}, {"special", false}}}};
-  for (const std::string& content : contents) {
-    tokens[std::to_string(first_id++)] = {
-        {"content", content}, {"rstrip", content != "<|endoftext|>"}, {"special", true}};
-  }
-  return tokens;
-}
-
-struct Case {
-  const char* name;
-  const char* architecture;  ///< general.architecture
-  std::function<Files()> files;
-};
-
-void PrintTo(const Case& tested, std::ostream* out) {
-  *out << tested.name;
-}
-
-const std::vector<Case> kCases{
-    {"llama3", "llama",
-     [] {
-       const json config = config_of("LlamaForCausalLM", {{"rope_theta", 500000.0},
-                                                          {"rope_scaling",
-                                                           {{"rope_type", "llama3"},
-                                                            {"factor", 8.0},
-                                                            {"low_freq_factor", 1.0},
-                                                            {"high_freq_factor", 4.0},
-                                                            {"original_max_position_embeddings", 64}}},
-                                                          {"tie_word_embeddings", true},
-                                                          {"bos_token_id", 600},
-                                                          {"eos_token_id", 601}});
-       json changes = begins_with("<|begin_of_text|>", 600);
-       changes["model"]["ignore_merges"] = true;
-       return Files{
-           {"config.json", config.dump()},
-           {"generation_config.json",
-            R"({"eos_token_id": [601, 602], "temperature": 0.6, "top_p": 0.9, "do_sample": true})"},
-           {"tokenizer.json",
-            byte_level_json(kLlama3Words, {"<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "[word]"}, changes)},
-           {"tokenizer_config.json",
-            json{{"bos_token", "<|begin_of_text|>"}, {"eos_token", "<|end_of_text|>"}, {"chat_template", kInstruct}}
-                .dump()}};
-     }},
-    {"llama_with_biases_of_sentencepiece", "llama",
-     [] {
-       const json config = config_of("LlamaForCausalLM", {{"attention_bias", true},
-                                                          {"mlp_bias", true},
-                                                          {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
-                                                          {"bos_token_id", 1},
-                                                          {"eos_token_id", 2}});
-       return Files{{"config.json", config.dump()},
-                    {"tokenizer.model", sentencepiece("llama")},
-                    {"tokenizer_config.json", json{{"bos_token", "<s>"},
-                                                   {"eos_token", "</s>"},
-                                                   {"unk_token", "<unk>"},
-                                                   {"add_eos_token", true},
-                                                   {"chat_template", kInstruct}}
-                                                  .dump()}};
-     }},
-    {"llama_of_unigrams", "llama",
-     [] {
-       return Files{{"config.json", config_of("LlamaForCausalLM", {{"eos_token_id", 2}, {"head_dim", 32}}).dump()},
-                    {"tokenizer.model", sentencepiece("unigram_normalized")},
-                    {"tokenizer_config.json", R"({"add_eos_token": true})"},
-                    {"chat_template.jinja", kChatMl}};
-     }},
-    {"mistral", "llama",
-     [] {
-       const json config =
-           config_of("MistralForCausalLM",
-                     {{"sliding_window", 16}, {"rope_theta", 1e6}, {"bos_token_id", 1}, {"eos_token_id", 2}});
-       return Files{
-           {"config.json", config.dump()},
-           {"tokenizer.model", sentencepiece("llama")},
-           {"tokenizer_config.json",
-            json{{"bos_token", {{"content", "<s>"}, {"lstrip", false}}},
-                 {"eos_token", "</s>"},
-                 {"chat_template", json::array({{{"name", "default"}, {"template", kInstruct}},
-                                                {{"name", "tool_use"}, {"template", std::string("T") + kInstruct}}})}}
-                .dump()}};
-     }},
-    {"qwen2", "qwen2",
-     [] {
-       const json config = config_of("Qwen2ForCausalLM", {{"tie_word_embeddings", true}, {"eos_token_id", 602}});
-       return Files{{"config.json", config.dump()},
-                    {"generation_config.json", R"({"eos_token_id": [602, 600], "repetition_penalty": 1.1})"},
-                    {"tokenizer.json", byte_level_json(kQwen2Words, {"<|pad|>", "<|im_start|>", "<|im_end|>"},
-                                                       {{"normalizer", {{"type", "NFC"}}}})},
-                    {"tokenizer_config.json", json{{"bos_token", nullptr},
-                                                   {"eos_token", "<|im_end|>"},
-                                                   {"pad_token", "<|pad|>"},
-                                                   {"chat_template", kChatMl}}
-                                                  .dump()}};
-     }},
-    {"qwen3", "qwen3",
-     [] {
-       const json config =
-           config_of("Qwen3ForCausalLM", {{"head_dim", 32}, {"rope_theta", 1e6}, {"eos_token_id", 602}});
-       return Files{{"config.json", config.dump()},
-                    {"tokenizer.json",
-                     byte_level_json(kQwen2Words, {"<|pad|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"},
-                                     {{"normalizer", {{"type", "NFC"}}}})},
-                    {"tokenizer_config.json", json{{"eos_token", "<|im_end|>"}, {"pad_token", "<|pad|>"}}.dump()},
-                    {"chat_template.jinja", kChatMl}};
-     }},
-    {"phi3", "phi3",
-     [] {
-       const json config = config_of(
-           "Phi3ForCausalLM",
-           {{"partial_rotary_factor", 0.5}, {"sliding_window", 24}, {"bos_token_id", 1}, {"eos_token_id", 600}});
-       const std::vector<std::string> tokens{"<|endoftext|>", "<|assistant|>", "<|system|>", "<|end|>", "<|user|>"};
-       return Files{{"config.json", config.dump()},
-                    {"generation_config.json", R"({"eos_token_id": [600, 603]})"},
-                    {"tokenizer.model", sentencepiece("llama")},
-                    {"tokenizer_config.json", json{{"bos_token", "<s>"},
-                                                   {"eos_token", "<|endoftext|>"},
-                                                   {"unk_token", "<unk>"},
-                                                   {"pad_token", "<|endoftext|>"},
-                                                   {"add_bos_token", false},
-                                                   {"added_tokens_decoder", stripping(tokens, 600)},
-                                                   {"chat_template",
-                                                    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n"
-                                                    "{% endfor %}{{ eos_token if false }}<|assistant|>\n"}}
-                                                  .dump()}};
-     }},
-    {"gpt2", "gpt2",
-     [] {
-       const json config{{"architectures", {"GPT2LMHeadModel"}},
-                         {"n_embd", 64},
-                         {"n_layer", 2},
-                         {"n_head", 4},
-                         {"n_positions", 256},
-                         {"vocab_size", 600},
-                         {"bos_token_id", 0},
-                         {"eos_token_id", 0}};
-       return Files{{"config.json", config.dump()},
-                    {"vocab.json", read_text(kTokenizers / "gpt2" / "vocab.json")},
-                    {"merges.txt", read_text(kTokenizers / "gpt2" / "merges.txt")},
-                    {"tokenizer_config.json", read_text(kTokenizers / "gpt2" / "tokenizer_config.json")}};
-     }},
-    {"baichuan_7b", "baichuan",
-     [] {
-       const json config =
-           config_of("BaiChuanForCausalLM",
-                     {{"num_key_value_heads", nullptr}, {"bos_token_id", 1}, {"eos_token_id", 2}, {"pad_token_id", 0}});
-       return Files{{"config.json", config.dump()},
-                    {"tokenizer.model", sentencepiece("baichuan")},
-                    {"tokenizer_config.json", read_text(kTokenizers / "baichuan" / "tokenizer_config.json")}};
-     }},
-    {"baichuan2_13b", "baichuan",
-     [] {
-       const json config = config_of("BaichuanForCausalLM", {{"num_key_value_heads", nullptr},
-                                                             {"max_position_embeddings", nullptr},
-                                                             {"model_max_length", 192},
-                                                             {"norm_head", true},
-                                                             {"bos_token_id", 1},
-                                                             {"eos_token_id", 2}});
-       return Files{{"config.json", config.dump()},
-                    {"generation_config.json", R"({"user_token_id": 195, "temperature": 0.3, "top_k": 5})"},
-                    {"tokenizer.model", sentencepiece("baichuan")},
-                    {"tokenizer_config.json", read_text(kTokenizers / "baichuan" / "tokenizer_config.json")}};
-     }},
-};
-
-/// Writes the files and random weights.
-void write_model(const test::TemporaryFolder& folder, const Files& files) {
-  for (const auto& [name, content] : files) folder.write(name, content);
-  const auto spec = io::load_hf_config(folder.path());
-  ASSERT_TRUE(spec) << spec.error().message;
-  folder.write("model.safetensors", test::random_checkpoint(*spec));
-}
-
-QuantizeOptions options_of(const std::filesystem::path& model, const std::filesystem::path& out) {
-  QuantizeOptions options;
-  options.config.model = model.string();
-  options.config.threads = 2;
-  options.out = out;
-  options.bits = 8;
-  options.calibration_tokens = 128;
-  options.context = 64;
-  for (int i = 0; i < 100; ++i) options.calibration_text += "The old king saw a red bird over the quiet garden. ";
-  return options;
-}
-
-/// Logits after each token.
-std::vector<std::vector<float>> logits_of(const std::filesystem::path& model, const TokenIds& tokens) {
-  EngineConfig config;
-  config.model = model.string();
-  config.threads = 2;
-  const auto logits = TokenLogits::create(config, static_cast<std::int32_t>(tokens.size()), {});
-  EXPECT_TRUE(logits) << logits.error().message;
-  std::vector<std::vector<float>> rows;
-  if (!logits) return rows;
-  const Status status = (*logits)->run(
-      tokens, 0, [&](std::int32_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); });
-  EXPECT_TRUE(status) << status.error().message;
-  return rows;
-}
 
 /// How far `row` is from `expected`, as a part of how far the latter's values are from their mean.
 double relative_distance(const std::vector<float>& row, const std::vector<float>& expected) {
@@ -323,11 +44,11 @@ double relative_distance(const std::vector<float>& row, const std::vector<float>
   return std::sqrt(differences / squares);
 }
 
-class GgufConversion : public ::testing::TestWithParam<Case> {
+class GgufConversion : public ::testing::TestWithParam<test::ConversionCase> {
  protected:
   void SetUp() override {
     write_model(folder_, GetParam().files());
-    const auto report = quantize_model(options_of(folder_.path(), file_), {});
+    const auto report = quantize_model(conversion_options(folder_.path(), file_), {});
     ASSERT_TRUE(report) << report.error().message;
     of_folder_ = io::open_model_files(folder_.path()).value();
     of_file_ = io::open_model_files(file_).value();
@@ -375,94 +96,31 @@ TEST_P(GgufConversion, KeepsTheModel) {
 }
 
 TEST_P(GgufConversion, KeepsTheTokenizer) {
-  const auto wanted = of_folder_->tokenizer();
-  const auto tokenizer = of_file_->tokenizer();
-  ASSERT_TRUE(wanted) << wanted.error().message;
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  json texts = read_json(kTextDataDir / "hard_strings.json");
-  for (const char* text :
-       {"", " ", "   a\n\n \t b  ", "<s>a</s> b<|endoftext|> c", "<|im_start|>user\nhi<|im_end|>\n",
-        "[word]a [word] [ word]", "<|user|>\n  hi<|end|> \n<|assistant|>\n", "<think>x</think>", " <unk> ",
-        "e\u0301\u1100\u1161\u11A8", "\u0130 \uFB01 \uFF21", "1234567 3.14", "don't WE'LL", "[PAD620] <0x41>"}) {
-    texts.push_back(text);
-  }
-  for (const json& each : texts) {
-    const auto text = each.get<std::string>();
-    for (const bool special : {false, true}) {
-      const auto ids = (*wanted)->encode(text, special);
-      const auto written_ids = (*tokenizer)->encode(text, special);
-      ASSERT_TRUE(ids && written_ids);
-      EXPECT_EQ(*written_ids, *ids) << text;
-      EXPECT_EQ((*tokenizer)->decode(*ids, special), (*wanted)->decode(*ids, special)) << text;
-    }
-    if (text.empty()) continue;
-    const std::vector<ByteRange> everything = {{0, text.size()}};
-    const auto ids = (*wanted)->encode(text, false, everything);
-    const auto written_ids = (*tokenizer)->encode(text, false, everything);
-    ASSERT_TRUE(ids && written_ids);
-    EXPECT_EQ(*written_ids, *ids) << text;
-  }
-  for (TokenId id = 0; std::cmp_less(id, (*wanted)->vocab_size()); ++id) {
-    EXPECT_EQ((*tokenizer)->is_special(id), (*wanted)->is_special(id)) << id;
-    EXPECT_EQ((*tokenizer)->token_bytes(id), (*wanted)->token_bytes(id)) << id;
-  }
+  test::expect_same_tokenizer(folder_.path(), file_);
 }
 
 TEST_P(GgufConversion, KeepsChatPromptsAndSampling) {
-  const auto wanted = of_folder_->chat_prompts({});
-  const auto prompts = of_file_->chat_prompts({});
-  ASSERT_TRUE(wanted && prompts);
-  ASSERT_EQ(*prompts == nullptr, *wanted == nullptr);
+  test::expect_same_chat_prompts(folder_.path(), file_);
   const auto sampling = [](const io::ModelFiles& files) {
     const SamplingDefaults defaults = files.sampling_defaults().value();
     return std::tuple(defaults.temperature, defaults.top_p, defaults.top_k, defaults.min_p,
                       defaults.repetition_penalty);
   };
   EXPECT_EQ(sampling(*of_file_), sampling(*of_folder_));
-  if (*wanted == nullptr) return;
-  const auto conversation = nlohmann::ordered_json::parse(
-      R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": " Hi <s> <|im_end|>\n"},
-          {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "\ud83d\ude80 [INST]?"}])");
-  for (const bool with_tools : {false, true}) {
-    chat::ChatInput input;
-    input.messages = conversation;
-    if (with_tools) input.tools = nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
-    input.add_generation_prompt = true;
-    GenerateRequest of_folder;
-    GenerateRequest of_file;
-    ASSERT_TRUE((*wanted)->apply(input, of_folder));
-    ASSERT_TRUE((*prompts)->apply(input, of_file));
-    ASSERT_TRUE(of_folder.prompt && of_file.prompt);
-    EXPECT_EQ(*of_file.prompt, *of_folder.prompt);
-    const auto ids = of_folder_->tokenizer().value()->encode(*of_folder.prompt, true, of_folder.prompt_literals);
-    const auto written_ids = of_file_->tokenizer().value()->encode(*of_file.prompt, true, of_file.prompt_literals);
-    ASSERT_TRUE(ids && written_ids);
-    EXPECT_EQ(*written_ids, *ids);
-  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, GgufConversion, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Architectures, GgufConversion, ::testing::ValuesIn(test::conversion_cases()),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 /// What the conversion of a folder with these changes says.
 std::string refusal(const char* name, const std::function<void(Files&)>& change) {
-  const auto found = std::ranges::find(kCases, std::string_view(name), &Case::name);
-  Files files = found->files();
+  Files files = test::files_of_case(name);
   change(files);
   const test::TemporaryFolder folder;
   write_model(folder, files);
-  const auto report = quantize_model(options_of(folder.path(), folder.path() / "out.gguf"), {});
+  const auto report = quantize_model(conversion_options(folder.path(), folder.path() / "out.gguf"), {});
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "out.gguf"));
   return report ? std::string() : report.error().message;
-}
-
-void change_json(Files& files, const char* file, const json& changes) {
-  for (auto& [name, content] : files) {
-    if (name != file) continue;
-    json object = json::parse(content);
-    object.merge_patch(changes);
-    content = object.dump();
-  }
 }
 
 TEST(GgufConversionRefused, OfASpaceBeforeTheStartOfATextAlone) {

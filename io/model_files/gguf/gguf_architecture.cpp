@@ -150,6 +150,31 @@ std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture
   return gguf_name;
 }
 
+std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
+                                                    const GgufFile& file) {
+  constexpr std::string_view kLayers = "blk.";
+  const auto dot = name.rfind('.');
+  if (dot == name.npos) return std::nullopt;
+  const std::string_view module = name.substr(0, dot);
+  const std::string_view ending = name.substr(dot);
+  if (!module.starts_with(kLayers)) {
+    const auto found = std::ranges::find(architecture.outer, module, &GgufModule::gguf);
+    if (found == architecture.outer.end()) return std::nullopt;
+    return std::string(found->hugging_face).append(ending);
+  }
+  const auto end = module.find('.', kLayers.size());
+  if (end == module.npos) return std::nullopt;
+  const std::string_view number = module.substr(kLayers.size(), end - kLayers.size());
+  const std::string_view in_layer = module.substr(end + 1);
+  const bool is_packed =
+      in_layer == "ffn_up" && file.tensor(std::string(module.substr(0, end)) + ".ffn_gate.weight") == nullptr;
+  for (const GgufModule& known : architecture.layers) {
+    if (known.gguf != in_layer || (is_packed && known.hugging_face == "mlp.up_proj")) continue;
+    return std::string(architecture.layer_prefix).append(number).append(".").append(known.hugging_face).append(ending);
+  }
+  return std::nullopt;
+}
+
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture) {
   const std::string prefix = std::string(architecture.name) + ".attention.";
   const auto queries = file.get<std::int64_t>(prefix + "head_count");

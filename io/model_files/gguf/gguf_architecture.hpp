@@ -65,6 +65,10 @@ std::string gguf_architecture_names();
 /// ("model.layers.0.self_attn.q_proj.weight"); none when GGUF has no such tensor.
 std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name);
 
+/// The inverse. What is there of `file` tells two modules that GGUF calls the same apart.
+std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
+                                                    const GgufFile& file);
+
 struct GgufHeads {
   std::int64_t queries = 1;
   std::int64_t keys = 1;  ///< and values

@@ -119,9 +119,14 @@ void read_q6_k(const std::uint8_t* block, Grids& grids) {
   for (std::size_t i = 0; i < 16; ++i) grids.factors[i] = static_cast<std::int8_t>(block[192 + i]);
 }
 
-/// A byte that is the exponent of a float, of which half is the scale.
+/// Whether all floats of an MXFP4 block are 0, or the 0 with a sign.
+bool is_all_zero(const std::uint8_t* block) {
+  return std::all_of(block + 1, block + 17, [](std::uint8_t two) { return (two & 0x77) == 0; });
+}
+
+/// A byte that is the exponent of a float, of which half is the scale. That of zeros may be anything, so it is 0.
 void read_power_of_two(const std::uint8_t* block, Grids& grids) {
-  grids.scale = std::ldexp(0.5F, block[0] - 127);
+  grids.scale = is_all_zero(block) ? 0.0F : std::ldexp(0.5F, block[0] - 127);
 }
 
 /// A type's blocks, as ggml's src/ggml-common.h has them.
@@ -235,6 +240,30 @@ std::string supported_ggml_types() {
   std::string names;
   for (const Layout& layout : kLayouts) names += (names.empty() ? "" : ", ") + std::string(layout.info.name);
   return names;
+}
+
+ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
+  constexpr float kLeastFloat16 = 0x1p-24F;  // and above it all powers of two up to the next
+  constexpr float kMostFloat16 = 0x1p15F;
+  constexpr float kLargestValue = 12;
+  constexpr std::uint8_t kNotANumber = 255;
+  const Layout& layout = checked_layout(type, 0);
+  if (layout.read_grids != read_power_of_two) return ScaleRange::float16;
+  const auto block_bytes = static_cast<std::size_t>(layout.info.block_bytes);
+  ScaleRange range = ScaleRange::float16;
+  const auto* block = reinterpret_cast<const std::uint8_t*>(blocks.data());
+  for (std::size_t left = blocks.size(); left > 0; left -= block_bytes, block += block_bytes) {
+    Grids grids;
+    read_power_of_two(block, grids);
+    if (grids.scale == 0 || (grids.scale >= kLeastFloat16 && grids.scale <= kMostFloat16)) continue;
+    range = ScaleRange::float32;
+    if (block[0] == kNotANumber) return ScaleRange::none;
+    if (std::isfinite(grids.scale * kLargestValue)) continue;
+    std::array<float, kBlock> values;
+    dequantize_row(type, reinterpret_cast<const std::byte*>(block), kBlock, values.data());
+    if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) return ScaleRange::none;
+  }
+  return range;
 }
 
 void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, const weights::UnpackedRow& to) {

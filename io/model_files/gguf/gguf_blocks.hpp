@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "engine/weights/weight_source.hpp"
@@ -41,9 +42,18 @@ std::string ggml_type_name(GgmlType type);
 /// "F32, F16, ...": for messages.
 std::string supported_ggml_types();
 
+/// What holds the scales of a matrix.
+enum class ScaleRange : std::uint8_t {
+  float16,  ///< exactly
+  float32,  ///< MXFP4 with other powers of two; float32 holds its weights exactly
+  none,     ///< it has weights beyond float32, or a scale that is not a number
+};
+/// `blocks`: of a quantised type, whole ones. Scales of zeros do not count.
+ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks);
+
 /// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels. `blocks`: columns / block_elements blocks
 /// of a quantised type. Any bytes are blocks: a scale or minimum that is not finite stays so, and a power of two that
-/// float16 does not hold becomes infinite or 0; finding the former is the caller's.
+/// float16 does not hold (range_of_scales) becomes infinite or 0; finding both is the caller's.
 void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, const weights::UnpackedRow& to);
 
 /// The inverse of unpack_row for the types Q4_0, Q4_1 and Q8_0. `mins`: of Q4_1.

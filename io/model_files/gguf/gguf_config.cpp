@@ -318,7 +318,15 @@ Result<models::ModelSpec> read_gguf_spec(const GgufFile& file) {
   return read_hf_config(reader);
 }
 
-Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file) {
+Result<json> gguf_as_hf_config(const GgufFile& file) {
+  const auto architecture = find_gguf_architecture(file);
+  if (!architecture) return fail(architecture.error());
+  ConfigOfGguf config(file, **architecture);
+  if (const Status status = config.fill(); !status) return fail(status.error());
+  return config.config();
+}
+
+Result<json> gguf_as_generation_config(const GgufFile& file) {
   constexpr std::string_view kPrefix = "general.sampling.";
   constexpr std::array<std::pair<const char*, const char*>, 5> kKeys{{{"temp", "temperature"},
                                                                       {"top_k", "top_k"},
@@ -332,7 +340,13 @@ Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file) {
     if (!value) return fail(value.error());
     if (*value) defaults[name] = to_json(*file.find(key));
   }
-  return parse_sampling_defaults(defaults.dump(), file.path() + ": " + std::string(kPrefix) + "*");
+  return defaults;
+}
+
+Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file) {
+  const auto defaults = gguf_as_generation_config(file);
+  if (!defaults) return fail(defaults.error());
+  return parse_sampling_defaults(defaults->dump(), file.path() + ": general.sampling.*");
 }
 
 }  // namespace pagoda::io

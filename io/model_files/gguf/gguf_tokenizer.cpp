@@ -241,7 +241,7 @@ Result<const GgufPreTokenizer*> read_pre_tokenizer(const GgufFile& file) {
                 ErrorCode::unsupported);
 }
 
-Result<text::TokenizerSpec> read_bpe(const GgufFile& file, const Vocabulary& vocabulary, const SpecialIds& ids) {
+Result<GgufTokenizer> read_bpe(const GgufFile& file, const Vocabulary& vocabulary, const SpecialIds& ids) {
   const Result<const GgufPreTokenizer*> pre = read_pre_tokenizer(file);
   if (!pre) return fail(pre.error());
   text::TokenizerSpec spec;
@@ -257,7 +257,7 @@ Result<text::TokenizerSpec> read_bpe(const GgufFile& file, const Vocabulary& voc
   spec.decoders.emplace().emplace_back(text::ByteLevelDecoder{});
   spec.added_tokens = added_tokens(vocabulary, ids);
   if (Status status = add_template(file, ids, (*pre)->add_bos_token, false, spec); !status) return fail(status.error());
-  return spec;
+  return GgufTokenizer{std::move(spec), {}};
 }
 
 // ---- llama and t5
@@ -323,8 +323,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-Result<text::TokenizerSpec> read_sentencepiece(const GgufFile& file, Model kind, Vocabulary vocabulary,
-                                               const SpecialIds& ids) {
+Result<GgufTokenizer> read_sentencepiece(const GgufFile& file, Model kind, Vocabulary vocabulary,
+                                         const SpecialIds& ids) {
   const bool unigram = kind == Model::sentencepiece_unigram;
   SentencePieceProto proto;
   proto.algorithm = unigram ? SentencePieceProto::Algorithm::unigram : SentencePieceProto::Algorithm::bpe;
@@ -353,7 +353,8 @@ Result<text::TokenizerSpec> read_sentencepiece(const GgufFile& file, Model kind,
   }
   proto.byte_fallback = std::ranges::find(types, PieceType::byte) != types.end();
 
-  auto model = text::SentencePieceModel::create(serialize(proto), text::SentencePieceModel::SpaceBefore::each_text);
+  std::string bytes = serialize(proto);
+  auto model = text::SentencePieceModel::create(bytes, text::SentencePieceModel::SpaceBefore::each_text);
   if (!model) return refuse(file, kTokensKey, "is wrong: " + model.error().message);
   text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
   spec.added_tokens = std::move(added);
@@ -361,7 +362,7 @@ Result<text::TokenizerSpec> read_sentencepiece(const GgufFile& file, Model kind,
     token.rstrip = strips_behind_special_tokens(file, token.content);
   }
   if (Status status = add_template(file, ids, !unigram, unigram, spec); !status) return fail(status.error());
-  return spec;
+  return GgufTokenizer{std::move(spec), std::move(bytes)};
 }
 
 }  // namespace
@@ -372,7 +373,7 @@ Result<std::optional<std::int64_t>> gguf_token_id(const GgufFile& file, std::str
   return id;
 }
 
-Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
+Result<GgufTokenizer> read_gguf_tokenizer_and_model(const GgufFile& file) {
   const Result<Model> model = read_model(file);
   if (!model) return fail(model.error());
   Result<Vocabulary> vocabulary = read_vocabulary(file);
@@ -381,6 +382,12 @@ Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
   if (!ids) return fail(ids.error());
   if (*model == Model::bpe) return read_bpe(file, *vocabulary, *ids);
   return read_sentencepiece(file, *model, std::move(*vocabulary), *ids);
+}
+
+Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file) {
+  auto tokenizer = read_gguf_tokenizer_and_model(file);
+  if (!tokenizer) return fail(std::move(tokenizer.error()));
+  return std::move(tokenizer->spec);
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> load_gguf_tokenizer(const GgufFile& file) {

@@ -25,6 +25,13 @@ namespace pagoda::io {
 /// those that mark an end or a beginning, are special; those that a user defined are found in a text, but are not
 /// special.
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
+
+struct GgufTokenizer {
+  text::TokenizerSpec spec;
+  std::string sentencepiece;  ///< where `spec` has such a model: the bytes of a tokenizer.model that says it
+};
+Result<GgufTokenizer> read_gguf_tokenizer_and_model(const GgufFile& file);
+
 /// The same, ready to use.
 Result<std::shared_ptr<const text::Tokenizer>> load_gguf_tokenizer(const GgufFile& file);
 

@@ -385,9 +385,12 @@ Status check_gguf_tokenizer(const std::filesystem::path& folder, const text::Tok
   return check_same_tokens(wanted, file.string(), written);
 }
 
-Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written) {
+Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written,
+                         std::string_view form) {
   const auto refuse = [&](const char* key, const std::string& reason) {
-    return fail(ErrorCode::unsupported, std::string(file) + ": " + key + ": " + reason + " in GGUF", key);
+    return fail(ErrorCode::unsupported,
+                std::string(file).append(": ").append(key).append(": ").append(reason).append(" in ").append(form),
+                key);
   };
   const auto tokens = comparable_tokens(wanted);
   const auto written_tokens = comparable_tokens(written);

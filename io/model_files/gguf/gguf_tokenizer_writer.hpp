@@ -20,7 +20,9 @@ Status write_gguf_tokenizer(const std::filesystem::path& folder, const models::M
 /// around a text and writes it out alike. Errors: unsupported, with what differs; those of reading the folder.
 Status check_gguf_tokenizer(const std::filesystem::path& folder, const text::TokenizerSpec& written);
 
-/// The same of a tokenizer `wanted` that comes from `file`. Errors: unsupported.
-Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written);
+/// The same of a tokenizer `wanted` that comes from `file`, and one that is written in a form that messages call
+/// `form`. Errors: unsupported.
+Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view file, const text::TokenizerSpec& written,
+                         std::string_view form = "GGUF");
 
 }  // namespace pagoda::io

@@ -13,12 +13,12 @@ namespace {
 /// Rows of a quantised matrix, or of a plain one that does not lie in the order of Hugging Face's.
 class GgufRows final : public weights::QuantizedRows {
  public:
-  /// `head_dim`: of interleaved heads, or 0. The tensor must outlive this.
-  GgufRows(const GgufTensor& tensor, std::int64_t head_dim)
-      : tensor_(tensor), info_(*ggml_type_info(tensor.type)), head_dim_(head_dim) {}
+  /// `head_dim`: of interleaved heads, or 0. `fits`: whether kernels hold its scales. The tensor must outlive this.
+  GgufRows(const GgufTensor& tensor, std::int64_t head_dim, bool fits)
+      : tensor_(tensor), info_(*ggml_type_info(tensor.type)), head_dim_(head_dim), fits_(fits) {}
 
   std::optional<kernels::QuantizedFormat> format() const override {
-    return info_.plain ? std::nullopt : std::optional(info_.format);
+    return info_.plain || !fits_ ? std::nullopt : std::optional(info_.format);
   }
 
   void unpack(std::int64_t row, const weights::UnpackedRow& to) const override {
@@ -39,6 +39,7 @@ class GgufRows final : public weights::QuantizedRows {
   const GgufTensor& tensor_;
   const GgmlTypeInfo& info_;
   std::int64_t head_dim_;
+  bool fits_;
 };
 
 }  // namespace
@@ -88,8 +89,19 @@ Result<weights::WeightTensor> GgufWeights::describe(std::string_view name,
   weights::WeightTensor described{tensor->name, info.plain.value_or(DType::f32), tensor->shape};
   if (info.plain && (num_heads == 0 || shape.size() != 2)) return described;
   if (shape.size() != 2) return bad(std::string(info.name) + " is for matrices only");
-  described.quantized = std::make_shared<GgufRows>(*tensor, num_heads == 0 ? 0 : shape.front() / num_heads);
+  const ScaleRange range = info.plain ? ScaleRange::float16 : scale_range(*tensor);
+  if (range == ScaleRange::none) return bad("a scale is not a number, or makes weights that float32 does not hold");
+  described.quantized =
+      std::make_shared<GgufRows>(*tensor, num_heads == 0 ? 0 : shape.front() / num_heads, range == ScaleRange::float16);
   return described;
+}
+
+/// All of the tensor may have to be read, so it is done once.
+ScaleRange GgufWeights::scale_range(const GgufTensor& tensor) const {
+  const std::lock_guard lock(mutex_);
+  const auto [found, is_new] = scale_ranges_.try_emplace(tensor.name);
+  if (is_new) found->second = range_of_scales(tensor.type, tensor.data);
+  return found->second;
 }
 
 Result<weights::WeightTensor> GgufWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {

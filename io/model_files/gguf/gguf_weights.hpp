@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/model_files/gguf/gguf_architecture.hpp"
+#include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "io/model_files/model_weights.hpp"
 #include "kernels/result.hpp"
@@ -43,6 +44,7 @@ class GgufWeights final : public ModelWeights {
   const GgufTensor* find(std::string_view name) const;
   /// How many heads have their rows interleaved in `tensor`; 0 when rows are in order.
   std::int64_t interleaved_heads(const GgufTensor& tensor) const;
+  ScaleRange scale_range(const GgufTensor& tensor) const;
   /// The same plain tensor with its rows in order.
   const void* in_order(const GgufTensor& tensor, std::int64_t num_heads) const;
 
@@ -51,6 +53,7 @@ class GgufWeights final : public ModelWeights {
   GgufHeads heads_;
   mutable std::mutex mutex_;                                                         // of what follows
   mutable std::set<std::string, std::less<>> taken_;                                 // by the file's names
+  mutable std::map<std::string, ScaleRange, std::less<>> scale_ranges_;              // of quantised tensors
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of tensors out of order
 };
 

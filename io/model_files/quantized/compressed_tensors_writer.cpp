@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <fstream>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -11,7 +10,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/model_files/file_text.hpp"
 #include "kernels/rotation.hpp"
 
 namespace pagoda::io {
@@ -19,8 +17,6 @@ namespace {
 
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
 
 constexpr std::string_view kWeightsFile = "model.safetensors";
 constexpr std::string_view kConfigFile = "config.json";
@@ -59,18 +55,12 @@ ordered_json rotation_config(const std::vector<std::string>& plain_modules) {
 }
 
 /// The model's config.json, told that its linear layers are quantised. Those that are not are named one by one.
-Result<std::string> quantized_config(const fs::path& model, const CompressedTensorsWriter::Format& format,
+Result<std::string> quantized_config(ordered_json config, const CompressedTensorsWriter::Format& format,
                                      const std::vector<std::string>& plain_modules) {
-  const fs::path path = model / kConfigFile;
-  // Checked as JSON is checked everywhere; then read again in its own order.
-  const auto checked = read_json_file(path, kMostConfigBytes, ErrorCode::bad_config);
-  if (!checked) return fail(checked.error());
-  std::ifstream file(path);
-  auto config = ordered_json::parse(file, nullptr, false);
-  if (!config.is_object()) return fail(ErrorCode::bad_config, path.string() + ": is not a JSON object");
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (config.contains(key) && !config[key].is_null()) {
-      return fail(ErrorCode::unsupported, path.string() + ": the model is quantised already (" + key + ")", "model");
+      return fail(ErrorCode::unsupported, std::string("config.json: the model is quantised already (") + key + ")",
+                  "model");
     }
   }
   const ordered_json weights{{"num_bits", format.bits},
@@ -108,28 +98,6 @@ std::vector<float> rotation_matrix() {
     kernels::rotate_block(matrix.data() + i * kBlock, 1);
   }
   return matrix;
-}
-
-/// Whether a file of the model's folder is neither weights nor config.json.
-bool is_other_file(const fs::path& path) {
-  constexpr std::array<std::string_view, 9> kWeights{".safetensors", ".bin", ".pt",   ".pth",    ".gguf",
-                                                     ".h5",          ".ot",  ".onnx", ".msgpack"};
-  const std::string name = path.filename().string();
-  return name != kConfigFile && !name.ends_with(".index.json") &&
-         std::ranges::none_of(kWeights, [&](std::string_view ending) { return name.ends_with(ending); });
-}
-
-/// Those of the files of `from` that `wanted` says, not of folders in it.
-template <class Wanted>
-std::error_code copy_files(const fs::path& from, const fs::path& to, const Wanted& wanted) {
-  std::error_code error;
-  for (fs::directory_iterator entry(from, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;  // a link that leads nowhere is no file
-    if (!entry->is_regular_file(ignored) || !wanted(entry->path())) continue;
-    fs::copy_file(entry->path(), to / entry->path().filename(), fs::copy_options::overwrite_existing, error);
-    if (error) break;
-  }
-  return error;
 }
 
 std::span<const std::byte> bytes_of(const auto& elements) {
@@ -179,13 +147,9 @@ Status CompressedTensorsWriter::check_folder(const fs::path& folder) {
   return error ? fail_at(folder, "read", error) : Status();
 }
 
-Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& model, const Checkpoint& checkpoint,
-                                                                const fs::path& folder,
-                                                                std::vector<WrittenModule> modules,
+Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts parts, const fs::path& folder,
+                                                                const std::vector<WrittenModule>& modules,
                                                                 const Format& format) {
-  if (const std::string strided = checkpoint.first_strided(); !strided.empty()) {
-    return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " does not lie row by row", "model");
-  }
   std::set<std::string, std::less<>> replaced;
   std::vector<SafetensorsTensor> tensors;
   for (const WrittenModule& module : modules) {
@@ -214,31 +178,29 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(const fs::path& 
       tensors.push_back({rotation_name(module), "F32", {kBlock, kBlock}, kBlock * kBlock * sizeof(float)});
     }
   }
-  std::vector<std::string> plain;
   std::vector<std::string> plain_modules{"lm_head"};
-  for (const std::string& name : checkpoint.tensor_names()) {
-    if (replaced.contains(name)) continue;
-    const auto stored = checkpoint.stored(name);
-    tensors.push_back(
-        {name, std::string(stored->dtype), {stored->shape.begin(), stored->shape.end()}, stored->data.size()});
-    plain.push_back(name);
-    if (stored->shape.size() == 2 && name.ends_with(".weight") && name != "lm_head.weight") {
+  std::erase_if(parts.tensors, [&](const FolderParts::Tensor& tensor) { return replaced.contains(tensor.name); });
+  for (const FolderParts::Tensor& tensor : parts.tensors) {
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes});
+    const std::string& name = tensor.name;
+    if (tensor.shape.size() == 2 && name.ends_with(".weight") && name != "lm_head.weight") {
       plain_modules.push_back(name.substr(0, name.size() - std::string_view(".weight").size()));
     }
   }
-  auto config = quantized_config(model, format, plain_modules);
+  auto config = quantized_config(std::move(parts.config), format, plain_modules);
   if (!config) return fail(std::move(config.error()));
   if (Status status = check_folder(folder); !status) return fail(std::move(status.error()));
   auto made_folder = make_folder(folder);
   if (!made_folder) return fail(std::move(made_folder.error()));
   auto weights = create_safetensors_file(folder / kWeightsFile, std::move(tensors));
   if (!weights) return fail(std::move(weights.error()));
-  for (const std::string& name : plain) {
-    if (Status status = weights->write(name, checkpoint.stored(name)->data); !status) {
-      return fail(std::move(status.error()));
-    }
+  std::vector<std::byte> memory;
+  for (const FolderParts::Tensor& tensor : parts.tensors) {
+    Status status = weights->write(tensor.name, tensor.data(memory));
+    if (!status) return fail(std::move(status.error()));
   }
-  return CompressedTensorsWriter(model, folder, format, std::move(*config), std::move(*made_folder),
+  parts.tensors.clear();
+  return CompressedTensorsWriter(std::move(parts), folder, format, std::move(*config), std::move(*made_folder),
                                  std::move(*weights));
 }
 
@@ -269,20 +231,8 @@ Status CompressedTensorsWriter::write(const WrittenModule& module, const Written
 
 Status CompressedTensorsWriter::finish() {
   Status status = weights_.finish();
-  if (status) status = copy_other_files();
+  if (status) status = write_other_files(parts_, folder_);
   return status ? write_config() : status;
-}
-
-Status CompressedTensorsWriter::copy_other_files() const {
-  constexpr const char* kTemplates = "additional_chat_templates";
-  std::error_code error = copy_files(model_, folder_, is_other_file);
-  std::error_code ignored;
-  if (!error && fs::is_directory(model_ / kTemplates, ignored)) {
-    fs::create_directory(folder_ / kTemplates, error);
-    if (!error) error = copy_files(model_ / kTemplates, folder_ / kTemplates, [](const fs::path&) { return true; });
-  }
-  if (!error) return {};
-  return fail(ErrorCode::io_failed, "cannot copy the files of " + model_.string() + ": " + error.message(), "out");
 }
 
 Status CompressedTensorsWriter::write_config() const {

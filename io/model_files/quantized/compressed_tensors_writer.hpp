@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/quantized/folder_parts.hpp"
 #include "io/model_files/quantized/quantized_model_writer.hpp"
 #include "io/model_files/safetensors_file.hpp"
 #include "kernels/dtype.hpp"
@@ -15,7 +15,7 @@
 namespace pagoda::io {
 
 /// Writes a Hugging Face folder whose linear layers are quantised in groups of columns, in the format pack-quantized of
-/// compressed-tensors; everything else is as the model's folder has it. config.json comes last, so a folder that has
+/// compressed-tensors; everything else is as its parts have it. config.json comes last, so a folder that has
 /// one is whole; what was begun and not finished is removed.
 ///
 /// A rotation (kernels/rotation.hpp) is written as transform_config describes one: a random-hadamard of blocks of x and
@@ -34,13 +34,10 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   /// off. Errors (param out): bad_config, io_failed.
   static Status check_folder(const std::filesystem::path& folder);
 
-  /// Makes `folder` and copies all tensors but the weights of `modules`.
-  /// `checkpoint`: that of the folder `model`, which is not quantised; it must outlive this.
-  /// Errors: those of check_folder; unsupported (a checkpoint that is quantised or holds tensors that do not lie
-  /// row-major), bad_file (config.json), io_failed.
-  static Result<CompressedTensorsWriter> create(const std::filesystem::path& model, const Checkpoint& checkpoint,
-                                                const std::filesystem::path& folder, std::vector<WrittenModule> modules,
-                                                const Format& format);
+  /// Makes `folder` and copies all tensors but the weights of `modules`. Errors: those of check_folder; unsupported (a
+  /// config.json of a model that is quantised), io_failed.
+  static Result<CompressedTensorsWriter> create(FolderParts parts, const std::filesystem::path& folder,
+                                                const std::vector<WrittenModule>& modules, const Format& format);
 
   /// Weights have no minimums.
   Status write(const WrittenModule& module, const WrittenWeights& weights) override;
@@ -48,19 +45,18 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   std::int64_t written_bytes() const override;
 
  private:
-  CompressedTensorsWriter(std::filesystem::path model, std::filesystem::path folder, Format format, std::string config,
+  CompressedTensorsWriter(FolderParts parts, std::filesystem::path folder, Format format, std::string config,
                           std::shared_ptr<const void> made_folder, TensorFile weights)
-      : model_(std::move(model)),
+      : parts_(std::move(parts)),
         folder_(std::move(folder)),
         format_(format),
         config_(std::move(config)),
         made_folder_(std::move(made_folder)),
         weights_(std::move(weights)) {}
 
-  Status copy_other_files() const;
   Status write_config() const;
 
-  std::filesystem::path model_;
+  FolderParts parts_;  // but for tensors and config.json
   std::filesystem::path folder_;
   Format format_;
   std::string config_;                       // the text of config.json

@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "io/model_files/gguf/folder_from_gguf.hpp"
+#include "io/model_files/gguf/folder_tokenizer_of_gguf.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "io/model_files/gguf/gguf_model_parts.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/gguf_weights.hpp"
+#include "io/model_files/tokenizer_json.hpp"
 #include "tests/io/fuzz/fuzz_folder.hpp"
 #include "tests/io/fuzz/tokenizer_target.hpp"
 #include "tests/io/model_files/gguf_writer.hpp"
@@ -129,6 +132,22 @@ class DescribedGgufs {
   std::vector<std::pair<std::string, GgufWriter>> files_;
 };
 
+/// What becomes of a file in a folder can be read there.
+inline void try_as_folder(const std::shared_ptr<const GgufFile>& file) {
+  const auto tokenizer = folder_tokenizer_of_gguf(*file);
+  if (!tokenizer) check_error(tokenizer.error());
+  if (tokenizer && tokenizer->contains("tokenizer.json")) {
+    const auto spec = parse_tokenizer_json(tokenizer->at("tokenizer.json"), "tokenizer.json");
+    PAGODA_ASSERT(spec.has_value() && text::Tokenizer::create(*spec), "what is written can be read");
+  }
+  const auto parts = folder_parts_of_gguf(file);
+  if (!parts) return check_error(parts.error());
+  std::vector<std::byte> memory;
+  for (const auto& tensor : parts->tensors) {
+    PAGODA_ASSERT(tensor.data(memory).size() == tensor.bytes, "a tensor has its size");
+  }
+}
+
 /// Reads the files that `description` tells of as a model. Whatever they are, there are one-line errors or parts of a
 /// model that work.
 inline void try_gguf_model(std::string_view description) {
@@ -152,6 +171,7 @@ inline void try_gguf_model(std::string_view description) {
   check(spec);
   const auto weights = GgufWeights::open(*file);
   check(weights);
+  try_as_folder(*file);
   if (!spec || !weights) return;
   PAGODA_ASSERT((*weights)->facts().num_parameters >= 0, "parameters are counted");
   const auto model = spec->build(**weights);

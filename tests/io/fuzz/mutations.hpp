@@ -11,9 +11,8 @@
 
 namespace pagoda::io::testing {
 
-/// The seeds of a fuzz target: what is in tests/io/fuzz/corpus/`target`, by name.
-inline std::vector<std::string> fuzz_seeds(const std::string& target) {
-  const auto folder = std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "io" / "fuzz" / "corpus" / target;
+/// What the files of a folder hold, by name.
+inline std::vector<std::string> texts_of_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
   std::ranges::sort(files);
@@ -25,7 +24,12 @@ inline std::vector<std::string> fuzz_seeds(const std::string& target) {
   return texts;
 }
 
-/// Flips, drops, repeats, swaps in some of `pieces`: a few changes at random places.
+/// The seeds of a fuzz target: what is in tests/io/fuzz/corpus/`target`.
+inline std::vector<std::string> fuzz_seeds(const std::string& target) {
+  return texts_of_files(std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "io" / "fuzz" / "corpus" / target);
+}
+
+/// Flips, drops, repeats, swaps or puts in some of `pieces`, cuts off: a few changes at random places.
 inline std::string mutated(std::string text, const std::vector<std::string>& pieces, std::mt19937& rng) {
   const auto pick = [&](std::size_t bound) {
     return static_cast<std::size_t>(rng()) % std::max<std::size_t>(bound, 1);
@@ -33,7 +37,7 @@ inline std::string mutated(std::string text, const std::vector<std::string>& pie
   for (std::size_t changes = 1 + pick(4); changes > 0 && !text.empty(); --changes) {
     const std::size_t at = pick(text.size());
     const std::size_t size = std::min(1 + pick(12), text.size() - at);
-    switch (pick(5)) {
+    switch (pick(6)) {
       case 0:
         text[at] = static_cast<char>(rng());
         break;
@@ -45,6 +49,9 @@ inline std::string mutated(std::string text, const std::vector<std::string>& pie
         break;
       case 3:
         text.replace(at, size, pieces[pick(pieces.size())]);
+        break;
+      case 4:
+        text.insert(at, pieces[pick(pieces.size())]);
         break;
       default:
         text.resize(at);

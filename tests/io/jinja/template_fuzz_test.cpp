@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "tests/io/fuzz/mutations.hpp"
 #include "tests/io/jinja/render_text.hpp"
 
 namespace pagoda::jinja {
@@ -40,12 +43,10 @@ void try_template(std::string_view source) {
 std::vector<std::string> seeds() {
   std::vector<std::string> texts = {"{% for m in messages %}{{ m.role|upper ~ '\\n' }}{{ loop.index }}{% endfor %}"};
   const auto folder = std::filesystem::path(PAGODA_SHARED_DIR) / "templates";
-  if (!std::filesystem::exists(folder)) return texts;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (std::filesystem::exists(folder)) {
+    for (auto& text : io::testing::texts_of_files(folder)) texts.push_back(std::move(text));
   }
-  std::sort(texts.begin(), texts.end());
+  std::ranges::sort(texts);
   return texts;
 }
 
@@ -100,31 +101,7 @@ std::string damage(std::string text, std::mt19937& rng) {
                                                    "range(9)|list",
                                                    "caller()",
                                                    "\\u00e9"};
-  const auto pick = [&](std::size_t bound) {
-    return static_cast<std::size_t>(rng()) % std::max<std::size_t>(bound, 1);
-  };
-  for (std::size_t changes = 1 + pick(5); changes > 0 && !text.empty(); --changes) {
-    const std::size_t at = pick(text.size());
-    const std::size_t size = std::min(1 + pick(20), text.size() - at);
-    switch (pick(5)) {
-      case 0:
-        text[at] = static_cast<char>(rng());
-        break;
-      case 1:
-        text.erase(at, size);
-        break;
-      case 2:
-        text.insert(at, text.substr(pick(text.size()), size));
-        break;
-      case 3:
-        text.insert(at, kPieces[pick(kPieces.size())]);
-        break;
-      default:
-        text.replace(at, size, kPieces[pick(kPieces.size())]);
-        break;
-    }
-  }
-  return text;
+  return io::testing::mutated(std::move(text), kPieces, rng);
 }
 
 TEST(TemplateFuzzing, SurvivesDamagedTemplates) {

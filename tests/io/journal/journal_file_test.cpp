@@ -1,13 +1,16 @@
 #include "io/journal/journal_file.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -181,13 +184,92 @@ TEST_F(JournalFileTest, ManyThreadsMayAppend) {
   EXPECT_EQ(next, (std::map<char, int>{{'a', 200}, {'b', 200}, {'c', 200}, {'d', 200}}));
 }
 
-TEST_F(JournalFileTest, IsReadByTheBuildThatWroteItAlone) {
-  make().reset();
+constexpr std::size_t kFormatAt = 8;
+constexpr std::size_t kLayoutAt = 24;
+constexpr std::size_t kVersionAt = 32;
+constexpr std::size_t kResumableLayoutAt = 296;
+constexpr std::size_t kBehindHeader = 304;
+
+/// The message where all records of `bytes` are wanted, and where only those of resumable requests are.
+std::pair<std::string, std::string> refusals(const std::vector<std::byte>& bytes) {
+  const auto refusal = [&](Records wanted) {
+    const auto contents = parse_journal(bytes, "journal", wanted);
+    return contents ? std::string() : contents.error().message;
+  };
+  return {refusal(Records::all), refusal(Records::of_resumable_requests)};
+}
+
+TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlone) {
+  make()->append(1, bytes_of("one"));
   auto bytes = read_journal(path_)->bytes;
-  bytes[24] ^= std::byte{1};  // of the layout
-  const auto other = parse_journal(bytes, "journal");
-  ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("another build"), std::string::npos);
+  bytes[kLayoutAt] ^= std::byte{1};
+  const auto [all, resumable] = refusals(bytes);
+  EXPECT_NE(all.find("it was written by a build of version " + std::string(version())), std::string::npos) << all;
+  EXPECT_EQ(resumable, "");
+  const auto contents = parse_journal(bytes, "journal", Records::of_resumable_requests);
+  EXPECT_EQ(texts(contents->segments.at(0)), std::vector<std::string>{"one"});
+
+  bytes[kLayoutAt] ^= std::byte{1};
+  bytes[kResumableLayoutAt] ^= std::byte{1};
+  EXPECT_EQ(refusals(bytes).first, "");
+  EXPECT_NE(refusals(bytes).second.find("another layout"), std::string::npos);
+}
+
+TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAllRecordsAreAlike) {
+  make()->append(1, bytes_of("one"));
+  auto bytes = read_journal(path_)->bytes;
+  std::fill(bytes.begin() + kResumableLayoutAt, bytes.begin() + kBehindHeader, std::byte{0});
+  EXPECT_EQ(refusals(bytes), std::pair(std::string(), std::string()));
+  bytes[kLayoutAt] ^= std::byte{1};
+  EXPECT_NE(refusals(bytes).first, "");
+  EXPECT_NE(refusals(bytes).second, "");
+}
+
+TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
+  make();
+  auto bytes = read_journal(path_)->bytes;
+  bytes[kFormatAt] = std::byte{7};
+  const std::string other = "9.8.7";
+  bytes[kVersionAt] = static_cast<std::byte>(other.size());
+  std::memcpy(bytes.data() + kVersionAt + 4, other.data(), other.size());
+  const auto [all, resumable] = refusals(bytes);
+  EXPECT_EQ(all, resumable);
+  EXPECT_EQ(all,
+            "journal is a journal of format 7, this program reads 2: it was written by a build of version 9.8.7, "
+            "this one is of version " +
+                std::string(version()));
+  std::memset(bytes.data() + kVersionAt, 0xFF, 200);
+  EXPECT_NE(refusals(bytes).first.find("of unknown version"), std::string::npos);
+}
+
+TEST_F(JournalFileTest, WhoseHeaderWasNeverWrittenIsEmpty) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{3}, std::size_t{100'000}}) {
+    std::vector<std::byte> bytes(size);
+    if (size > kFormatAt) bytes[kFormatAt] = std::byte{2};  // what comes before the magic
+    const auto contents = parse_journal(bytes, "journal");
+    ASSERT_TRUE(contents) << contents.error().message;
+    EXPECT_TRUE(contents->segments.empty());
+  }
+}
+
+TEST_F(JournalFileTest, ThatCannotBeReadIsKeptBesideThoseThatRestartsPushOut) {
+  const auto write = [&](const std::string& text) { std::ofstream(path_) << text; };
+  const auto text_at = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  write("first");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(keep_unread(path_).value(), path_ + ".unread");
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".unread.1"));
+  EXPECT_EQ(text_at(path_), "first") << "it stays until another takes its place";
+  for (int i = 0; i < 5; ++i) make();
+  EXPECT_EQ(text_at(path_ + ".unread"), "first");
+  std::filesystem::remove(path_);
+  write("second");
+  EXPECT_TRUE(keep_unread(path_));
+  EXPECT_EQ(text_at(path_ + ".unread"), "second");
+  EXPECT_EQ(text_at(path_ + ".unread.1"), "first");
+  EXPECT_FALSE(keep_unread((folder_.path() / "nothing").string()));
 }
 
 TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
@@ -234,6 +316,7 @@ TEST_F(JournalFileTest, AnyBytesAreAJournalOrAnError) {
     if (contents) {
       EXPECT_LE(contents->segments.size(), 4U);
     }
+    parse_journal(std::move(bytes), "bytes", Records::of_resumable_requests);
   }
 }
 
