@@ -290,7 +290,9 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {5, 64, true, false, Codebook::none, true},
                                         {6, 16, false, false, Codebook::none, true},
                                         {6, 128, false, true, Codebook::none, true},
-                                        {4, 32, false, false, Codebook::iq4_nl, true}};
+                                        {6, 32, true, false, Codebook::none, true},
+                                        {4, 32, false, false, Codebook::iq4_nl, true},
+                                        {4, 16, false, false, Codebook::nf4, true}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
@@ -307,11 +309,6 @@ const OpRunner& weights_runner() {
 
 class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
  protected:
-  void SetUp() override {
-    OpTest::SetUp();
-    if (on_cuda() && widened(format()) != format()) GTEST_SKIP() << "a GPU takes it widened";
-  }
-
   QuantizedFormat format() const { return std::get<1>(GetParam()); }
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
@@ -672,7 +669,10 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
         // A factored format rounds scales and minimums to bytes.
-        EXPECT_LE(error, of_range * (format.factored ? 1.3 : 1.0001)) << "row " << n << ", column " << k;
+        EXPECT_LE(error, of_range * (!format.factored   ? 1.0001
+                                     : format.bits == 6 ? 1.8
+                                                        : 1.3))
+            << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;
       }
