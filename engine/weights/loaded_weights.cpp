@@ -25,7 +25,6 @@ std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {
   if (!keep_quantized || tensor.quantized == nullptr) return std::nullopt;
-  if (on_gpu && !tensor.quantized->order().empty()) return std::nullopt;
   return tensor.quantized->format();
 }
 

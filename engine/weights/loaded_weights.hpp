@@ -25,8 +25,7 @@ struct WeightPolicy {
   /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
   /// file's small ones.
   bool copy_linear = false;
-  /// What kernels of a GPU do not compute with, matrices whose columns are not in order and 8-bit floats, is
-  /// dequantised, and kInt4Weights are kPlainInt4Weights.
+  /// 8-bit floats, which kernels of a GPU do not compute with, are dequantised, and kInt4Weights are kPlainInt4Weights.
   bool on_gpu = false;
 
   /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. So have

@@ -129,11 +129,26 @@ __global__ __launch_bounds__(kThreads) void rotate_rows_kernel(const float* x, s
   to[i] = __float2bfloat16_rn(rotated_x(x[i], static_cast<int>(threadIdx.x) % 32));
 }
 
+// x [rows, in] -> its columns in `order`, as bfloat16; count = rows * in.
+__global__ __launch_bounds__(kThreads) void order_rows_kernel(const float* x, const std::int32_t* order, int in,
+                                                              std::int64_t count, __nv_bfloat16* to) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  wait_for_stream();
+  if (i >= count) return;
+  const std::int64_t row = i / in;
+  to[i] = __float2bfloat16_rn(x[row * in + order[i - row * in]]);
+}
+
 /// Rows of x in scratch, as the weights will be.
 Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_t first, std::int64_t count, void* to) {
   const float* x = p.x + first * p.in;
-  if (!p.weights.front().format.rotated) return narrow_rows(stream, x, count * p.in, DType::bf16, to);
+  const QuantizedMatrix& front = p.weights.front();
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count * p.in, kThreads)));
+  if (front.order != nullptr) {
+    return launch(Start::early, "order_rows", order_rows_kernel, grid, dim3(kThreads), 0, stream, x, front.order,
+                  static_cast<int>(p.in), count * p.in, static_cast<__nv_bfloat16*>(to));
+  }
+  if (!front.format.rotated) return narrow_rows(stream, x, count * p.in, DType::bf16, to);
   return launch(Start::early, "rotate_rows", rotate_rows_kernel, grid, dim3(kThreads), 0, stream, x, count * p.in,
                 static_cast<__nv_bfloat16*>(to));
 }

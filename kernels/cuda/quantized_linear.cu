@@ -15,6 +15,7 @@ constexpr int kQuantizeWarps = 8;
 
 struct QuantizeArgs {
   const float* x = nullptr;
+  const std::int32_t* order = nullptr;  ///< column k of the weights meets column order[k] of x; null = column k
   int num_tokens = 0;
   int in = 0;
   int tokens = 0;
@@ -29,6 +30,7 @@ struct QuantizeArgs {
 
 // x [num_tokens, in] -> q [tokens, x_columns], scales and sums of scale * q [groups, tokens]. Block (b, t): groups 8b
 // .. of token t, one per warp.
+template <bool kOrdered>
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_stream();
   constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
@@ -39,14 +41,18 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   if (group >= args.groups.count) return;
   const int first = group * args.groups.size;
   const int columns = token < args.num_tokens ? min(args.groups.size, args.in - first) : 0;
-  const float* x = args.x + std::int64_t{token} * args.in + first;
+  const float* x = args.x + std::int64_t{token} * args.in + (kOrdered ? 0 : first);
   float values[kPerLane];
   float most = 0.0F;
   float nan_if_not_finite = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int column = i * 32 + lane;
-    values[i] = column < columns ? x[column] : 0.0F;
+    if constexpr (kOrdered) {
+      values[i] = column < columns ? x[args.order[first + column]] : 0.0F;
+    } else {
+      values[i] = column < columns ? x[column] : 0.0F;
+    }
     if (args.rotated) values[i] = rotated_x(values[i], lane);
     most = fmaxf(most, fabsf(values[i]));
     nan_if_not_finite += values[i] * 0.0F;
@@ -99,6 +105,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   const QuantizedMatrix& front = p.weights.front();
   QuantizeArgs args;
   args.x = p.x + first * p.in;
+  args.order = front.order;
   args.num_tokens = static_cast<int>(count);
   args.in = static_cast<int>(p.in);
   args.tokens = static_cast<int>(shape.tokens);
@@ -111,7 +118,8 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   if (shape.with_sums) args.sums = args.scales + shape.tokens * shape.groups;
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(shape.groups, kQuantizeWarps)),
                   static_cast<unsigned>(shape.tokens));
-  return launch(Start::early, "quantize_x", quantize_x_kernel, grid, dim3(kQuantizeWarps * 32), 0, stream, args);
+  return launch(Start::early, "quantize_x", front.order == nullptr ? quantize_x_kernel<false> : quantize_x_kernel<true>,
+                grid, dim3(kQuantizeWarps * 32), 0, stream, args);
 }
 
 }  // namespace
@@ -123,9 +131,6 @@ QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
 }
 
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
-  if (p.weights.front().order != nullptr) {
-    return fail(ErrorCode::unsupported, "quantized_linear: on a GPU weights have their columns in order");
-  }
   if (p.num_tokens == 0) return {};
   if (p.num_tokens >= kLeastDequantizedRows) {
     Status status = dequantized_linear(stream, p);
