@@ -678,11 +678,9 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const std::int64_t end = std::min(kColumns, k + format.group_size);
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
-        // A factored format rounds scales and minimums to bytes.
-        EXPECT_LE(error, of_range * (!format.factored   ? 1.0001
-                                     : format.bits == 6 ? 1.8
-                                                        : 1.3))
-            << "row " << n << ", column " << k;
+        // A factored format rounds scales and minimums to bytes, which is more of a step of 6 bits.
+        const double allowed = !format.factored ? 1.0001 : format.bits == 6 ? 2.2 : 1.3;
+        EXPECT_LE(error, of_range * allowed) << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;
       }
