@@ -100,6 +100,7 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                "a codebook is of 4 bits in a symmetric format; bits", format.bits)
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
                "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size)
+      .require(!format.factored || format.bits < 8, "bits must be less than 8 in a factored format", format.bits)
       .require(!format.factored || kFactoredColumns % format.group_size == 0,
                "group_size must divide 256 in a factored format", format.group_size)
       .require(!format.rotated || format.group_size % kRotationBlock == 0,

@@ -44,7 +44,7 @@ struct QuantizedFormat {
   bool rotated = false;
   Codebook codebook = Codebook::none;  ///< of 4 bits in a symmetric format
   /// kFactoredColumns share a float16 scale (and minimum), and each group multiplies it with a factor, a signed byte.
-  /// The group size divides kFactoredColumns.
+  /// The group size divides kFactoredColumns, and the bits are less than 8.
   bool factored = false;
 
   bool operator==(const QuantizedFormat&) const = default;
@@ -66,15 +66,6 @@ struct QuantizedFormat {
 
 constexpr std::int64_t kMostGroupSize = 256;
 constexpr std::int64_t kFactoredColumns = 256;
-
-/// The same values in a format of 4 or 8 bits without codebook and factors, but for the rounding of scales and minimums
-/// that were products.
-constexpr QuantizedFormat widened(QuantizedFormat format) {
-  if (format.bits != 4 || format.codebook != Codebook::none) format.bits = 8;
-  format.codebook = Codebook::none;
-  format.factored = false;
-  return format;
-}
 
 /// The formats of `--quantize`.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};

@@ -201,7 +201,7 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
 }
 
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan) {
-  plan.weights.widen_formats = device.kind() != kernels::DeviceKind::cpu;
+  plan.weights.on_gpu = device.kind() != kernels::DeviceKind::cpu;
   const auto measured = measure_model(plan, device);
   if (!measured) return fail(measured.error());
   models::MemoryRequest request{

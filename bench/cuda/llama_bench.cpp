@@ -317,8 +317,12 @@ void quantized_gate_up(benchmark::State& state, QuantizedFormat format) {
   QuantizedMatrix weight{nullptr, nullptr, 2 * shape.intermediate, shape.hidden, format};
   const Buffer data = random_memory(weight.data_bytes());
   const Buffer scales = random_memory(weight.scale_bytes());
+  const Buffer mins = format.asymmetric ? random_memory(weight.min_bytes()) : Buffer();
+  const Buffer factors = format.factored ? random_memory(weight.factor_bytes()) : Buffer();
   weight.data = data.as<std::uint8_t>();
   weight.scales = scales.as<Float16>();
+  weight.mins = mins.as<Float16>();
+  weight.factors = factors.as<std::int8_t>();
   const Buffer x = random_memory(rows * shape.hidden * 4);
   const Buffer out = random_memory(rows * weight.rows * 4);
   QuantizedLinearParams p;
@@ -339,6 +343,14 @@ void row_counts(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, int4, kPlainInt4Weights)->Apply(row_counts);
+// Formats of GGUF.
+BENCHMARK_CAPTURE(quantized_gate_up, q4_k, kInt4Weights)->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, q5_k, {.bits = 5, .group_size = 32, .asymmetric = true, .factored = true})
+    ->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, q6_k, {.bits = 6, .group_size = 16, .factored = true})->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, iq4_xs,
+                  {.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl, .factored = true})
+    ->Apply(row_counts);
 BENCHMARK_CAPTURE(
     one_op, gate_up, [](const Forward& f, const Ops& ops, Stream& stream) { return f.gate_up(ops, stream); },
     [](const Shape& s, double, double) { return static_cast<double>(2 * s.intermediate * s.hidden * kTypeBytes); })

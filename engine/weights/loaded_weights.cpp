@@ -18,21 +18,18 @@ std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view
                                                                 std::int64_t columns) const {
   if (!quantize) return std::nullopt;
   if (module == kHead) return kernels::kInt8Weights;
-  if (widen_formats) return quantize == kernels::kInt4Weights ? kernels::kPlainInt4Weights : *quantize;
+  if (on_gpu) return quantize == kernels::kInt4Weights ? kernels::kPlainInt4Weights : *quantize;
   const bool is_shared = (module.ends_with("k_proj") || module.ends_with("v_proj")) && 2 * rows <= columns;
   return is_shared ? kernels::kInt8Weights : *quantize;
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {
   if (!keep_quantized || tensor.quantized == nullptr) return std::nullopt;
-  const auto format = tensor.quantized->format();
-  if (!format || !widen_formats) return format;
-  if (!tensor.quantized->order().empty()) return std::nullopt;
-  return kernels::widened(*format);
+  return tensor.quantized->format();
 }
 
 const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const {
-  return keep_quantized && !widen_formats && tensor.quantized != nullptr ? tensor.quantized->float8() : nullptr;
+  return keep_quantized && !on_gpu && tensor.quantized != nullptr ? tensor.quantized->float8() : nullptr;
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_table_format(const WeightTensor& tensor) const {
@@ -75,7 +72,7 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
 Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  if (const auto format = policy_.kept_format(*weight)) return packed(*weight, *format);
+  if (policy_.kept_format(*weight)) return packed(*weight);
   if (const Float8Weights* kept = policy_.kept_float8(*weight)) return float8(module, *weight, *kept);
   if (const auto format = policy_.format_of(module, rows, columns)) {
     auto quantized = quantize(module, *weight, *format);
@@ -92,7 +89,7 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
 Result<LinearWeight> LoadedWeights::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  if (const auto format = policy_.kept_table_format(*weight)) return packed(*weight, *format);
+  if (policy_.kept_table_format(*weight)) return packed(*weight);
   return WeightSource::embedding(module, rows, columns);
 }
 
@@ -100,7 +97,7 @@ Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::st
                                                 std::int64_t columns) const {
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
-  if (const auto format = policy_.kept_format(*stored)) return packed(*stored, *format);
+  if (policy_.kept_format(*stored)) return packed(*stored);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
   if (const auto format = policy_.format_of(module, rows, columns)) {
@@ -188,11 +185,11 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
   return LinearWeight{.plain = {}, .quantized = found->second};
 }
 
-Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor, const kernels::QuantizedFormat& format) const {
+Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor) const {
   const std::lock_guard lock(mutex_);
   auto found = quantized_.find(tensor.name);
   if (found == quantized_.end()) {
-    auto weights = converter_.pack(tensor, format);
+    auto weights = converter_.pack(tensor);
     if (!weights) return fail(std::move(weights.error()));
     stored_.copied(tensor);
     found = quantized_.emplace(tensor.name, std::move(*weights)).first;

@@ -40,25 +40,23 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
-/// Rows of a matrix that will be one panel, of a format that is theirs or the widened one.
+/// Rows of a matrix that will be one panel.
 class PanelOfRows {
  public:
   PanelOfRows(const QuantizedRows& from, const kernels::QuantizedMatrix& matrix, std::int64_t first,
-              std::int64_t num_rows)
-      : stored_{.columns = matrix.columns, .format = *from.format()} {
+              std::int64_t num_rows) {
     const auto columns = static_cast<std::size_t>(matrix.columns);
     for (std::int64_t i = 0; i < num_rows; ++i) {
       Row& row = rows_.emplace_back();
-      const auto groups = static_cast<std::size_t>(stored_.groups());
-      const auto num_scales = static_cast<std::size_t>(stored_.panel_scales() / kernels::kQuantizedPanel);
+      const auto groups = static_cast<std::size_t>(matrix.groups());
+      const auto num_scales = static_cast<std::size_t>(matrix.panel_scales() / kernels::kQuantizedPanel);
       row.q.resize(columns);
       row.scales.resize(num_scales);
-      if (stored_.format.asymmetric) row.mins.resize(num_scales);
-      if (stored_.format.factored) row.factors.resize(groups);
-      if (stored_.format.factored && stored_.format.asymmetric) row.min_factors.resize(groups);
+      if (matrix.format.asymmetric) row.mins.resize(num_scales);
+      if (matrix.format.factored) row.factors.resize(groups);
+      if (matrix.format.factored && matrix.format.asymmetric) row.min_factors.resize(groups);
       from.unpack(first + i,
                   {row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
-      if (stored_.format != matrix.format) widen(row, matrix.format);
       views_.push_back({row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
     }
   }
@@ -81,23 +79,6 @@ class PanelOfRows {
     std::vector<std::int8_t> min_factors;
   };
 
-  void widen(Row& row, const kernels::QuantizedFormat& to) const {
-    for (std::uint8_t& q : row.q) q = static_cast<std::uint8_t>(stored_.format.value_of(q) + to.zero_point());
-    if (!stored_.format.factored) return;
-    row.scales = products(row.scales, row.factors);
-    if (to.asymmetric) row.mins = products(row.mins, row.min_factors);
-  }
-
-  std::vector<Float16> products(const std::vector<Float16>& shared, const std::vector<std::int8_t>& factors) const {
-    std::vector<Float16> each;
-    const auto groups_of_each = static_cast<std::size_t>(kernels::kFactoredColumns / stored_.format.group_size);
-    for (std::size_t i = 0; i < factors.size(); ++i) {
-      each.push_back(to_f16(to_float(shared[i / groups_of_each]) * static_cast<float>(factors[i])));
-    }
-    return each;
-  }
-
-  kernels::QuantizedMatrix stored_;  ///< its shape
   std::vector<Row> rows_;
   std::vector<kernels::QuantizedRow> views_;
 };
@@ -167,11 +148,11 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
   return std::move(place->weights);
 }
 
-Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor,
-                                                                      const kernels::QuantizedFormat& format) const {
+Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor) const {
   const QuantizedRows& rows = *tensor.quantized;
   const std::span<const std::int32_t> order = rows.order();
-  auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), format, order.size_bytes());
+  auto place =
+      take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), *rows.format(), order.size_bytes());
   if (!place) return fail(std::move(place.error()));
   if (place->is_made) return std::move(place->weights);
   QuantizedWeights& to = *place->weights;

@@ -35,10 +35,9 @@ class WeightConverter {
       std::string_view kept_as, std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format,
       const std::function<Result<kernels::WeightMatrix>()>& plain) const;
 
-  /// The quantised matrix `tensor`, which has a format, in the layout of kernels, in `format`: its own or the widened
-  /// one. Errors: out_of_memory; bad_file when a scale or a minimum is not finite, with the tensor's name.
-  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor,
-                                                       const kernels::QuantizedFormat& format) const;
+  /// The quantised matrix `tensor`, which has a format, in the layout of kernels. Errors: out_of_memory; bad_file when
+  /// a scale or a minimum is not finite, with the tensor's name.
+  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor) const;
 
  private:
   struct QuantizedPlace {

@@ -6,78 +6,81 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/quantized_words.cuh"
 #include "kernels/cuda/rotation.cuh"
 
 namespace pagoda::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPanel = static_cast<int>(kQuantizedPanel);
-constexpr int kTileWords = 64;  ///< of a row: a tile is a panel's rows by so many words of 4 bytes
-constexpr int kStore = 8;       ///< elements that a thread writes together
+constexpr int kStore = 8;  ///< elements that a thread writes together
+
+/// A tile is a panel's rows by so many words of 4 bytes, in whole blocks ...
+template <Coding coding>
+constexpr int kTileWords = 64 / kBlockWords<coding>* kBlockWords<coding>;
+/// ... or so many stores.
+template <Coding coding>
+constexpr int kTileStores = kTileWords<coding> / kBlockWords<coding>* kBlockColumns<coding> / kStore;
 
 struct DequantizeArgs {
   const std::uint8_t* data = nullptr;  ///< of the first panel
-  const __half* scales = nullptr;      ///< likewise
-  const __half* mins = nullptr;        ///< likewise; null = symmetric
+  GridMemory grids;                    ///< likewise
   int rows = 0;                        ///< to write
   int in = 0;                          ///< a multiple of kStore
   int padded_columns = 0;
-  int group_size = 0;
+  int panel_scales = 0;
+  int panel_factors = 0;
   int zero_point = 0;
+  CodebookWords table = {};
   __nv_bfloat16* to = nullptr;  ///< [rows, in]
 };
 
-/// Eight neighbouring columns of a row, less `zero_point`, as floats, from the words of the tile's row.
-template <int kBits>
-__device__ __forceinline__ void unpack(const std::uint32_t* words, int stride, int zero_point,
-                                       float (&values)[kStore]) {
-#pragma unroll
-  for (int i = 0; i < kStore; ++i) {
-    std::uint32_t q = 0;
-    if constexpr (kBits == 8) {
-      q = words[i / 4 * stride] >> (i % 4 * 8) & 0xFFU;
-    } else {
-      q = words[0] >> (i % 4 * 8 + i / 4 * 4) & 0xFU;  // column i in the low half of byte i, i + 4 in its high half
-    }
-    values[i] = static_cast<float>(static_cast<int>(q) - zero_point);
-  }
+/// The eight columns of store `store` of a tile's row, an integer a byte.
+template <Coding coding>
+__device__ __forceinline__ uint2 eight_integers(const std::uint32_t* row, int pitch, int store,
+                                                const CodebookWords& table) {
+  if constexpr (coding == Coding::int8) return {row[2 * store * pitch], row[(2 * store + 1) * pitch]};
+  constexpr int kPairs = kPairsOf<coding>;
+  const std::uint32_t* block = row + store / kPairs * kBlockWords<coding> * pitch;
+  const std::uint32_t low = block[store % kPairs * pitch];
+  const std::uint32_t high = kHighBits<coding> == 0 ? 0U : block[(kBlockWords<coding> - 1) * pitch];
+  return two_quads<coding>(low, high, store % kPairs, table);
 }
 
 // Panels of integers -> [rows, in]. Block (panel, piece of its columns): read as they lie, written row by row.
-template <int kBits>
+template <Coding coding, bool kFactored>
 __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeArgs args) {
-  constexpr int kPitch = kPanel + 1;
-  constexpr int kWordColumns = 32 / kBits;
-  constexpr int kStoreWords = kStore / kWordColumns;
-  __shared__ std::uint32_t tile[kTileWords * kPitch];
+  constexpr int kPitch = kPanelRows + 1;
+  constexpr int kWords = kTileWords<coding>;
+  constexpr int kStores = kTileStores<coding>;
+  __shared__ std::uint32_t tile[kWords * kPitch];
   const int panel = static_cast<int>(blockIdx.x);
-  const int first_word = static_cast<int>(blockIdx.y) * kTileWords;
-  const int words = args.padded_columns / kWordColumns;
-  const auto* from = reinterpret_cast<const std::uint32_t*>(args.data) + std::int64_t{panel} * words * kPanel;
+  const int first_word = static_cast<int>(blockIdx.y) * kWords;
+  const int words = args.padded_columns / kBlockColumns<coding> * kBlockWords<coding>;
+  const auto* from = reinterpret_cast<const std::uint32_t*>(args.data) + std::int64_t{panel} * words * kPanelRows;
   const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < kTileWords * kPanel; i += kThreads) {
-    const int word = i / kPanel;
-    const int row = i % kPanel;
-    if (first_word + word < words) tile[word * kPitch + row] = from[std::int64_t{first_word} * kPanel + i];
+  for (int i = thread; i < kWords * kPanelRows; i += kThreads) {
+    const int word = i / kPanelRows;
+    const int row = i % kPanelRows;
+    if (first_word + word < words) tile[word * kPitch + row] = from[std::int64_t{first_word} * kPanelRows + i];
   }
   wait_for_stream();  // before the scratch memory is written
   __syncthreads();
-  constexpr int kRowStores = kTileWords / kStoreWords;
-  const int groups = args.padded_columns / args.group_size;
-  for (int i = thread; i < kRowStores * kPanel; i += kThreads) {
-    const int row = i / kRowStores;
-    const int word = i % kRowStores * kStoreWords;
-    const int column = (first_word + word) * kWordColumns;
-    const int to_row = panel * kPanel + row;
+  const std::int64_t first_scale = std::int64_t{panel} * args.panel_scales;
+  const std::int64_t first_factor = std::int64_t{panel} * args.panel_factors;
+  for (int i = thread; i < kStores * kPanelRows; i += kThreads) {
+    const int row = i / kStores;
+    const int store = i % kStores;
+    const int column = (static_cast<int>(blockIdx.y) * kStores + store) * kStore;
+    const int to_row = panel * kPanelRows + row;
     if (to_row >= args.rows || column >= args.in) continue;
+    const uint2 quads = eight_integers<coding>(tile + row, kPitch, store, args.table);
+    const float2 grid = args.grids.grid<kFactored>(first_scale, first_factor, column, row);
     float values[kStore];
-    unpack<kBits>(tile + word * kPitch + row, kPitch, args.zero_point, values);
-    const std::int64_t group = (std::int64_t{panel} * groups + column / args.group_size) * kPanel + row;
-    const float scale = to_float(args.scales[group]);
-    const float min = args.mins == nullptr ? 0.0F : to_float(args.mins[group]);
 #pragma unroll
-    for (float& value : values) value = fmaf(value, scale, min);
+    for (int k = 0; k < kStore; ++k) {
+      values[k] = fmaf(byte_of<coding>(k < 4 ? quads.x : quads.y, k % 4, args.zero_point), grid.x, grid.y);
+    }
     uint4 packed;
     packed.x = word_of<__nv_bfloat16>(values[0], values[1]);
     packed.y = word_of<__nv_bfloat16>(values[2], values[3]);
@@ -87,24 +90,35 @@ __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeAr
   }
 }
 
+template <Coding coding>
+Status launch_dequantize(cudaStream_t stream, const DequantizeArgs& args, bool factored) {
+  constexpr std::int64_t kColumns = std::int64_t{kTileStores<coding>} * kStore;
+  const dim3 grid(static_cast<unsigned>(ceil_divide(args.rows, kPanelRows)),
+                  static_cast<unsigned>(ceil_divide<std::int64_t>(args.in, kColumns)));
+  auto* kernel = dequantize_kernel<coding, false>;
+  if constexpr (kMayBeFactored<coding>) {
+    if (factored) kernel = dequantize_kernel<coding, true>;
+  }
+  return launch(Start::early, "dequantize", kernel, grid, dim3(kThreads), 0, stream, args);
+}
+
 /// Rows [first, first + count) of a matrix; `first` is a multiple of a panel.
 Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t first, std::int64_t count, void* to) {
   const std::int64_t panel = first / kQuantizedPanel;
+  const QuantizedFormat& format = w.format;
   DequantizeArgs args;
   args.data = w.data + panel * w.panel_bytes();
-  args.scales = reinterpret_cast<const __half*>(w.scales) + panel * w.panel_scales();
-  if (w.format.asymmetric) args.mins = reinterpret_cast<const __half*>(w.mins) + panel * w.panel_scales();
+  args.grids = grids_of(w, panel);
   args.rows = static_cast<int>(count);
   args.in = static_cast<int>(w.columns);
   args.padded_columns = static_cast<int>(w.padded_columns());
-  args.group_size = static_cast<int>(w.format.group_size);
-  args.zero_point = w.format.zero_point();
+  args.panel_scales = static_cast<int>(w.panel_scales());
+  args.panel_factors = static_cast<int>(w.panel_factors());
+  args.zero_point = format.zero_point();
+  args.table = words_of(format.codebook);
   args.to = static_cast<__nv_bfloat16*>(to);
-  const std::int64_t tile_columns = std::int64_t{kTileWords} * 32 / w.format.bits;
-  const dim3 grid(static_cast<unsigned>(ceil_divide(count, kQuantizedPanel)),
-                  static_cast<unsigned>(ceil_divide(w.columns, tile_columns)));
-  return launch(Start::early, "dequantize", w.format.bits == 8 ? dequantize_kernel<8> : dequantize_kernel<4>, grid,
-                dim3(kThreads), 0, stream, args);
+  return with_coding(format,
+                     [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.factored); });
 }
 
 // x -> rotated, as bfloat16; count is a multiple of kRotationBlock.
@@ -115,11 +129,26 @@ __global__ __launch_bounds__(kThreads) void rotate_rows_kernel(const float* x, s
   to[i] = __float2bfloat16_rn(rotated_x(x[i], static_cast<int>(threadIdx.x) % 32));
 }
 
+// x [rows, in] -> its columns in `order`, as bfloat16; count = rows * in.
+__global__ __launch_bounds__(kThreads) void order_rows_kernel(const float* x, const std::int32_t* order, int in,
+                                                              std::int64_t count, __nv_bfloat16* to) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  wait_for_stream();
+  if (i >= count) return;
+  const std::int64_t row = i / in;
+  to[i] = __float2bfloat16_rn(x[row * in + order[i - row * in]]);
+}
+
 /// Rows of x in scratch, as the weights will be.
 Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_t first, std::int64_t count, void* to) {
   const float* x = p.x + first * p.in;
-  if (!p.weights.front().format.rotated) return narrow_rows(stream, x, count * p.in, DType::bf16, to);
+  const QuantizedMatrix& front = p.weights.front();
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(count * p.in, kThreads)));
+  if (front.order != nullptr) {
+    return launch(Start::early, "order_rows", order_rows_kernel, grid, dim3(kThreads), 0, stream, x, front.order,
+                  static_cast<int>(p.in), count * p.in, static_cast<__nv_bfloat16*>(to));
+  }
+  if (!front.format.rotated) return narrow_rows(stream, x, count * p.in, DType::bf16, to);
   return launch(Start::early, "rotate_rows", rotate_rows_kernel, grid, dim3(kThreads), 0, stream, x, count * p.in,
                 static_cast<__nv_bfloat16*>(to));
 }

@@ -103,4 +103,29 @@ __device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bo
 #endif
 }
 
+/// The same of half a word, in the lower half.
+__device__ __forceinline__ std::uint32_t load_half_word(const std::uint16_t* from, bool valid) {
+#ifdef PAGODA_CUDA_EMULATED
+  return valid ? *from : 0;
+#else
+  std::uint32_t word;
+  asm volatile(
+      "{\n"
+      ".reg .pred valid;\n"
+      "setp.ne.b32 valid, %2, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "@valid ld.global.u16 %0, [%1];\n"
+      "}\n"
+      : "=&r"(word)
+      : "l"(from), "r"(static_cast<int>(valid)));
+  return word;
+#endif
+}
+
+/// The two lowest bytes of a word, the lower one first.
+__device__ __forceinline__ float2 two_signed_bytes(std::uint32_t word) {
+  return {static_cast<float>(static_cast<std::int8_t>(word & 0xFFU)),
+          static_cast<float>(static_cast<std::int8_t>(word >> 8 & 0xFFU))};
+}
+
 }  // namespace pagoda::kernels::cuda

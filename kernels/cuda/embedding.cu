@@ -1,5 +1,6 @@
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/quads.cuh"
+#include "kernels/cuda/quantized_words.cuh"
 #include "kernels/cuda/row_ops.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -20,35 +21,32 @@ struct PlainTable {
   }
 };
 
-template <int kBits>
+template <Coding coding, bool kFactored>
 struct QuantizedTable {
   const std::uint32_t* data = nullptr;
-  const __half* scales = nullptr;
-  const __half* mins = nullptr;  ///< null = symmetric
+  GridMemory grids;
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
   std::int64_t panel_words = 0;
   std::int64_t panel_scales = 0;
-  int group_size = 0;
+  std::int64_t panel_factors = 0;
   int zero_point = 0;
+  CodebookWords codebook = {};
 
-  /// A quad is the four bytes of a row that lie together, or the low or high halves of these. Behind the last column
-  /// there are some to fill up the group.
+  /// A quad is a byte each of a word, or of its halves. Behind the last column there are some to fill up the group.
   template <bool packed>
   __device__ float4 load(std::int64_t row, std::int64_t quad) const {
-    constexpr int kRows = static_cast<int>(kQuantizedPanel);
-    constexpr int kWordQuads = 8 / kBits;
-    const std::int64_t panel = row / kRows;
-    const int place = static_cast<int>(row % kRows);
-    const std::uint32_t word = data[panel * panel_words + quad / kWordQuads * kRows + place];
-    const std::uint32_t bytes = kBits == 8 ? word : word >> (quad % 2 * 4) & 0x0F0F0F0FU;
-    const int group = static_cast<int>(quad) * kQuad / group_size;
-    const std::int64_t at = panel * panel_scales + group * kRows + place;
-    const float scale = to_float(scales[at]);
-    const float min = mins == nullptr ? 0.0F : to_float(mins[at]);
-    const auto weight = [&](int byte) {
-      return fmaf(static_cast<float>(static_cast<int>(bytes >> 8 * byte & 0xFFU) - zero_point), scale, min);
-    };
+    constexpr int kQuads = kBlockColumns<coding> / kQuad;
+    const std::int64_t panel = row / kPanelRows;
+    const int place = static_cast<int>(row % kPanelRows);
+    const std::int64_t first = panel * panel_words + quad / kQuads * (kBlockWords<coding> * kPanelRows) + place;
+    const auto in_block = static_cast<int>(static_cast<unsigned>(quad) % kQuads);
+    const std::uint32_t low = data[first + in_block / 2 * kPanelRows];
+    const std::uint32_t high = kHighBits<coding> == 0 ? 0U : data[first + (kBlockWords<coding> - 1) * kPanelRows];
+    const std::uint32_t bytes = one_quad<coding>(low, high, in_block, codebook);
+    const float2 grid =
+        grids.grid<kFactored>(panel * panel_scales, panel * panel_factors, static_cast<int>(quad) * kQuad, place);
+    const auto weight = [&](int i) { return fmaf(byte_of<coding>(bytes, i, zero_point), grid.x, grid.y); };
     return make_float4(weight(0), weight(1), weight(2), weight(3));
   }
 };
@@ -81,19 +79,19 @@ Status embed(cudaStream_t stream, const EmbeddingParams& p, const Table& table, 
   });
 }
 
-template <int kBits>
+template <Coding coding, bool kFactored>
 Status embed_quantized(cudaStream_t stream, const EmbeddingParams& p) {
   const QuantizedMatrix& w = p.quantized;
-  QuantizedTable<kBits> table;
+  QuantizedTable<coding, kFactored> table;
   table.data = reinterpret_cast<const std::uint32_t*>(w.data);
-  table.scales = reinterpret_cast<const __half*>(w.scales);
-  table.mins = reinterpret_cast<const __half*>(w.mins);
+  table.grids = grids_of(w, 0);
   table.vocab = w.rows;
   table.hidden = w.columns;
   table.panel_words = w.panel_bytes() / static_cast<std::int64_t>(sizeof(std::uint32_t));
   table.panel_scales = w.panel_scales();
-  table.group_size = static_cast<int>(w.format.group_size);
+  table.panel_factors = w.panel_factors();
   table.zero_point = w.format.zero_point();
+  table.codebook = words_of(w.format.codebook);
   return embed(stream, p, table, may_pack(w.columns, p.out));
 }
 
@@ -101,10 +99,12 @@ Status embed_quantized(cudaStream_t stream, const EmbeddingParams& p) {
 
 Status cuda_embedding(cudaStream_t stream, const EmbeddingParams& p) {
   if (p.quantized.data != nullptr) {
-    if (p.quantized.format != widened(p.quantized.format)) {
-      return fail(ErrorCode::unsupported, "embedding: on a GPU tables have 4 or 8 bits and no codebook");
-    }
-    return p.quantized.format.bits == 8 ? embed_quantized<8>(stream, p) : embed_quantized<4>(stream, p);
+    return with_coding(p.quantized.format, [&](auto coding) {
+      if constexpr (kMayBeFactored<coding.value>) {
+        if (p.quantized.format.factored) return embed_quantized<coding.value, true>(stream, p);
+      }
+      return embed_quantized<coding.value, false>(stream, p);
+    });
   }
   return with_element(p.table.dtype, [&](auto element) {
     using T = decltype(element);

@@ -11,6 +11,7 @@
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/quantized_words.cuh"
 #include "kernels/quantized.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -45,15 +46,20 @@ constexpr Groups groups_of(std::int64_t group_size, std::int64_t count) {
           static_cast<std::uint32_t>(((std::int64_t{1} << 31) + pieces - 1) / pieces)};
 }
 
-/// Columns that are loaded together: how they are cut in steps and flushes, and whether groups have minimums.
-template <int kBits, Grouping kGrouping, int kSteps, bool kAsymmetric>
+/// Columns that are loaded together: how they are cut in steps and flushes, and what groups have.
+template <Coding coding, Grouping kGrouping, int kNumSteps, bool kAsymmetric, bool kTwoLevels>
 struct BatchShape {
+  static constexpr Coding kCoding = coding;
+  static constexpr int kSteps = kNumSteps;
   static constexpr bool kHasMins = kAsymmetric;
+  static constexpr bool kFactored = kTwoLevels;
   static constexpr int kColumns = kSteps * kStepColumns;
-  static constexpr int kLoads = kBits == 8 ? 2 : 1;  ///< of each step
+  static constexpr int kLoads = kBitsOf<coding> == 4 ? 1 : 2;  ///< of each step
   static constexpr int kPieces = kGrouping == Grouping::by_halves ? 2 : 1;
   static constexpr int kFlushes = kGrouping == Grouping::by_fours ? kSteps / 4 : kSteps * kPieces;
+  static constexpr int kScales = kFactored ? 1 : kFlushes;
   static_assert(kGrouping != Grouping::by_fours || kSteps % 4 == 0);
+  static_assert(!kFactored || kFactoredColumns % kColumns == 0, "one scale is of the whole batch");
 
   /// The group of flush f of the batch that begins at column `first`.
   __device__ static int group_of(int first, int f, Groups groups) {
@@ -69,86 +75,162 @@ struct BatchShape {
   }
 };
 
-/// Two float16 for each flush, or nothing.
-template <int kFlushes>
-struct FlushWords {
-  std::uint32_t words[kFlushes];
+/// So many words, or nothing.
+template <int kCount>
+struct Words {
+  std::uint32_t words[kCount];
 };
 template <>
-struct FlushWords<0> {};
+struct Words<0> {};
 
 /// A panel's weights of one batch, as a lane holds them.
-template <class Shape, int kSteps>
+template <class Shape>
 struct PanelBatch {
-  uint2 words[kSteps][Shape::kLoads];
-  std::uint32_t scales[Shape::kFlushes];  ///< two float16: of rows 2g and 2g + 1
-  FlushWords<Shape::kHasMins ? Shape::kFlushes : 0> mins;
+  uint2 words[Shape::kSteps][Shape::kLoads];
+  std::uint32_t scales[Shape::kScales];  ///< two float16: of rows 2g and 2g + 1
+  Words<Shape::kHasMins ? Shape::kScales : 0> mins;
+  Words<Shape::kFactored ? Shape::kFlushes : 0> factors;  ///< two signed bytes: likewise
+  Words<Shape::kFactored && Shape::kHasMins ? Shape::kFlushes : 0> min_factors;
 };
 
 /// Where a panel begins.
 struct PanelMemory {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
-  const __half* mins = nullptr;  ///< when the shape has minimums
+  const __half* mins = nullptr;          ///< when the shape has minimums
+  const std::int8_t* factors = nullptr;  ///< when it is factored
 };
 
+/// Which word of a row holds the lowest 4 bits of the eight columns from `column` on (load 0), and which what is above
+/// them (load 1); of 8 bits the first and the second four.
+template <Coding coding>
+__device__ __forceinline__ int word_of_columns(int column, int load) {
+  if constexpr (kHighBits<coding> == 0) return column / kBlockColumns<coding> + load;
+  const int pair = column / 8;
+  const int block = pair / kPairsOf<coding> * kBlockWords<coding>;
+  return block + (load == 0 ? pair % kPairsOf<coding> : kBlockWords<coding> - 1);
+}
+
 /// The batch that begins at column `first`. Behind the last column all scales and minimums are 0.
-template <int kBits, class Shape, int kSteps>
-__device__ __forceinline__ PanelBatch<Shape, kSteps> load_panel(const PanelMemory& panel, int first, int padded_columns,
-                                                                Groups groups, int lane) {
-  constexpr int kPerWord = 32 / kBits;
-  constexpr int kRows = static_cast<int>(kQuantizedPanel);
+template <class Shape>
+__device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel, int first, int padded_columns,
+                                                        Groups groups, int lane) {
   const int g = lane / 4;
   const int t = lane % 4;
-  PanelBatch<Shape, kSteps> batch;
+  PanelBatch<Shape> batch;
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
+  for (int s = 0; s < Shape::kSteps; ++s) {
     const int column = first + s * kStepColumns + 8 * t;
 #pragma unroll
     for (int i = 0; i < Shape::kLoads; ++i) {
-      const std::int64_t word = static_cast<std::int64_t>(column / kPerWord + i) * kRows + 2 * g;
+      const int row_word = word_of_columns<Shape::kCoding>(column, i);
+      const std::int64_t word = static_cast<std::int64_t>(row_word) * kPanelRows + 2 * g;
       batch.words[s][i] = load_once(reinterpret_cast<const uint2*>(panel.data + word * 4), column < padded_columns);
+    }
+  }
+  if constexpr (Shape::kFactored) {
+    const int place = first / static_cast<int>(kFactoredColumns);
+    const std::int64_t at = static_cast<std::int64_t>(place) * kPanelRows + 2 * g;
+    const bool valid = first < padded_columns;
+    batch.scales[0] = load_word(reinterpret_cast<const std::uint32_t*>(panel.scales + at), valid);
+    if constexpr (Shape::kHasMins) {
+      batch.mins.words[0] = load_word(reinterpret_cast<const std::uint32_t*>(panel.mins + at), valid);
     }
   }
 #pragma unroll
   for (int f = 0; f < Shape::kFlushes; ++f) {
     const int group = Shape::group_of(first, f, groups);
-    const std::int64_t at = static_cast<std::int64_t>(group) * kRows + 2 * g;
     const bool valid = group < groups.count;
-    batch.scales[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.scales + at), valid);
-    if constexpr (Shape::kHasMins) {
-      batch.mins.words[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.mins + at), valid);
+    if constexpr (Shape::kFactored) {
+      constexpr int kKinds = Shape::kHasMins ? 2 : 1;
+      const std::int8_t* factors = panel.factors + static_cast<std::int64_t>(group) * (kKinds * kPanelRows) + 2 * g;
+      batch.factors.words[f] = load_half_word(reinterpret_cast<const std::uint16_t*>(factors), valid);
+      if constexpr (Shape::kHasMins) {
+        const auto* of_min = reinterpret_cast<const std::uint16_t*>(factors + kPanelRows);
+        batch.min_factors.words[f] = load_half_word(of_min, valid);
+      }
+    } else {
+      const std::int64_t at = static_cast<std::int64_t>(group) * kPanelRows + 2 * g;
+      batch.scales[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.scales + at), valid);
+      if constexpr (Shape::kHasMins) {
+        batch.mins.words[f] = load_word(reinterpret_cast<const std::uint32_t*>(panel.mins + at), valid);
+      }
     }
   }
   return batch;
 }
 
-/// The middle of the stored integers: what symmetric formats have for zero_point.
-template <int kBits>
-constexpr float kMiddle = kBits == 8 ? 128.0F : 8.0F;
+/// The scales of rows 2g and 2g + 1 for flush f of a batch.
+template <class Shape>
+__device__ __forceinline__ float2 scales_of(const PanelBatch<Shape>& batch, int f) {
+  if constexpr (Shape::kFactored) {
+    const float2 scales = two_floats<__half>(batch.scales[0]);
+    const float2 factors = two_signed_bytes(batch.factors.words[f]);
+    return {scales.x * factors.x, scales.y * factors.y};
+  } else {
+    return two_floats<__half>(batch.scales[f]);
+  }
+}
+
+/// Their minimums.
+template <class Shape>
+__device__ __forceinline__ float2 mins_of(const PanelBatch<Shape>& batch, int f) {
+  if constexpr (Shape::kFactored) {
+    const float2 mins = two_floats<__half>(batch.mins.words[0]);
+    const float2 factors = two_signed_bytes(batch.min_factors.words[f]);
+    return {mins.x * factors.x, mins.y * factors.y};
+  } else {
+    return two_floats<__half>(batch.mins.words[f]);
+  }
+}
+
+/// The middle of the stored integers: what symmetric formats have for zero_point. Places have their values.
+template <Coding coding>
+constexpr float kMiddle = coding == Coding::places ? 0.0F : static_cast<float>(1 << (kBitsOf<coding> - 1));
 
 /// What the integers of a fragment are multiplied by on top of q - kMiddle.
-template <int kBits>
-constexpr float kFragmentFactor = kBits == 8 ? 1.0F : 16.0F;
+template <Coding coding>
+constexpr float kFragmentFactor = coding == Coding::places ? 1.0F : static_cast<float>(1 << (8 - kBitsOf<coding>));
 
-/// The fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor.
-template <int kBits, int kLoads>
-__device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::uint32_t (&a)[4]) {
+/// The fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor, of places the values.
+template <Coding coding, int kLoads>
+__device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t, const CodebookWords& table,
+                                            std::uint32_t (&a)[4]) {
   constexpr std::uint32_t kSigns = 0x80808080U;  // unsigned to signed: minus 128
   const uint2 first = words[0];
-  if constexpr (kBits == 8) {
+  if constexpr (coding == Coding::int8) {
     const uint2 second = words[kLoads - 1];
     a[0] = first.x ^ kSigns;
     a[1] = first.y ^ kSigns;
     a[2] = second.x ^ kSigns;
     a[3] = second.y ^ kSigns;
-  } else {
+  } else if constexpr (coding == Coding::int4) {
     // Half a byte moved to the upper half of a byte is 16 times as much.
     constexpr std::uint32_t kUpperHalves = 0xF0F0F0F0U;
     a[0] = (first.x << 4 & kUpperHalves) ^ kSigns;
     a[1] = (first.y << 4 & kUpperHalves) ^ kSigns;
     a[2] = (first.x & kUpperHalves) ^ kSigns;
     a[3] = (first.y & kUpperHalves) ^ kSigns;
+  } else if constexpr (coding == Coding::places) {
+    const uint2 of_row = values_at(first.x, table);
+    const uint2 of_next_row = values_at(first.y, table);
+    a[0] = of_row.x;
+    a[1] = of_next_row.x;
+    a[2] = of_row.y;
+    a[3] = of_next_row.y;
+  } else {
+    // Likewise moved to the upper end: the halves below the bits of the last word.
+    constexpr int kHigh = kHighBits<coding>;
+    constexpr int kUp = 8 - kBitsOf<coding>;
+    constexpr std::uint32_t kLow = 0x0F0F0F0FU << kUp;
+    constexpr std::uint32_t kAbove = ~(0xFFU >> kHigh) & 0xFFU;
+    constexpr std::uint32_t kAbove4 = kAbove * 0x01010101U;
+    const int shift = 2 * kHigh * (t % kPairsOf<coding>);
+    const uint2 last = {words[kLoads - 1].x >> shift, words[kLoads - 1].y >> shift};
+    a[0] = ((first.x << kUp & kLow) | (last.x << (8 - kHigh) & kAbove4)) ^ kSigns;
+    a[1] = ((first.y << kUp & kLow) | (last.y << (8 - kHigh) & kAbove4)) ^ kSigns;
+    a[2] = ((first.x >> (4 - kUp) & kLow) | (last.x << (8 - 2 * kHigh) & kAbove4)) ^ kSigns;
+    a[3] = ((first.y >> (4 - kUp) & kLow) | (last.y << (8 - 2 * kHigh) & kAbove4)) ^ kSigns;
   }
 }
 
@@ -156,17 +238,20 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], std::u
 /// its scales, and with minimums plus the weight of kMiddle times the sums of x. `load_x(n, s)` is the fragment of tile
 /// n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)` is the
 /// pair of scales of tokens 2t and 2t+1 (any finite ones behind the last group), `load_x_sums` that of sums.
-template <int kBits, class Shape, int kSteps, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
-__device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch, int first, Groups groups, int lane,
-                                          const LoadX& load_x, const LoadXScales& load_x_scales,
-                                          const LoadXSums& load_x_sums, float (&sums)[kTiles][4]) {
+template <class Shape, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
+__device__ __forceinline__ void add_batch(const PanelBatch<Shape>& batch, int first, Groups groups,
+                                          const CodebookWords& table, int lane, const LoadX& load_x,
+                                          const LoadXScales& load_x_scales, const LoadXSums& load_x_sums,
+                                          float (&sums)[kTiles][4]) {
+  constexpr int kSteps = Shape::kSteps;
   constexpr int kPiecesOfFlush = kSteps * Shape::kPieces / Shape::kFlushes;
+  constexpr float kMiddleOf = kMiddle<Shape::kCoding>;
   const int t = lane % 4;
   std::int32_t dots[kTiles][4] = {};
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
     std::uint32_t a[4];
-    fragment_of<kBits>(batch.words[s], a);
+    fragment_of<Shape::kCoding>(batch.words[s], t, table, a);
     uint2 x[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) x[n] = load_x(n, s);
@@ -182,7 +267,7 @@ __device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch
       if (pieces % kPiecesOfFlush != 0) continue;
       const int flush = pieces / kPiecesOfFlush - 1;
       const int group = min(Shape::group_of(first, flush, groups), groups.count - 1);
-      const float2 w_scales = two_floats<__half>(batch.scales[flush]);
+      const float2 w_scales = scales_of(batch, flush);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const float2 x_scales = load_x_scales(n, group);
@@ -194,8 +279,8 @@ __device__ __forceinline__ void add_batch(const PanelBatch<Shape, kSteps>& batch
       }
       if constexpr (Shape::kHasMins) {
         if (!Shape::begins_group(first, flush, groups)) continue;
-        const float2 mins = two_floats<__half>(batch.mins.words[flush]);
-        const float2 middles{fmaf(w_scales.x, kMiddle<kBits>, mins.x), fmaf(w_scales.y, kMiddle<kBits>, mins.y)};
+        const float2 mins = mins_of(batch, flush);
+        const float2 middles{fmaf(w_scales.x, kMiddleOf, mins.x), fmaf(w_scales.y, kMiddleOf, mins.y)};
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
           const float2 x_sums = load_x_sums(n, group);

@@ -29,6 +29,8 @@ void visit(QuantizedMatrix& w, V& v) {
   v.in(w.data, w.data_bytes());
   v.in(w.scales, w.panels() * w.panel_scales());
   v.in(w.mins, w.panels() * w.panel_scales());
+  v.in(w.factors, w.factor_bytes());
+  v.in(w.order, w.columns);
 }
 
 template <class V>
@@ -101,6 +103,7 @@ void visit(QuantizeWeightsParams& p, V& v) {
   v.out(p.data, to.data_bytes());
   v.out(p.scales, to.panels() * to.panel_scales());
   v.out(p.mins, to.panels() * to.panel_scales());
+  v.out(p.factors, to.factor_bytes());
 }
 
 template <class V>

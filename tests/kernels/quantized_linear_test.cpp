@@ -164,6 +164,8 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
 /// A row of x as it meets the weights of the layout.
 std::vector<float> x_row(const float* x, const QuantizedMatrix& w) {
   std::vector<float> row(x, x + w.columns);
+  if (w.order != nullptr)
+    std::transform(w.order, w.order + w.columns, row.begin(), [x](std::int32_t k) { return x[k]; });
   if (!w.format.rotated) return row;
   row.resize(static_cast<std::size_t>(w.padded_columns()));
   for (std::size_t k = 0; k < row.size(); k += kRotationBlock) rotate_block(row.data() + k, kRotatedXFactor);
@@ -290,7 +292,9 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {5, 64, true, false, Codebook::none, true},
                                         {6, 16, false, false, Codebook::none, true},
                                         {6, 128, false, true, Codebook::none, true},
-                                        {4, 32, false, false, Codebook::iq4_nl, true}};
+                                        {6, 32, true, false, Codebook::none, true},
+                                        {4, 32, false, false, Codebook::iq4_nl, true},
+                                        {4, 16, false, false, Codebook::nf4, true}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
@@ -307,11 +311,6 @@ const OpRunner& weights_runner() {
 
 class QuantizedLinearTest : public testing_support::OpTest<std::tuple<std::string, QuantizedFormat>> {
  protected:
-  void SetUp() override {
-    OpTest::SetUp();
-    if (on_cuda() && widened(format()) != format()) GTEST_SKIP() << "a GPU takes it widened";
-  }
-
   QuantizedFormat format() const { return std::get<1>(GetParam()); }
 
   void expect_like_reference(QuantizedCase linear, std::int64_t num_tokens) {
@@ -419,6 +418,9 @@ TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16On
     SCOPED_TRACE(in);
     QuantizedCase linear{.in = in, .out_features = {std::begin(kFeatures), std::end(kFeatures)}, .format = format()};
     linear.fill(weights_runner(), DType::bf16);
+    std::vector<std::int32_t> order(static_cast<std::size_t>(in));
+    for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::int32_t>((k + 9) % order.size());
+    const bool is_ordered = in < 100 && !format().rotated;
     std::vector<float> x = random_floats(kRows * in, 9);
     for (float& value : x) value = to_float(to_bf16(value));
     std::vector<float> out(static_cast<std::size_t>(kRows * linear.columns()), 0.5F);
@@ -426,6 +428,7 @@ TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16On
     std::vector<const void*> biases;
     for (std::size_t i = 0; i < linear.matrices.size(); ++i) {
       weights.push_back(linear.matrices[i].view);
+      if (is_ordered) weights.back().order = order.data();
       biases.push_back(i == 0 ? nullptr : linear.biases[i].data());
     }
     run(QuantizedLinearParams{.x = x.data(),
@@ -480,22 +483,26 @@ TEST_P(CpuQuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyN
   }
 }
 
-TEST_P(CpuQuantizedLinearTest, TakesColumnsOfXInAnOrder) {
+TEST_P(QuantizedLinearTest, TakesColumnsOfXInAnOrder) {
   if (format().rotated) return;  // columns are in order there
-  QuantizedCase linear{.in = 300, .out_features = {33, 20}, .format = format()};
-  linear.fill(weights_runner());
   std::vector<std::int32_t> order;
-  for (std::int32_t k = 0; k < 300; ++k) order.push_back(k * 7 % 300);
-  const std::vector<float> x = random_floats(11 * linear.in, 5);
-  std::vector<float> sorted;
-  for (std::int64_t t = 0; t < 11; ++t) {
-    for (const std::int32_t k : order) sorted.push_back(x[static_cast<std::size_t>(t * linear.in + k)]);
+  for (std::int32_t k = 0; k < 304; ++k) order.push_back(k * 7 % 304);
+  for (const std::int64_t num_tokens : {11, 40, 130}) {
+    SCOPED_TRACE(num_tokens);
+    QuantizedCase linear{.in = 304, .out_features = {33, 20}, .format = format()};
+    linear.fill(weights_runner());
+    const std::vector<float> x = random_floats(num_tokens * linear.in, 5);
+    std::vector<float> sorted;
+    for (std::int64_t t = 0; t < num_tokens; ++t) {
+      for (const std::int32_t k : order) sorted.push_back(x[static_cast<std::size_t>(t * linear.in + k)]);
+    }
+    const std::vector<float> expected = linear.multiply_on(runner_, sorted);
+    for (OwnedMatrix& matrix : linear.matrices) matrix.view.order = order.data();
+    EXPECT_EQ(linear.multiply_on(runner_, x), expected);
+    const auto by_reference =
+        linear.multiply(x, [](const QuantizedLinearParams& p) { reference::quantized_linear(p); });
+    expect_close(expected, by_reference, 1e-4, 2e-6);
   }
-  const std::vector<float> expected = linear.multiply_on(runner_, sorted);
-  for (OwnedMatrix& matrix : linear.matrices) matrix.view.order = order.data();
-  EXPECT_EQ(linear.multiply_on(runner_, x), expected);
-  const auto by_reference = linear.multiply(x, [](const QuantizedLinearParams& p) { reference::quantized_linear(p); });
-  expect_close(expected, by_reference, 1e-4, 2e-6);
 }
 
 TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
@@ -671,8 +678,9 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const std::int64_t end = std::min(kColumns, k + format.group_size);
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
-        // A factored format rounds scales and minimums to bytes.
-        EXPECT_LE(error, of_range * (format.factored ? 1.3 : 1.0001)) << "row " << n << ", column " << k;
+        // A factored format rounds scales and minimums to bytes, which is more of a step of 6 bits.
+        const double allowed = !format.factored ? 1.0001 : format.bits == 6 ? 2.2 : 1.3;
+        EXPECT_LE(error, of_range * allowed) << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;
       }

@@ -87,6 +87,8 @@ struct RandomTable {
     view.data = data.front().bytes;
     view.scales = scales.data();
     if (format.asymmetric) view.mins = mins.data();
+    for (std::int64_t i = 0; i < view.factor_bytes(); ++i) factors.push_back(static_cast<std::int8_t>(random()));
+    if (format.factored) view.factors = factors.data();
   }
 
   struct alignas(64) Line {
@@ -96,16 +98,38 @@ struct RandomTable {
   std::vector<Line> data;
   std::vector<Float16> scales;
   std::vector<Float16> mins;
+  std::vector<std::int8_t> factors;
 };
 
 TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
-  constexpr QuantizedFormat kFormats[] = {{8, 32},       {8, 16}, {8, 32, true}, {4, 32},       {4, 32, true},
-                                          {4, 16, true}, {4, 16}, {8, 128},      {8, 48, true}, {4, 256}};
+  constexpr QuantizedFormat kFormats[] = {{8, 32},
+                                          {8, 16},
+                                          {8, 32, true},
+                                          {4, 32},
+                                          {4, 32, true},
+                                          {4, 16, true},
+                                          {4, 16},
+                                          {8, 128},
+                                          {8, 48, true},
+                                          {4, 256},
+                                          {5, 32},
+                                          {5, 96, true},
+                                          {6, 16},
+                                          {6, 48, true},
+                                          {4, 32, false, false, Codebook::iq4_nl},
+                                          {4, 64, false, false, Codebook::nf4},
+                                          {4, 16, false, false, Codebook::fp4},
+                                          {4, 32, true, false, Codebook::none, true},
+                                          {5, 32, true, false, Codebook::none, true},
+                                          {6, 16, false, false, Codebook::none, true},
+                                          {4, 32, false, false, Codebook::iq4_nl, true}};
   const std::vector<std::int32_t> ids = {0, 36, 15, 16, 16, 31};
   for (const QuantizedFormat& format : kFormats) {
     for (const std::int64_t hidden : kOddWidths) {
       SCOPED_TRACE(testing::Message() << format.bits << " bits, groups of " << format.group_size << " of " << hidden
-                                      << (format.asymmetric ? ", asymmetric" : ""));
+                                      << (format.asymmetric ? ", asymmetric" : "")
+                                      << (format.factored ? ", factored" : "") << ", codebook "
+                                      << static_cast<int>(format.codebook));
       const RandomTable table(37, hidden, format);
       const std::vector<float> before = random_floats(std::ssize(ids) * hidden, 8);
       for (const bool accumulate : {false, true}) {

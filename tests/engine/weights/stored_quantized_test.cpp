@@ -60,17 +60,14 @@ TEST_P(StoredQuantized, AreBroughtIntoTheKernelsLayoutOnceAndNothingIsRounded) {
   EXPECT_EQ(weights.copied_bytes(), linear->quantized->matrix.bytes());
 }
 
-TEST_P(StoredQuantized, BecomeEightBitsWithTheSameValuesWhereADeviceHasNoOtherFormat) {
+TEST_P(StoredQuantized, KeepTheirFormatOnAGpu) {
   WeightPolicy policy = weight_policy("auto", "auto");
-  policy.widen_formats = true;
+  policy.on_gpu = true;
   const LoadedWeights weights(stored_, policy, test_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_TRUE(linear);
   ASSERT_NE(linear->quantized, nullptr);
-  const QuantizedFormat& format = linear->quantized->matrix.format;
-  EXPECT_EQ(format, kernels::widened(GetParam()));
-  EXPECT_EQ(format.bits, GetParam().bits == 4 && GetParam().codebook == Codebook::none ? 4 : 8);
-  EXPECT_FALSE(format.factored || format.codebook != Codebook::none);
+  EXPECT_EQ(linear->quantized->matrix.format, GetParam());
   expect_waves(linear->quantized->matrix, GetParam());
   const MeasuredWeights measured(stored_, policy);
   ASSERT_TRUE(measured.linear("up_proj", kRows, kColumns));

@@ -91,15 +91,17 @@ TEST(LinearShapes, PiecesOfColumnsFindTheirGroupWithoutADivision) {
     for (int column = 0; column < 300000; column += piece_columns * 7) {
       const int first = column / 128 * 128;
       const int flush = (column - first) / piece_columns;
-      const int group = halves ? BatchShape<8, Grouping::by_halves, 4, false>::group_of(first, flush, groups)
-                               : BatchShape<8, Grouping::by_steps, 4, false>::group_of(first, flush, groups);
+      const int group =
+          halves ? BatchShape<Coding::int8, Grouping::by_halves, 4, false, false>::group_of(first, flush, groups)
+                 : BatchShape<Coding::int8, Grouping::by_steps, 4, false, false>::group_of(first, flush, groups);
       ASSERT_EQ(group, column / size) << "column " << column << " of groups of " << size;
-      const bool begins = halves ? BatchShape<8, Grouping::by_halves, 4, true>::begins_group(first, flush, groups)
-                                 : BatchShape<8, Grouping::by_steps, 4, true>::begins_group(first, flush, groups);
+      const bool begins =
+          halves ? BatchShape<Coding::int8, Grouping::by_halves, 4, true, false>::begins_group(first, flush, groups)
+                 : BatchShape<Coding::int8, Grouping::by_steps, 4, true, false>::begins_group(first, flush, groups);
       ASSERT_EQ(begins, column % size == 0) << "column " << column << " of groups of " << size;
     }
   }
-  EXPECT_EQ((BatchShape<4, Grouping::by_fours, 8, true>::group_of(256, 1, groups_of(128, 9))), 3);
+  EXPECT_EQ((BatchShape<Coding::int4, Grouping::by_fours, 8, true, false>::group_of(256, 1, groups_of(128, 9))), 3);
 }
 
 }  // namespace
