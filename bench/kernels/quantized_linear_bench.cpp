@@ -69,6 +69,7 @@ void sizes(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int8_not_rotated, QuantizedFormat{8, 128})->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, q8_0, QuantizedFormat{8, 32})->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_plain, kPlainInt4Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_asymmetric, QuantizedFormat{4, 32, true})->Apply(sizes);
