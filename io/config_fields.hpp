@@ -156,6 +156,12 @@ void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("coalesce_bytes", config.coalesce_bytes, "Unsent bytes of a connection from which its deltas are merged");
   visit("max_buffered_bytes", config.max_buffered_bytes, "Unsent bytes at which a slow reader is cut off");
   visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
+  visit("auth_timeout_ms", config.auth_timeout_ms,
+        "Where keys are asked for: time that a client of JSON lines has to give one");
+  visit("idle_timeout_ms", config.idle_timeout_ms,
+        "How long a connection of JSON lines that asks for nothing is kept; 0: for ever");
+  visit("send_timeout_ms", config.send_timeout_ms,
+        "How long a client of JSON lines that reads nothing of what waits for it is waited for");
 }
 
 /// The same for the HTTP server.
