@@ -50,8 +50,8 @@ class WithKeys(unittest.TestCase):
         line, = make_key(name, "--file", self.file, *flags)
         return line
 
-    def start(self, *flags, kind=Server, level="info"):
-        server = kind(pagoda, model, "--keys-file", self.file, *flags)
+    def start(self, *flags, kind=Server, level="info", plain=False):
+        server = kind(pagoda, model, *(() if plain else ("--keys-file", self.file)), *flags)
         server.command[server.command.index("warn")] = level
         log = open(self.log, "w")
         self.addCleanup(log.close)
@@ -145,6 +145,31 @@ class Keys(WithKeys):
         server.process.send_signal(signal.SIGHUP)
         self.wait_for_log("cannot read")
         self.assertEqual(answer_of(held)[0], 200, "what was live goes on")
+
+
+class PlainKeys(WithKeys):
+    def test_sighup_reads_plain_files_anew(self):
+        """Of users and of admins, without a file of named keys."""
+        admins = os.path.join(self.folder, "admins")
+        def write(path, key):
+            with open(path, "w") as file:
+                file.write(key + "\n")
+        def statuses():
+            return [server.request("GET", "/v1/models", None, bearer(key))[0] for key in
+                    ("user-key-1", "user-key-2", "admin-key-1", "admin-key-2")]
+        write(self.file, "user-key-1")
+        write(admins, "admin-key-1")
+        server = self.start("--api-key-file", self.file, "--admin-key-file", admins, plain=True)
+        self.assertEqual(statuses(), [200, 401, 200, 401])
+        for path, key, expected in ((self.file, "user-key-2", [401, 200, 200, 401]),
+                                    (admins, "admin-key-2", [401, 200, 401, 200])):
+            write(path, key)
+            server.process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 20 * SLOWNESS
+            while (seen := statuses()) != expected and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertEqual(seen, expected)
+        self.assertEqual(self.logged().count("the keys were read anew"), 2)
 
 
 def send_with(server, body, key, path="/v1/completions", **headers):
