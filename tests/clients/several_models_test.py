@@ -448,7 +448,8 @@ class BrokenTest(Several):
         for _ in range(2):
             status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": "copy"})
             self.assertEqual(status, 500)
-            self.assertIn("the model copy cannot be loaded", json.loads(body)["error"]["message"])
+            self.assertEqual(json.loads(body)["error"]["message"],
+                             "the model copy cannot be loaded; the server's log says why")
         self.assertEqual(server.complete("a")["model"], "a")
         self.assertEqual(server.request("GET", "/health")[0], 200)
         self.assertEqual(server.facts("copy")["load_failures_total"], 2)
