@@ -14,6 +14,7 @@
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/foreign_flags.hpp"
+#include "apps/lost_file.hpp"
 #include "io/version.hpp"
 
 using namespace pagoda;
@@ -88,6 +89,7 @@ void share_arenas_of_limited_address_space() {
 /// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
 int main(int argc, char** argv) {
   share_arenas_of_limited_address_space();
+  apps::tell_of_lost_files();
   int code = apps::kExitFailure;
   try {
     code = run(argc, argv);
