@@ -48,19 +48,22 @@ struct ModelPoolState {
 
 using Self = ModelPoolActor::stateful_pointer<ModelPoolState>;
 
+/// What clients hear of a load that failed. Why stands in the log alone: it names files of this machine.
+tl::unexpected<Error> load_failed(const std::string& model, std::string_view why) {
+  spdlog::error("the model {} cannot be loaded: {}", model, why);
+  return fail(ErrorCode::internal, "the model " + model + " cannot be loaded; the server's log says why", "model");
+}
+
 /// Of whatever a load may end with.
 Result<SharedEngine> loaded(const PoolModel& model) {
-  const auto failed = [&](ErrorCode code, const std::string& why) {
-    return fail(code, "the model " + model.name + " cannot be loaded: " + why, "model");
-  };
   try {
     auto engine = model.load();
     if (engine) return engine;
-    return failed(ErrorCode::internal, engine.error().message);
+    return load_failed(model.name, engine.error().message);
   } catch (const std::bad_alloc&) {
-    return failed(ErrorCode::internal, "there is no memory for it");
+    return load_failed(model.name, "there is no memory for it");
   } catch (const std::exception& error) {
-    return failed(ErrorCode::internal, error.what());
+    return load_failed(model.name, error.what());
   }
 }
 
@@ -84,8 +87,7 @@ void begin_load(Self self, ModelIndex index) {
   try {
     self->system().template spawn<caf::detached>(load_and_tell, model, index, caf::actor_cast<caf::actor_addr>(me));
   } catch (const std::exception& error) {  // there is no thread for it
-    send_anonymously(me, ModelLoadEnded{index, fail(ErrorCode::internal,
-                                                    "the model " + model.name + " cannot be loaded: " + error.what())});
+    send_anonymously(me, ModelLoadEnded{index, load_failed(model.name, error.what())});
   }
 }
 
@@ -169,7 +171,6 @@ void on_load_ended(Self self, const ModelLoadEnded& ended) {
   const auto index = ended.model;
   auto& model = state.models[index];
   if (!ended.engine) {
-    spdlog::error("{}", ended.engine.error().message);
     ++model.residency->load_failures;
     model.residency->state = ModelState::unloaded;
     send(self, (*state.hosts)[index], RefuseModel{ended.engine.error()});

@@ -36,8 +36,11 @@ MachineFacts probe_machine(const ServeOptions& options) {
   const auto& config = options.engine.config;
   std::uint64_t connections = 0;
   std::vector<PortFacts> ports;
-  if (options.has_lines()) {
+  // Unless told, serve has them; only the port of an address that is named is tried.
+  if (options.has_lines() || !options.engine.flags.is_given("listen")) {
     connections += static_cast<std::uint64_t>(options.lines.max_connections);
+  }
+  if (options.has_lines()) {
     ports.push_back(probe_port({.key = "listen",
                                 .address = options.lines.listen,
                                 .has_keys = options.lines.keys->asks_for_keys(),

@@ -31,7 +31,8 @@ constexpr std::string_view kSame[] = {"--model",
                                       "--preemption-mode",
                                       "--scheduler-delay-factor",
                                       "--device",
-                                      "--api-key"};
+                                      "--api-key",
+                                      "--otlp-traces-endpoint"};
 
 constexpr TakenFlag kTaken[] = {{"--host", "--http"},
                                 {"--port", "--http"},
@@ -63,7 +64,29 @@ constexpr const char* kGraphs =
 constexpr const char* kOneProcess = "is not needed: the HTTP APIs run on threads of the server's process";
 constexpr const char* kCorsFixed = "has no counterpart: --cors-origin allows what the APIs need";
 constexpr const char* kLogs = "has no counterpart: --log-level says what is logged";
+constexpr const char* kOneDevice = "has no counterpart: a model runs on one device";
+constexpr const char* kOtherHost =
+    "has no counterpart: a model runs on one device; --worker-listen has it run on another host (docs/scaling.md)";
+constexpr const char* kPartialPrefills = "has no counterpart: --max-chunk-ms bounds what prompts take of a step";
+constexpr const char* kNoCode = "has no counterpart: no code is loaded at start (docs/embedding.md)";
 constexpr const char* kByModel = "has no counterpart: what a model does follows from its architecture";
+
+constexpr const char* kOneDeviceEach =
+    "has no counterpart: a model runs on one device; run a server for each, behind a proxy (docs/deploying.md)";
+constexpr const char* kFilesSay = "is auto here: the form of the files is seen from the files, safetensors first";
+constexpr const char* kNoFit =
+    "has no counterpart: 0 takes the model's own, a number less; pagoda inspect shows how many tokens memory holds";
+
+constexpr RefusedValue kRefusedValuesOfVllm[] = {
+    {"--load-format", "safetensors,pt,npcache,gguf,bitsandbytes,mistral", kFilesSay},
+    {"--load-format", "fastsafetensors,runai_streamer,sharded_state,tensorizer",
+     "has no counterpart: --weight-memory mapped or copied says how files are read"},
+    {"--max-model-len", "auto,-1", kNoFit},
+    {"--kv-cache-dtype", "fp8_e5m2", "has no counterpart: fp8_e4m3 takes as much memory, int8 too and is more exact"},
+    {"--device", "auto", "has no counterpart: cpu unless told; --device cuda for a GPU"},
+    {"--tensor-parallel-size,-tp", ">1", kOneDeviceEach},
+    {"--pipeline-parallel-size,-pp", ">1", kOneDeviceEach},
+};
 
 constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--quantization,-q",
@@ -75,7 +98,10 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--code-revision", kNoHub},
     {"--hf-token", kNoHub},
     {"--download-dir", kNoHub},
-    {"--trust-remote-code", "is not needed: no code of a model is run"},
+    {"--trust-remote-code,--no-trust-remote-code", "is not needed: no code of a model is run"},
+    {"--model-loader-extra-config", "has no counterpart: --weight-memory mapped or copied says how files are read"},
+    {"--safetensors-load-strategy", "is --weight-memory here: mapped, copied or auto"},
+    {"--ignore-patterns", kNoHub},
     {"--skip-tokenizer-init", "has no counterpart: the tokenizer is always loaded"},
     {"--hf-overrides", kConfigFile},
     {"--hf-config-path", kConfigFile},
@@ -94,7 +120,11 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--tool-call-parser", kDialect},
     {"--tool-parser-plugin", kDialect},
     {"--reasoning-parser", kDialect},
+    {"--reasoning-parser-plugin", kDialect},
     {"--enable-reasoning", kDialect},
+    {"--exclude-tools-when-tool-choice-none",
+     "has no counterpart: with tool_choice none the tools stay in the prompt; leave them out of the request"},
+    {"--tool-server", "has no counterpart: a client runs the tools that are called (docs/tools.md)"},
     {"--guided-decoding-backend", kGrammar},
     {"--structured-outputs-config", kGrammar},
     {"--chat-template-content-format", "is not needed: content is given in the form that the template reads"},
@@ -106,13 +136,37 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--lora-modules", kNoLora},
     {"--max-loras", kNoLora},
     {"--max-lora-rank", kNoLora},
+    {"--max-cpu-loras", kNoLora},
+    {"--lora-dtype", kNoLora},
+    {"--fully-sharded-loras", kNoLora},
+    {"--language-model-only", "is not needed: models of text alone are served"},
+    {"--enable-prompt-embeds", "has no counterpart: prompts are texts or token ids"},
     {"--limit-mm-per-prompt", kNoMedia},
     {"--mm-processor-kwargs", kNoMedia},
     {"--allowed-local-media-path", kNoMedia},
+    {"--allowed-media-domains", kNoMedia},
+    {"--media-io-kwargs", kNoMedia},
+    {"--mm-processor-cache-gb", kNoMedia},
     {"--data-parallel-size,-dp", kOneEngine},
+    {"--data-parallel-size-local,-dpl", kOneEngine},
+    {"--data-parallel-address,-dpa", kOneEngine},
+    {"--data-parallel-rank,-dpn", kOneEngine},
+    {"--data-parallel-backend,-dpb", kOneEngine},
+    {"--data-parallel-rpc-port,-dpp", kOneEngine},
     {"--api-server-count,-asc", kOneProcess},
     {"--headless", kOneProcess},
-    {"--enable-expert-parallel", "has no counterpart: a model runs on one device"},
+    {"--enable-expert-parallel", kOneDevice},
+    {"--enable-eplb", kOneDevice},
+    {"--all2all-backend", kOneDevice},
+    {"--decode-context-parallel-size,-dcp", kOneDevice},
+    {"--nnodes", kOtherHost},
+    {"--node-rank", kOtherHost},
+    {"--master-addr", kOtherHost},
+    {"--master-port", kOtherHost},
+    {"--worker-cls", kNoCode},
+    {"--worker-extension-cls", kNoCode},
+    {"--scheduler-cls", "has no counterpart: --scheduling-policy fcfs, priority or fair says who goes first"},
+    {"--logits-processors", "has no counterpart: requests bring penalties, logit_bias and structured_outputs"},
     {"--distributed-executor-backend",
      "has no counterpart: a model runs on one device; --worker-processes runs it in a process of its own"},
     {"--disable-custom-all-reduce", "is not needed: a model runs on one device"},
@@ -120,19 +174,32 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--cpu-offload-gb", "has no counterpart: weights lie on one device; --quantize int8 or int4 makes them smaller"},
     {"--calculate-kv-scales", "is not needed: int8 has a scale for each token and head, fp8_e4m3 none"},
     {"--prefix-caching-hash-algo", "is not needed: blocks are found by keyed hashes"},
-    {"--max-num-partial-prefills", "has no counterpart: --max-chunk-ms bounds what prompts take of a step"},
-    {"--long-prefill-token-threshold", "has no counterpart: --max-chunk-ms bounds what prompts take of a step"},
+    {"--max-num-partial-prefills", kPartialPrefills},
+    {"--max-long-partial-prefills", kPartialPrefills},
+    {"--long-prefill-token-threshold", kPartialPrefills},
+    {"--attention-backend", "is not needed: kernels follow from the device; --cpu-isa is a CPU's instruction set"},
+    {"--moe-backend", "is not needed: kernels follow from the model and the device"},
+    {"--disable-cascade-attn", "is not needed: there is no such attention"},
+    {"--disable-hybrid-kv-cache-manager", "is not needed: all layers share one kind of KV blocks"},
+    {"--kv-offloading-size", "is --swap-space here, for requests that are interrupted"},
+    {"--kv-events-config", "has no counterpart: GET /metrics tells of the KV cache (docs/metrics.md)"},
     {"--num-scheduler-steps", "has no counterpart: --pipeline-depth 2 plans a step while the one before it runs"},
     {"--use-v2-block-manager", "is not needed: there is one block manager"},
     {"--enable-sleep-mode", "has no counterpart: end the server to free its memory"},
     {"--kv-transfer-config", "has no counterpart: the KV cache stays in its server"},
     {"--compilation-config,-O,-O0,-O1,-O2,-O3,-cc", kGraphs},
+    {"--cudagraph-capture-sizes", kGraphs},
+    {"--max-seq-len-to-capture", kGraphs},
+    {"--stream-interval", "has no counterpart: tokens go out as they come, together where a client reads slowly"},
+    {"--enable-server-load-tracking", "is not needed: GET /load tells always"},
     {"--uvicorn-log-level", kLogs},
     {"--disable-uvicorn-access-log", kLogs},
     {"--disable-log-stats", "is --log-stats-interval 0 here"},
     {"--disable-log-requests,--no-enable-log-requests", "is not needed: requests are not logged by default"},
     {"--enable-log-requests", "is --log-prompts here, with --access-log FILE for the rest"},
+    {"--enable-log-outputs", "has no counterpart: no log has outputs; --journal FILE records them"},
     {"--max-log-len", kLogs},
+    {"--log-config-file", kLogs},
     {"--collect-detailed-traces", "has no counterpart: --trace FILE writes a trace of every step"},
     {"--allow-credentials", kCorsFixed},
     {"--allowed-methods", kCorsFixed},
@@ -141,6 +208,8 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
      "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
     {"--ssl-cert-reqs",
      "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)"},
+    {"--ssl-ciphers",
+     "has no counterpart: OpenSSL's own, from TLS 1.2 on; a proxy can have others (docs/deploying.md)"},
     {"--enable-ssl-refresh", "has no counterpart: start the server anew when its certificate changes"},
     {"--root-path", "has no counterpart: let the proxy take the prefix off (docs/deploying.md)"},
     {"--middleware", "has no counterpart: a proxy in front can change requests (docs/deploying.md)"},
@@ -207,6 +276,10 @@ std::span<const TakenFlag> taken_of_vllm() {
 
 std::span<const RefusedFlag> refused_of_vllm() {
   return kRefusedOfVllm;
+}
+
+std::span<const RefusedValue> refused_values_of_vllm() {
+  return kRefusedValuesOfVllm;
 }
 
 std::span<const RefusedFlag> refused_of_llama_server() {

@@ -14,13 +14,29 @@ namespace {
 
 constexpr double kBytesOfGib = 1 << 30;
 
+bool is_in(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const auto comma = std::min(list.find(','), list.size());
+    if (list.substr(0, comma) == word) return true;
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return false;
+}
+
 std::string_view advice_for(std::string_view name, std::span<const RefusedFlag> flags) {
-  for (const auto& flag : flags) {
-    for (auto rest = flag.names; !rest.empty();) {
-      const auto comma = std::min(rest.find(','), rest.size());
-      if (rest.substr(0, comma) == name) return flag.advice;
-      rest.remove_prefix(std::min(comma + 1, rest.size()));
-    }
+  const auto flag = std::ranges::find_if(flags, [&](const RefusedFlag& each) { return is_in(each.names, name); });
+  return flag == flags.end() ? std::string_view() : flag->advice;
+}
+
+bool is_above_1(std::string_view text) {
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_number && (text.size() > 1 || text.front() > '1');
+}
+
+std::string_view advice_for_value(std::string_view name, std::string_view value) {
+  for (const auto& refused : refused_values_of_vllm()) {
+    const bool is_meant = refused.values == ">1" ? is_above_1(value) : is_in(refused.values, value);
+    if (is_meant && is_in(refused.names, name)) return refused.advice;
   }
   return {};
 }
@@ -89,7 +105,7 @@ class Translator {
   void take(const std::string& text) {
     const Argument argument(text);
     if (!argument.is_flag()) return translation_.arguments.push_back(text);
-    if (is_refused(argument)) return;
+    if (is_refused(argument) || is_value_refused(argument)) return;
     if (take_own(argument)) return;
     for (const auto& flag : taken_of_vllm()) {
       if (flag.name != argument.name) continue;
@@ -108,6 +124,16 @@ class Translator {
     if (advice.empty()) return false;
     refuse(argument.name, std::string(advice));
     while (at_ + 1 < arguments_.size() && !Argument(arguments_[at_ + 1]).is_flag()) ++at_;
+    return true;
+  }
+
+  bool is_value_refused(const Argument& argument) {
+    const bool is_next = !argument.value && at_ + 1 < arguments_.size();
+    const auto value = is_next ? arguments_[at_ + 1] : argument.value.value_or("");
+    const auto advice = advice_for_value(argument.name, value);
+    if (advice.empty()) return false;
+    refuse(argument.name, value + " " + std::string(advice));
+    if (is_next) ++at_;
     return true;
   }
 

@@ -24,11 +24,19 @@ struct RefusedFlag {
   std::string_view advice;  ///< completes "FLAG ": why it is not needed, or what does it here
 };
 
+/// A value that is refused of a flag that is taken.
+struct RefusedValue {
+  std::string_view names;   ///< of the flag, with commas
+  std::string_view values;  ///< with commas; >1: every number above 1
+  std::string_view advice;  ///< completes "FLAG VALUE "
+};
+
 /// vLLM's flags that have another name here, and those that are refused.
 std::span<const TakenFlag> taken_of_vllm();
 std::span<const RefusedFlag> refused_of_vllm();
 /// vLLM's flags whose names, values and meaning are Pagoda's.
 std::span<const std::string_view> same_as_vllm();
+std::span<const RefusedValue> refused_values_of_vllm();
 /// llama-server's.
 std::span<const RefusedFlag> refused_of_llama_server();
 

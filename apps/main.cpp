@@ -14,6 +14,7 @@
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/foreign_flags.hpp"
+#include "apps/lost_file.hpp"
 #include "io/version.hpp"
 
 using namespace pagoda;
@@ -35,17 +36,12 @@ std::string missing_subcommand(const CLI::App& pagoda) {
 }
 
 /// The command line, in which flags of other servers have become Pagoda's own where it serves.
-Result<std::vector<std::string>> arguments_of(int argc, char** argv) {
+apps::Translation arguments_of(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.empty() || (words.front() != "serve" && words.front() != "doctor")) return words;
+  if (words.empty() || (words.front() != "serve" && words.front() != "doctor")) return {std::move(words), {}};
   auto translated = apps::translate_flags(std::span(words).subspan(1));
-  if (!translated.problems.empty()) {
-    for (std::size_t i = 0; i + 1 < translated.problems.size(); ++i) apps::complain(translated.problems[i].message);
-    return fail(std::move(translated.problems.back()));
-  }
-  words.resize(1);
-  words.insert(words.end(), translated.arguments.begin(), translated.arguments.end());
-  return words;
+  translated.arguments.insert(translated.arguments.begin(), words.front());
+  return translated;
 }
 
 int run(int argc, char** argv) {
@@ -58,16 +54,18 @@ int run(int argc, char** argv) {
       apps::add_inspect(pagoda),    apps::add_tokenize(pagoda), apps::add_quantize(pagoda), apps::add_replay(pagoda),
       apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),      apps::add_manual(pagoda),
       apps::add_completion(pagoda), apps::add_worker(pagoda)};
-  auto arguments = arguments_of(argc, argv);
-  if (!arguments) return apps::exit_with(arguments.error());
-  std::ranges::reverse(*arguments);  // as CLI11 takes them
+  auto [arguments, problems] = arguments_of(argc, argv);
+  std::ranges::reverse(arguments);  // as CLI11 takes them
+  for (const auto& problem : problems) apps::complain(problem.message);
   try {
-    pagoda.parse(std::move(*arguments));
-  } catch (const CLI::RequiredError&) {  // no flag is required, only a subcommand
+    pagoda.parse(std::move(arguments));
+    if (!problems.empty()) return apps::kExitBadUsage;  // with all that is wrong beside it
+  } catch (const CLI::RequiredError&) {                 // no flag is required, only a subcommand
     apps::complain(missing_subcommand(pagoda));
     return apps::kExitBadUsage;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return pagoda.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0 && problems.empty()) return pagoda.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) return apps::kExitBadUsage;
     apps::complain(error.what());
     return apps::kExitBadUsage;
   }
@@ -91,6 +89,7 @@ void share_arenas_of_limited_address_space() {
 /// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
 int main(int argc, char** argv) {
   share_arenas_of_limited_address_space();
+  apps::tell_of_lost_files();
   int code = apps::kExitFailure;
   try {
     code = run(argc, argv);

@@ -179,7 +179,7 @@ int run_serve(ServeOptions& options) {
     problems.push_back({ErrorCode::bad_config, "nothing to serve: listen is none and http is empty", "listen"});
   }
   if (!problems.empty()) return exit_with(problems);
-  const auto telemetry = make_telemetry(options);
+  auto telemetry = make_telemetry(options);
   if (!telemetry) return exit_with(telemetry.error());
   auto recovery = read_recovery(options);
   if (!recovery) return exit_with(recovery.error());
@@ -206,7 +206,7 @@ int run_serve(ServeOptions& options) {
       if (options.has_pool()) engines.names.push_back(model.info.name);
     }
     ServiceLoop loop(system, engines, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
-    if (!options.keys.keys_file.empty() || manager.is_there()) {
+    if (options.keys.has_files() || manager.is_there()) {
       loop.on_reload([&options] { options.keys.reload(*options.http.keys); });
     }
     if (options.log_stats_interval > 0) loop.log_stats_every(options.log_stats_interval);
@@ -219,6 +219,7 @@ int run_serve(ServeOptions& options) {
   end_service(*service);
   // What loads cannot be told to stop, and is for nobody; all that clients are to hear has been sent.
   if (is_loading(*service)) {
+    telemetry->reset();  // writes what waits of the access log and the spans
     std::fflush(nullptr);
     std::_Exit(code);
   }

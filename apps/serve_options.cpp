@@ -23,7 +23,7 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   engine.flags.add_all(http);
   engine.flags.add("keys_file", keys.keys_file,
                    "File of named keys with roles and limits, which pagoda key makes; clients must give one. SIGHUP "
-                   "reads it anew");
+                   "reads all files of keys anew");
   engine.flags.add("api_key_file", keys.api_key_file, "File of API keys, one a line; clients must give one");
   engine.flags.bind_list(
       "api_key", keys.api_key,

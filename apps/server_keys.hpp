@@ -15,6 +15,9 @@ struct KeySources {
   std::string api_key_file;    ///< one a line
   std::string admin_key_file;  ///< likewise
 
+  /// Whether there is any that can change.
+  bool has_files() const { return !keys_file.empty() || !api_key_file.empty() || !admin_key_file.empty(); }
+
   /// All of them, read now. Appends what is wrong to `problems`: bad_config, whose param is the flag's key.
   serving::KeySet read(std::vector<Error>& problems) const;
 

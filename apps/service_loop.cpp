@@ -56,8 +56,8 @@ void ServiceLoop::await_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     if (signal != SIGHUP || !reload_) return begin_drain(signal);
+    await_signal();  // first, for a reload may throw
     reload_();
-    await_signal();
   });
 }
 

@@ -44,9 +44,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("dtype", config.dtype, "Type of the weights: auto (as in the checkpoint), float32, float16, bfloat16");
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as the model's files have them), none (quantised ones are dequantised), or "
-        "quantised when loaded: int8, int4. The likeliest token stays the same at 99 % "
-        "of positions of the demo model with int8, 96 % with int4; of SmolLM2-135M at about 96 % and 69 % (int4: "
-        "perplexity +22 %)");
+        "quantised when loaded: int8, int4. The likeliest token stays the same at 99 % of positions of the demo model "
+        "with int8; of SmolLM2-135M at about 96 % with int8 and 81 % with int4 (perplexity +10 %; on a GPU, where int4 "
+        "is "
+        "simpler, 71 % and +24 %)");
   visit("weight_memory", config.weight_memory,
         "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
         "(into memory with huge pages: faster), auto (copied when they fit half of the free memory and beside the KV "
@@ -155,6 +156,12 @@ void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
         "Most live requests of one connection");
   visit("coalesce_bytes", config.coalesce_bytes, "Unsent bytes of a connection from which its deltas are merged");
   visit("max_buffered_bytes", config.max_buffered_bytes, "Unsent bytes at which a slow reader is cut off");
+  visit("auth_timeout_ms", config.auth_timeout_ms,
+        "Where keys are asked for: time that a client of JSON lines has to give one");
+  visit("idle_timeout_ms", config.idle_timeout_ms,
+        "How long a connection of JSON lines that asks for nothing is kept; 0: for ever");
+  visit("send_timeout_ms", config.send_timeout_ms,
+        "How long a client of JSON lines that reads nothing of what waits for it is waited for");
   visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
 }
 

@@ -51,6 +51,7 @@ struct StepMetrics {
   Histogram worker_pause{kTokenSeconds};    ///< what ran when a worker was lost waited so long for the next step's end
   std::int64_t recomputed_tokens = 0;       ///< whose KV was there, was lost, and is computed once more
   std::int64_t forced_tokens = 0;           ///< that followed others for certain and were not sampled
+  std::int64_t drafts = 0;                  ///< runs of tokens of one sequence, in a step
   std::int64_t draft_tokens = 0;            ///< that ran because they would probably follow
   std::int64_t accepted_draft_tokens = 0;   ///< of them, those that did
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/routing/prompt_estimate.hpp"
 #include "engine/routing/queue_full.hpp"
 
 namespace pagoda::routing {
@@ -88,15 +89,16 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
     if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
   }
   if (is_full()) return fail(queue_full());
-  const std::int64_t known_tokens = request.prompt_token_ids ? std::ssize(*request.prompt_token_ids) : 0;
-  if (Status in_time = check_ttft(std::ssize(live_), known_tokens); !in_time) return in_time;
+  if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
   return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
 }
 
 Error RouterCore::queue_full() const {
-  std::string message = std::to_string(live_.size()) + " requests with " + std::to_string(live_prompt_tokens_) +
-                        (live_prompt_tokens_ == 1 ? " token" : " tokens") + " are queued";
-  const double seconds = work_rate_.seconds_for(std::ssize(live_), live_prompt_tokens_);
+  const std::int64_t prompt_tokens = live_prompt_tokens_ + estimated_prompt_tokens_;
+  std::string message = std::to_string(live_.size()) + " requests with " +
+                        (estimated_prompt_tokens_ > 0 ? "about " : "") + std::to_string(prompt_tokens) +
+                        (prompt_tokens == 1 ? " token" : " tokens") + " are queued";
+  const double seconds = work_rate_.seconds_for(std::ssize(live_), prompt_tokens);
   if (seconds <= 0) return {ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs};
   constexpr double kRounding = 1e-6;
   const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMostRetryAfterS);
@@ -144,6 +146,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .grammar_job = grammar_job,
                 .encoded = nullptr,
                 .num_prompt_tokens = 0,
+                .estimated_prompt_tokens = estimated_prompt_tokens(request),
                 .deadline_us = std::nullopt,
                 .timeout_ms = request.timeout_ms.value_or(limits_.default_timeout_ms),
                 .num_before = std::ssize(live_),
@@ -155,6 +158,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
     deadlines_.emplace(*entry.deadline_us, submitted.id);
   }
   if (live_.empty()) work_rate_.begin(now);
+  estimated_prompt_tokens_ += entry.estimated_prompt_tokens;
   live_.emplace(submitted.id, std::move(entry));
   ttft_forecast_.began(std::ssize(live_), now);
   of_client_[client].emplace(tag, submitted.id);
@@ -177,6 +181,7 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
     refuse(found, std::move(in_time.error()), effects);
     return with_end_of_drain(std::move(effects));
   }
+  estimated_prompt_tokens_ -= std::exchange(request.estimated_prompt_tokens, 0);
   request.num_prompt_tokens = num_prompt_tokens;
   live_prompt_tokens_ += request.num_prompt_tokens;
   if (request.grammar_job) {
@@ -388,6 +393,7 @@ void RouterCore::forget(Requests::iterator request) {
   tags->second.erase(entry.arrival.tag);
   if (tags->second.empty()) of_client_.erase(tags);
   live_prompt_tokens_ -= entry.num_prompt_tokens;
+  estimated_prompt_tokens_ -= entry.estimated_prompt_tokens;
   if (entry.deadline_us) deadlines_.erase({*entry.deadline_us, id});
   placement_.ended(id);
   live_.erase(request);

@@ -156,17 +156,18 @@ class RouterCore {
     std::optional<JobId> grammar_job;                ///< of its grammar, until it is compiled
     SharedSpec encoded;                              ///< what waits for the grammar alone
     std::int64_t num_prompt_tokens = 0;
-    std::optional<TimeUs> deadline_us;  ///< until it has passed
-    std::int64_t timeout_ms = 0;        ///< the time that it had; 0: for ever
-    std::int64_t num_before = 0;        ///< live ones when it came
+    std::int64_t estimated_prompt_tokens = 0;  ///< until they are known
+    std::optional<TimeUs> deadline_us;         ///< until it has passed
+    std::int64_t timeout_ms = 0;               ///< the time that it had; 0: for ever
+    std::int64_t num_before = 0;               ///< live ones when it came
     std::string request_id;
     std::string user;
     grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
-                   self.num_prompt_tokens, self.deadline_us, self.timeout_ms, self.num_before, self.request_id,
-                   self.user);
+                   self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us, self.timeout_ms,
+                   self.num_before, self.request_id, self.user);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -202,6 +203,7 @@ class RouterCore {
   std::unordered_map<ClientId, TagMap> of_client_;            ///< live requests by tag
   std::map<JobId, std::vector<RequestId>> wait_for_grammar_;  ///< rising; of one client each
   std::int64_t live_prompt_tokens_ = 0;
+  std::int64_t estimated_prompt_tokens_ = 0;  ///< of live prompts that are not tokenized
   std::set<std::pair<TimeUs, RequestId>> deadlines_;
   WorkRate work_rate_;
   TtftForecast ttft_forecast_;

@@ -10,6 +10,7 @@ namespace pagoda::routing {
 namespace {
 
 constexpr std::uint64_t kMostRequests = std::uint64_t{1} << 62U;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40U;  // of a prompt; so many of them can be added up
 
 bool is_count(std::int64_t value) {
   return value >= 0 && value <= static_cast<std::int64_t>(kMostRequests);
@@ -34,6 +35,7 @@ bool RouterCore::load(Decoder& in) {
     if (!is_sound(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
     live_prompt_tokens_ += request.num_prompt_tokens;
+    estimated_prompt_tokens_ += request.estimated_prompt_tokens;
     if (request.grammar_job) wait_for_grammar_[*request.grammar_job].push_back(id);
     if (request.deadline_us) deadlines_.emplace(*request.deadline_us, id);
   }
@@ -46,6 +48,8 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
   if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
   if (!is_count(request.num_before)) return false;
+  const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMostTokens;
+  if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;

@@ -260,6 +260,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
     has_news(*s);
   }
   metrics_.draft_tokens += work.num_drafts;
+  metrics_.drafts += work.num_drafts > 0 ? 1 : 0;
   metrics_.accepted_draft_tokens += num_right_drafts;
   if (is_current || (s != nullptr && group->decoding->keeps_tokens_of_lost_kv())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());

@@ -22,9 +22,11 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using serving::or_close;
 
-/// Thrown away while a request is answered. What comes beyond waits in the socket: to close would reset the connection,
-/// and the client might lose its answer.
+/// Thrown away at once while a request is answered. What comes beyond is thrown away a few reads at a time: to close
+/// would reset the connection, and the client might lose its answer.
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;
+constexpr auto kFloodPause = std::chrono::milliseconds(100);
+constexpr int kReadsOfFlood = 4;
 constexpr std::size_t kMaxBytesPerTurn = 1 << 20;  // sent before the other connections have their turn
 constexpr int kRetryAfterMs = 1000;
 
@@ -60,6 +62,10 @@ std::string_view name_of(Verb verb) {
   }
 }
 
+bool has_spare_place(const Admission& admission) {
+  return admission.request.is_admin() || (admission.route != nullptr && admission.route->room == Room::spare);
+}
+
 /// Some clients end a body with an empty line too many.
 std::string_view without_empty_lines(std::string_view bytes) {
   const auto first = bytes.find_first_not_of("\r\n");
@@ -74,13 +80,14 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, bool is_t
       context_(context),
       on_closed_(std::move(on_closed)),
       deadline_(context.io),
+      next_read_(context.io),
       is_too_many_(is_too_many),
       client_(serving::client_name(stream_.socket())),
       metered_(context.telemetry.http) {}
 
 void Connection::start() {
   phase_ = stream_.is_tls() ? Phase::handshake : Phase::idle;
-  arm(stream_.is_tls() ? context_.config.http_header_timeout_ms : context_.config.http_idle_timeout_ms);
+  arm(stream_.is_tls() || is_too_many_ ? context_.config.http_header_timeout_ms : context_.config.http_idle_timeout_ms);
   wait_for_input();
 }
 
@@ -101,19 +108,14 @@ void Connection::wait_for_input() {
 void Connection::on_input() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::handshake) return go_on_with_handshake();
-  const auto [outcome, size] = stream_.read(context_.read_chunk);
-  switch (outcome) {
-    case ByteStream::Outcome::done:
-      take({context_.read_chunk.data(), size});
-      break;
-    case ByteStream::Outcome::would_block:
-      break;
-    case ByteStream::Outcome::ended:
-      return on_input_end();
-    case ByteStream::Outcome::failed:
-      return close_now();
+  for (int reads = is_flooded() ? kReadsOfFlood : 1; reads > 0; --reads) {
+    const auto [outcome, size] = stream_.read(context_.read_chunk);
+    if (outcome == ByteStream::Outcome::ended) return on_input_end();
+    if (outcome == ByteStream::Outcome::failed) return close_now();
+    if (outcome == ByteStream::Outcome::would_block) break;
+    take({context_.read_chunk.data(), size});
   }
-  if (is_flooded()) return;
+  if (is_flooded()) return read_flood_later();
   if (!stream_.has_buffered_input()) return wait_for_input();
   boost::asio::post(context_.io, [self = shared_from_this()] { or_close(*self, [&] { self->on_input(); }); });
 }
@@ -122,7 +124,7 @@ void Connection::go_on_with_handshake() {
   switch (stream_.handshake()) {
     case ByteStream::Outcome::done:
       phase_ = Phase::idle;
-      arm(context_.config.http_idle_timeout_ms);
+      arm(is_too_many_ ? context_.config.http_header_timeout_ms : context_.config.http_idle_timeout_ms);
       return on_input();  // the first request may have come with the handshake's end
     case ByteStream::Outcome::would_block:
       if (stream_.wants_output()) wait_for_output();
@@ -147,6 +149,14 @@ void Connection::take(std::string_view bytes) {
 
 bool Connection::is_flooded() const {
   return phase_ == Phase::answering && thrown_away_bytes_ > kMaxPipelinedBytes;
+}
+
+void Connection::read_flood_later() {
+  next_read_.expires_after(kFloodPause);
+  next_read_.async_wait([self = shared_from_this()](const error_code& cancelled) {
+    // A flood that has ended with its answer is read on as any input.
+    if (!cancelled && self->is_flooded()) or_close(*self, [&] { self->on_input(); });
+  });
 }
 
 void Connection::on_input_end() {
@@ -217,7 +227,9 @@ void Connection::begin_request() {
   if (admission_->request.holder) record_.tenant = admission_->request.holder->tenant.name;
   record_.trace = serving::TraceParent::parse(admission_->request.header("traceparent"));
   if (is_too_many_) {
-    admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
+    if (!has_spare_place(*admission_)) {
+      admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
+    }
     admission_->form.keep_alive = false;
   }
   // A small body is often here already; then the connection can be kept although the request is refused.
@@ -419,6 +431,7 @@ void Connection::close_now() {
   const auto self = shared_from_this();
   stream_.close();
   deadline_.cancel();
+  next_read_.cancel();
   metered_.buffers(0);
   auto* const exchange = std::exchange(exchange_, nullptr);
   on_closed_(*this);

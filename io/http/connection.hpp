@@ -37,12 +37,14 @@ struct ConnectionContext {
 
 /// One request at a time: its head, its body, its answer, and then the next or the end. The socket is waited on for
 /// input in every phase, so that the end of a client is seen at once. What comes while a request is being answered, a
-/// pipelined request, is thrown away and the connection closed after the answer.
+/// pipelined request, is thrown away and the connection closed after the answer; where it is much, at a low rate, for
+/// the client's end lies behind it.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// One that `is_too_many` has its first request refused.
+  /// One that `is_too_many` has its first request refused, unless that is of a route with room in spare places or
+  /// brings an admin key, and is closed behind it.
   Connection(boost::asio::ip::tcp::socket socket, ConnectionContext& context, bool is_too_many,
              std::function<void(Connection&)> on_closed);
 
@@ -106,6 +108,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void await_next_request();
   /// So much came while a request is answered that the rest is left in the socket.
   bool is_flooded() const;
+  void read_flood_later();
   void linger();
   void arm(std::int64_t timeout_ms);
   void on_deadline();
@@ -114,6 +117,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionContext& context_;
   std::function<void(Connection&)> on_closed_;
   boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer next_read_;  ///< of a flood
 
   Phase phase_ = Phase::idle;
   bool is_too_many_;

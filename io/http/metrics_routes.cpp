@@ -92,10 +92,12 @@ void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exc
 }  // namespace
 
 void add_metrics_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::get, "/metrics", Access::key,
-             [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); });
-  routes.add(Verb::get, "/load", Access::key,
-             [&context](const auto& exchange, const Request&) { answer_load(context, exchange); });
+  routes.add(
+      Verb::get, "/metrics", Access::key,
+      [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); }, Room::spare);
+  routes.add(
+      Verb::get, "/load", Access::key,
+      [&context](const auto& exchange, const Request&) { answer_load(context, exchange); }, Room::spare);
 }
 
 }  // namespace pagoda::http

@@ -20,6 +20,12 @@ enum class Access : std::uint8_t {
   watcher,    ///< with an admin key, where the server has keys of either kind
 };
 
+/// Where a route's connections have room.
+enum class Room : std::uint8_t {
+  ordinary,
+  spare,  ///< also in the places beyond the limit, so that a server that is full can be watched
+};
+
 /// Called on the I/O thread, which it must not hold up; it may answer at once or keep the exchange and answer later. An
 /// exchange that is dropped without an answer, and an exception, become a 500.
 using Handler = std::function<void(std::shared_ptr<Exchange>, Request)>;
@@ -33,6 +39,7 @@ class Routes {
     std::vector<std::string> pattern;  ///< its pieces between slashes
     Access access;
     Handler handler;
+    Room room = Room::ordinary;
   };
   /// What a path is: `route` is null when there is none, and then `allowed` holds the verbs that the path does have,
   /// none when it is unknown.
@@ -45,7 +52,7 @@ class Routes {
   /// `pattern` is a path whose pieces may be {name}, which stands for one piece that is not empty, or last {name*},
   /// which stands for all that is left, slashes too, and is not empty. Of several that match, the first added wins. The
   /// handler of GET serves HEAD too: what it writes as the body is left out.
-  void add(Verb verb, std::string_view pattern, Access access, Handler handler);
+  void add(Verb verb, std::string_view pattern, Access access, Handler handler, Room room = Room::ordinary);
 
   /// `raw_path` is still percent-encoded, so that %2F is no slash; it decodes (see parse_target).
   Match match(Verb verb, std::string_view raw_path) const;

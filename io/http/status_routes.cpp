@@ -105,16 +105,17 @@ void answer_version(Exchange& exchange) {
 }  // namespace
 
 void add_status_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::get, "/health", Access::everybody,
-             [&context](const auto& exchange, const Request&) { answer_health(context, exchange, word_of_health); });
-  routes.add(Verb::get, "/ready", Access::everybody, [&context](const auto& exchange, const Request&) {
+  const auto get = [&](const char* path, Access access, Handler handler) {
+    routes.add(Verb::get, path, access, std::move(handler), Room::spare);
+  };
+  get("/health", Access::everybody,
+      [&context](const auto& exchange, const Request&) { answer_health(context, exchange, word_of_health); });
+  get("/ready", Access::everybody, [&context](const auto& exchange, const Request&) {
     if (context.is_draining) return answer_status(*exchange, 503, "draining");
     answer_health(context, exchange, word_of_readiness);
   });
-  routes.add(Verb::get, "/version", Access::everybody,
-             [](const auto& exchange, const Request&) { answer_version(*exchange); });
-  routes.add(Verb::get, "/stats", Access::key,
-             [&context](const auto& exchange, const Request&) { answer_stats(context, exchange); });
+  get("/version", Access::everybody, [](const auto& exchange, const Request&) { answer_version(*exchange); });
+  get("/stats", Access::key, [&context](const auto& exchange, const Request&) { answer_stats(context, exchange); });
 }
 
 }  // namespace pagoda::http

@@ -24,7 +24,8 @@ using boost::system::error_code;
 using serving::or_close;
 
 constexpr std::size_t kMaxQuestions = 256;
-constexpr std::size_t kKeptBufferBytes = 1 << 20;  // a longer buffer is given back when it is empty
+constexpr std::size_t kKeptBufferBytes = 1 << 20;    // a longer buffer is given back when it is empty
+constexpr std::size_t kMaxBytesPerWrite = 64 << 10;  // of which each shows that the client reads
 constexpr auto kProbeInterval = std::chrono::seconds(1);
 
 void append_answer(std::string& line, const ClientId& id, const TokenIds& token_ids) {
@@ -73,6 +74,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
 }
 
 void Connection::start() {
+  await(context_.config.keys->asks_for_keys() ? Awaited::key : Awaited::line);
   read_more();
 }
 
@@ -180,6 +182,7 @@ void Connection::take_lines() {
 void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
+  if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that what it is idle begins behind this line
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
   handle(parse_line(line, line_models()));
 }
@@ -371,11 +374,16 @@ void Connection::pump() {
     write();
   }
   read_more();
+  watch_client();
   finish_when_done();
 }
 
 void Connection::write() {
-  boost::asio::async_write(socket_, boost::asio::buffer(writing_text_),
+  const auto go_on = [this](const error_code& error, std::size_t sent) -> std::size_t {
+    if (sent > 0 && awaited_ == Awaited::reading) await_anew(Awaited::reading);
+    return error ? 0 : kMaxBytesPerWrite;
+  };
+  boost::asio::async_write(socket_, boost::asio::buffer(writing_text_), go_on,
                            [self = shared_from_this()](const error_code& error, std::size_t) {
                              or_close(*self, [&] { self->on_written(error); });
                            });
@@ -399,10 +407,13 @@ void Connection::flush_and_close() {
 void Connection::begin_close() {
   if (closing_ || closed_) return;
   closing_ = true;
-  deadline_.expires_after(std::chrono::milliseconds(context_.config.close_grace_ms));
-  deadline_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (!error) self->close_now();
-  });
+  await(Awaited::close);
+}
+
+void Connection::close_with(WireCode code, std::string message) {
+  refuse({}, code, std::move(message));
+  begin_close();
+  pump();
 }
 
 void Connection::cut_off_slow_reader() {
@@ -423,7 +434,7 @@ void Connection::cut_off_slow_reader() {
 
 void Connection::finish_when_done() {
   if (closed_ || lingering_ || writing_ || !queue_.empty()) return;
-  if (preparing_ || !live_.empty() || !attached_.empty() || !asked_.empty()) return;
+  if (has_work()) return;
   if (input_ended_) {
     close_now();
   } else if (closing_) {

@@ -2,6 +2,7 @@
 
 /// One client's connection. Private to the server.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -52,6 +53,9 @@ struct ConnectionContext {
 ///
 /// Lines are taken in their order. While a long one is read and rendered, on the worker thread, those behind it wait.
 ///
+/// Time: a client has so long to give its key, may ask for nothing for so long, and may leave what waits for it unread
+/// for so long. An answer takes as long as the engine needs.
+///
 /// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
 /// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
 /// max_buffered_bytes.
@@ -72,6 +76,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close_now();
 
  private:
+  static constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+
   struct Live {
     std::string id;
     bool timing = false;
@@ -96,6 +102,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Connection& connection;
     std::shared_ptr<serving::ResumableStream> stream;
     std::uint64_t next;  ///< the event that is to be sent next
+  };
+  /// What the client has to do next, within a time.
+  enum class Awaited : std::uint8_t {
+    nothing,  ///< it is the engine's turn
+    key,
+    line,     ///< nothing of it is live
+    reading,  ///< output waits in front of its socket
+    close,
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
 
@@ -161,15 +175,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write();
   void on_written(const boost::system::error_code& error);
   void begin_close();
+  void close_with(WireCode code, std::string message);
   void cut_off_slow_reader();
   void finish_when_done();
   void linger();
+  bool has_work() const { return preparing_ || !live_.empty() || !attached_.empty() || !asked_.empty(); }
+
+  // Time.
+  void watch_client();
+  void await(Awaited what);
+  /// Its time begins anew.
+  void await_anew(Awaited what);
+  std::int64_t timeout_ms(Awaited what) const;
+  void arm();
+  void on_deadline();
 
   boost::asio::ip::tcp::socket socket_;
   ConnectionContext& context_;
   std::function<void(Connection&)> on_closed_;
   serving::Session session_;
-  boost::asio::steady_timer deadline_;
+  Awaited awaited_ = Awaited::nothing;
+  std::chrono::steady_clock::time_point due_ = kNever;
+  boost::asio::steady_timer deadline_;  ///< goes off at due_ or before, so that what moves it later costs no timer
+  bool deadline_is_armed_ = false;
   boost::asio::steady_timer next_probe_;
 
   std::string input_;        ///< bytes of lines not handled yet

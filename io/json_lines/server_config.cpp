@@ -20,6 +20,9 @@ std::vector<Error> ServerConfig::validate() const {
   at_least("max_live_requests_per_connection", max_live_requests_per_connection, 1);
   at_least("coalesce_bytes", coalesce_bytes, 0);
   at_least("max_buffered_bytes", max_buffered_bytes, coalesce_bytes + 1);
+  at_least("auth_timeout_ms", auth_timeout_ms, 1);
+  at_least("idle_timeout_ms", idle_timeout_ms, 0);
+  at_least("send_timeout_ms", send_timeout_ms, 1);
   at_least("close_grace_ms", close_grace_ms, 0);
   return problems;
 }

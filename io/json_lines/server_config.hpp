@@ -27,6 +27,9 @@ struct ServerConfig {
   std::int32_t max_live_requests_per_connection = 1024;
   std::int64_t coalesce_bytes = 256 << 10;     ///< unsent output from which the deltas of a sequence are merged
   std::int64_t max_buffered_bytes = 16 << 20;  ///< unsent output at which a slow reader's requests are cancelled
+  std::int32_t auth_timeout_ms = 10'000;       ///< where keys are asked for: how long a client has to give one
+  std::int32_t idle_timeout_ms = 600'000;      ///< how long a connection that asks for nothing is kept; 0: for ever
+  std::int32_t send_timeout_ms = 120'000;      ///< how long a client that reads nothing of what waits is waited for
   std::int32_t close_grace_ms = 2000;          ///< how long a connection that must end may take its last lines
 
   /// Every problem at once; empty when there is none. `param` names the key.

@@ -79,9 +79,10 @@ class Writer {
             metrics_.steps.recomputed_tokens);
     counter("pagoda:forced_tokens_total", "Tokens of structured outputs that needed no sampling.",
             metrics_.steps.forced_tokens);
-    counter("pagoda:draft_tokens_total", "Tokens of structured outputs that ran before they were sampled.",
-            metrics_.steps.draft_tokens);
-    counter("pagoda:accepted_draft_tokens_total", "Of them, tokens that were sampled then.",
+    counter("pagoda:spec_decode_num_drafts_total", "Runs of tokens of structured outputs before they were sampled.",
+            metrics_.steps.drafts);
+    counter("pagoda:spec_decode_num_draft_tokens_total", "Their tokens.", metrics_.steps.draft_tokens);
+    counter("pagoda:spec_decode_num_accepted_tokens_total", "Of them, tokens that were sampled then.",
             metrics_.steps.accepted_draft_tokens);
   }
 

@@ -1,5 +1,7 @@
 #include "io/serving/access_log.hpp"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -61,6 +63,11 @@ AccessLog::AccessLog(std::unique_ptr<State> state) : state_(std::move(state)) {}
 AccessLog::~AccessLog() = default;
 
 Result<std::shared_ptr<AccessLog>> AccessLog::open(const std::string& path) {
+  // The sink would make it, also where the path is a slip.
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (std::error_code error; !folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    return fail(ErrorCode::bad_config, "access_log: " + path + ": there is no folder " + folder.string(), "access_log");
+  }
   spdlog::sink_ptr sink;
   try {
     if (path == "-") {

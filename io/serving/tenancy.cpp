@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "engine/routing/prompt_estimate.hpp"
+
 namespace pagoda::serving {
 namespace {
 
@@ -32,9 +34,7 @@ void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateReque
 }
 
 std::int64_t estimated_prompt_tokens(const GenerateRequest& request) {
-  constexpr std::size_t kBytesPerToken = 4;
-  if (request.prompt_token_ids) return static_cast<std::int64_t>(request.prompt_token_ids->size());
-  return request.prompt ? static_cast<std::int64_t>(1 + request.prompt->size() / kBytesPerToken) : 0;
+  return routing::estimated_prompt_tokens(request);
 }
 
 }  // namespace pagoda::serving

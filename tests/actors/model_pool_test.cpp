@@ -154,7 +154,7 @@ TEST_F(ModelPool, ALoadThatThrowsFailsWhoWaitedForItAndNothingElse) {
   });
   const auto refused = submit();
   ASSERT_FALSE(refused.ticket.has_value());
-  EXPECT_EQ(refused.ticket.error().message, "the model m cannot be loaded: the disk is gone");
+  EXPECT_EQ(refused.ticket.error().message, "the model m cannot be loaded; the server's log says why");
   EXPECT_EQ(residency_->load_failures, 1);
   EXPECT_TRUE(submit().ticket.has_value());
 }

@@ -6,6 +6,7 @@ usage: command_test.py PAGODA MODEL_DIR [unittest arguments]
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -445,6 +446,23 @@ class Serve(unittest.TestCase):
         events = [json.loads(line) for line in stream]
         self.assertIn(events[-1]["event"], ("done", "error"))
         self.assertEqual(server.wait(30), 0)
+
+    def test_a_models_file_that_is_cut_short_is_named_at_the_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(MODEL, os.path.join(folder, "copy"))
+            weights = os.path.join(copy, "model.safetensors")
+            with open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
+                server = subprocess.Popen([PAGODA, "serve", "--model", copy, "--listen", "127.0.0.1:0", "--weight-memory",
+                                           "mapped"], stdout=subprocess.PIPE, stderr=log, text=True)
+                port = int(server.stdout.readline().rsplit(":", 1)[1])
+                os.truncate(weights, 4096)
+                stream = self.connect(port)
+                stream.write(json.dumps({"id": "a", "prompt": "Once", "max_tokens": 4}) + "\n")
+                stream.flush()
+                self.assertEqual(server.wait(30), -signal.SIGBUS)
+                server.stdout.close()
+                log.seek(0)
+                self.assertIn(f"cut short, which ends this process: {weights}\n", log.read())
 
     def test_an_idle_server_uses_no_cpu(self):
         server, port = self.start()

@@ -80,7 +80,12 @@ class Doctor(unittest.TestCase):
         code, told = findings("--http", "127.0.0.1:0", preexec_fn=few)
         self.assertEqual(code, 0)
         self.assertEqual(told["open files"]["severity"], "slow")
-        self.assertIn("1088", told["open files"]["todo"])
+        self.assertIn("2112", told["open files"]["todo"])
+
+    def test_counts_the_connections_that_serve_takes(self):
+        for args, count in (([], 1024), (["--http", "127.0.0.1:0"], 2048), (["--listen", "none"], 0),
+                            (["--max-connections", "7"], 7)):
+            self.assertIn(f" {count} connections may come", findings(*args)[1]["open files"]["what"], args)
 
     def test_sees_more_threads_than_cpus(self):
         _, told = findings("--threads", str((os.cpu_count() or 1) + 1))

@@ -64,13 +64,25 @@ TEST(ForeignFlags, keep_the_meaning_of_their_values) {
   EXPECT_THAT(translated({"--max-model-len", "32k"}), ElementsAre("--max-model-len", "32000"));
   EXPECT_THAT(translated({"--max-model-len=32K"}), ElementsAre("--max-model-len", "32768"));
   EXPECT_THAT(translated({"--max-model-len", "25.6k"}), ElementsAre("--max-model-len", "25600"));
-  for (const char* wrong : {"25.6K", "k", ".k", "1.2.3k", "auto", "99999999t"}) {
+  for (const char* wrong : {"25.6K", "k", ".k", "1.2.3k", "much", "99999999t"}) {
     EXPECT_THAT(translated({"--max-model-len", wrong}), ElementsAre("--max-model-len", wrong));
   }
   EXPECT_THAT(translated({"--kv-cache-memory-bytes", "1G"}), ElementsAre("--kv-cache-memory", "1.000000000000"));
   EXPECT_THAT(problem_of({"--kv-cache-memory-bytes", "much"}), HasSubstr("a number of bytes, not much"));
   EXPECT_THAT(translated({"--allowed-origins", "[\"*\"]"}), ElementsAre("--cors-origin", "*"));
   EXPECT_THAT(problem_of({"--allowed-origins", "[\"a\",\"b\"]"}), HasSubstr("a list of one origin"));
+}
+
+TEST(ForeignFlags, are_told_which_of_their_values_are_refused) {
+  EXPECT_THAT(problem_of({"--load-format", "safetensors"}), HasSubstr("--load-format safetensors is auto here"));
+  EXPECT_THAT(problem_of({"--max-model-len", "-1"}), HasSubstr("--max-model-len -1 has no counterpart"));
+  EXPECT_THAT(problem_of({"--max_model_len=auto"}), HasSubstr("--max-model-len auto has no counterpart"));
+  EXPECT_THAT(problem_of({"-tp", "2"}), HasSubstr("-tp 2 has no counterpart: a model runs on one device"));
+  EXPECT_THAT(problem_of({"--pipeline-parallel-size=12"}), HasSubstr("--pipeline-parallel-size 12"));
+  EXPECT_THAT(translated({"--load-format", "dummy", "-tp", "1", "--device", "cuda:1"}),
+              ElementsAre("--load-format", "dummy", "--tensor-parallel-size", "1", "--device", "cuda:1"));
+  const auto translation = translate_flags(std::vector<std::string>{"--device", "auto", "--seed", "1"});
+  EXPECT_THAT(translation.arguments, ElementsAre("--seed", "1"));
 }
 
 TEST(ForeignFlags, are_refused_with_their_values) {
@@ -114,6 +126,22 @@ std::string expected_rows(std::span<const RefusedFlag> flags) {
   return rows;
 }
 
+std::string expected_rows(std::span<const RefusedValue> values) {
+  std::string rows;
+  for (const auto& refused : values) {
+    std::string names;
+    for (const auto& name : split(refused.names)) names += (names.empty() ? "`" : " `") + name + "`";
+    rows += "| " + names + " |";
+    if (refused.values == ">1") {
+      rows += " above 1";
+    } else {
+      for (const auto& value : split(refused.values)) rows += " `" + value + "`";
+    }
+    rows += " | " + std::string(refused.advice) + " |\n";
+  }
+  return rows;
+}
+
 TEST(ForeignFlags, stand_in_the_documentation_as_they_are) {
   std::ifstream file(PAGODA_SOURCE_DIR "/docs/from-vllm.md");
   std::stringstream text;
@@ -121,6 +149,7 @@ TEST(ForeignFlags, stand_in_the_documentation_as_they_are) {
   const std::string page = text.str();
   EXPECT_THAT(page, HasSubstr(expected_rows(refused_of_vllm())));
   EXPECT_THAT(page, HasSubstr(expected_rows(refused_of_llama_server())));
+  EXPECT_THAT(page, HasSubstr(expected_rows(refused_values_of_vllm())));
   for (const auto& name : same_as_vllm()) EXPECT_THAT(page, HasSubstr("`" + std::string(name) + "`"));
   for (const auto& flag : taken_of_vllm()) {
     EXPECT_THAT(page, testing::ContainsRegex("\\| `" + std::string(flag.name) + "` \\| `" + std::string(flag.own)));

@@ -76,6 +76,10 @@ class ForeignFlags(unittest.TestCase):
     def test_all_that_are_refused_are_told_at_once(self):
         err = self.bad_usage(MODEL, "--trust-remote-code", "--tokenizer=x", "-ngl", "99")
         self.assertEqual(err.count("\n"), 3, err)
+        err = self.bad_usage(MODEL, "--trust-remote-code", "--no-such-flag", "--device", "auto")
+        self.assertEqual(err.count("\n"), 3, err)
+        for word in ("--trust-remote-code is not needed", "--device auto has no counterpart", "--no-such-flag"):
+            self.assertIn(word, err)
 
     def test_a_command_line_of_vllm_serves(self):
         flags = ["--host", "127.0.0.1", "--port", "0", "--api-key", "secret", "--max_model_len", "1K", "--dtype", "half",
@@ -97,7 +101,7 @@ class ForeignFlags(unittest.TestCase):
             status, told = server.get("/stats")
             self.assertEqual(status, 200)
             self.assertEqual(told["device_blocks_total"], 77)
-        self.assertIn("tensor_parallel_size", self.bad_usage(*base, "-tp", "2"))
+        self.assertIn("-tp 2 has no counterpart", self.bad_usage(*base, "-tp", "2"))
         self.assertIn("tls_key", self.bad_usage(*base, "--ssl-certfile", "/no/such/file"))
         self.assertIn("--port cannot be given beside --http", self.bad_usage(*base, "--http", "127.0.0.1:0"))
 

@@ -1,11 +1,14 @@
 #include "apps/service_loop.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <future>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -44,9 +47,13 @@ class Service : public ::testing::Test {
     server_config.listen = "127.0.0.1:0";
     serving::ServedModels models({serving::ServedModel{.info = engine_.model, .router = engine_.router}});
     server_ = std::move(*json_lines::Server::start(*system_, std::move(models), server_config));
+    std::signal(SIGHUP, SIG_DFL);  // where the tests run under nohup it would stay ignored
     loop_ = std::make_unique<ServiceLoop>(*system_,
                                           ServedEngines{.routers = {engine_.router}, .supervisor = engine_.supervisor},
                                           std::vector<serving::FrontEnd*>{server_.get()}, kDrainTimeout);
+    loop_->on_reload([this] {
+      if (++reloads_ == 1) throw std::runtime_error("the keys cannot be read");
+    });
     exit_code_ = std::async(std::launch::async, [this] { return loop_->run(); });
   }
   ~Service() override {
@@ -66,7 +73,19 @@ class Service : public ::testing::Test {
   std::unique_ptr<json_lines::Server> server_;
   std::unique_ptr<ServiceLoop> loop_;
   std::future<int> exit_code_;
+  std::atomic<int> reloads_ = 0;
 };
+
+TEST_F(Service, HearsSignalsAlsoAfterAReloadThatThrows) {
+  for (const int count : {1, 2}) {
+    ::kill(::getpid(), SIGHUP);
+    for (int i = 0; i < 2000 && reloads_ < count; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(reloads_, count);
+  }
+  ::kill(::getpid(), SIGTERM);
+  ASSERT_EQ(exit_code_.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(exit_code_.get(), kExitOk);
+}
 
 TEST_F(Service, EndsWithAFailureWhenItsDeviceIsLostAndEveryLiveRequestHasBeenTold) {
   TestClient client(server_->port());

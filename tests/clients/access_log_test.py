@@ -171,6 +171,14 @@ class AccessLog(unittest.TestCase):
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertIn("/dev/null/access.log", ended.stderr)
 
+    def test_a_folder_that_is_not_there_is_not_made(self):
+        folder = os.path.join(os.path.dirname(self.path), "slip")
+        ended = subprocess.run([pagoda, "serve", "--model", model, "--access-log", os.path.join(folder, "access.log")],
+                               capture_output=True, text=True, timeout=60)
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertIn(f"there is no folder {folder}\n", ended.stderr)
+        self.assertFalse(os.path.exists(folder))
+
 
 class StatsLine(unittest.TestCase):
     LINE = re.compile(r".* info Engine 000: Avg prompt throughput: ([\d.]+) tokens/s, "

@@ -27,6 +27,7 @@ from server import Server
 BODY = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
 FRONT_END = 80  # so many allocations of a request are the front end's own
 STRIDE = 3      # of all of a request, with the reserve: those of the engine alone are tried one by one elsewhere
+TRIES = 60      # of a stream and of a request with a grammar
 SMALLEST = 256  # bytes; without the reserve what is smaller are the nodes of lists in CAF itself
 RESERVE = 16 << 20  # io::MemoryReserve::kBytes
 PATIENCE_S = 60
@@ -55,6 +56,14 @@ class Allocations:
         self.put(self.FAILURES, 0)
         self.put(self.COUNTDOWN, number)
 
+    def count(self, act):
+        """How many there are meanwhile."""
+        self.put(self.COUNTDOWN, 1 << 40)
+        act()
+        left = struct.unpack_from("q", self.memory, self.COUNTDOWN)[0]
+        self.put(self.COUNTDOWN, 0)
+        return (1 << 40) - left
+
     def has_failed(self):
         self.put(self.COUNTDOWN, 0)
         return struct.unpack_from("q", self.memory, self.FAILURES)[0] != 0
@@ -69,6 +78,7 @@ class Walk:
         self.outcomes = collections.Counter()
         self.failures = []
         self.server = None
+        self.num_grammars = 0
 
     def start(self):
         os.environ.update(LD_PRELOAD=self.library, PAGODA_FAIL_ALLOCATION=self.control)
@@ -104,6 +114,37 @@ class Walk:
             return "no answer"
         return "".join(event.get("text", "") if event["event"] == "delta" else event["event"]
                        for event in map(json.loads, lines))
+
+    def ask_chat(self):
+        """The text of a conversation's stream, or what came instead."""
+        body = {"messages": [{"role": "user", "content": "Once upon a time"}], "max_tokens": 3, "temperature": 0,
+                "stream": True}
+        try:
+            status, _, answer = self.server.request("POST", "/v1/chat/completions", body, timeout=PATIENCE_S)
+        except TimeoutError:
+            return "no answer"
+        except OSError as error:
+            return f"{type(error).__name__}"
+        if status != 200 or not answer.endswith(b"data: [DONE]\n\n"):
+            return f"HTTP {status} {answer[-100:]!r}"
+        chunks = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith(b"data: {")]
+        return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
+
+    def ask_grammar(self):
+        """Whether a text is what its grammar says, each time another one."""
+        self.num_grammars += 1
+        text = f"bear {self.num_grammars}"
+        try:
+            status, _, answer = self.server.request("POST", "/v1/completions", {
+                **BODY, "max_tokens": 16, "structured_outputs": {"choice": [text]}}, timeout=PATIENCE_S)
+        except TimeoutError:
+            return "no answer"
+        except OSError as error:
+            return f"{type(error).__name__}"
+        if status != 200:
+            return f"HTTP {status} {answer[:100]!r}"
+        said = json.loads(answer)["choices"][0]["text"]
+        return "its text" if said == text else f"{said!r}, not {text!r}"
 
     def ended(self):
         """Whether the engine has ended as it should, which takes a moment."""
@@ -155,7 +196,10 @@ class Walk:
     def check_reserve(self):
         """Whichever allocation fails, by HTTP and by JSON lines: nobody notices."""
         self.allocations.choose(has_reserve=True)
-        for ask, expected in ((self.ask, self.expected), (self.ask_lines, self.expected_lines)):
+        for ask, stride in ((self.ask, STRIDE), (self.ask_lines, STRIDE), (self.ask_chat, None), (self.ask_grammar, None)):
+            expected = ask()
+            if stride is None:
+                stride = max(1, self.allocations.count(ask) // TRIES)
             number = 1
             while True:
                 self.allocations.fail(number)
@@ -167,8 +211,8 @@ class Walk:
                 health = self.server.request("GET", "/health", timeout=PATIENCE_S)[0]
                 if health != 200:
                     self.failures.append(f"allocation {number}, with the reserve: then /health is {health}")
-                number += STRIDE
-            if number < 10 * STRIDE:
+                number += stride
+            if number < 10 * stride:
                 self.failures.append(f"{ask.__name__} allocates {number} times only")
 
     def check_accepting(self):

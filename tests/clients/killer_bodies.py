@@ -128,6 +128,9 @@ def prompts(context):
     yield completion("vLLM #27194: as many long prompts as fit and more", 200, 400, 503,
                      prompt=[[40 + i] * (context - 8) for i in range(24)], max_tokens=4)
     yield completion("a million tokens", prompt=[40] * 1_000_000)
+    yield completion("vLLM #45346: one prompt that fails among others", prompt=[[40] * 8, [10**6], [41] * 8])
+    yield completion("vLLM #45346: sequences that end, fail and go on in the same steps", 200, 400, prompt=["a", "b", "c"] * 8,
+                     n=2, max_tokens=8, temperature=2, logprobs=5, structured_outputs={"regex": "[a-f]{1,3}|[0-9]+"})
     yield completion("100,000 prompts", prompt=["a"] * 100_000)
     yield completion("a prompt of 8 MiB without a space", prompt="a" * (8 << 20))
     yield completion("a prompt of 8 MiB of spaces", prompt=" " * (8 << 20))
@@ -202,6 +205,12 @@ def grammars():
     yield completion("vLLM CVE-2025-48942: a schema that is none", structured_outputs={"json": {"type": "objekt"}})
     yield completion("vLLM CVE-2025-48942: a schema that is a list", structured_outputs={"json": [1]})
     yield completion("vLLM CVE-2025-48943: a regex that is none", structured_outputs={"regex": "(unclosed["})
+    yield completion("vLLM #43920: a grammar that is good", 200, structured_outputs={"grammar": 'root ::= "a" | "b"'})
+    yield completion("vLLM #43920: behind it, one with two roots",
+                     structured_outputs={"grammar": 'root ::= "a"\nroot ::= "b"'})
+    yield completion("vLLM #43920: a regex that is good", 200, structured_outputs={"regex": "^(.*)$"})
+    yield completion("vLLM #43920: behind it, one with an empty alternative", 200, 400,
+                     structured_outputs={"regex": "^(|.*)$"})
     yield completion("a regex that matches nothing", 200, 400, structured_outputs={"regex": "a{0}b{0}"})
     yield completion("a regex of 60,000 groups", structured_outputs={"regex": "(" * DEEP + "a" + ")" * DEEP})
     yield completion("repetitions of repetitions", structured_outputs={"regex": "((((a{1,1000}){1,1000}){1,1000}){1,1000})"})
@@ -258,6 +267,12 @@ def grammars():
 
 def conversations():
     """Templates, tools and images."""
+    for number in (1, 2):
+        yield chat(f"llama.cpp #17071: a schema behind a prompt that is cached, time {number}", 200, 400, max_tokens=24,
+                   messages=[{"role": "user", "content": "Tell of a bear. " * 20}], temperature=0.8, top_k=40, min_p=0.05,
+                   response_format=schema({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}))
+    yield chat("llama.cpp #17071: its fields that are nobody else's", cache_prompt=True, samplers="edkypmxt",
+               reasoning_format="none", json_schema={"type": "object"}, dynatemp_range=0)
     yield chat("no messages", messages=[])
     yield chat("messages that are none", messages=[None, 1, "x"])
     yield chat("a role that is none", messages=[{"role": "r\0", "content": "a"}])
@@ -320,6 +335,28 @@ def conversations():
                                                                                 "images": ["AAAA"]}]})
     yield Killer("Ollama: a format that is no schema", OLLAMA_CHAT, {"model": "MODEL", "messages": USER, "format": {"type": 7}})
     yield Killer("a template of 10,000 messages", TEMPLATE, {"messages": USER * 10_000}, (200, 400))
+
+
+LINE_FIELDS = {
+    "prompt", "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "seed", "stop",
+    "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "logit_bias", "logprobs", "prompt_logprobs", "skip_special_tokens", "use_beam_search",
+    "length_penalty", "early_stopping", "thinking_token_budget", "structured_outputs", "priority", "user", "cache_salt",
+}
+
+
+def as_line(killer):
+    """(a request of JSON lines, the events that may answer it) that says the same; None where there is none."""
+    body = killer.body
+    if killer.path != COMPLETIONS or not isinstance(body, dict) or not set(body) <= LINE_FIELDS:
+        return None
+    line = {"id": "k", **body}
+    if isinstance(body["prompt"], list):
+        if not body["prompt"] or not all(isinstance(token, int) for token in body["prompt"]):
+            return None  # several prompts are several requests
+        line["prompt_token_ids"] = line.pop("prompt")
+    return line, tuple(event for event, is_right in (("done", 200 in killer.statuses), ("error", killer.statuses != (200,)))
+                       if is_right)
 
 
 def killers(model, context):

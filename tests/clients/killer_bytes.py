@@ -207,4 +207,27 @@ def lines_that_nobody_reads(server):
     return kept
 
 
-CONNECTIONS = (slowloris, streams_that_nobody_reads, half_closed, resets, lines_that_nobody_reads)
+def silent_lines(server):
+    kept = []
+    for i in range(100):
+        connection = socket.create_connection((server.host, server.json_lines_port))
+        connection.sendall((b"", b"{", b'{"id": "k", "prompt": ', b"\n")[i % 4])
+        kept.append(connection)
+    return kept
+
+
+def words_of_farewell(connection):
+    """The code of the error with which JSON lines end a connection that asks for nothing; None where they do not."""
+    connection.settimeout(60)
+    answer = b""
+    try:
+        with connection:
+            while piece := connection.recv(65536):
+                answer += piece
+    except OSError:
+        return None
+    return json.loads(answer)["error"]["code"] if answer else None
+
+
+CONNECTIONS = (slowloris, streams_that_nobody_reads, half_closed, resets)
+LINE_CONNECTIONS = (lines_that_nobody_reads, silent_lines)

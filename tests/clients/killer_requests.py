@@ -12,6 +12,7 @@ only that it answers and that the canary stays the same.
 import argparse
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -41,15 +42,24 @@ class RunningServer(Server):
 class Canary(threading.Thread):
     """Asks for the same answer until it is stopped."""
 
+    NAME = "the canary"
+
     def __init__(self, server, model):
         super().__init__(daemon=True)
         self.server = server
         self.body = {"model": model, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "logprobs": 1}
+        self.prepare()
         self.expected = self.ask()
         self.num_asked = 0
         self.failures = []
         self.longest_s = 0
         self.stopping = threading.Event()
+
+    def prepare(self):
+        pass
+
+    def close(self):
+        pass
 
     def ask(self):
         choice = self.server.json("POST", "/v1/completions", self.body)["choices"][0]
@@ -69,6 +79,32 @@ class Canary(threading.Thread):
     def stop(self):
         self.stopping.set()
         self.join()
+
+
+class LineCanary(Canary):
+    """The same over one connection of JSON lines."""
+
+    NAME = "the canary of JSON lines"
+
+    def prepare(self):
+        self.connection = socket.create_connection((self.server.host, self.server.json_lines_port), timeout=60)
+        self.lines = self.connection.makefile("rb")
+
+    def ask(self):
+        self.connection.sendall(json.dumps({"id": "canary", **self.body}).encode() + b"\n")
+        text = ""
+        while True:
+            event = json.loads(self.lines.readline() or b'{"event": "the end"}')
+            if event["event"] != "delta":
+                break
+            text += event["text"]
+        if event["event"] != "done" or event["outputs"][0]["text"] != text:
+            raise OSError(f"{text!r}, then {event}")
+        return text, [entry["logprob"] for entry in event["outputs"][0]["logprobs"]]
+
+    def close(self):
+        self.lines.close()
+        self.connection.close()
 
 
 class Suite:
@@ -152,13 +188,24 @@ class Suite:
             self.check(f"JSON lines: {name}", lambda: killer_bytes.send_line(self.server, line),
                        lambda event: None if event in events else f"{event}, not one of {events}")
 
+    def bodies_as_lines(self):
+        for killer in self.killers:
+            if translated := killer_bodies.as_line(killer):
+                line, events = translated
+                self.check(f"JSON lines: {killer.name}", lambda: killer_bytes.send_line(self.server, line),
+                           lambda event: None if event in events else f"{event}, not one of {events}")
+
     def connections(self):
         kept = []
-        for misbehave in killer_bytes.CONNECTIONS:
-            if not self.is_ours and misbehave is killer_bytes.lines_that_nobody_reads:
-                continue
+        for misbehave in killer_bytes.CONNECTIONS + (killer_bytes.LINE_CONNECTIONS if self.is_ours else ()):
             self.check(misbehave.__name__, lambda: kept.extend(misbehave(self.server)), lambda _: None)
         return kept
+
+    def silent_lines(self):
+        """They are closed, and told why."""
+        self.check("silent connections of JSON lines, to their end",
+                   lambda: {killer_bytes.words_of_farewell(each) for each in killer_bytes.silent_lines(self.server)},
+                   lambda codes: None if codes == {"timeout"} else f"they were told {codes}")
 
 
 def resident_mib(pid):
@@ -194,31 +241,37 @@ def check_memory(suite, server):
 
 
 def run(server, model, context, is_ours):
-    canary = Canary(server, model)
+    canaries = [kind(server, model) for kind in ((Canary, LineCanary) if is_ours else (Canary,))]
     suite = Suite(server, model, context, is_ours)
     if is_ours:
-        descriptors = num_descriptors(server.process.pid)
-    canary.start()
+        descriptors = num_descriptors(server.process.pid) - 1  # that of a canary
+    for canary in canaries:
+        canary.start()
     kept = suite.connections()
     suite.bodies()
     suite.bytes()
     if is_ours:
         suite.streams()
         suite.lines()
+        suite.bodies_as_lines()
+        suite.silent_lines()
         check_memory(suite, server)
     for connection in kept:
         connection.close()
-    canary.stop()
-    if canary.ask() != canary.expected:
-        suite.fail("the canary has other tokens afterwards")
-    for failure in canary.failures[:5]:
-        suite.fail(f"the canary: {failure}")
-    if canary.num_asked < 10:
-        suite.fail(f"the canary was asked only {canary.num_asked} times")
+    for canary in canaries:
+        canary.stop()
+        if canary.ask() != canary.expected:
+            suite.fail(f"{canary.NAME} has other tokens afterwards")
+        canary.close()
+        for failure in canary.failures[:5]:
+            suite.fail(f"{canary.NAME}: {failure}")
+        if canary.num_asked < 10:
+            suite.fail(f"{canary.NAME} was asked only {canary.num_asked} times")
     if is_ours:
         check_nothing_is_left(suite, server, descriptors)
-    print(f"{suite.num_sent} killer requests, {len(suite.failures)} failures; the canary asked {canary.num_asked} times, "
-          f"the longest took {canary.longest_s:.2f} s")
+    print(f"{suite.num_sent} killer requests, {len(suite.failures)} failures")
+    for canary in canaries:
+        print(f"{canary.NAME} asked {canary.num_asked} times, the longest took {canary.longest_s:.2f} s")
     return 1 if suite.failures else 0
 
 
@@ -235,7 +288,7 @@ def main():
         sys.exit(run(server, args.model or card["id"], card.get("max_model_len") or 4096, False))
     if not args.model_dir:
         parser.error("PAGODA and MODEL_DIR, or --url")
-    with Server(args.pagoda, args.model_dir, json_lines=True) as server:
+    with Server(args.pagoda, args.model_dir, "--idle-timeout-ms", "1000", json_lines=True) as server:
         card = server.json("GET", "/v1/models")["data"][0]
         code = run(server, card["id"], card["max_model_len"], True)
     sys.exit(code)

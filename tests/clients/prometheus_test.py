@@ -5,6 +5,7 @@ Standard library only.
 
 usage: prometheus_test.py PAGODA MODEL_DIR REPOSITORY [unittest arguments]
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -54,8 +55,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class PoolServer(Server):
+    """One of several models."""
+
+    def __init__(self, file, *flags):
+        super().__init__(pagoda, model, *flags)
+        at = self.command.index("--model")
+        self.command[at:at + 2] = ["--models", file]
+
+
 class Prometheus:
-    def __init__(self, target):
+    def __init__(self, target, of_models):
         self.folder = tempfile.TemporaryDirectory()
         self.port = free_port()
         config = pathlib.Path(self.folder.name, "prometheus.yml")
@@ -65,6 +75,8 @@ scrape_configs:
   - job_name: pagoda
     static_configs: [{{targets: ["{target}"]}}]
     authorization: {{credentials: {KEY}}}
+  - job_name: pagoda-models
+    static_configs: [{{targets: ["{of_models}"]}}]
 """)
         self.log = open(os.path.join(self.folder.name, "log"), "w+")
         self.process = subprocess.Popen(
@@ -92,16 +104,19 @@ scrape_configs:
 class Dashboard(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
-        cls.keys.write(KEY + "\n")
-        cls.keys.flush()
-        cls.server = Server(pagoda, model, "--api-key-file", cls.keys.name)
-        cls.server.__enter__()
+        cls.kept = contextlib.ExitStack()
+        folder = pathlib.Path(cls.kept.enter_context(tempfile.TemporaryDirectory()))
+        keys, models = folder / "keys", folder / "models.json"
+        keys.write_text(KEY + "\n")
+        models.write_text(json.dumps({"a": {"model": model, "num_device_blocks": 64, "preload": True}}))
+        cls.server = cls.kept.enter_context(Server(
+            pagoda, model, "--api-key-file", str(keys), "--access-log", str(folder / "access.log"),
+            "--otlp-traces-endpoint", "http://127.0.0.1:9/v1/traces"))
+        cls.of_models = cls.kept.enter_context(PoolServer(str(models)))
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.__exit__()
-        cls.keys.close()
+        cls.kept.close()
 
     def ask(self, max_tokens):
         body = {"prompt": PROMPT, "max_tokens": max_tokens, "ignore_eos": True}
@@ -112,8 +127,8 @@ class Dashboard(unittest.TestCase):
         return scrape(self.server, {"Authorization": f"Bearer {KEY}"})
 
     def test_its_queries_name_metrics_that_exist(self):
-        self.assertGreater(len(queries()), 25)
-        known = self.scrape().names()
+        self.assertGreater(len(queries()), 40)
+        known = self.scrape().names() | scrape(self.of_models).names()
         for title, expression in queries():
             names = names_in(expression)
             self.assertTrue(names, expression)
@@ -123,17 +138,17 @@ class Dashboard(unittest.TestCase):
                 self.assertEqual(names_in(variable["query"]["query"]) - known, set())
 
     def test_its_queries_name_labels_that_exist(self):
-        metrics = self.scrape()
+        samples = [*self.scrape().samples, *scrape(self.of_models).samples]
         for title, expression in queries():
             for name, selected in re.findall(r"\b((?:pagoda:|process_)\w+)\{([^}]*)\}", expression):
-                labels = set().union(*(dict(pairs) for sample, pairs in metrics.samples if sample == name))
+                labels = set().union(*(dict(pairs) for sample, pairs in samples if sample == name))
                 labels |= {"job", "instance"}  # given by Prometheus
                 self.assertEqual(set(re.findall(r"(\w+)=~?", selected)) - labels, set(), title)
         self.assertTrue(all("{" in expression for _, expression in queries()), "every query selects")
 
     @unittest.skipUnless(shutil.which("prometheus"), "no prometheus (Debian: prometheus)")
     def test_prometheus_answers_them(self):
-        prometheus = Prometheus(f"{self.server.host}:{self.server.port}")
+        prometheus = Prometheus(*(f"{each.host}:{each.port}" for each in (self.server, self.of_models)))
         self.addCleanup(prometheus.close)
         deadline = time.monotonic() + 60
         while not self.up(prometheus):
@@ -144,12 +159,12 @@ class Dashboard(unittest.TestCase):
         for max_tokens in (5, 10, 20):
             self.ask(max_tokens)
         time.sleep(3 * SCRAPE_INTERVAL_S)
-        target = prometheus.get("/api/v1/targets")["activeTargets"][0]
-        self.assertEqual((target["health"], target["lastError"]), ("up", ""))
+        for target in prometheus.get("/api/v1/targets")["activeTargets"]:
+            self.assertEqual((target["health"], target["lastError"]), ("up", ""))
         after = self.scrape()
         for name in ("pagoda:generation_tokens_total", "pagoda:time_to_first_token_seconds_count",
                      "pagoda:request_generation_tokens_sum"):
-            self.assertEqual(prometheus.query(name), [after.get(name)])
+            self.assertEqual(prometheus.query(name + '{job="pagoda"}'), [after.get(name)])
         self.assertEqual(after.get("pagoda:generation_tokens_total") - before.get("pagoda:generation_tokens_total"), 35)
         grown = prometheus.query('sum(rate(pagoda:generation_tokens_total[30s]))')
         self.assertGreater(grown[0], 0)

@@ -413,13 +413,17 @@ class LoadingTest(Several):
         self.assertEqual((codes.count(200), codes.count(503)), (256, 4))
 
     def test_sigterm_ends_a_server_whose_model_loads(self):
-        server = self.start({"gate": self.gated(), "a": {"model": model}})
+        access = self.path("access.log")
+        server = self.start({"gate": self.gated(), "a": {"model": model}}, "--access-log", access)
         answer = self.in_background(lambda: server.request("POST", "/v1/completions", {**SHORT, "model": "gate"}))
         eventually(lambda: self.waiting(server) == 1, "it waits")
         server.process.send_signal(signal.SIGTERM)
         status, _, body = answer()
         self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "shutting_down"))
         self.assertEqual(server.process.wait(PATIENCE), 0)
+        with open(access) as file:
+            last = [line for line in map(json.loads, file) if line["route"] == "/v1/completions"]
+        self.assertEqual([line["status"] for line in last], [503], "the log has what was answered last")
 
     def test_sigterm_lets_every_model_finish(self):
         server = self.start({"slow": self.slow(), "a": {"model": model}}, "--drain-timeout", str(PATIENCE))
@@ -444,7 +448,8 @@ class BrokenTest(Several):
         for _ in range(2):
             status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": "copy"})
             self.assertEqual(status, 500)
-            self.assertIn("the model copy cannot be loaded", json.loads(body)["error"]["message"])
+            self.assertEqual(json.loads(body)["error"]["message"],
+                             "the model copy cannot be loaded; the server's log says why")
         self.assertEqual(server.complete("a")["model"], "a")
         self.assertEqual(server.request("GET", "/health")[0], 200)
         self.assertEqual(server.facts("copy")["load_failures_total"], 2)

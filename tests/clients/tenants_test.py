@@ -50,8 +50,8 @@ class WithKeys(unittest.TestCase):
         line, = make_key(name, "--file", self.file, *flags)
         return line
 
-    def start(self, *flags, kind=Server, level="info"):
-        server = kind(pagoda, model, "--keys-file", self.file, *flags)
+    def start(self, *flags, kind=Server, level="info", plain=False):
+        server = kind(pagoda, model, *(() if plain else ("--keys-file", self.file)), *flags)
         server.command[server.command.index("warn")] = level
         log = open(self.log, "w")
         self.addCleanup(log.close)
@@ -145,6 +145,31 @@ class Keys(WithKeys):
         server.process.send_signal(signal.SIGHUP)
         self.wait_for_log("cannot read")
         self.assertEqual(answer_of(held)[0], 200, "what was live goes on")
+
+
+class PlainKeys(WithKeys):
+    def test_sighup_reads_plain_files_anew(self):
+        """Of users and of admins, without a file of named keys."""
+        admins = os.path.join(self.folder, "admins")
+        def write(path, key):
+            with open(path, "w") as file:
+                file.write(key + "\n")
+        def statuses():
+            return [server.request("GET", "/v1/models", None, bearer(key))[0] for key in
+                    ("user-key-1", "user-key-2", "admin-key-1", "admin-key-2")]
+        write(self.file, "user-key-1")
+        write(admins, "admin-key-1")
+        server = self.start("--api-key-file", self.file, "--admin-key-file", admins, plain=True)
+        self.assertEqual(statuses(), [200, 401, 200, 401])
+        for path, key, expected in ((self.file, "user-key-2", [401, 200, 200, 401]),
+                                    (admins, "admin-key-2", [401, 200, 401, 200])):
+            write(path, key)
+            server.process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 20 * SLOWNESS
+            while (seen := statuses()) != expected and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertEqual(seen, expected)
+        self.assertEqual(self.logged().count("the keys were read anew"), 2)
 
 
 def send_with(server, body, key, path="/v1/completions", **headers):
@@ -378,7 +403,15 @@ class Logs(WithKeys):
     def test_no_log_holds_a_key_or_a_prompt(self):
         access = os.path.join(self.folder, "access")
         key = self.key("alice", "--requests-per-minute", "1000000000")
-        server = self.start("--access-log", access, "--max-queued-requests", "16", level="trace")
+        server = self.start("--access-log", access, "--max-queued-requests", "16", kind=WithLines, level="trace")
+        name = server.json("GET", "/v1/models", None, bearer(key))["data"][0]["id"]
+        conversation = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 1}
+        bodies = [("/v1/completions", {**SHORT, "max_tokens": 1}), ("/v1/chat/completions", conversation),
+                  ("/v1/responses", {"input": PROMPT, "max_output_tokens": 1}), ("/v1/messages", conversation),
+                  ("/api/generate", {"model": name, "prompt": PROMPT, "options": {"num_predict": 1}}),
+                  ("/api/chat", {"model": name, "messages": conversation["messages"], "options": {"num_predict": 1}}),
+                  ("/tokenize", {"prompt": PROMPT}), ("/apply_template", {"messages": conversation["messages"]})]
+        answered = set()
         wrong = "sk-pagoda-wrong-secret-of-the-key"
         hostile = ["a b", "x" * 129, "a\tb", "\u00e9", "evil\"},{\"status\":200"]
         def run(part):
@@ -386,18 +419,24 @@ class Logs(WithKeys):
             connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
             for i in range(part, NUM_REQUESTS, 8):
                 given = wrong if i % 10 == 1 else key
-                body = {**SHORT, "max_tokens": 1}
+                path, body = bodies[i // 10 % len(bodies)]
+                body = dict(body)
                 if i % 10 == 2:
                     body["secret-of-the-field"] = PROMPT
-                if i % 10 == 3:
+                if i % 10 == 3 and "max_tokens" in body:
+                    body["max_tokens"] = PROMPT
+                if i % 10 == 6 and path == "/v1/completions":
                     body["prompt"] = [10**12]
+                if i % 10 == 7:
+                    body["stream"] = True
                 headers = {"Authorization": "Bearer " + given, "Content-Type": "application/json",
                            "X-Request-Id": hostile[i // 10 % len(hostile)] if i % 10 == 4 else f"request-{i}"}
-                path = "/v1/completions" if i % 10 != 5 else f"/v1/secret-of-the-path?key={key}"
+                path = path if i % 10 != 5 else f"/v1/secret-of-the-path?key={key}"
                 connection.request("POST", path, json.dumps(body).encode("utf-8"),
                                    {name: value.encode("utf-8") for name, value in headers.items()})
                 answer = connection.getresponse()
                 answer.read()
+                answered.add((path, answer.status))
                 if answer.headers.get("connection") == "close":
                     connection.close()
             connection.close()
@@ -406,6 +445,21 @@ class Logs(WithKeys):
             thread.start()
         for thread in threads:
             thread.join()
+        for path, _ in bodies:
+            self.assertIn((path, 200), answered)
+            self.assertIn((path, 401), answered)
+            self.assertIn((path, 400), answered)
+        lines = [{"op": "auth", "key": wrong}, {"id": "early", **SHORT}, {"op": "auth", "key": key},
+                 {"op": "secret-of-the-op"}, {"id": "wrong", **SHORT, "secret-of-the-field": PROMPT},
+                 {"id": "range", "prompt_token_ids": [10**12]}, {"id": "type", **SHORT, "max_tokens": PROMPT},
+                 {"op": "tokenize", "text": PROMPT}, {"op": "apply_template", "messages": conversation["messages"]},
+                 *({"id": f"{i}", **SHORT, "stream": i % 2 == 0} for i in range(8)), {"id": "chat", **conversation}]
+        events = server.ask(*lines)
+        self.assertEqual({"ok", "error", "tokens", "text", "delta", "done"}, {event["event"] for event in events})
+        with socket.create_connection(server.lines, timeout=60) as connection:
+            connection.sendall(b"secret-of-the-line\n" + PROMPT.encode() + b"\n")
+            connection.shutdown(socket.SHUT_WR)
+            self.assertEqual(connection.makefile("rb").read().count(b'"event":"error"'), 2)
         stats = json.dumps(server.json("GET", "/stats", None, bearer(key)))
         metrics = server.request("GET", "/metrics", None, bearer(key))[2].decode()
         with open(f"/proc/{server.process.pid}/cmdline") as file:

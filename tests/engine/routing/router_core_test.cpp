@@ -583,6 +583,28 @@ TEST(RouterCore, WhoIsRefusedHearsHowLongTheWorkBeforeItTakes) {
   EXPECT_EQ(full.message, "5 requests with 15 tokens are queued, at 10 tokens/s work for about 5 s");
 }
 
+TEST(RouterCore, TextsThatAreNotTokenizedYetCountByTheirBytes) {
+  Router router;
+  TimeUs now = kNow;
+  for (std::uint64_t tag = 1; tag <= 20; ++tag) {
+    const auto id = router.core.submit(kAlice, tag, *ids_request(), now)->id;
+    router.core.prompt_encoded(id, tokens(3));
+    now += 1'000'000;
+    router.core.closed(id, {3, 7}, now);
+  }
+  const auto request = text_request(std::string(400, 'a'));
+  std::vector<RequestId> ids;
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) ids.push_back(router.core.submit(kAlice, tag, *request, now)->id);
+  const auto refusal = [&] { return router.core.submit(kAlice, 6, *ids_request(), now).error(); };
+  EXPECT_EQ(refusal().retry_after_ms, 54'000) << "5 requests of 101 tokens and 7 of output, at 10 tokens/s";
+  EXPECT_EQ(refusal().message, "5 requests with about 505 tokens are queued, at 10 tokens/s work for about 54 s");
+  router.core.prompt_encoded(ids.front(), tokens(3));
+  EXPECT_TRUE(refusal().message.starts_with("5 requests with about 407 tokens")) << refusal().message;
+  router.core.abort(ids.back(), now);
+  router.core.submit(kAlice, 7, *ids_request(), now);
+  EXPECT_TRUE(refusal().message.starts_with("5 requests with about 309 tokens")) << refusal().message;
+}
+
 TEST(RouterCore, BeforeAnythingIsMeasuredTheWaitIsASecond) {
   Router router;
   for (std::uint64_t tag = 1; tag <= 5; ++tag) router.in_engine(kAlice, tag);

@@ -325,6 +325,7 @@ TEST_F(JumpAhead, TextThatMayBeCutInSeveralWaysIsDraftedAndSampled) {
   EXPECT_EQ(text(), "Acdefghilm.");
   EXPECT_EQ(tokens_[0].size(), 5U);
   EXPECT_EQ(samples_of_steps_, std::vector<std::int64_t>({1, 1, 3}));
+  EXPECT_EQ(metrics().drafts, 1);
   EXPECT_EQ(metrics().draft_tokens, 2);
   EXPECT_EQ(metrics().accepted_draft_tokens, 2);
   EXPECT_EQ(metrics().forced_tokens, 0);

@@ -43,6 +43,24 @@ TEST_F(HttpServerTest, AClientThatGoesBeforeItsAnswerIsSeenAtOnce) {
   }
 }
 
+TEST_F(HttpServerTest, AClientThatGoesBehindAFloodIsSeenSoon) {
+  start();
+  for (const auto way : kAllWays) {
+    for (const bool streams : {false, true}) {
+      auto c = client();
+      c.get(streams ? "/endless" : "/hold");
+      ASSERT_TRUE(eventually([&] { return live_ == 1; }));
+      ASSERT_TRUE(c.send(std::string(300 << 10, 'x')));  // pipelined, more than is thrown away at once
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_EQ(live_, 1);
+      const auto left = Clock::now();
+      leave(c, way);
+      ASSERT_TRUE(eventually([&] { return live_ == 0 && server_->num_connections() == 0; }));
+      EXPECT_LT(Clock::now() - left, 2 * kAtOnce);
+    }
+  }
+}
+
 TEST_F(HttpServerTest, AClientThatGoesInTheMiddleOfAStreamIsSeenAtOnce) {
   start();
   for (const auto way : kAllWays) {

@@ -99,6 +99,46 @@ TEST_F(HttpServerTest, OneConnectionTooManyIsToldSoInItsOwnShape) {
   EXPECT_LE(server_->num_connections(), 66U);
 }
 
+TEST_F(HttpServerTest, AServerThatIsFullCanStillBeWatchedAndAdministered) {
+  ServerConfig config;
+  config.http_max_connections = 1;
+  serving::KeySet keys;
+  EXPECT_TRUE(keys.add(serving::digest_of("user-key"), {.name = "user"}));
+  EXPECT_TRUE(keys.add(serving::digest_of("admin-key"), {.name = "root", .role = serving::KeyRole::admin}));
+  config.keys->replace(keys);
+  start(config);
+  auto only = client();
+  only.get("/hold", "x-api-key: user-key\r\n");
+  ASSERT_TRUE(eventually([&] { return live_ == 1; }));
+  const auto answered = [&](bool posts, const char* path, const char* key) {
+    auto c = client();
+    const auto header = *key == '\0' ? std::string() : "x-api-key: " + std::string(key) + "\r\n";
+    posts ? c.post(path, "{}", header) : c.get(path, header);
+    const auto answer = c.receive();
+    EXPECT_EQ(answer.headers.at("connection"), "close") << path;
+    EXPECT_TRUE(c.at_end());
+    return answer.status;
+  };
+  EXPECT_EQ(answered(false, "/health", ""), 200);
+  EXPECT_EQ(answered(true, "/admin/drain", "admin-key"), 200);
+  EXPECT_EQ(answered(false, "/v1/models/a", "admin-key"), 200);
+  EXPECT_EQ(answered(false, "/v1/models/a", "user-key"), 503);
+  EXPECT_EQ(answered(true, "/admin/drain", "user-key"), 503);
+  EXPECT_EQ(answered(true, "/echo", ""), 503);
+}
+
+TEST_F(HttpServerTest, WhoeverIsOneTooManyAndAsksForNothingGoesSoon) {
+  ServerConfig config;
+  config.http_max_connections = 1;
+  config.http_header_timeout_ms = 100;
+  start(config);
+  auto only = client();
+  auto silent = client();
+  EXPECT_TRUE(silent.at_end());
+  only.get("/health");
+  EXPECT_EQ(only.receive().status, 200);
+}
+
 TEST_F(HttpServerTest, AThousandIdleConnectionsCostLittle) {
   ServerConfig config;
   config.http_max_connections = 2000;

@@ -50,7 +50,9 @@ class HttpServerTest : public testing::Test {
     const auto get = [&](const char* pattern, Access access, Handler handler) {
       routes.add(Verb::get, pattern, access, std::move(handler));
     };
-    get("/health", Access::everybody, [](auto exchange, Request) { exchange->respond(200, "text/plain", "ok"); });
+    routes.add(
+        Verb::get, "/health", Access::everybody,
+        [](auto exchange, Request) { exchange->respond(200, "text/plain", "ok"); }, Room::spare);
     get("/v1/models/{id*}", Access::key, [](auto exchange, Request request) {
       exchange->respond(200, "text/plain",
                         std::string(find(request.params, "id")) + "?" + std::string(find(request.query, "q")) + "#" +

@@ -1,0 +1,80 @@
+#include "apps/lost_file.hpp"
+
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace pagoda::apps {
+namespace {
+
+// What a signal handler may call: nothing that allocates or locks.
+
+void say(std::string_view text) {
+  while (!text.empty()) {
+    const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// The hexadecimal number at the front, which is taken off.
+std::uintptr_t take_number(std::string_view& text) {
+  std::uintptr_t value = 0;
+  for (; !text.empty(); text.remove_prefix(1)) {
+    const char c = text.front();
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) break;
+    value = value * 16 + static_cast<std::uintptr_t>(digit);
+  }
+  return value;
+}
+
+/// The file of a line of /proc/self/maps, "BEGIN-END PERMISSIONS OFFSET DEVICE INODE FILE", where that has the address.
+std::string_view file_at(std::string_view line, std::uintptr_t address) {
+  const auto begin = take_number(line);
+  if (line.empty()) return {};
+  line.remove_prefix(1);
+  const auto end = take_number(line);
+  if (address < begin || address >= end) return {};
+  const auto slash = line.find('/');
+  return slash == std::string_view::npos ? std::string_view("memory that is no file's") : line.substr(slash);
+}
+
+void say_file_at(std::uintptr_t address) {
+  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (maps < 0) return;
+  std::array<char, 4352> line{};  // a path has 4,096 bytes at most
+  std::size_t size = 0;
+  for (char c = 0; ::read(maps, &c, 1) == 1;) {
+    if (c != '\n') {
+      if (size < line.size()) line[size++] = c;
+      continue;
+    }
+    say(file_at({line.data(), size}, address));
+    size = 0;
+  }
+  ::close(maps);
+}
+
+void on_bus_error(int, siginfo_t* info, void*) {
+  say("pagoda: a file that is in use was cut short, which ends this process: ");
+  say_file_at(reinterpret_cast<std::uintptr_t>(info->si_addr));
+  say("\n");
+  // Back there the access fails again, and is not handled any more.
+}
+
+}  // namespace
+
+void tell_of_lost_files() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace pagoda::apps

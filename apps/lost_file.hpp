@@ -1,0 +1,9 @@
+#pragma once
+
+namespace pagoda::apps {
+
+/// From here on a SIGBUS, which ends the process as ever, first says on standard error which mapped file has no such
+/// page any more: it was cut short in place.
+void tell_of_lost_files();
+
+}  // namespace pagoda::apps
