@@ -30,7 +30,9 @@ std::string_view advice_for(std::string_view name, std::span<const RefusedFlag> 
 
 bool is_above_1(std::string_view text) {
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_number && (text.size() > 1 || text.front() > '1');
+  if (!is_number) return false;
+  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+  return !text.empty() && text != "1";
 }
 
 std::string_view advice_for_value(std::string_view name, std::string_view value) {

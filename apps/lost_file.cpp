@@ -62,6 +62,10 @@ void say_file_at(std::uintptr_t address) {
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {  // sent by somebody, or memory that is broken: it ends the process as ever
+    ::raise(SIGBUS);
+    return;
+  }
   say("pagoda: a file that is in use was cut short, which ends this process: ");
   say_file_at(reinterpret_cast<std::uintptr_t>(info->si_addr));
   say("\n");

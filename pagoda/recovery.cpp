@@ -99,7 +99,8 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
     return Requests();
   }
   const auto journal = io::read_journal(path, io::Records::of_resumable_requests);
-  if (!journal && io::is_journal(path)) return without_journal(path, journal.error().message);
+  if (!journal && journal.error().code == ErrorCode::bad_file && io::is_journal(path))
+    return without_journal(path, journal.error().message);
   if (!journal) return fail(journal.error());
   if (journal->segments.empty()) {
     spdlog::info("nothing to recover: {} is empty", path);

@@ -19,6 +19,7 @@ after the other in each round:
 --rounds 0 only accuracy is measured. Standard library only. Run it on a quiet machine.
 """
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -51,7 +52,7 @@ def say(text: str) -> None:
 
 def quantized_file(args, name: str) -> Path:
     file = args.work / f"{args.source.stem}-{name}.gguf"
-    if not file.exists():
+    if not file.exists() or file.stat().st_mtime < args.source.stat().st_mtime:
         say(f"writing {file}")
         part = file.with_suffix(".part")
         run([args.quantize_bin / "llama-quantize", args.source, part, name, args.threads])
@@ -69,10 +70,13 @@ def pagoda_accuracy(args, kind: Kind) -> dict:
 
 def llama_accuracy(args, file: Path) -> dict:
     """The reference's distributions of llama.cpp are written once."""
-    base = args.work / f"{args.source.stem}.distributions"
+    text = hashlib.sha256(args.text.read_bytes()).hexdigest()[:8]
+    base = args.work / f"{args.source.stem}-{text}-{args.max_tokens}.distributions"
     common = [args.llama_bin / "llama-perplexity", "-f", args.text, "-c", WINDOW, "--chunks", args.max_tokens // WINDOW, "-t", args.threads]
     if not base.exists():
-        run([*common, "-m", args.source, "--kl-divergence-base", base])
+        part = base.with_suffix(".part")
+        run([*common, "-m", args.source, "--kl-divergence-base", part])
+        part.rename(base)
     out, _ = run([*common, "-m", file, "--kl-divergence-base", base, "--kl-divergence"])
     number = lambda pattern: float(re.search(pattern + r"\s*:?\s*(-?[\d.]+)", out).group(1))  # noqa: E731
     return {"kld": number(r"Mean\s+KLD"), "top": number(r"Same top p"),

@@ -351,10 +351,7 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
-  // Steps far below the target are in time however late they are.
-  const double expected_us = step_time_curve_.us_of(num_tokens);
-  const auto target_us = static_cast<double>(config_.target_step_us);
-  if (target_us > 0 && 2 * expected_us > target_us) step_lateness_.step_measured(expected_us, duration_us);
+  step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }

@@ -10,16 +10,20 @@
 
 namespace pagoda::scheduling {
 
-/// What steps of so many tokens take: a mean for each power of two, in which older steps of that size fade and those of
-/// other sizes change nothing. Between the means lie straight lines; beyond the largest, tokens cost what they cost
-/// there on average, which is more than they will, for the weights are read once a step.
+/// What steps of so many tokens take: a mean for each power of two, in which older steps of that size fade. Those of
+/// other sizes change nothing, but a size that has not been run in the last kRemembered steps is not known any more: it
+/// may have been slow once, and what is not run because of that would never be measured again. Between the means lie
+/// straight lines; beyond the largest, tokens cost what they cost there on average, which is more than they will, for
+/// the weights are read once a step.
 class StepTimeCurve {
  public:
   void step_measured(std::int64_t num_tokens, TimeUs duration_us) {
     if (num_tokens <= 0 || duration_us <= 0) return;
     const auto size = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens - 1)));
     Point& point = points_[std::min(size, points_.size() - 1)];
-    const double weight = point.tokens == 0 ? 1 : kWeightOfNewest;
+    ++steps_;
+    const double weight = is_known(point) ? kWeightOfNewest : 1;
+    point.step = steps_;
     point.tokens += weight * (static_cast<double>(num_tokens) - point.tokens);
     point.us += weight * (static_cast<double>(duration_us) - point.us);
   }
@@ -29,7 +33,7 @@ class StepTimeCurve {
   double tokens_within(double limit_us) const {
     Point below;
     for (const Point& point : points_) {
-      if (point.tokens == 0) continue;
+      if (!is_known(point)) continue;
       const double us = std::max(point.us, below.us);  // more tokens never take less
       if (us > limit_us) {
         if (below.tokens == 0) return point.tokens * limit_us / us;
@@ -45,7 +49,7 @@ class StepTimeCurve {
     const auto tokens = static_cast<double>(num_tokens);
     Point below;
     for (const Point& point : points_) {
-      if (point.tokens == 0) continue;
+      if (!is_known(point)) continue;
       const double us = std::max(point.us, below.us);
       if (point.tokens >= tokens) {
         if (below.tokens == 0) return us * tokens / point.tokens;
@@ -56,20 +60,26 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
   }
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_, self.steps_); }
 
  private:
   static constexpr double kWeightOfNewest = 0.2;
   static constexpr std::size_t kSizes = 18;  ///< up to 2^17 tokens, and more
 
-  struct Point {
-    double tokens = 0;  ///< 0 = nothing measured
-    double us = 0;
+  static constexpr std::int64_t kRemembered = 4096;
 
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.tokens, self.us); }
+  struct Point {
+    double tokens = 0;
+    double us = 0;
+    std::int64_t step = 0;  ///< that measured it last; 0 = none
+
+    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.tokens, self.us, self.step); }
   };
 
+  bool is_known(const Point& point) const { return point.step != 0 && steps_ - point.step < kRemembered; }
+
   std::array<Point, kSizes> points_{};
+  std::int64_t steps_ = 0;
 };
 
 /// How many times their mean steps take at most, but for one in 200: a quantile that goes up with each that took longer

@@ -227,7 +227,8 @@ void Connection::begin_request() {
   if (admission_->request.holder) record_.tenant = admission_->request.holder->tenant.name;
   record_.trace = serving::TraceParent::parse(admission_->request.header("traceparent"));
   if (is_too_many_) {
-    if (!has_spare_place(*admission_)) {
+    // A body could hold the place for long.
+    if (!has_spare_place(*admission_) || (!reader_->is_complete() && !admission_->request.is_admin())) {
       admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
     }
     admission_->form.keep_alive = false;

@@ -11,7 +11,7 @@ namespace pagoda::json_lines {
 
 void Connection::watch_client() {
   if (closed_ || closing_) return;
-  if (awaited_ == Awaited::key && !is_authorized()) return;  // what it sends meanwhile brings it no time
+  if (!is_authorized() && !has_work() && !input_ended_) return await(Awaited::key);  // what it sends brings it no time
   const bool is_idle = !has_work() && !input_ended_;
   await(writing_ ? Awaited::reading : is_idle ? Awaited::line : Awaited::nothing);
 }

@@ -97,7 +97,7 @@ __device__ __forceinline__ uint2 two_quads(std::uint32_t low, std::uint32_t high
   if constexpr (coding == Coding::places) return values_at(low, table);
   if constexpr (coding == Coding::int8) return {low, high};
   uint2 quads{low & 0x0F * kBytes, low >> 4 & 0x0F * kBytes};
-  if constexpr (kHighBits < coding >> 0) {
+  if constexpr (kHighBits<coding> != 0) {
     constexpr int kHigh = kHighBits<coding>;
     constexpr std::uint32_t kMask = ((1U << kHigh) - 1) * kBytes;
     high >>= 2 * kHigh * pair;
@@ -118,7 +118,7 @@ __device__ __forceinline__ std::uint32_t one_quad(std::uint32_t low, std::uint32
     return quad % 2 == 0 ? both.x : both.y;
   }
   std::uint32_t bytes = low >> quad % 2 * 4 & 0x0F * kBytes;
-  if constexpr (kHighBits < coding >> 0) {
+  if constexpr (kHighBits<coding> != 0) {
     bytes |= (high >> kHighBits<coding> * quad & ((1U << kHighBits<coding>)-1) * kBytes) << 4;
   }
   return bytes;

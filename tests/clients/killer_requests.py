@@ -241,8 +241,8 @@ def check_memory(suite, server):
 
 
 def run(server, model, context, is_ours):
-    canaries = [kind(server, model) for kind in ((Canary, LineCanary) if is_ours else (Canary,))]
     suite = Suite(server, model, context, is_ours)
+    canaries = [kind(server, model) for kind in ((Canary, LineCanary) if is_ours else (Canary,))]
     if is_ours:
         descriptors = num_descriptors(server.process.pid) - 1  # that of a canary
     for canary in canaries:
@@ -288,7 +288,7 @@ def main():
         sys.exit(run(server, args.model or card["id"], card.get("max_model_len") or 4096, False))
     if not args.model_dir:
         parser.error("PAGODA and MODEL_DIR, or --url")
-    with Server(args.pagoda, args.model_dir, "--idle-timeout-ms", "1000", json_lines=True) as server:
+    with Server(args.pagoda, args.model_dir, "--idle-timeout-ms", "5000", json_lines=True) as server:
         card = server.json("GET", "/v1/models")["data"][0]
         code = run(server, card["id"], card["max_model_len"], True)
     sys.exit(code)

@@ -396,8 +396,18 @@ TEST(StepTimeCurve, TellsWhatAStepTakes) {
   EXPECT_NEAR(curve.us_of(16), 120'000, 1e-9) << "and beyond";
   curve.step_measured(32, 180'000);
   EXPECT_NEAR(curve.us_of(20), 120'000, 1e-9);
-  for (const std::int64_t tokens : {3, 8, 17, 32, 50})
-    EXPECT_NEAR(curve.tokens_within(curve.us_of(tokens)), tokens, 1e-9);
+  for (const int tokens : {3, 8, 17, 32, 50}) EXPECT_NEAR(curve.tokens_within(curve.us_of(tokens)), tokens, 1e-9);
+}
+
+TEST(StepTimeCurve, ForgetsASlowSpellOfSizesThatAreNotRunAnyMore) {
+  StepTimeCurve curve;
+  for (const int tokens : {8, 16, 32, 64}) curve.step_measured(tokens, 100'000 * tokens);
+  for (int i = 0; i < 4000; ++i) curve.step_measured(8, 8'000);
+  EXPECT_LT(curve.tokens_within(64'000), 16) << "still remembered";
+  for (int i = 0; i < 200; ++i) curve.step_measured(8, 8'000);
+  EXPECT_NEAR(curve.tokens_within(64'000), 64, 1e-6);
+  curve.step_measured(64, 50'000);
+  EXPECT_NEAR(curve.us_of(64), 50'000, 1e-9) << "measured as if for the first time";
 }
 
 TEST(StepLateness, IsWhatAllButAFewStepsStayBelow) {

@@ -56,7 +56,7 @@ TEST_F(HttpServerTest, AClientThatGoesBehindAFloodIsSeenSoon) {
       const auto left = Clock::now();
       leave(c, way);
       ASSERT_TRUE(eventually([&] { return live_ == 0 && server_->num_connections() == 0; }));
-      EXPECT_LT(Clock::now() - left, 2 * kAtOnce);
+      EXPECT_LT(Clock::now() - left, 6 * kAtOnce);
     }
   }
 }

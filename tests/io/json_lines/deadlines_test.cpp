@@ -48,18 +48,40 @@ TEST_F(LineDeadlines, WhoGivesNoKeyInTimeIsToldSoAndClosedWhateverElseIsSent) {
 
 TEST_F(LineDeadlines, WhoHasGivenAKeyHasTheTimeOfAnIdleConnection) {
   ask_for_keys();
-  config_.auth_timeout_ms = 1000;
+  config_.auth_timeout_ms = 2000;
   start(config_);
   auto c = client();
   c.send({{"op", "auth"}, {"key", "alice-key"}});
   EXPECT_EQ(c.receive()["event"], "ok");
-  std::this_thread::sleep_for(milliseconds(1500));
+  std::this_thread::sleep_for(milliseconds(2500));
   c.send({{"op", "ping"}});
   EXPECT_EQ(c.receive()["event"], "pong");
 }
 
+TEST_F(LineDeadlines, WhoseKeyIsTakenBackIsClosedAsOneThatHasNone) {
+  ask_for_keys();
+  config_.auth_timeout_ms = 500;
+  config_.idle_timeout_ms = 0;
+  start(config_);
+  auto c = client();
+  c.send({{"op", "auth"}, {"key", "alice-key"}});
+  EXPECT_EQ(c.receive()["event"], "ok");
+  serving::KeySet others;
+  EXPECT_TRUE(others.add(serving::digest_of("bob-key"), {.name = "bob"}));
+  config_.keys->replace(others);
+  std::string last;
+  while (c.send({{"op", "ping"}})) {
+    const auto event = c.receive();
+    if (event.is_null()) break;
+    EXPECT_EQ(event["error"]["code"], "unauthorized");
+    last = event["error"]["message"];
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(last.starts_with("no key has come for 500 ms")) << last;
+}
+
 TEST_F(LineDeadlines, AConnectionThatAsksForNothingIsToldSoAndClosed) {
-  config_.idle_timeout_ms = 300;
+  config_.idle_timeout_ms = 1500;
   config_.auth_timeout_ms = 1;  // of no weight where there are no keys
   start(config_);
   auto fresh = client();
@@ -82,7 +104,7 @@ TEST_F(LineDeadlines, AConnectionThatAsksForNothingIsToldSoAndClosed) {
 }
 
 TEST_F(LineDeadlines, EachLineBringsANewTimeAndAnAnswerHasNone) {
-  config_.idle_timeout_ms = 1000;
+  config_.idle_timeout_ms = 2500;
   config_.send_timeout_ms = 100;
   start(config_);
   auto c = client();
@@ -90,7 +112,7 @@ TEST_F(LineDeadlines, EachLineBringsANewTimeAndAnAnswerHasNone) {
   waiting.send(generate("a", "hold"));
   EXPECT_EQ(waiting.receive()["event"], "delta");
   for (int i = 0; i < 8; ++i) {
-    std::this_thread::sleep_for(milliseconds(200));
+    std::this_thread::sleep_for(milliseconds(400));
     c.send({{"op", "ping"}});
     EXPECT_EQ(c.receive()["event"], "pong");
   }
@@ -119,7 +141,7 @@ TEST_F(LineDeadlines, WhoReadsNothingOfWhatWaitsIsClosed) {
   std::thread sender([&] {
     std::string lines;
     for (int i = 0; i < 1000; ++i) lines += "{\"op\":\"ping\"}\n";
-    for (int i = 0; i < 200 && pings.send_raw(lines); ++i) continue;
+    for (int i = 0; i < 1000 && pings.send_raw(lines); ++i) continue;
   });
   EXPECT_TRUE(eventually([&] { return counts_->submitted == 1; }));
   EXPECT_TRUE(is_gone());
