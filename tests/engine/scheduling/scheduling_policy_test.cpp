@@ -310,7 +310,8 @@ TEST(StepTimes, TellWhatOneMoreTokenCostsFromStepsOfDifferentSizes) {
   EXPECT_GT(times.us_per_token(), 0);
 }
 
-/// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms.
+/// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms, 12 with the room that is left at first for
+/// steps that take longer than others of their size.
 struct ServiceWithTarget : Service {
   explicit ServiceWithTarget(TimeUs target_us, std::int32_t pipeline_depth = 1)
       : Service(config_with(target_us, pipeline_depth)) {
@@ -337,7 +338,7 @@ TEST(Scheduling, ATargetOfStepsBoundsWhatDecodesAndWhatPromptsAdd) {
     const auto learned = std::next(steps.begin(), 30);
     EXPECT_LE(*std::max_element(learned, steps.end()), 17);
     const auto last_begun = std::prev(steps.end(), 30);
-    EXPECT_GE(std::count_if(learned, last_begun, [](std::int64_t tokens) { return tokens >= 14; }),
+    EXPECT_GE(std::count_if(learned, last_begun, [](std::int64_t tokens) { return tokens >= 11; }),
               9 * std::distance(learned, last_begun) / 10)
         << "the time is used";
   }
@@ -345,13 +346,13 @@ TEST(Scheduling, ATargetOfStepsBoundsWhatDecodesAndWhatPromptsAdd) {
 
 TEST(Scheduling, NobodyPausesForAPromptUnderATarget) {
   ServiceWithTarget service(100'000);
-  for (RequestId id = 1; id <= 10; ++id) service.add(id, 8, 400);
+  for (RequestId id = 1; id <= 9; ++id) service.add(id, 8, 400);
   for (int i = 0; i < 60; ++i) service.step();
-  EXPECT_EQ(service.tokens_of_steps.back(), 10);
-  service.add(11, 500, 1);
-  while (!service.first_token_in.contains(11)) {
+  EXPECT_EQ(service.tokens_of_steps.back(), 9);
+  service.add(10, 500, 1);
+  while (!service.first_token_in.contains(10)) {
     ASSERT_TRUE(service.plan());
-    EXPECT_EQ(service.newest_step().work.size(), 11U);
+    EXPECT_EQ(service.newest_step().work.size(), 10U);
     service.complete();
     EXPECT_LE(service.tokens_of_steps.back(), 17);
   }

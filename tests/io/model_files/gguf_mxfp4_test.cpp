@@ -101,14 +101,14 @@ bool expect_right(const Matrix& matrix, weights::WeightPolicy policy) {
 }
 
 TEST(GgufMxfp4, IsRightWithEveryExponent) {
-  weights::WeightPolicy widened = weights::weight_policy("auto", "auto");
-  widened.widen_formats = true;
+  weights::WeightPolicy on_gpu = weights::weight_policy("auto", "auto");
+  on_gpu.on_gpu = true;
   for (int exponent = 0; exponent <= 252; ++exponent) {
     SCOPED_TRACE(exponent);
     const Matrix matrix(block_of(exponent, 0xF5));
     const bool fits = exponent >= 104 && exponent <= 143;
     EXPECT_EQ(expect_right(matrix, weights::weight_policy("auto", "auto")), fits);
-    EXPECT_EQ(expect_right(matrix, widened), fits);
+    EXPECT_EQ(expect_right(matrix, on_gpu), fits);
     EXPECT_FALSE(expect_right(matrix, weights::weight_policy("auto", "none")));
   }
 }
