@@ -79,7 +79,7 @@ def llama_accuracy(args, file: Path) -> dict:
         part.rename(base)
     out, _ = run([*common, "-m", file, "--kl-divergence-base", base, "--kl-divergence"])
     number = lambda pattern: float(re.search(pattern + r"\s*:?\s*(-?[\d.]+)", out).group(1))  # noqa: E731
-    return {"kld": number(r"Mean\s+KLD"), "top": number(r"Same top p"),
+    return {"kld": number(r"Mean\s+KLD"), "top": number(r"Same top p:"),
             "perplexity": 100 * (number(r"Mean PPL\(Q\)/PPL\(base\)") - 1)}
 
 
