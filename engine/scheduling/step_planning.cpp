@@ -351,7 +351,7 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
-  step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
+  if (config_.target_step_us > 0) step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }
