@@ -8,6 +8,7 @@
 
 #include "engine/request/generate_request.hpp"
 #include "engine/request/output.hpp"
+#include "engine/routing/prompt_estimate.hpp"
 #include "io/serving/key_ring.hpp"
 #include "io/serving/tenancy.hpp"
 #include "io/serving/tenant.hpp"
@@ -29,7 +30,7 @@ class JobCharges {
     charges_.resize(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
       serving::apply_tenant(keys, holder_, requests[i]);
-      prompt_tokens += charges_[i].prompt_tokens = serving::estimated_prompt_tokens(requests[i]);
+      prompt_tokens += charges_[i].prompt_tokens = routing::estimated_prompt_tokens(requests[i]);
     }
     if (!holder_) return std::nullopt;
     return ticket_.admit(holder_->usage, std::ssize(requests), prompt_tokens);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/routing/prompt_estimate.hpp"
 #include "engine/routing/queue_full.hpp"
 #include "io/json_lines/connection.hpp"
 #include "io/memory_reserve.hpp"
@@ -67,7 +68,7 @@ std::optional<WireError> Connection::admit(GenerateRequest& request, serving::Re
   serving::apply_tenant(*context_.config.keys, holder_, request);
   if (holder_) {
     record.tenant = holder_->tenant.name;
-    prompt_tokens = serving::estimated_prompt_tokens(request);
+    prompt_tokens = routing::estimated_prompt_tokens(request);
     if (const auto refusal = ticket.admit(holder_->usage, 1, prompt_tokens)) {
       const auto wait = static_cast<int>(refusal->retry_after.count());
       const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;

@@ -4,8 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "engine/routing/prompt_estimate.hpp"
-
 namespace pagoda::serving {
 namespace {
 
@@ -31,10 +29,6 @@ void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateReque
   request.user = has_name ? holder->tenant.name : std::string();
   request.cache_salt = salt_of(holder.get(), request.cache_salt);
   request.priority = priority_of(holder ? holder->tenant.priority : 0, request.priority);
-}
-
-std::int64_t estimated_prompt_tokens(const GenerateRequest& request) {
-  return routing::estimated_prompt_tokens(request);
 }
 
 }  // namespace pagoda::serving

@@ -12,7 +12,4 @@ namespace pagoda::serving {
 /// a name, requests stay as they are.
 void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateRequest& request);
 
-/// Tokens of the request's prompt: how many, or, of a text, about how many.
-std::int64_t estimated_prompt_tokens(const GenerateRequest& request);
-
 }  // namespace pagoda::serving
