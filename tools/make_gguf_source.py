@@ -4,6 +4,7 @@ model that is only to be had with quantised ones.
 
     python3 tools/make_gguf_source.py random build/models/llama-1.1b --out build/models/llama-1.1b.gguf
     python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --out build/models/smollm2-permuted.gguf
+    python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --hidden 768 --out build/models/smollm2-768.gguf
 
 random: a folder of tools/make_random_model.py, in its own type. Rows of q_proj and k_proj stay where they are, since no
 order of random rows is better than another.
@@ -11,7 +12,9 @@ order of random rows is better than another.
 permuted: the dequantised weights of a GGUF file of a Llama in float32, with the columns of all matrices in another order:
 those of the hidden state, of each layer's feed-forward dimension and of each head's values, and the rows that make them
 likewise. The model computes the same, but its weights no longer lie on the grid of the file's groups, which a quantiser
-would find again; values that stand out still do.
+would find again; values that stand out still do. --hidden makes the hidden state wider, for formats whose blocks are 256
+columns: with entries that stay zero, spread evenly, heads that give nothing, and norms that divide by as much as before. The
+model still computes the same.
 
 Needs numpy and the Python package gguf (pip install gguf==0.19.0).
 """
@@ -82,21 +85,46 @@ def add_random_model(writer: gguf.GGUFWriter, folder: Path) -> None:
                 writer.add_tensor(gguf_name(name), rows, raw_dtype=TYPES[tensor["dtype"]])
 
 
-def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int) -> None:
+def spread(values: np.ndarray, to: int) -> np.ndarray:
+    """Each value once, among -1s that lie at equal distances."""
+    places = np.arange(to) * len(values) // to
+    return np.where(np.diff(places, prepend=-1) > 0, values[places], -1)
+
+
+def taken(weights: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+    """Those of `indices`; zeros where one is -1."""
+    shape = [1] * weights.ndim
+    shape[axis] = -1
+    return weights.take(np.maximum(indices, 0), axis) * (indices >= 0).astype(np.float32).reshape(shape)
+
+
+def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int, new_hidden: int | None) -> None:
     reader = gguf.GGUFReader(file)
     field = lambda key: reader.fields[key].contents()  # noqa: E731
     if field("general.architecture") != "llama":
         raise SystemExit(f"{file}: architecture {field('general.architecture')}; only llama is permuted")
     hidden, heads, kv_heads = (field(f"llama.{key}") for key in ("embedding_length", "attention.head_count", "attention.head_count_kv"))
     ffn, head_dim = field("llama.feed_forward_length"), hidden // heads
+    new_hidden = new_hidden or hidden
+    new_heads = new_hidden // head_dim
+    new_kv_heads = new_heads * kv_heads // heads
+    if new_hidden < hidden or new_hidden % head_dim != 0 or new_heads * kv_heads % heads != 0:
+        raise SystemExit(f"--hidden {new_hidden}: want at least {hidden}, in heads of {head_dim}, {heads // kv_heads} for each of keys")
+    changed = {"llama.embedding_length": new_hidden, "llama.attention.head_count": new_heads,
+               "llama.attention.head_count_kv": new_kv_heads,
+               "llama.attention.layer_norm_rms_epsilon": field("llama.attention.layer_norm_rms_epsilon") * hidden / new_hidden}
     for key, value in reader.fields.items():
         if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type", "general.quantization_version"):
             continue
         kind = value.types[0]
-        writer.add_key_value(key, value.contents(), kind, value.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+        contents = changed.get(key, value.contents())
+        writer.add_key_value(key, contents, kind, value.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
 
     random = np.random.default_rng(seed)
-    of_hidden = random.permutation(hidden)
+    of_hidden = spread(random.permutation(hidden), new_hidden)
+    of_queries = np.append(np.arange(hidden), np.full(new_hidden - hidden, -1))
+    of_keys = of_queries[: new_kv_heads * head_dim]
+    of_keys = np.where(of_keys < kv_heads * head_dim, of_keys, -1)
     in_layer: dict = {}
     for tensor in reader.tensors:
         weights = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
@@ -108,19 +136,31 @@ def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int) -> None:
             of_ffn, of_values = in_layer[layer]
             rows_of_values = np.concatenate([h * head_dim + order for h, order in enumerate(of_values)])
             columns_of_heads = np.concatenate([h * head_dim + of_values[h * kv_heads // heads] for h in range(heads)])
+            rows_of_values = np.append(rows_of_values, np.full((new_kv_heads - kv_heads) * head_dim, -1))
+            columns_of_heads = np.append(columns_of_heads, np.full(new_hidden - hidden, -1))
+        rows = None  # as they are
         match part:
-            case "attn_q" | "attn_k" | "attn_norm" | "ffn_norm" | "token_embd.weight" | "output.weight" | "output_norm.weight":
-                weights = weights[..., of_hidden]
+            case "attn_norm" | "ffn_norm" | "output_norm.weight":
+                columns, weights = of_hidden, weights * np.float32(np.sqrt(hidden / new_hidden))
+            case "token_embd.weight" | "output.weight":
+                columns = of_hidden
+            case "attn_q":
+                rows, columns = of_queries, of_hidden
+            case "attn_k":
+                rows, columns = of_keys, of_hidden
             case "attn_v":
-                weights = weights[rows_of_values][:, of_hidden]
+                rows, columns = rows_of_values, of_hidden
             case "attn_output":
-                weights = weights[of_hidden][:, columns_of_heads]
+                rows, columns = of_hidden, columns_of_heads
             case "ffn_gate" | "ffn_up":
-                weights = weights[of_ffn][:, of_hidden]
+                rows, columns = of_ffn, of_hidden
             case "ffn_down":
-                weights = weights[of_hidden][:, of_ffn]
+                rows, columns = of_hidden, of_ffn
             case _:
                 raise SystemExit(f"{file}: tensor {tensor.name} is none of a Llama's")
+        weights = taken(weights, columns, -1)
+        if rows is not None:
+            weights = taken(weights, rows, 0)
         writer.add_tensor(tensor.name, np.ascontiguousarray(weights))
 
 
@@ -130,12 +170,13 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="the folder, or the GGUF file")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="of the order of columns")
+    parser.add_argument("--hidden", type=int, help="entries of the hidden state, if more than there are; with permuted")
     args = parser.parse_args()
     writer = gguf.GGUFWriter(args.out, "llama")
     if args.kind == "random":
         add_random_model(writer, args.source)
     else:
-        add_permuted(writer, args.source, args.seed)
+        add_permuted(writer, args.source, args.seed, args.hidden)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
