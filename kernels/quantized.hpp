@@ -51,6 +51,10 @@ struct QuantizedFormat {
 
   /// Of the integers that are multiplied, which the values of a codebook make 8 bits.
   constexpr int value_bits() const { return codebook == Codebook::none ? bits : 8; }
+  /// The integers of x that weights meet are bounded: those of columns 2 i and 2 i + 1 add up to 128 in magnitude at
+  /// most, so that two products of bytes fit 16 bits (255 * 128 <= 32767), for which AVX2 has an instruction. Rotated
+  /// columns are alike, and lose little by it.
+  constexpr bool bounds_pairs() const { return rotated && value_bits() == 8; }
   /// What is subtracted from the integers that are multiplied, which are unsigned: in the middle of them, so that
   /// what is left is from -zero_point() to zero_point() - 1; in an asymmetric format nothing.
   constexpr int zero_point() const { return asymmetric ? 0 : 1 << (value_bits() - 1); }

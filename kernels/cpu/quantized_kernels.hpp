@@ -19,8 +19,9 @@
 
 namespace pagoda::kernels {
 
-/// scale = highest |x| of the group / 127, q = x / scale to the nearest integer. A value that is not finite makes the
-/// group's scale NaN.
+/// scale = most / 127, q = x / scale to the nearest integer, where most is the highest |x| of the group, or where pairs
+/// are bounded the highest |x[2 i] + x[2 i + 1]| if that is more: to a sum of 127 rounding adds 1 at most. A value that
+/// is not finite makes the group's scale NaN.
 struct QuantizeRowArgs {
   const float* x = nullptr;             ///< [columns]
   const std::int32_t* order = nullptr;  ///< of x, as in QuantizedMatrix
@@ -29,6 +30,7 @@ struct QuantizeRowArgs {
   bool rotated = false;             ///< x is rotated first (kernels/rotation.hpp)
   std::int32_t zero_point = 0;      ///< of the weights that x will meet
   int value_bits = 8;               ///< likewise
+  bool bounds_pairs = false;        ///< likewise
   std::int8_t* q = nullptr;         ///< [columns, filled up with 0 to a multiple of the group size], as tile wants it
   float* scales = nullptr;          ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, where the sums of integers start
@@ -56,6 +58,7 @@ struct QuantizedTileArgs {
   std::int64_t group_size = 0;
   int bits = 8;
   Codebook codebook = Codebook::none;
+  bool bounds_pairs = false;  ///< see QuantizedFormat; x is stored so
   bool unpacked = false;  ///< w is what unpack has made
   float* sums = nullptr;  ///< [rows, panels * kQuantizedPanel], continued from call to call
   bool first = false;     ///< they start at 0
@@ -70,8 +73,8 @@ struct QuantizedTileArgs {
 struct QuantizedKernels {
   int rows = 0;    ///< most rows of x in a tile
   int panels = 0;  ///< most panels of weights in a tile
-  /// Bytes that a column of x takes where the weights' values have 8 bits, and such a weight where it is unpacked: 2
-  /// where bytes are multiplied as 16-bit integers. With fewer bits both take one.
+  /// Bytes that a column of x takes where the weights' values have 8 bits and pairs are not bounded, and such a weight
+  /// where it is unpacked: 2 where bytes are multiplied as 16-bit integers. Else both take one.
   int bytes_at_8_bits = 1;
   void (*quantize_row)(const QuantizeRowArgs& args);
   void (*tile)(const QuantizedTileArgs& args);

@@ -22,6 +22,7 @@ struct QuantizeArgs {
   int x_columns = 0;
   Groups groups;
   bool rotated = false;
+  bool bounds_pairs = false;
   float factor = 1.0F;  ///< of the scales
   std::int8_t* q = nullptr;
   float* scales = nullptr;
@@ -55,6 +56,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
     }
     if (args.rotated) values[i] = rotated_x(values[i], lane);
     most = fmaxf(most, fabsf(values[i]));
+    if (args.bounds_pairs) most = fmaxf(most, fabsf(values[i] + __shfl_xor_sync(kFullWarp, values[i], 1)));
     nan_if_not_finite += values[i] * 0.0F;
   }
   most = warp_max(most) + warp_sum(nan_if_not_finite);
@@ -112,6 +114,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.x_columns = static_cast<int>(shape.columns);
   args.groups = groups_of(front.format.group_size, shape.groups);
   args.rotated = front.format.rotated;
+  args.bounds_pairs = front.format.bounds_pairs();
   args.factor = 1.0F / multiplier_of(front.format).fragment_factor;
   args.q = static_cast<std::int8_t*>(x_data);
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);

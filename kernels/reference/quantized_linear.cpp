@@ -22,18 +22,21 @@ std::vector<float> row_of(const float* x, std::int64_t columns, const std::int32
 }
 
 /// The same after it was quantised, as numbers again.
-std::vector<double> quantized(const std::vector<float>& x, std::int64_t group_size) {
+std::vector<double> quantized(const std::vector<float>& x, const QuantizedFormat& format) {
   const auto columns = static_cast<std::int64_t>(x.size());
   std::vector<double> values(x.size());
-  for (std::int64_t first = 0; first < columns; first += group_size) {
-    const std::int64_t end = std::min(columns, first + group_size);
+  const auto at = [&](std::int64_t k) { return k < columns ? x[static_cast<std::size_t>(k)] : 0.0F; };
+  for (std::int64_t first = 0; first < columns; first += format.group_size) {
+    const std::int64_t end = std::min(columns, first + format.group_size);
     float highest = 0;
-    for (std::int64_t k = first; k < end; ++k) highest = std::max(highest, std::abs(x[static_cast<std::size_t>(k)]));
+    for (std::int64_t k = first; k < end; k += 2) {
+      highest = std::max({highest, std::abs(at(k)), std::abs(at(k + 1))});
+      if (format.bounds_pairs()) highest = std::max(highest, std::abs(at(k) + at(k + 1)));
+    }
     if (highest == 0) continue;
     const float inverse = 127.0F / highest;
     for (std::int64_t k = first; k < end; ++k) {
-      const auto at = static_cast<std::size_t>(k);
-      values[at] = std::nearbyint(x[at] * inverse) * double{highest / 127.0F};
+      values[static_cast<std::size_t>(k)] = std::nearbyint(at(k) * inverse) * double{highest / 127.0F};
     }
   }
   return values;
@@ -46,7 +49,7 @@ void quantized_linear(const QuantizedLinearParams& p) {
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
     const QuantizedFormat& format = p.weights.front().format;
     const std::vector<double> x =
-        quantized(row_of(p.x + t * p.in, p.in, p.weights.front().order, format.rotated), format.group_size);
+        quantized(row_of(p.x + t * p.in, p.in, p.weights.front().order, format.rotated), format);
     float* out = p.out + t * p.out_stride;
     for (std::size_t part = 0; part < p.weights.size(); ++part) {
       const QuantizedMatrix& w = p.weights[part];

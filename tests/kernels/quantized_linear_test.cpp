@@ -361,19 +361,25 @@ TEST_P(QuantizedLinearTest, MultipliesWithTheWeightsOfTheLayout) {
 
 /// The largest products there are, of one sign and of both: sums in few bits must hold them.
 TEST_P(QuantizedLinearTest, HoldsTheLargestProducts) {
-  if (format().rotated) return;  // such an x cannot be chosen
   QuantizedCase linear{.in = 512, .out_features = {33}, .format = format()};
   linear.fill(weights_runner());
   OwnedMatrix& matrix = linear.matrices.front();
   for (const int weights : {0x00, 0xFF}) {
     std::fill_n(matrix.data.as<std::uint8_t>(), matrix.view.data_bytes(), static_cast<std::uint8_t>(weights));
     for (const std::int64_t num_tokens : {1, 3, 9}) {
-      std::vector<float> x(static_cast<std::size_t>(num_tokens * linear.in));
+      std::vector<float> integers(static_cast<std::size_t>(num_tokens * linear.in));
+      std::vector<float> x(integers.size());
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t row = i / static_cast<std::size_t>(linear.in);
-        x[i] = (row % 3 == 0 || (row % 3 == 2 && i % 2 == 0) ? 127.0F : -127.0F) / 128.0F;
+        const float sign = row % 3 == 0 || (row % 3 == 2 && i % 2 == 0) ? 1.0F : -1.0F;
+        const bool bounded = format().bounds_pairs() && row % 3 != 2;  // of a pair of both signs each may be 127
+        integers[i] = sign * (bounded ? 64.0F : 127.0F) / 128.0F;
+        x[i] = sign * (bounded ? 63.5F : 127.0F) / 128.0F;  // in a pair 127, and rounded 128
       }
-      expect_close(linear.multiply_on(runner_, x), linear.float64_sums(x), 2e-5, 1e-4);
+      for (std::size_t k = 0; format().rotated && k < x.size(); k += kRotationBlock) {  // exact: sums of few bits
+        rotate_block_back(x.data() + k, 1.0F / (kRotationBlock * kRotatedXFactor));
+      }
+      expect_close(linear.multiply_on(runner_, x), linear.float64_sums(integers), 2e-5, 1e-4);
     }
   }
 }

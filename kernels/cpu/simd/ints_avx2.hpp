@@ -98,6 +98,8 @@ struct Dots {
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static void add(Sums& sums, Weights w, Quad x) { sums.v = _mm256_dpbusd_avx_epi32(sums.v, w.v, x.v); }
 };
+
+using BoundedDots = Dots<8>;
 #else
 constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
@@ -168,6 +170,27 @@ struct Dots<8> {
   static void add(Sums& sums, Weights w, Quad x) {
     add_pairs(sums, w.even, x.even);
     add_pairs(sums, w.odd, x.odd);
+  }
+};
+
+/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs): their products fit 16 bits.
+struct BoundedDots {
+  static constexpr int kBits = 8;
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Quad = Bytes;
+  using Weights = Bytes;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static void add(Sums& sums, Weights w, Quad x) {
+    __m256i product;
+    asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+x"(sums.v), "=&x"(product)
+        : "x"(w.v), "x"(x.v), "x"(_mm256_set1_epi16(1)));
   }
 };
 #endif

@@ -117,6 +117,8 @@ struct Dots {
     asm("vpdpbusd %2, %1, %0" : "+v"(sums.v) : "v"(w.v), "v"(x.v));
   }
 };
+
+using BoundedDots = Dots<8>;
 #else
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
@@ -188,6 +190,27 @@ struct Dots<8> {
   static void add(Sums& sums, Weights w, Quad x) {
     add_pairs(sums, w.even, x.even);
     add_pairs(sums, w.odd, x.odd);
+  }
+};
+
+/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs): their products fit 16 bits.
+struct BoundedDots {
+  static constexpr int kBits = 8;
+  static constexpr int kXBytes = 1;
+  static constexpr int kUnpackedBytes = 1;
+  static constexpr bool kSumsAreDots = true;
+  using Quad = Bytes;
+  using Weights = Bytes;
+  using Sums = Ints;
+
+  static void store_x(std::int8_t* p, Ints x) { store_int8(p, x); }
+  static Quad quad_at(const std::int8_t* p) { return {broadcast_four(p)}; }
+  static Weights weights_of(Bytes w) { return w; }
+  static void add(Sums& sums, Weights w, Quad x) {
+    __m512i product;
+    asm("vpmaddubsw %3, %2, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+v"(sums.v), "=&v"(product)
+        : "v"(w.v), "v"(x.v), "v"(_mm512_set1_epi16(1)));
   }
 };
 #endif

@@ -126,4 +126,7 @@ struct Dots {
 #endif
 };
 
+/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs).
+using BoundedDots = Dots<8>;
+
 }  // namespace pagoda::kernels::PAGODA_SIMD

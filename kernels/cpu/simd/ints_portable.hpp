@@ -115,4 +115,7 @@ struct Dots {
   }
 };
 
+/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs).
+using BoundedDots = Dots<8>;
+
 }  // namespace pagoda::kernels::PAGODA_SIMD

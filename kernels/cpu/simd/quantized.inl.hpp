@@ -60,15 +60,18 @@ struct InPanel<4> {
   static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
 };
 
-template <>
-struct InPanel<8> {
-  using Dots = PAGODA_SIMD::Dots<8>;
+template <class D>
+struct BytesInPanel {
+  using Dots = D;
   static constexpr int kSteps = 4;
   static constexpr std::int64_t kBytes = 4 * kStepBytes;
 
   static Bytes values(const std::uint8_t* block, int step, int v) { return load_bytes(word_at(block, step, v)); }
   static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
 };
+
+template <>
+struct InPanel<8> : BytesInPanel<PAGODA_SIMD::Dots<8>> {};
 
 /// Halves that are places in a codebook.
 struct InCodebook {
@@ -441,6 +444,9 @@ void tile_of_kind(const Stored& stored, const QuantizedTileArgs& args) {
 }
 
 void quantized_tile(const QuantizedTileArgs& args) {
+  if constexpr (!std::is_same_v<BoundedDots, Dots<8>>) {
+    if (args.bounds_pairs) return tile_of_kind(BytesInPanel<BoundedDots>(), args);
+  }
   if (!args.unpacked) {
     return with_kind(args.bits, args.codebook, [&](const auto& stored) { tile_of_kind(stored, args); });
   }
