@@ -122,11 +122,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_for_reset();
   void probe();
   void take_lines();
+  std::size_t max_line_bytes();
   void handle_line(std::string_view line);
   void prepare(std::string line);
   void on_prepared(std::optional<ParsedLine> parsed);
   void handle(ParsedLine message);
-  void refuse_line_too_long();
+  /// What it sends is of no use any more: its requests are cancelled, and it is closed behind their ends.
+  void refuse_input(WireCode code, std::string message);
 
   // Messages of the client.
   /// Whose key the client has given, as keys are known now. False: it has to give one.

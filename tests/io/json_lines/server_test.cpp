@@ -169,6 +169,57 @@ TEST_F(ServerTest, GoesOnAfterPipelinedGarbage) {
   sender.join();
 }
 
+TEST_F(ServerTest, ARequestOfHttpIsNotReadOnAndItsBodyDoesNotRun) {
+  start();
+  for (const auto* head : {"POST / HTTP/1.1\r\nHost: 127.0.0.1:7070\r\n\r\n", "\r\nget /?a={\"id\":\"a\"} HTTP/1.0\n",
+                           "PRI * HTTP/2.0\r\n\r\n"}) {
+    auto c = client();
+    c.send_raw(head + generate("a", "p").dump() + "\n");
+    const auto told = c.receive();
+    EXPECT_EQ(told["error"]["code"], "invalid_json");
+    EXPECT_EQ(told["error"]["message"], "this port speaks JSON lines, not HTTP: the connection is closed");
+    EXPECT_TRUE(c.at_end());
+  }
+  EXPECT_EQ(counts_->submitted, 0);
+}
+
+TEST_F(ServerTest, AHandshakeOfTlsIsNotReadOn) {
+  start();
+  auto c = client();
+  c.send_raw("\x16\x03\x01\x02\x01\n" + generate("a", "p").dump() + "\n");
+  EXPECT_EQ(c.receive()["error"]["message"], "this port speaks JSON lines, not TLS: the connection is closed");
+  EXPECT_TRUE(c.at_end());
+  EXPECT_EQ(counts_->submitted, 0);
+}
+
+TEST_F(ServerTest, ARequestThatNamesHttpIsOfJsonLines) {
+  start();
+  auto c = client();
+  c.send_raw("POST HTTP/1.1\n");
+  EXPECT_EQ(c.receive()["error"]["code"], "invalid_json");
+  c.send(generate("a", "GET / HTTP/1.1"));
+  EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
+}
+
+TEST_F(ServerTest, ALineBeforeTheKeyIsShort) {
+  ServerConfig config;
+  config.keys = *serving::make_key_ring({"first"});
+  start(config);
+  const auto long_line = generate("a", std::string(10'000, 'p'));
+  auto stranger = client();
+  stranger.send(long_line);
+  EXPECT_EQ(stranger.receive()["error"]["code"], "line_too_long");
+  EXPECT_TRUE(stranger.at_end());
+  auto endless = client();
+  endless.send_raw(std::string(10'000, ' '));
+  EXPECT_EQ(endless.receive()["error"]["code"], "line_too_long");
+  EXPECT_TRUE(endless.at_end());
+  auto known = client();
+  known.send_raw("{\"op\":\"auth\",\"key\":\"first\"}\n" + long_line.dump() + "\n");
+  EXPECT_EQ(known.receive()["event"], "ok");
+  EXPECT_EQ(known.receive_until_end("a").back()["event"], "done");
+}
+
 TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
   ServerConfig config;
   config.max_live_requests_per_connection = 2;
