@@ -79,6 +79,7 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
 
 template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
 template void ConfigFlags::add(const std::string& key, double& field, const std::string& help);
+template void ConfigFlags::add(const std::string& key, std::int64_t& field, const std::string& help);
 
 void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view> keys) {
   io::visit_fields(config, [&](const char* key, auto& field, const char* help) {

@@ -116,6 +116,7 @@ bool is_loading(const Service& service) {
 /// What is told of requests, to whom it is asked for.
 Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& options) {
   auto telemetry = std::make_shared<serving::Telemetry>();
+  telemetry->max_buffered_bytes = options.max_total_buffered_bytes;
   if (!options.access_log.empty()) {
     auto log = serving::AccessLog::open(options.access_log);
     if (!log) return fail(std::move(log.error()));

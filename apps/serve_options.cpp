@@ -1,5 +1,6 @@
 #include "apps/serve_options.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,9 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "Seconds between lines of throughput in the log while there is work; 0: none");
   engine.flags.add("otlp_traces_endpoint", otlp_traces_endpoint,
                    "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
+  engine.flags.add("max_total_buffered_bytes", max_total_buffered_bytes,
+                   "Bytes of requests and unsent answers of all connections, of JSON lines and HTTP, above which new "
+                   "requests are refused");
   engine.flags.add("models", models,
                    "JSON file of several models, which are loaded when a request names them, in the place of MODEL; "
                    "what their entries leave open is as the other flags say");
@@ -71,6 +75,12 @@ std::vector<Error> ServeOptions::finish() {
     for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
   }
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
+  if (const auto least = std::max(http.max_body_bytes, lines.max_line_bytes); max_total_buffered_bytes < least) {
+    problems.push_back({ErrorCode::bad_config,
+                        "max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, " +
+                            std::to_string(least) + ", not " + std::to_string(max_total_buffered_bytes),
+                        "max_total_buffered_bytes"});
+  }
   if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
     problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
   }

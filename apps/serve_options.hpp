@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "apps/flags.hpp"
 #include "apps/server_keys.hpp"
+#include "io/serving/telemetry.hpp"
 #include "pagoda/model_pool.hpp"
 
 namespace pagoda::apps {
@@ -30,6 +32,7 @@ struct ServeOptions {
   KeySources keys;
   double drain_timeout = 30;
   std::string access_log;
+  std::int64_t max_total_buffered_bytes = serving::Telemetry::kMaxBufferedBytes;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
   std::string models;             ///< file

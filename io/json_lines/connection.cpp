@@ -168,15 +168,39 @@ std::size_t Connection::max_line_bytes() {
   return is_authorized() ? configured : std::min(configured, kMaxLineBytesWithoutKey);
 }
 
+/// Beside what waits in memory already, this connection's part included.
+bool Connection::has_room() {
+  count_buffered();
+  return context_.telemetry.has_room_for(0);
+}
+
+WireError Connection::no_room() {
+  context_.telemetry.json_lines.refused_for_room.fetch_add(1, std::memory_order_relaxed);
+  return wire_error(serving::no_room());
+}
+
 void Connection::take_lines() {
   std::size_t start = 0;
   while (!closing_ && !preparing_) {
     const auto end = input_.find('\n', scanned_);
+    if (skips_line_) {
+      start = scanned_ = end == std::string::npos ? input_.size() : end + 1;
+      if (end == std::string::npos) break;
+      skips_line_ = false;
+      continue;
+    }
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
     if (const auto most = max_line_bytes(); length > most) {
       refuse_input(WireCode::line_too_long, "a line is longer than " + std::to_string(most) + " bytes" +
                                                 (is_authorized() ? "" : ", which is the limit before a key"));
       break;
+    }
+    if (length > serving::kSmallTextBytes && !has_room()) {
+      append_error(queue_.line(), {}, no_room());
+      skips_line_ = end == std::string::npos;
+      start = scanned_ = skips_line_ ? input_.size() : end + 1;
+      if (skips_line_) break;
+      continue;
     }
     if (end == std::string::npos) {
       scanned_ = input_.size();
@@ -208,9 +232,12 @@ void Connection::prepare(std::string line) {
     std::shared_ptr<Connection> connection;  // lives and dies on the I/O thread
     std::string line;
     LineModels models;
+    serving::MeteredBytes metered;
     std::optional<ParsedLine> parsed;
   };
-  auto job = std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::nullopt});
+  serving::MeteredBytes metered(context_.telemetry.json_lines, line.size());
+  auto job =
+      std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::move(metered), std::nullopt});
   boost::asio::post(context_.worker, [&io = context_.io, job = std::move(job)] {
     try {
       const io::WithoutReserve large;
@@ -382,7 +409,7 @@ void Connection::report(Live& live) {
 void Connection::pump() {
   if (closed_) return;
   read_streams();
-  metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
+  count_buffered();
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
     write();
@@ -390,6 +417,10 @@ void Connection::pump() {
   read_more();
   watch_client();
   finish_when_done();
+}
+
+void Connection::count_buffered() {
+  metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
 }
 
 void Connection::write() {

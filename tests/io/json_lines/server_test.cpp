@@ -220,6 +220,33 @@ TEST_F(ServerTest, ALineBeforeTheKeyIsShort) {
   EXPECT_EQ(known.receive_until_end("a").back()["event"], "done");
 }
 
+TEST_F(ServerTest, WhereTooManyBytesWaitNewRequestsAreRefusedAndWhatRunsGoesOn) {
+  telemetry_->max_buffered_bytes = 1 << 20;
+  start();
+  auto c = client();
+  c.send(generate("live", "hold"));
+  EXPECT_EQ(c.receive()["event"], "delta");
+  telemetry_->http.buffered_bytes = 2 << 20;  // the other server's connections
+  c.send(generate("short", "p"));
+  const auto refused = c.receive();
+  EXPECT_EQ(refused["id"], "short");
+  EXPECT_EQ(refused["error"]["code"], "queue_full");
+  EXPECT_GT(refused["error"]["retry_after_ms"], 0);
+  const auto long_line = generate("long", std::string(200'000, 'p')).dump() + "\n";
+  c.send_raw(long_line.substr(0, 100'000));
+  EXPECT_EQ(c.receive()["error"]["code"], "queue_full");
+  c.send_raw(long_line.substr(100'000) + "{\"op\":\"ping\",\"id\":\"1\"}\n");
+  EXPECT_EQ(c.receive()["id"], "1");
+  c.send_raw("{\"op\":\"cancel\",\"id\":\"live\"}\n");
+  EXPECT_EQ(c.receive()["event"], "done");
+  EXPECT_EQ(counts_->submitted, 1);
+  EXPECT_EQ(telemetry_->json_lines.refused_for_room, 2);
+  telemetry_->http.buffered_bytes = 0;
+  c.send_raw(long_line);
+  EXPECT_EQ(c.receive_until_end("long").back()["event"], "done");
+  EXPECT_TRUE(eventually([&] { return telemetry_->json_lines.buffered_bytes == 0; }));
+}
+
 TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
   ServerConfig config;
   config.max_live_requests_per_connection = 2;
