@@ -135,6 +135,13 @@ bool ConfigFlags::is_given(const std::string& key) const {
   return binding->flag->count() > 0 || (binding->positional != nullptr && binding->positional->count() > 0);
 }
 
+std::string ConfigFlags::flag_given(const std::string& key) const {
+  const auto binding = std::ranges::find(bindings_, key, &Binding::key);
+  if (binding == bindings_.end() || binding->flag->count() == 0) return {};
+  const bool is_switched_off = binding->flag->get_items_expected_max() == 0 && !binding->flag->as<bool>();
+  return (is_switched_off ? "--no-" : "--") + with_dashes(key);
+}
+
 CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description) {
   return parent.add_subcommand(name, description);
 }

@@ -184,6 +184,11 @@ int run_serve(ServeOptions& options) {
   if (!telemetry) return exit_with(telemetry.error());
   auto recovery = read_recovery(options);
   if (!recovery) return exit_with(recovery.error());
+  // Before a model is loaded, which may take minutes.
+  for (auto& tried : try_addresses(options.addresses())) {
+    if (!tried) problems.push_back(std::move(tried.error()));
+  }
+  if (!problems.empty()) return exit_with(problems);
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);

@@ -1,10 +1,13 @@
 #include "apps/serve_options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "apps/models_file.hpp"
+#include "io/config_fields.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -13,6 +16,14 @@ constexpr double kMaxDrainTimeout = 86400;
 constexpr double kLeastStatsInterval = 0.1;
 constexpr std::int32_t kMostLoadedModels = 1024;
 constexpr double kMostModelsMemory = 1 << 20;  // GiB
+
+/// Keys of http::ServerConfig that the server of JSON lines heeds too.
+constexpr std::array<std::string_view, 5> kKeysOfBoth{"allow_unauthenticated", "log_prompts", "resume_window",
+                                                      "max_resumable_streams", "resume_buffer_mib"};
+
+bool is_of_http_alone(std::string_view key) {
+  return key != "http" && std::ranges::find(kKeysOfBoth, key) == kKeysOfBoth.end();
+}
 
 }  // namespace
 
@@ -75,6 +86,7 @@ std::vector<Error> ServeOptions::finish() {
     for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
   }
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
+  refuse_flags_of_no_server(problems);
   if (const auto least = std::max(http.max_body_bytes, lines.max_line_bytes); max_total_buffered_bytes < least) {
     problems.push_back({ErrorCode::bad_config,
                         "max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, " +
@@ -108,6 +120,46 @@ std::vector<Error> ServeOptions::finish() {
     }
   }
   return problems;
+}
+
+std::vector<WantedAddress> ServeOptions::addresses() const {
+  std::vector<WantedAddress> wanted;
+  if (has_lines()) {
+    wanted.push_back({.key = "listen",
+                      .address = lines.listen,
+                      .has_keys = lines.keys->asks_for_keys(),
+                      .allow_unauthenticated = lines.allow_unauthenticated});
+  }
+  if (!http.http.empty()) {
+    wanted.push_back({.key = "http",
+                      .address = http.http,
+                      .has_keys = http.keys->asks_for_keys(),
+                      .allow_unauthenticated = http.allow_unauthenticated,
+                      .tls_cert = http.tls_cert,
+                      .tls_key = http.tls_key});
+  }
+  return wanted;
+}
+
+/// Those of the command line: a config file may be that of several servers.
+void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const {
+  const auto refuse = [&](const char* key, const char* why) {
+    if (const auto flag = engine.flags.flag_given(key); !flag.empty()) {
+      problems.push_back({ErrorCode::bad_config, flag + why, key});
+    }
+  };
+  if (http.http.empty()) {
+    http::ServerConfig all;
+    io::visit_fields(all, [&](const char* key, auto&, const char*) {
+      if (is_of_http_alone(key)) refuse(key, " needs --http");
+    });
+  }
+  if (!has_lines() && engine.flags.is_given("listen")) {
+    json_lines::ServerConfig all;
+    io::visit_fields(all, [&](const char* key, auto&, const char*) {
+      if (std::string_view(key) != "listen") refuse(key, " is of JSON lines, which --listen none leaves out");
+    });
+  }
 }
 
 void ServeOptions::finish_pool(std::vector<Error>& problems) {

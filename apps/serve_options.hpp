@@ -6,6 +6,7 @@
 
 #include "apps/flags.hpp"
 #include "apps/server_keys.hpp"
+#include "apps/wanted_address.hpp"
 #include "io/serving/telemetry.hpp"
 #include "pagoda/model_pool.hpp"
 
@@ -21,6 +22,9 @@ struct ServeOptions {
 
   /// After parsing: reads the files that are named and validates. Returns every problem at once.
   std::vector<Error> finish();
+
+  /// Where it is to listen.
+  std::vector<WantedAddress> addresses() const;
 
   bool has_lines() const { return lines.listen != kNoListen; }
   /// Whether it serves models that come and go, and not one.
@@ -41,6 +45,7 @@ struct ServeOptions {
   std::string recover;            ///< file of a journal
 
  private:
+  void refuse_flags_of_no_server(std::vector<Error>& problems) const;
   void finish_pool(std::vector<Error>& problems);
 };
 

@@ -141,7 +141,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 16> kCommandKeys{"keys_file",
+inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
                                                           "api_key",
                                                           "api_key_file",
                                                           "admin_key_file",
@@ -153,6 +153,7 @@ inline constexpr std::array<const char*, 16> kCommandKeys{"keys_file",
                                                           "models",
                                                           "max_loaded_models",
                                                           "models_memory",
+                                                          "models_kept_memory",
                                                           "model_keep_alive",
                                                           "model_load_timeout",
                                                           "recover",
