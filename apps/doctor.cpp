@@ -35,25 +35,16 @@ std::vector<Error> mistakes(ServeOptions& options) {
 MachineFacts probe_machine(const ServeOptions& options) {
   const auto& config = options.engine.config;
   std::uint64_t connections = 0;
-  std::vector<PortFacts> ports;
   // Unless told, serve has them; only the port of an address that is named is tried.
   if (options.has_lines() || !options.engine.flags.is_given("listen")) {
     connections += static_cast<std::uint64_t>(options.lines.max_connections);
   }
-  if (options.has_lines()) {
-    ports.push_back(probe_port({.key = "listen",
-                                .address = options.lines.listen,
-                                .has_keys = options.lines.keys->asks_for_keys(),
-                                .allow_unauthenticated = options.lines.allow_unauthenticated}));
-  }
-  if (!options.http.http.empty()) {
-    connections += static_cast<std::uint64_t>(options.http.http_max_connections);
-    ports.push_back(probe_port({.key = "http",
-                                .address = options.http.http,
-                                .has_keys = options.http.keys->asks_for_keys(),
-                                .allow_unauthenticated = options.http.allow_unauthenticated,
-                                .tls_cert = options.http.tls_cert,
-                                .tls_key = options.http.tls_key}));
+  if (!options.http.http.empty()) connections += static_cast<std::uint64_t>(options.http.http_max_connections);
+  const auto addresses = options.addresses();
+  const auto tried = try_addresses(addresses);
+  std::vector<PortFacts> ports;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    ports.push_back({addresses[i].key, addresses[i].address, tried[i] ? "" : tried[i].error().message});
   }
   MachineFacts facts{.build = probe_build(),
                      .processor = probe_processor(config.cpu_isa),

@@ -79,6 +79,7 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
 
 template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
 template void ConfigFlags::add(const std::string& key, double& field, const std::string& help);
+template void ConfigFlags::add(const std::string& key, std::int64_t& field, const std::string& help);
 
 void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view> keys) {
   io::visit_fields(config, [&](const char* key, auto& field, const char* help) {
@@ -132,6 +133,13 @@ bool ConfigFlags::is_given(const std::string& key) const {
   const auto binding = std::ranges::find(bindings_, key, &Binding::key);
   if (binding == bindings_.end()) return false;
   return binding->flag->count() > 0 || (binding->positional != nullptr && binding->positional->count() > 0);
+}
+
+std::string ConfigFlags::flag_given(const std::string& key) const {
+  const auto binding = std::ranges::find(bindings_, key, &Binding::key);
+  if (binding == bindings_.end() || binding->flag->count() == 0) return {};
+  const bool is_switched_off = binding->flag->get_items_expected_max() == 0 && !binding->flag->as<bool>();
+  return (is_switched_off ? "--no-" : "--") + with_dashes(key);
 }
 
 CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description) {

@@ -54,6 +54,9 @@ class ConfigFlags {
   /// Whether a flag or the config file has set `key`. Behind read_file.
   bool is_given(const std::string& key) const;
 
+  /// The flag that has set `key` on the command line, as it stands there; empty: none has.
+  std::string flag_given(const std::string& key) const;
+
  private:
   struct Binding {
     std::string key;

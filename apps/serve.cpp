@@ -116,6 +116,7 @@ bool is_loading(const Service& service) {
 /// What is told of requests, to whom it is asked for.
 Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& options) {
   auto telemetry = std::make_shared<serving::Telemetry>();
+  telemetry->max_buffered_bytes = options.max_total_buffered_bytes;
   if (!options.access_log.empty()) {
     auto log = serving::AccessLog::open(options.access_log);
     if (!log) return fail(std::move(log.error()));
@@ -183,6 +184,11 @@ int run_serve(ServeOptions& options) {
   if (!telemetry) return exit_with(telemetry.error());
   auto recovery = read_recovery(options);
   if (!recovery) return exit_with(recovery.error());
+  // Before a model is loaded, which may take minutes.
+  for (auto& tried : try_addresses(options.addresses())) {
+    if (!tried) problems.push_back(std::move(tried.error()));
+  }
+  if (!problems.empty()) return exit_with(problems);
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);

@@ -1,9 +1,13 @@
 #include "apps/serve_options.hpp"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "apps/models_file.hpp"
+#include "io/config_fields.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -12,6 +16,14 @@ constexpr double kMaxDrainTimeout = 86400;
 constexpr double kLeastStatsInterval = 0.1;
 constexpr std::int32_t kMostLoadedModels = 1024;
 constexpr double kMostModelsMemory = 1 << 20;  // GiB
+
+/// Keys of http::ServerConfig that the server of JSON lines heeds too.
+constexpr std::array<std::string_view, 5> kKeysOfBoth{"allow_unauthenticated", "log_prompts", "resume_window",
+                                                      "max_resumable_streams", "resume_buffer_mib"};
+
+bool is_of_http_alone(std::string_view key) {
+  return key != "http" && std::ranges::find(kKeysOfBoth, key) == kKeysOfBoth.end();
+}
 
 }  // namespace
 
@@ -40,6 +52,9 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "Seconds between lines of throughput in the log while there is work; 0: none");
   engine.flags.add("otlp_traces_endpoint", otlp_traces_endpoint,
                    "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
+  engine.flags.add("max_total_buffered_bytes", max_total_buffered_bytes,
+                   "Bytes of requests and unsent answers of all connections, of JSON lines and HTTP, above which new "
+                   "requests are refused");
   engine.flags.add("models", models,
                    "JSON file of several models, which are loaded when a request names them, in the place of MODEL; "
                    "what their entries leave open is as the other flags say");
@@ -71,6 +86,13 @@ std::vector<Error> ServeOptions::finish() {
     for (auto& problem : lines.validate()) problems.push_back(std::move(problem));
   }
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
+  refuse_flags_of_no_server(problems);
+  if (const auto least = std::max(http.max_body_bytes, lines.max_line_bytes); max_total_buffered_bytes < least) {
+    problems.push_back({ErrorCode::bad_config,
+                        "max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, " +
+                            std::to_string(least) + ", not " + std::to_string(max_total_buffered_bytes),
+                        "max_total_buffered_bytes"});
+  }
   if (!(drain_timeout >= 0 && drain_timeout <= kMaxDrainTimeout)) {
     problems.push_back({ErrorCode::bad_config, "drain_timeout must be from 0 to 86400 seconds", "drain_timeout"});
   }
@@ -98,6 +120,46 @@ std::vector<Error> ServeOptions::finish() {
     }
   }
   return problems;
+}
+
+std::vector<WantedAddress> ServeOptions::addresses() const {
+  std::vector<WantedAddress> wanted;
+  if (has_lines()) {
+    wanted.push_back({.key = "listen",
+                      .address = lines.listen,
+                      .has_keys = lines.keys->asks_for_keys(),
+                      .allow_unauthenticated = lines.allow_unauthenticated});
+  }
+  if (!http.http.empty()) {
+    wanted.push_back({.key = "http",
+                      .address = http.http,
+                      .has_keys = http.keys->asks_for_keys(),
+                      .allow_unauthenticated = http.allow_unauthenticated,
+                      .tls_cert = http.tls_cert,
+                      .tls_key = http.tls_key});
+  }
+  return wanted;
+}
+
+/// Those of the command line: a config file may be that of several servers.
+void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const {
+  const auto refuse = [&](const char* key, const char* why) {
+    if (const auto flag = engine.flags.flag_given(key); !flag.empty()) {
+      problems.push_back({ErrorCode::bad_config, flag + why, key});
+    }
+  };
+  if (http.http.empty()) {
+    http::ServerConfig all;
+    io::visit_fields(all, [&](const char* key, auto&, const char*) {
+      if (is_of_http_alone(key)) refuse(key, " needs --http");
+    });
+  }
+  if (!has_lines() && engine.flags.is_given("listen")) {
+    json_lines::ServerConfig all;
+    io::visit_fields(all, [&](const char* key, auto&, const char*) {
+      if (std::string_view(key) != "listen") refuse(key, " is of JSON lines, which --listen none leaves out");
+    });
+  }
 }
 
 void ServeOptions::finish_pool(std::vector<Error>& problems) {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "apps/flags.hpp"
 #include "apps/server_keys.hpp"
+#include "apps/wanted_address.hpp"
+#include "io/serving/telemetry.hpp"
 #include "pagoda/model_pool.hpp"
 
 namespace pagoda::apps {
@@ -20,6 +23,9 @@ struct ServeOptions {
   /// After parsing: reads the files that are named and validates. Returns every problem at once.
   std::vector<Error> finish();
 
+  /// Where it is to listen.
+  std::vector<WantedAddress> addresses() const;
+
   bool has_lines() const { return lines.listen != kNoListen; }
   /// Whether it serves models that come and go, and not one.
   bool has_pool() const { return !models.empty(); }
@@ -30,6 +36,7 @@ struct ServeOptions {
   KeySources keys;
   double drain_timeout = 30;
   std::string access_log;
+  std::int64_t max_total_buffered_bytes = serving::Telemetry::kMaxBufferedBytes;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
   std::string models;             ///< file
@@ -38,6 +45,7 @@ struct ServeOptions {
   std::string recover;            ///< file of a journal
 
  private:
+  void refuse_flags_of_no_server(std::vector<Error>& problems) const;
   void finish_pool(std::vector<Error>& problems);
 };
 

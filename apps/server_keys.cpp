@@ -1,8 +1,10 @@
 #include "apps/server_keys.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include <openssl/crypto.h>
 #include <spdlog/spdlog.h>
 
 #include "io/serving/keys_file.hpp"
@@ -28,32 +30,36 @@ void add_named(const std::string& path, KeySet& keys, std::vector<Error>& proble
   if (!read) problems.push_back({ErrorCode::bad_config, std::move(read.error().message), "keys_file"});
 }
 
-void add_list(const std::string& list, KeySet& keys, std::vector<Error>& problems) {
-  for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
-    const auto key = list.substr(begin, end - begin);
-    if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos) {
-      problems.push_back(
-          {ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces", "api_key"});
-      return;
-    }
-    note(keys.add(key, KeyRole::user, "api_key"), "api_key", problems);
-    begin = end + 1;
-  }
-}
-
 }  // namespace
 
-KeySet KeySources::read(std::vector<Error>& problems) const {
+/// From here on only digests of them are kept.
+void KeySources::take_api_key(std::vector<Error>& problems) {
+  auto list = std::exchange(api_key, {});
+  for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    const auto key = std::string_view(list).substr(begin, end - begin);
+    if (key.empty() || key.find_first_of(" \t\r\n") != std::string_view::npos) {
+      problems.push_back(
+          {ErrorCode::bad_config, "api_key must be one key, or several with commas, without spaces", "api_key"});
+      break;
+    }
+    given_.push_back(serving::digest_of(key));
+    begin = end + 1;
+  }
+  OPENSSL_cleanse(list.data(), list.size());
+}
+
+KeySet KeySources::read(std::vector<Error>& problems) {
+  take_api_key(problems);
   KeySet keys;
   if (!keys_file.empty()) add_named(keys_file, keys, problems);
   add_plain(api_key_file, KeyRole::user, "api_key_file", keys, problems);
   add_plain(admin_key_file, KeyRole::admin, "admin_key_file", keys, problems);
-  add_list(api_key, keys, problems);
+  for (const auto& digest : given_) note(keys.add(digest, KeyRole::user, "api_key"), "api_key", problems);
   return keys;
 }
 
-void KeySources::reload(serving::KeyRing& ring) const {
+void KeySources::reload(serving::KeyRing& ring) {
   std::vector<Error> problems;
   const auto keys = read(problems);
   const bool has_users =

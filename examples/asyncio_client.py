@@ -19,6 +19,9 @@ class PagodaError(Exception):
         self.code = code
 
 
+GONE = {"code": "connection", "message": "the server has gone"}
+
+
 class AsyncClient:
     """`async with AsyncClient(host, port) as client: async for text in client.stream("...", max_tokens=20): ...`"""
 
@@ -45,13 +48,17 @@ class AsyncClient:
                 if (queue := self.events.get(event.get("id"))) is not None:
                     queue.put_nowait(event)
         finally:  # nobody waits for an event that cannot come
-            gone = {"event": "error", "error": {"code": "connection", "message": "the server has gone"}}
             for queue in self.events.values():
-                queue.put_nowait(gone)
+                queue.put_nowait({"event": "error", "error": GONE})
 
     async def _send(self, message):
-        self.writer.write(json.dumps(message).encode() + b"\n")
-        await self.writer.drain()  # a server that is slow to read holds us back, and not our memory
+        if self.reading.done():  # nothing that is asked now is answered
+            raise PagodaError(**GONE)
+        try:
+            self.writer.write(json.dumps(message).encode() + b"\n")
+            await self.writer.drain()  # a server that is slow to read holds us back, and not our memory
+        except ConnectionError as error:
+            raise PagodaError(**GONE) from error
 
     async def stream(self, prompt, **fields):
         """The texts of one request as they come. `fields`: as docs/json-lines.md has them."""

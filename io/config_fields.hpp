@@ -141,10 +141,23 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 15> kCommandKeys{
-    "keys_file",         "api_key",       "api_key_file",       "admin_key_file",       "drain_timeout",
-    "log_level",         "access_log",    "log_stats_interval", "otlp_traces_endpoint", "models",
-    "max_loaded_models", "models_memory", "model_keep_alive",   "model_load_timeout",   "recover"};
+inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
+                                                          "api_key",
+                                                          "api_key_file",
+                                                          "admin_key_file",
+                                                          "drain_timeout",
+                                                          "log_level",
+                                                          "access_log",
+                                                          "log_stats_interval",
+                                                          "otlp_traces_endpoint",
+                                                          "models",
+                                                          "max_loaded_models",
+                                                          "models_memory",
+                                                          "models_kept_memory",
+                                                          "model_keep_alive",
+                                                          "model_load_timeout",
+                                                          "recover",
+                                                          "max_total_buffered_bytes"};
 
 /// The same for the TCP server, except its API keys, which come from a file of their own.
 template <class Visit>

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <thread>
 
-#include <boost/asio/io_context.hpp>
 #include <openssl/crypto.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "apps/line_input.hpp"
-#include "io/http/tls.hpp"
-#include "io/serving/listener.hpp"
 #include "io/version.hpp"
 #include "kernels/cpu/cpu_quota.hpp"
 #include "kernels/cpu/isa.hpp"
@@ -183,21 +180,6 @@ FileLimitFacts probe_file_limit(std::uint64_t wanted_connections) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   return {limit.rlim_cur, limit.rlim_max, wanted_connections};
-}
-
-PortFacts probe_port(const WantedAddress& wanted) {
-  boost::asio::io_context io(1);
-  serving::Listener listener(io);
-  PortFacts facts{wanted.key, wanted.address, ""};
-  auto status = listener.open(wanted.address, wanted.key.c_str());
-  if (status) status = listener.check_exposure(wanted.key.c_str(), wanted.has_keys, wanted.allow_unauthenticated);
-  if (!status) {
-    facts.problem = status.error().message;
-  } else if (!wanted.tls_cert.empty()) {
-    const auto tls = http::TlsContext::load(wanted.tls_cert, wanted.tls_key);
-    if (!tls) facts.problem = tls.error().message;
-  }
-  return facts;
 }
 
 }  // namespace pagoda::apps

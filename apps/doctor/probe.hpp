@@ -23,19 +23,6 @@ GpuFacts probe_gpu(const EngineConfig& config, const std::filesystem::path& root
 
 FileLimitFacts probe_file_limit(std::uint64_t wanted_connections);
 
-/// How a server of `key` (listen or http) would be reached.
-struct WantedAddress {
-  std::string key = {};
-  std::string address = {};  ///< HOST:PORT
-  bool has_keys = false;
-  bool allow_unauthenticated = false;
-  std::string tls_cert = {};  ///< PEM files; empty: no TLS
-  std::string tls_key = {};
-};
-
-/// Binds and closes the address, and loads the certificate.
-PortFacts probe_port(const WantedAddress& wanted);
-
 /// Plans an engine of the model, as serve would, and looks at its files. `config` is valid.
 ModelFacts probe_model(const EngineConfig& config);
 

@@ -25,8 +25,9 @@ namespace pagoda::http {
 class ApiServer::State {
  public:
   State(caf::actor_system& system, ServedModels models, const ServerConfig& config,
-        std::shared_ptr<serving::Telemetry> telemetry)
-      : streams(config.resume),
+        std::shared_ptr<serving::Telemetry> server_telemetry)
+      : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
+        streams(config.resume),
         context{.system = system,
                 .worker = worker,
                 .engine_end = engine_end,
@@ -34,7 +35,7 @@ class ApiServer::State {
                 .streams = streams,
                 .models = std::move(models),
                 .created = std::time(nullptr),
-                .telemetry = telemetry ? std::move(telemetry) : std::make_shared<serving::Telemetry>(),
+                .telemetry = telemetry,
                 .keys = config.keys,
                 .reserve = config.reserve,
                 .log_prompts = config.log_prompts,
@@ -78,6 +79,7 @@ class ApiServer::State {
     }
   }
 
+  std::shared_ptr<serving::Telemetry> telemetry;  ///< before the worker, whose jobs have metered bodies
   boost::asio::thread_pool worker{1};
   openai::ResponseStore responses;
   EngineEnd engine_end;

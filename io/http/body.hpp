@@ -88,7 +88,7 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
   return [&context, parse, then](std::shared_ptr<Exchange> exchange, Request request) {
     const auto body_bytes = request.body.size();
     using Parsed = decltype(parse(std::declval<const serving::ServedModel&>(), wire::Json()));
-    auto prepare = [&context, parse, text = std::move(request.body)] {
+    auto prepare = [&context, parse, text = std::move(request.body), metered = std::move(request.body_bytes)] {
       auto body = read_body(context, text);
       using Read = std::pair<const serving::ServedModel*, Parsed>;
       if (!body) return Read{nullptr, tl::unexpected(std::move(body.error()))};

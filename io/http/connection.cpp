@@ -210,12 +210,22 @@ void Connection::advance() {
 /// A large body is refused where there is no memory for it: what is put aside is for what runs.
 tl::expected<bool, ErrorAnswer> Connection::read_body() {
   if (reader_->body().size() + input_.size() <= serving::kSmallTextBytes) return reader_->read_body(input_);
+  if (!has_room_for(input_.size())) return tl::unexpected(no_room());
   try {
     const io::WithoutReserve large;
     return reader_->read_body(input_);
   } catch (const std::bad_alloc&) {
     return tl::unexpected(error_answer(io::no_memory()));
   }
+}
+
+bool Connection::has_room_for(std::uint64_t more) const {
+  return admission_->request.is_admin() || context_.telemetry.has_room_for(more);
+}
+
+ErrorAnswer Connection::no_room() {
+  context_.telemetry.http.refused_for_room.fetch_add(1, std::memory_order_relaxed);
+  return error_answer(serving::no_room());
 }
 
 /// The head is there: a request that will be refused is refused before its body comes.
@@ -232,6 +242,10 @@ void Connection::begin_request() {
       admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
     }
     admission_->form.keep_alive = false;
+  }
+  const auto& head = reader_->head();
+  if (!admission_->refusal && head.has_body && !has_room_for(head.content_length.value_or(0))) {
+    admission_->refusal = no_room();
   }
   // A small body is often here already; then the connection can be kept although the request is refused.
   if (admission_->refusal && !reader_->is_complete() && !reader_->read_body(input_).value_or(false)) {
@@ -252,6 +266,7 @@ void Connection::dispatch() {
   const auto admission = std::move(admission_);
   auto request = std::move(admission->request);
   request.body = std::move(reader_->body());
+  request.body_bytes = {context_.telemetry.http, request.body.size()};
   pipelined_ = !without_empty_lines(input_).empty();
   if (admission->route == nullptr) {  // a preflight
     admission->form.keep_alive = admission->form.keep_alive && may_keep_alive();
@@ -318,7 +333,8 @@ void Connection::send_soon() {
 
 /// Where it has changed by much, or for long.
 void Connection::count_buffered() {
-  metered_.buffers(input_.size() + (exchange_ != nullptr ? exchange_->unsent_bytes() : unsent_bytes()));
+  metered_.buffers(input_.size() + (reader_ ? reader_->body().size() : 0) +
+                   (exchange_ != nullptr ? exchange_->unsent_bytes() : unsent_bytes()));
 }
 
 void Connection::check_reader(std::size_t unsent_bytes) {

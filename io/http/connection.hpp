@@ -94,6 +94,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void advance();
   tl::expected<bool, ErrorAnswer> read_body();
   void begin_request();
+  bool has_room_for(std::uint64_t more) const;
+  ErrorAnswer no_room();
   void dispatch();
   void refuse(const AnswerForm& form, const ErrorAnswer& error, const Pairs& headers = {});
   void refuse_broken_head(const ErrorAnswer& error);

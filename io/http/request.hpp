@@ -9,6 +9,7 @@
 
 #include <boost/beast/http/verb.hpp>
 
+#include "io/serving/telemetry.hpp"
 #include "io/serving/tenant.hpp"
 
 namespace pagoda::http {
@@ -28,12 +29,13 @@ inline std::string_view find(const Pairs& pairs, std::string_view name) {
 
 /// One whole request that has passed the transport's checks: its route exists, its key is good, its body is in.
 struct Request {
-  Verb verb = Verb::get;    ///< the client's own: HEAD is handed to the handler of GET
-  std::string path;         ///< percent-decoded, without the query; no control bytes, no . or .. between slashes
-  Pairs params;             ///< what stood in the places of the route's pattern, percent-decoded
-  Pairs query;              ///< percent-decoded, + is a space
-  Pairs headers;            ///< names in lower case; values without the spaces around them
-  std::string body;         ///< application/json by its Content-Type, or empty; not looked into
+  Verb verb = Verb::get;  ///< the client's own: HEAD is handed to the handler of GET
+  std::string path;       ///< percent-decoded, without the query; no control bytes, no . or .. between slashes
+  Pairs params;           ///< what stood in the places of the route's pattern, percent-decoded
+  Pairs query;            ///< percent-decoded, + is a space
+  Pairs headers;          ///< names in lower case; values without the spaces around them
+  std::string body;       ///< application/json by its Content-Type, or empty; not looked into
+  serving::MeteredBytes body_bytes = {};  ///< goes with the body
   std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
   std::string own_id = {};  ///< an id of the server's alone, for what has no right to the client's
   std::int64_t created = 0;           ///< when it came, in seconds since 1970

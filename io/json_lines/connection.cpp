@@ -1,5 +1,6 @@
 #include "io/json_lines/connection.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -10,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "engine/routing/queue_full.hpp"
+#include "io/json_lines/other_protocol.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
 #include "io/serving/give_back.hpp"
@@ -24,6 +26,7 @@ using boost::system::error_code;
 using serving::or_close;
 
 constexpr std::size_t kMaxQuestions = 256;
+constexpr std::size_t kMaxLineBytesWithoutKey = 4 << 10;
 constexpr std::size_t kKeptBufferBytes = 1 << 20;    // a longer buffer is given back when it is empty
 constexpr std::size_t kMaxBytesPerWrite = 64 << 10;  // of which each shows that the client reads
 constexpr auto kProbeInterval = std::chrono::seconds(1);
@@ -160,13 +163,45 @@ void Connection::probe() {
   });
 }
 
+std::size_t Connection::max_line_bytes() {
+  const auto configured = static_cast<std::size_t>(context_.config.max_line_bytes);
+  return is_authorized() ? configured : std::min(configured, kMaxLineBytesWithoutKey);
+}
+
+/// Beside what waits in memory already, this connection's part included.
+bool Connection::has_room() {
+  count_buffered();
+  return context_.telemetry.has_room_for(0);
+}
+
+WireError Connection::no_room() {
+  context_.telemetry.json_lines.refused_for_room.fetch_add(1, std::memory_order_relaxed);
+  return wire_error(serving::no_room());
+}
+
 void Connection::take_lines() {
-  const auto max_line = static_cast<std::size_t>(context_.config.max_line_bytes);
   std::size_t start = 0;
   while (!closing_ && !preparing_) {
     const auto end = input_.find('\n', scanned_);
+    if (skips_line_) {
+      start = scanned_ = end == std::string::npos ? input_.size() : end + 1;
+      if (end == std::string::npos) break;
+      skips_line_ = false;
+      continue;
+    }
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
-    if (length > max_line) return refuse_line_too_long();
+    if (const auto most = max_line_bytes(); length > most) {
+      refuse_input(WireCode::line_too_long, "a line is longer than " + std::to_string(most) + " bytes" +
+                                                (is_authorized() ? "" : ", which is the limit before a key"));
+      break;
+    }
+    if (length > serving::kSmallTextBytes && !has_room()) {
+      append_error(queue_.line(), {}, no_room());
+      skips_line_ = end == std::string::npos;
+      start = scanned_ = skips_line_ ? input_.size() : end + 1;
+      if (skips_line_) break;
+      continue;
+    }
     if (end == std::string::npos) {
       scanned_ = input_.size();
       break;
@@ -174,6 +209,7 @@ void Connection::take_lines() {
     handle_line(std::string_view(input_).substr(start, length));
     start = scanned_ = end + 1;
   }
+  if (closing_) start = scanned_ = input_.size();  // the rest is for nobody
   input_.erase(0, start);
   scanned_ -= start;
   give_back_if_large(input_);
@@ -182,6 +218,10 @@ void Connection::take_lines() {
 void Connection::handle_line(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
+  if (const auto other = other_protocol(line); !other.empty()) {
+    return refuse_input(WireCode::invalid_json,
+                        "this port speaks JSON lines, not " + std::string(other) + ": the connection is closed");
+  }
   if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that what it is idle begins behind this line
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
   handle(parse_line(line, line_models()));
@@ -192,9 +232,12 @@ void Connection::prepare(std::string line) {
     std::shared_ptr<Connection> connection;  // lives and dies on the I/O thread
     std::string line;
     LineModels models;
+    serving::MeteredBytes metered;
     std::optional<ParsedLine> parsed;
   };
-  auto job = std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::nullopt});
+  serving::MeteredBytes metered(context_.telemetry.json_lines, line.size());
+  auto job =
+      std::make_shared<Job>(Job{shared_from_this(), std::move(line), line_models(), std::move(metered), std::nullopt});
   boost::asio::post(context_.worker, [&io = context_.io, job = std::move(job)] {
     try {
       const io::WithoutReserve large;
@@ -231,10 +274,8 @@ void Connection::handle(ParsedLine message) {
   std::visit([this](auto& op) { run(op); }, *message);
 }
 
-void Connection::refuse_line_too_long() {
-  std::string().swap(input_);
-  refuse({}, WireCode::line_too_long,
-         "a line is longer than " + std::to_string(context_.config.max_line_bytes) + " bytes");
+void Connection::refuse_input(WireCode code, std::string message) {
+  refuse({}, code, std::move(message));
   for (const auto& [tag, live] : live_) session_.cancel(live.router, tag);
   begin_close();
 }
@@ -368,7 +409,7 @@ void Connection::report(Live& live) {
 void Connection::pump() {
   if (closed_) return;
   read_streams();
-  metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
+  count_buffered();
   if (!writing_ && !queue_.empty()) {
     queue_.take(writing_text_);
     write();
@@ -376,6 +417,10 @@ void Connection::pump() {
   read_more();
   watch_client();
   finish_when_done();
+}
+
+void Connection::count_buffered() {
+  metered_.buffers(input_.size() + queue_.bytes() + writing_text_.size());
 }
 
 void Connection::write() {

@@ -122,11 +122,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_for_reset();
   void probe();
   void take_lines();
+  std::size_t max_line_bytes();
+  bool has_room();
+  WireError no_room();
   void handle_line(std::string_view line);
   void prepare(std::string line);
   void on_prepared(std::optional<ParsedLine> parsed);
   void handle(ParsedLine message);
-  void refuse_line_too_long();
+  /// What it sends is of no use any more: its requests are cancelled, and it is closed behind their ends.
+  void refuse_input(WireCode code, std::string message);
 
   // Messages of the client.
   /// Whose key the client has given, as keys are known now. False: it has to give one.
@@ -172,6 +176,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Output and the end.
   void pump();
+  void count_buffered();
   void write();
   void on_written(const boost::system::error_code& error);
   void begin_close();
@@ -203,6 +208,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;        ///< bytes of lines not handled yet
   std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end
   bool reading_ = false;     ///< a wait for input is under way
+  bool skips_line_ = false;  ///< what comes up to the next line end is of one that was refused
   bool preparing_ = false;   ///< the worker thread has a line
   bool input_ended_ = false;
   std::optional<serving::KeyDigest> key_;  ///< that the client has given

@@ -65,6 +65,11 @@ std::optional<WireError> Connection::admit(GenerateRequest& request, serving::Re
     record.error = to_string(told.code);
     return told;
   }
+  if (!has_room()) {
+    auto told = no_room();
+    record.error = to_string(told.code);
+    return told;
+  }
   serving::apply_tenant(*context_.config.keys, holder_, request);
   if (holder_) {
     record.tenant = holder_->tenant.name;

@@ -1,5 +1,6 @@
 #include "io/serving/access_log.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <spdlog/async.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "io/metrics/prometheus_text.hpp"
 #include "io/wire/json_writer.hpp"
@@ -50,11 +52,17 @@ class AccessLog::State {
       : pool(std::make_shared<spdlog::details::thread_pool>(kMostWaitingLines, 1)),
         logger(std::make_shared<spdlog::async_logger>("access", sink, pool,
                                                       spdlog::async_overflow_policy::overrun_oldest)) {
+    logger->set_error_handler([this](const std::string& why) {
+      if (not_written.fetch_add(1, std::memory_order_relaxed) == 0) {
+        spdlog::error("the access log is not written, and its lines are dropped: {}", why);
+      }
+    });
     logger->set_pattern("%v");
     logger->flush_on(spdlog::level::info);
   }
   ~State() { pool.reset(); }  // its thread ends behind the last line; then the file is closed
 
+  std::atomic<std::size_t> not_written = 0;  ///< lines on which the file failed
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<spdlog::async_logger> logger;
 };
@@ -87,7 +95,7 @@ void AccessLog::on_end(const RequestRecord& record) {
 
 void AccessLog::write(metrics::PrometheusText& text) const {
   text.counter("pagoda:access_log_dropped_total", "Lines of the access log that were dropped.");
-  text.sample(state_->pool->overrun_counter());
+  text.sample(state_->pool->overrun_counter() + state_->not_written.load(std::memory_order_relaxed));
 }
 
 std::string AccessLog::line(const RequestRecord& record) {

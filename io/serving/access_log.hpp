@@ -10,7 +10,7 @@
 namespace pagoda::serving {
 
 /// A JSON object a line for each request. A thread of its own writes: where it cannot keep up, lines are dropped, the
-/// oldest first, and counted.
+/// oldest first, and counted; so are those that a file does not take, as on a full disk.
 class AccessLog final : public RequestObserver {
  public:
   /// Appends to the file `path`; "-" is standard output. Error: bad_config.

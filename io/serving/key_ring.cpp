@@ -36,7 +36,10 @@ std::string to_hex(const KeyDigest& digest) {
 
 Status KeySet::add(std::string_view key, KeyRole role, const char* source) {
   if (key.empty()) return fail(ErrorCode::bad_config, std::string(source) + ": a key must not be empty", source);
-  const auto digest = digest_of(key);
+  return add(digest_of(key), role, source);
+}
+
+Status KeySet::add(const KeyDigest& digest, KeyRole role, const char* source) {
   const auto same = std::ranges::find(entries, digest, &Entry::digest);
   if (same != entries.end() && same->tenant.role == role) return {};
   if (same != entries.end()) {

@@ -31,6 +31,7 @@ struct KeySet {
   /// A key without a name. Errors: bad_config, param = `source`, the config key that brings it: it is empty, or is one
   /// of another role already.
   Status add(std::string_view key, KeyRole role, const char* source);
+  Status add(const KeyDigest& digest, KeyRole role, const char* source);
   /// Several may have one name, if they say the same of it. Errors: bad_config, without a param.
   Status add(const KeyDigest& digest, Tenant tenant);
 };

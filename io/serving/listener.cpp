@@ -60,11 +60,12 @@ Status Listener::open(const std::string& listen, const char* key) {
 Status Listener::check_exposure(const char* what, bool has_keys, bool allowed) const {
   if (is_loopback_ || has_keys) return {};
   if (!allowed) {
-    return fail(ErrorCode::bad_config,
-                std::string(what) + ": " + address_ +
-                    " can be reached from beyond this machine: give --api-key-file, or --allow-unauthenticated when "
-                    "anybody may use it",
-                "allow_unauthenticated");
+    return fail(
+        ErrorCode::bad_config,
+        std::string(what) + ": " + address_ +
+            " can be reached from beyond this machine: give --keys-file or --api-key-file with a user's key, or "
+            "--allow-unauthenticated when anybody may use it",
+        "allow_unauthenticated");
   }
   spdlog::warn("{} on {}, beyond this machine, without API keys: anybody who reaches it can use it", what, address_);
   return {};

@@ -1,8 +1,20 @@
 #include "io/serving/telemetry.hpp"
 
+#include "engine/routing/queue_full.hpp"
 #include "io/metrics/prometheus_text.hpp"
 
 namespace pagoda::serving {
+
+Error no_room() {
+  return {
+      ErrorCode::queue_full, "too many bytes of requests and answers wait in this server", {}, routing::kRetryAfterMs};
+}
+
+bool Telemetry::has_room_for(std::uint64_t more) const {
+  const auto waiting =
+      http.buffered_bytes.load(std::memory_order_relaxed) + json_lines.buffered_bytes.load(std::memory_order_relaxed);
+  return waiting <= max_buffered_bytes && more <= static_cast<std::uint64_t>(max_buffered_bytes - waiting);
+}
 
 void Telemetry::ended(RequestRecord& record) {
   record.end();
@@ -27,6 +39,8 @@ void Telemetry::write(metrics::PrometheusText& text) const {
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.accepted; });
   text.gauge("pagoda:buffered_bytes", "Bytes of requests and answers that wait in memory for their connections.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.buffered_bytes; });
+  text.counter("pagoda:buffers_refused_total", "Bodies and lines that were refused because too many bytes waited.");
+  write_each([](const ConnectionMeter& meter) -> const auto& { return meter.refused_for_room; });
   for (const auto& observer : observers) observer->write(text);
 }
 

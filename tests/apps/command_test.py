@@ -64,7 +64,7 @@ class Usage(unittest.TestCase):
         self.assertIn("the subcommands of bench are throughput, latency, sampling, tokenizer", err)
         self.assertIn("throughput", self.assert_bad_usage("a subcommand of bench", "bench"))
         self.assert_bad_usage("unknown flag --block-size", "--block-size", "4")
-        self.assert_bad_usage("foo", "serve", "foo")
+        self.assert_bad_usage("foo", "serve", "foo", "--listen", "127.0.0.1:0")
 
     def test_a_wrong_choice_is_told_beside_the_right_ones(self):
         for flag, choices in (("--preemption-mode", "recompute, swap, auto"), ("--scheduling-policy", "fcfs, priority, fair")):
@@ -122,15 +122,21 @@ class Usage(unittest.TestCase):
                 self.assertIn(path, self.assert_bad_usage("api_key_file", "serve", "--model", MODEL, "--api-key-file", path))
 
     def test_too_little_memory_for_one_sequence_is_bad_usage(self):
-        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+        for command in (["generate", "--prompt", "a"], ["serve", "--listen", "127.0.0.1:0"], ["inspect"]):
             self.assert_bad_usage("raise kv_cache_memory", *command, "--model", MODEL, "--kv-cache-memory", "0.0000001")
 
     def test_a_gpu_that_is_not_there_is_bad_usage(self):
-        for command in (["generate", "--prompt", "a"], ["serve"], ["inspect"]):
+        for command in (["generate", "--prompt", "a"], ["serve", "--listen", "127.0.0.1:0"], ["inspect"]):
             err = self.assert_bad_usage("", *command, "--model", MODEL, "--device", "cuda:999")
             self.assertRegex(err, "CUDA|cuda")
             self.assertEqual(err.count("\n"), 1, err)
         self.assert_bad_usage("enforce_eager is for --device cuda", "inspect", MODEL, "--enforce-eager")
+
+    def test_a_flag_of_a_server_that_is_not_started_is_bad_usage(self):
+        for flag in (["--tls-cert", "c"], ["--cors-origin", "*"], ["--no-page"], ["--max-body-bytes", "5"]):
+            self.assert_bad_usage(f"{flag[0]} needs --http", "serve", "--model", MODEL, *flag)
+        self.assert_bad_usage("--max-connections is of JSON lines, which --listen none leaves out", "serve", "--model", MODEL,
+                              "--listen", "none", "--http", "127.0.0.1:0", "--max-connections", "5")
 
     def test_every_problem_is_told(self):
         err = self.assert_bad_usage("block_size", "serve", "--block-size", "-1", "--pipeline-depth", "5")
@@ -142,7 +148,7 @@ class Usage(unittest.TestCase):
         self.assert_bad_usage("--prompt", "generate", "--model", MODEL, "--prompt", "a", "--prompts", "-")
 
     def test_a_model_without_config_or_tokenizer_is_bad_config(self):
-        for args in (["serve"], ["generate", "--prompt", "a"], ["inspect"], ["tokenize"]):
+        for args in (["serve", "--listen", "127.0.0.1:0"], ["generate", "--prompt", "a"], ["inspect"], ["tokenize"]):
             code, _, err = run(*args, "--model", "/no/such/folder")
             self.assertEqual(code, 2, args)
             self.assertIn("/no/such/folder", err)
@@ -410,6 +416,20 @@ class Serve(unittest.TestCase):
             code, out, err = run("serve", "--model", MODEL, *listen)
             self.assertEqual((code, out), (2, ""))
             self.assertIn("--allow-unauthenticated", err)
+
+    def test_addresses_and_certificates_are_looked_at_before_the_model(self):
+        _, port = self.start()
+        model = ["--model", "/no/such/folder"]
+        code, out, err = run("serve", *model, "--listen", "none", "--http", f"127.0.0.1:{port}")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(f"cannot listen on 127.0.0.1:{port}", err)
+        code, out, err = run("serve", *model, "--listen", "none", "--http", "127.0.0.1:0", "--tls-cert", "/no/cert.pem",
+                             "--tls-key", "/no/key.pem")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("/no/cert.pem", err)
+        code, out, err = run("serve", *model, "--listen", "0.0.0.0:0")
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("give --keys-file or --api-key-file with a user's key", err)
 
     def assert_drains(self, *signals):
         server, port = self.start()

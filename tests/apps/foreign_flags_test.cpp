@@ -52,6 +52,7 @@ TEST(ForeignFlags, get_their_own_names) {
   EXPECT_THAT(translated({"-tp=1"}), ElementsAre("--tensor-parallel-size", "1"));
   EXPECT_THAT(translated({"--ssl-certfile", "c", "--ssl-keyfile", "k"}),
               ElementsAre("--tls-cert", "c", "--tls-key", "k"));
+  EXPECT_THAT(translated({"--shutdown-timeout", "60"}), ElementsAre("--drain-timeout", "60"));
   EXPECT_THAT(translated({"--num-gpu-blocks-override", "9"}), ElementsAre("--num-device-blocks", "9"));
   EXPECT_THAT(translated({"--async-scheduling"}), ElementsAre("--pipeline-depth", "2"));
   EXPECT_THAT(translated({"--no-async-scheduling"}), ElementsAre("--pipeline-depth", "1"));

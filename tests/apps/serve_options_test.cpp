@@ -4,12 +4,17 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::apps {
 namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 /// Whether `pagoda serve` with these flags has worker processes.
 bool has_worker_process(const std::string& flags) {
@@ -32,6 +37,52 @@ TEST(ServeOptionsTest, AModelOnAGpuHasAProcessOfItsOwnUnlessTold) {
   EXPECT_FALSE(has_worker_process("model --config " + (folder.path() / "config.json").string()));
   folder.write("models.json", R"({"a": {"model": "some/model"}})");
   EXPECT_FALSE(has_worker_process("--device cuda --models " + (folder.path() / "models.json").string()));
+}
+
+std::vector<std::string> problems_of(const std::string& flags) {
+  CLI::App app;
+  ServeOptions options(app);
+  app.parse(flags);
+  std::vector<std::string> messages;
+  for (const auto& problem : options.finish()) {
+    EXPECT_EQ(problem.code, ErrorCode::bad_config);
+    messages.push_back(problem.message);
+  }
+  return messages;
+}
+
+TEST(ServeOptionsTest, AFlagOfAServerThatIsNotStartedIsRefused) {
+  EXPECT_THAT(problems_of("model --tls-cert c --tls-key k"),
+              UnorderedElementsAre("--tls-cert needs --http", "--tls-key needs --http"));
+  EXPECT_THAT(problems_of("model --no-page"), ElementsAre("--no-page needs --http"));
+  EXPECT_THAT(problems_of("model --page"), ElementsAre("--page needs --http"));
+  EXPECT_THAT(problems_of("model --http-idle-timeout-ms 5 --max-body-bytes 5 --cors-origin *"),
+              UnorderedElementsAre("--http-idle-timeout-ms needs --http", "--max-body-bytes needs --http",
+                                   "--cors-origin needs --http"));
+  EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --no-page --max-body-bytes 5"), IsEmpty());
+  EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --listen none --max-line-bytes 1000"),
+              ElementsAre("--max-line-bytes is of JSON lines, which --listen none leaves out"));
+}
+
+TEST(ServeOptionsTest, WhatBothServersHeedIsTakenWithOneOfThem) {
+  EXPECT_THAT(problems_of("model --log-prompts --allow-unauthenticated --resume-window 5"), IsEmpty());
+  EXPECT_THAT(problems_of("model --listen none --http 127.0.0.1:0 --log-prompts --resume-buffer-mib 5"), IsEmpty());
+}
+
+TEST(ServeOptionsTest, AConfigFileMayBeThatOfSeveralServers) {
+  const test::TemporaryFolder folder;
+  folder.write("config.json", R"({"page": false, "max_line_bytes": 1000, "models_kept_memory": 1})");
+  const auto file = (folder.path() / "config.json").string();
+  folder.write("models.json", R"({"a": {"model": "some/model"}})");
+  const auto models = (folder.path() / "models.json").string();
+  EXPECT_THAT(problems_of("--models " + models + " --config " + file), IsEmpty());
+  EXPECT_THAT(problems_of("--models " + models + " --http 127.0.0.1:0 --listen none --config " + file), IsEmpty());
+}
+
+TEST(ServeOptionsTest, TheBoundOfAllBuffersHoldsOneRequest) {
+  EXPECT_THAT(problems_of("model --max-total-buffered-bytes 1000"),
+              ElementsAre("max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, 33554432, not "
+                          "1000"));
 }
 
 }  // namespace

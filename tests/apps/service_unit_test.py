@@ -66,7 +66,7 @@ class Notification(unittest.TestCase):
                 self.heard()
 
     def test_a_server_that_cannot_start_is_never_ready(self):
-        process = subprocess.run([PAGODA, "serve", "/no/such/folder"], capture_output=True, timeout=SECONDS,
+        process = subprocess.run([PAGODA, "serve", "/no/such/folder", "--listen", "127.0.0.1:0"], capture_output=True, timeout=SECONDS,
                                  env={**os.environ, "NOTIFY_SOCKET": self.path}, check=False)
         self.assertEqual(process.returncode, 2)
         self.manager.setblocking(False)

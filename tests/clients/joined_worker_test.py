@@ -426,7 +426,7 @@ class JoinedWorkers(unittest.TestCase):
 
     def test_flags_that_do_not_fit_are_refused_by_name(self):
         self.port = 1
-        engine = ["serve", "--model", model]
+        engine = ["serve", "--model", model, "--listen", "127.0.0.1:0"]
         good = self.engine_flags()
         joining = ["worker", "--join", "127.0.0.1:1", "--tls-cert", path("worker.pem"), "--tls-key", path("worker.key")]
         for arguments, message in [

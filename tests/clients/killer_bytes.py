@@ -109,6 +109,18 @@ LINES = {
     "empty lines without end": (b"\n" * 1_000_000 + b"{}", ("error",)),
 }
 
+PLEA = json.dumps(generate()).encode() + b"\n"
+# What a web page can have a browser send to the port, each with a request behind it that must not run.
+LINES_OF_PAGES = {
+    "fetch": b"POST / HTTP/1.1\r\nHost: 127.0.0.1:7070\r\nContent-Type: text/plain;charset=UTF-8\r\n"
+             b"Content-Length: %d\r\n\r\n" % len(PLEA) + PLEA,
+    "a form": b"POST /a?b HTTP/1.1\r\nHost: localhost:7070\r\nContent-Type: text/plain\r\n\r\na=" + PLEA + PLEA,
+    "a method with a name of its own": b"chicken / HTTP/1.1\r\n\r\n" + PLEA,
+    "WebSocket": b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n" + PLEA,
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + PLEA,
+    "TLS with a ticket of lines": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n" + PLEA,
+}
+
 
 def first_status(connection):
     """The status of the first answer; CLOSED where the connection ends without one."""
@@ -149,6 +161,13 @@ def send_line(server, line):
         except ConnectionError:
             pass
         return CLOSED
+
+
+def events_of_lines(server, data):
+    """All events that answer these bytes up to the end of the connection, which is the server's."""
+    with socket.create_connection((server.host, server.json_lines_port), timeout=60) as connection:
+        connection.sendall(data)
+        return [json.loads(line)["event"] for line in connection.makefile("rb") if line.strip()]
 
 
 # -- connections that misbehave for as long as they are kept: each returns sockets

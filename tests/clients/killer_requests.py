@@ -188,6 +188,12 @@ class Suite:
             self.check(f"JSON lines: {name}", lambda: killer_bytes.send_line(self.server, line),
                        lambda event: None if event in events else f"{event}, not one of {events}")
 
+    def lines_of_pages(self):
+        """They hear one error and the end; nothing that they bring runs."""
+        for name, data in killer_bytes.LINES_OF_PAGES.items():
+            self.check(f"JSON lines: {name}", lambda: killer_bytes.events_of_lines(self.server, data),
+                       lambda events: None if events == ["error"] else f"{events}")
+
     def bodies_as_lines(self):
         for killer in self.killers:
             if translated := killer_bodies.as_line(killer):
@@ -253,6 +259,7 @@ def run(server, model, context, is_ours):
     if is_ours:
         suite.streams()
         suite.lines()
+        suite.lines_of_pages()
         suite.bodies_as_lines()
         suite.silent_lines()
         check_memory(suite, server)

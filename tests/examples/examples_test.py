@@ -98,6 +98,22 @@ class ClientsTest(unittest.TestCase):
         self.server.wait_until_idle(PATIENCE)
 
 
+class LostServerTest(unittest.TestCase):
+    def test_a_stream_that_begins_after_the_server_has_closed_is_told(self):
+        async def watch():
+            async def close_at_once(_, writer):
+                writer.close()
+            listener = await asyncio.start_server(close_at_once, "127.0.0.1", 0)
+            port = listener.sockets[0].getsockname()[1]
+            async with listener, asyncio_client.AsyncClient("127.0.0.1", port) as client:
+                await asyncio.wait_for(client.reading, PATIENCE)
+                with self.assertRaises(asyncio_client.PagodaError) as lost:
+                    await asyncio.wait_for(client.complete(PROMPT), PATIENCE)
+                self.assertEqual(lost.exception.code, "connection")
+                self.assertEqual(client.events, {})
+        asyncio.run(watch())
+
+
 class EmbeddingTest(unittest.TestCase):
     def test_a_program_with_an_engine_in_it(self):
         ended = run(examples / "example_embed", model, PROMPT)

@@ -70,7 +70,8 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
     if (refuses_new_work(context, *exchange)) return;
     const auto body_bytes = request.body.size();
     auto holder = request.holder;
-    auto prepare = [&context, parse, text = std::move(request.body)]() -> Asked {
+    auto prepare = [&context, parse, text = std::move(request.body),
+                    metered = std::move(request.body_bytes)]() -> Asked {
       const auto body = read_object(text);
       if (!body) return {tl::unexpected(body.error())};
       auto named = read_model_name(context, *body);
@@ -119,7 +120,9 @@ void add_routes(Routes& routes, const ApiContext& context) {
     const auto body_bytes = request.body.size();
     prepared(
         context, body_bytes, std::move(exchange),
-        [&context, text = std::move(request.body)] { return show(context, text); },
+        [&context, text = std::move(request.body), metered = std::move(request.body_bytes)] {
+          return show(context, text);
+        },
         [](const auto& answering, auto shown) {
           shown ? answer(*answering, std::move(*shown)) : answering->respond_error(shown.error());
         });

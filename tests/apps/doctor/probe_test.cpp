@@ -80,17 +80,6 @@ TEST_F(DoctorProbe, sees_a_gpu_by_its_driver) {
   EXPECT_TRUE(probe_gpu(EngineConfig(), folder_.path() / "nothing").driver.empty());
 }
 
-TEST_F(DoctorProbe, tries_a_port) {
-  const auto problem = [](WantedAddress wanted) { return probe_port(wanted).problem; };
-  EXPECT_EQ(problem({.key = "http", .address = "127.0.0.1:0"}), "");
-  EXPECT_THAT(problem({.key = "http", .address = "203.0.113.1:1"}), HasSubstr("203.0.113.1:1"));
-  EXPECT_THAT(problem({.key = "http", .address = "0.0.0.0:0"}), HasSubstr("give --api-key-file"));
-  EXPECT_EQ(problem({.key = "http", .address = "0.0.0.0:0", .has_keys = true}), "");
-  EXPECT_EQ(problem({.key = "http", .address = "0.0.0.0:0", .allow_unauthenticated = true}), "");
-  EXPECT_THAT(problem({.key = "http", .address = "127.0.0.1:0", .tls_cert = "/no/cert.pem", .tls_key = "/no/key.pem"}),
-              HasSubstr("/no/cert.pem"));
-}
-
 TEST_F(DoctorProbe, counts_what_the_page_cache_holds_of_a_file) {
   const auto file = folder_.write("weights", std::string(100'000, 'x'));
   EXPECT_EQ(cached_bytes_of(file), 100'000U) << "what was just written is there";

@@ -72,6 +72,60 @@ TEST_F(HttpServerTest, AnIdleConnectionIsClosedWithoutAWord) {
   EXPECT_TRUE(used.at_end());
 }
 
+class TotalOfBuffers : public HttpServerTest {
+ protected:
+  static constexpr std::int64_t kMost = 1 << 20;
+  static constexpr std::string_view kHead = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+
+  TotalOfBuffers() { telemetry_->max_buffered_bytes = kMost; }
+
+  bool waits(std::int64_t least, std::int64_t most) {
+    return eventually([=, this] {
+      const auto now = telemetry_->http.buffered_bytes.load();
+      return least <= now && now <= most;
+    });
+  }
+};
+
+TEST_F(TotalOfBuffers, ABodyForWhichOthersLeaveNoRoomIsRefusedAndTheirsComesToItsEnd) {
+  start();
+  auto first = client();
+  first.send(std::string(kHead) + "Content-Length: 900000\r\n\r\n" + std::string(800'000, ' '));
+  ASSERT_TRUE(waits(800'000, kMost));
+  auto second = client();
+  second.send(std::string(kHead) + "Content-Length: 300000\r\n\r\n");
+  const auto refused = second.receive();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_EQ(nlohmann::json::parse(refused.body)["error"]["code"], "queue_full");
+  auto chunked = client();
+  chunked.send(std::string(kHead) + "Transfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "10000\r\n" + std::string(0x10000, ' ') + "\r\n";
+  for (int i = 0; i < 10 && chunked.send(chunk); ++i) continue;
+  EXPECT_EQ(chunked.receive().status, 503);
+  auto small = client();
+  small.post("/echo", "{}");
+  EXPECT_EQ(small.receive().status, 200);
+  first.send(std::string(100'000, ' '));
+  EXPECT_EQ(first.receive().body.size(), 900'000U);
+  EXPECT_EQ(telemetry_->http.refused_for_room, 2);
+  for (auto* c : {&first, &second, &chunked, &small}) c->close();
+  EXPECT_TRUE(waits(0, 0));
+  EXPECT_EQ(ask(std::string(kHead) + "Content-Length: 300000\r\n\r\n" + std::string(300'000, ' ')).status, 200);
+}
+
+TEST_F(TotalOfBuffers, WhatTheOtherServerHasCountsTooAndAnAdminIsLetIn) {
+  ServerConfig config;
+  config.keys = *serving::make_key_ring({}, {"root"});
+  start(config);
+  telemetry_->json_lines.buffered_bytes = kMost;
+  EXPECT_EQ(ask(std::string(kHead) + "Content-Length: 2\r\n\r\n{}").status, 503);
+  EXPECT_EQ(ask(std::string(kHead) + "Authorization: Bearer root\r\nContent-Length: 2\r\n\r\n{}").status, 200);
+  EXPECT_EQ(ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
+  telemetry_->json_lines.buffered_bytes = 0;
+  EXPECT_EQ(ask(std::string(kHead) + "Content-Length: 2\r\n\r\n{}").status, 200);
+}
+
 TEST_F(HttpServerTest, OneConnectionTooManyIsToldSoInItsOwnShape) {
   ServerConfig config;
   config.http_max_connections = 2;

@@ -21,7 +21,7 @@ class HttpServerTest : public testing::Test {
  protected:
   void start(ServerConfig config = {}) {
     if (config.http.empty()) config.http = "127.0.0.1:0";
-    auto server = Server::start(std::move(config), routes());
+    auto server = Server::start(std::move(config), routes(), telemetry_);
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
   }
@@ -147,6 +147,7 @@ class HttpServerTest : public testing::Test {
   std::atomic<std::size_t> most_unsent_ = 0;
   std::atomic<bool> is_held_ = false;  ///< hold() has been called
   std::shared_ptr<Exchange> held_;     ///< I/O thread
+  std::shared_ptr<serving::Telemetry> telemetry_ = std::make_shared<serving::Telemetry>();
   std::unique_ptr<Server> server_;
 };
 

@@ -26,7 +26,7 @@ class ServerTest : public testing::Test {
   void start(ServerConfig config = {}, std::shared_ptr<const chat::ChatPrompts> chat = nullptr) {
     config.listen = "127.0.0.1:0";
     config.close_grace_ms = 3000;
-    auto server = Server::start(system_, fake_model(std::move(chat)), std::move(config));
+    auto server = Server::start(system_, fake_model(std::move(chat)), std::move(config), telemetry_);
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
   }
@@ -63,6 +63,7 @@ class ServerTest : public testing::Test {
   caf::actor_system system_;
   std::shared_ptr<FakeRouterCounts> counts_ = std::make_shared<FakeRouterCounts>();
   actors::RequestRouterActor router_;
+  std::shared_ptr<serving::Telemetry> telemetry_ = std::make_shared<serving::Telemetry>();
   std::unique_ptr<Server> server_;
 };
 

@@ -169,6 +169,84 @@ TEST_F(ServerTest, GoesOnAfterPipelinedGarbage) {
   sender.join();
 }
 
+TEST_F(ServerTest, ARequestOfHttpIsNotReadOnAndItsBodyDoesNotRun) {
+  start();
+  for (const auto* head : {"POST / HTTP/1.1\r\nHost: 127.0.0.1:7070\r\n\r\n", "\r\nget /?a={\"id\":\"a\"} HTTP/1.0\n",
+                           "PRI * HTTP/2.0\r\n\r\n"}) {
+    auto c = client();
+    c.send_raw(head + generate("a", "p").dump() + "\n");
+    const auto told = c.receive();
+    EXPECT_EQ(told["error"]["code"], "invalid_json");
+    EXPECT_EQ(told["error"]["message"], "this port speaks JSON lines, not HTTP: the connection is closed");
+    EXPECT_TRUE(c.at_end());
+  }
+  EXPECT_EQ(counts_->submitted, 0);
+}
+
+TEST_F(ServerTest, AHandshakeOfTlsIsNotReadOn) {
+  start();
+  auto c = client();
+  c.send_raw("\x16\x03\x01\x02\x01\n" + generate("a", "p").dump() + "\n");
+  EXPECT_EQ(c.receive()["error"]["message"], "this port speaks JSON lines, not TLS: the connection is closed");
+  EXPECT_TRUE(c.at_end());
+  EXPECT_EQ(counts_->submitted, 0);
+}
+
+TEST_F(ServerTest, ARequestThatNamesHttpIsOfJsonLines) {
+  start();
+  auto c = client();
+  c.send_raw("POST HTTP/1.1\n");
+  EXPECT_EQ(c.receive()["error"]["code"], "invalid_json");
+  c.send(generate("a", "GET / HTTP/1.1"));
+  EXPECT_EQ(c.receive_until_end("a").back()["event"], "done");
+}
+
+TEST_F(ServerTest, ALineBeforeTheKeyIsShort) {
+  ServerConfig config;
+  config.keys = *serving::make_key_ring({"first"});
+  start(config);
+  const auto long_line = generate("a", std::string(10'000, 'p'));
+  auto stranger = client();
+  stranger.send(long_line);
+  EXPECT_EQ(stranger.receive()["error"]["code"], "line_too_long");
+  EXPECT_TRUE(stranger.at_end());
+  auto endless = client();
+  endless.send_raw(std::string(10'000, ' '));
+  EXPECT_EQ(endless.receive()["error"]["code"], "line_too_long");
+  EXPECT_TRUE(endless.at_end());
+  auto known = client();
+  known.send_raw("{\"op\":\"auth\",\"key\":\"first\"}\n" + long_line.dump() + "\n");
+  EXPECT_EQ(known.receive()["event"], "ok");
+  EXPECT_EQ(known.receive_until_end("a").back()["event"], "done");
+}
+
+TEST_F(ServerTest, WhereTooManyBytesWaitNewRequestsAreRefusedAndWhatRunsGoesOn) {
+  telemetry_->max_buffered_bytes = 1 << 20;
+  start();
+  auto c = client();
+  c.send(generate("live", "hold"));
+  EXPECT_EQ(c.receive()["event"], "delta");
+  telemetry_->http.buffered_bytes = 2 << 20;  // the other server's connections
+  c.send(generate("short", "p"));
+  const auto refused = c.receive();
+  EXPECT_EQ(refused["id"], "short");
+  EXPECT_EQ(refused["error"]["code"], "queue_full");
+  EXPECT_GT(refused["error"]["retry_after_ms"], 0);
+  const auto long_line = generate("long", std::string(200'000, 'p')).dump() + "\n";
+  c.send_raw(long_line.substr(0, 100'000));
+  EXPECT_EQ(c.receive()["error"]["code"], "queue_full");
+  c.send_raw(long_line.substr(100'000) + "{\"op\":\"ping\",\"id\":\"1\"}\n");
+  EXPECT_EQ(c.receive()["id"], "1");
+  c.send_raw("{\"op\":\"cancel\",\"id\":\"live\"}\n");
+  EXPECT_EQ(c.receive()["event"], "done");
+  EXPECT_EQ(counts_->submitted, 1);
+  EXPECT_EQ(telemetry_->json_lines.refused_for_room, 2);
+  telemetry_->http.buffered_bytes = 0;
+  c.send_raw(long_line);
+  EXPECT_EQ(c.receive_until_end("long").back()["event"], "done");
+  EXPECT_TRUE(eventually([&] { return telemetry_->json_lines.buffered_bytes == 0; }));
+}
+
 TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
   ServerConfig config;
   config.max_live_requests_per_connection = 2;

@@ -1,7 +1,12 @@
 #include "io/serving/request_record.hpp"
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
 #include <gtest/gtest.h>
 
+#include "io/metrics/prometheus_text.hpp"
 #include "io/serving/access_log.hpp"
 
 namespace pagoda::serving {
@@ -83,6 +88,22 @@ TEST(AccessLog, escapes_what_clients_name) {
       R"({"time":"2023-11-14T22:13:20.007Z","request_id":"a\"b\\","client":"[::1]:5","api":"http","method":"GET",)"
       R"("route":null,"status":200,"cut":true,"model":"m","prompt_tokens":0,"cached_tokens":0,)"
       R"("completion_tokens":0,"queue_ms":null,"ttft_ms":null,"finish_reason":null,"total_ms":1.500})");
+}
+
+TEST(AccessLog, counts_lines_that_a_full_disk_does_not_take) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
+  const auto log = AccessLog::open("/dev/full");
+  ASSERT_TRUE(log);
+  const auto has_dropped = [&](int count) {
+    std::string out;
+    metrics::PrometheusText text(out);
+    (*log)->write(text);
+    return out.find("\npagoda:access_log_dropped_total " + std::to_string(count) + "\n") != std::string::npos;
+  };
+  EXPECT_TRUE(has_dropped(0));
+  for (int i = 0; i < 3; ++i) (*log)->on_end(RequestRecord{.request_id = std::to_string(i)});
+  for (int i = 0; i < 2000 && !has_dropped(3); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(has_dropped(3));
 }
 
 }  // namespace
