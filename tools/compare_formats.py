@@ -14,6 +14,8 @@ after the other in each round:
     prefill    512 tokens, tokens/s; decode: with so many streams behind 32 tokens each, in all
     KLD, top   KL divergence from the source's distributions in the same program (float32 in both), and how often the
                likeliest token is the same, over windows of 512 tokens whose second half counts; only with --text
+    exact      KL divergence of both from the same file's weights in float32 (needs numpy and the Python package gguf); only
+               with --exact: what the arithmetic of each program loses, and not the format
 
 --llama-bin is the folder of llama-bench, llama-batched-bench, llama-quantize and llama-perplexity. With
 --rounds 0 only accuracy is measured. Standard library only. Run it on a quiet machine.
@@ -60,27 +62,36 @@ def quantized_file(args, name: str) -> Path:
     return file
 
 
-def pagoda_accuracy(args, kind: Kind) -> dict:
-    out, _ = run([args.pagoda, "bench", "accuracy", "--model", kind.model, "--reference", args.source, "--text", args.text,
+def pagoda_accuracy(args, kind: Kind, reference: Path) -> dict:
+    out, _ = run([args.pagoda, "bench", "accuracy", "--model", kind.model, "--reference", reference, "--text", args.text,
                   "--max-tokens", args.max_tokens, "--threads", args.threads, "--json",
                   *(["--cpu-isa", args.cpu_isa] if args.cpu_isa else []), *(["--quantize", kind.quantize] if kind.quantize else [])])
     result = json.loads(out.splitlines()[-1])
     return {"kld": result["kld_mean"], "top": 100 * result["same_top"], "perplexity": 100 * (result["perplexity_ratio"] - 1)}
 
 
-def llama_accuracy(args, file: Path) -> dict:
+def llama_accuracy(args, file: Path, reference: Path) -> dict:
     """The reference's distributions of llama.cpp are written once."""
     text = hashlib.sha256(args.text.read_bytes()).hexdigest()[:8]
-    base = args.work / f"{args.source.stem}-{text}-{args.max_tokens}.distributions"
+    base = args.work / f"{reference.stem}-{text}-{args.max_tokens}.distributions"
     common = [args.llama_bin / "llama-perplexity", "-f", args.text, "-c", WINDOW, "--chunks", args.max_tokens // WINDOW, "-t", args.threads]
     if not base.exists():
         part = base.with_suffix(".part")
-        run([*common, "-m", args.source, "--kl-divergence-base", part])
+        run([*common, "-m", reference, "--kl-divergence-base", part])
         part.rename(base)
     out, _ = run([*common, "-m", file, "--kl-divergence-base", base, "--kl-divergence"])
     number = lambda pattern: float(re.search(pattern + r"\s*:?\s*(-?[\d.]+)", out).group(1))  # noqa: E731
     return {"kld": number(r"Mean\s+KLD"), "top": number(r"Same top p:"),
             "perplexity": 100 * (number(r"Mean PPL\(Q\)/PPL\(base\)") - 1)}
+
+
+def exact(args, kind: Kind, file: Path) -> tuple[dict, dict]:
+    reference = args.work / f"{file.stem}-f32.gguf"
+    if not reference.exists() or reference.stat().st_mtime < file.stat().st_mtime:
+        part = reference.with_suffix(".part")
+        run([sys.executable, Path(__file__).parent / "make_gguf_source.py", "dequantized", file, "--out", part])
+        part.rename(reference)
+    return {"exact": pagoda_accuracy(args, kind, reference)["kld"]}, {"exact": llama_accuracy(args, file, reference)["kld"]}
 
 
 def pagoda_memory(args, kind: Kind) -> float:
@@ -96,8 +107,11 @@ def llama_memory(args, file: Path) -> float:
 def measure(args, name: str, kind: Kind, file: Path | None) -> dict:
     ours, theirs = {}, {}
     if args.text:
-        ours |= pagoda_accuracy(args, kind)
-        theirs |= llama_accuracy(args, file) if file else {}
+        ours |= pagoda_accuracy(args, kind, args.source)
+        theirs |= llama_accuracy(args, file, args.source) if file else {}
+        if args.exact and file:
+            of_exact, of_theirs = exact(args, kind, file)
+            ours, theirs = ours | of_exact, theirs | of_theirs
     if args.rounds:
         ours["memory"] = pagoda_memory(args, kind)
         theirs |= {"memory": llama_memory(args, file)} if file else {}
@@ -119,7 +133,7 @@ def print_table(rows: list) -> None:
     """`ours / theirs` in every cell."""
     keys = list(dict.fromkeys(key for row in rows for key in row["pagoda"]))
     titles = {"kld": "KLD", "top": "same likeliest %", "perplexity": "perplexity %", "memory": "memory MiB"}
-    show = {"kld": "{:.4f}", "perplexity": "{:+.1f}", "memory": "{:.0f}"}
+    show = {"kld": "{:.4f}", "exact": "{:.5f}", "perplexity": "{:+.1f}", "memory": "{:.0f}"}
     print("| format | bits | " + " | ".join(titles.get(key, key) for key in keys) + " |\n|---|" + "---|" * (len(keys) + 1))
     for row in rows:
         bits = "" if row["bits"] is None else f"{row['bits']:.2f}"
@@ -138,6 +152,7 @@ def main() -> None:
     parser.add_argument("--formats", default="Q8_0,Q6_K,Q5_K_M,Q5_1,Q5_0,Q4_K_M,Q4_1,Q4_0,IQ4_NL,IQ4_XS,Q3_K_M,Q2_K")
     parser.add_argument("--quantize", default="int8,int4", help="of pagoda, at load; may be empty")
     parser.add_argument("--text", type=Path)
+    parser.add_argument("--exact", action="store_true", help="with --text: also against each file's own weights in float32")
     parser.add_argument("--max-tokens", type=int, default=4096)
     parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=[1, 16])
     parser.add_argument("--rounds", type=int, default=1, help="of the speeds; 0: accuracy alone")

@@ -5,6 +5,7 @@ model that is only to be had with quantised ones.
     python3 tools/make_gguf_source.py random build/models/llama-1.1b --out build/models/llama-1.1b.gguf
     python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --out build/models/smollm2-permuted.gguf
     python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --hidden 768 --out build/models/smollm2-768.gguf
+    python3 tools/make_gguf_source.py dequantized build/models/smollm2.gguf --out build/models/smollm2-f32.gguf
 
 random: a folder of tools/make_random_model.py, in its own type. Rows of q_proj and k_proj stay where they are, since no
 order of random rows is better than another.
@@ -15,6 +16,8 @@ likewise. The model computes the same, but its weights no longer lie on the grid
 would find again; values that stand out still do. --hidden makes the hidden state wider, for formats whose blocks are 256
 columns: with entries that stay zero, spread evenly, heads that give nothing, and norms that divide by as much as before. The
 model still computes the same.
+
+dequantized: the weights of any GGUF file in float32, as gguf-py computes them.
 
 Needs numpy and the Python package gguf (pip install gguf==0.19.0).
 """
@@ -98,8 +101,22 @@ def taken(weights: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
     return weights.take(np.maximum(indices, 0), axis) * (indices >= 0).astype(np.float32).reshape(shape)
 
 
-def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int, new_hidden: int | None) -> None:
-    reader = gguf.GGUFReader(file)
+def copy_fields(writer: gguf.GGUFWriter, reader: gguf.GGUFReader, changed: dict) -> None:
+    for key, value in reader.fields.items():
+        if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type", "general.quantization_version"):
+            continue
+        kind = value.types[0]
+        contents = changed.get(key, value.contents())
+        writer.add_key_value(key, contents, kind, value.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+
+
+def add_dequantized(writer: gguf.GGUFWriter, reader: gguf.GGUFReader) -> None:
+    copy_fields(writer, reader, {})
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
+
+
+def add_permuted(writer: gguf.GGUFWriter, reader: gguf.GGUFReader, file: Path, seed: int, new_hidden: int | None) -> None:
     field = lambda key: reader.fields[key].contents()  # noqa: E731
     if field("general.architecture") != "llama":
         raise SystemExit(f"{file}: architecture {field('general.architecture')}; only llama is permuted")
@@ -113,12 +130,7 @@ def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int, new_hidden: int
     changed = {"llama.embedding_length": new_hidden, "llama.attention.head_count": new_heads,
                "llama.attention.head_count_kv": new_kv_heads,
                "llama.attention.layer_norm_rms_epsilon": field("llama.attention.layer_norm_rms_epsilon") * hidden / new_hidden}
-    for key, value in reader.fields.items():
-        if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type", "general.quantization_version"):
-            continue
-        kind = value.types[0]
-        contents = changed.get(key, value.contents())
-        writer.add_key_value(key, contents, kind, value.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    copy_fields(writer, reader, changed)
 
     random = np.random.default_rng(seed)
     of_hidden = spread(random.permutation(hidden), new_hidden)
@@ -166,17 +178,22 @@ def add_permuted(writer: gguf.GGUFWriter, file: Path, seed: int, new_hidden: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["random", "permuted"])
+    parser.add_argument("kind", choices=["random", "permuted", "dequantized"])
     parser.add_argument("source", type=Path, help="the folder, or the GGUF file")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="of the order of columns")
     parser.add_argument("--hidden", type=int, help="entries of the hidden state, if more than there are; with permuted")
     args = parser.parse_args()
-    writer = gguf.GGUFWriter(args.out, "llama")
     if args.kind == "random":
+        writer = gguf.GGUFWriter(args.out, "llama")
         add_random_model(writer, args.source)
     else:
-        add_permuted(writer, args.source, args.seed, args.hidden)
+        reader = gguf.GGUFReader(args.source)
+        writer = gguf.GGUFWriter(args.out, reader.fields["general.architecture"].contents())
+        if args.kind == "permuted":
+            add_permuted(writer, reader, args.source, args.seed, args.hidden)
+        else:
+            add_dequantized(writer, reader)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
