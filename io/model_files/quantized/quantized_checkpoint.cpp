@@ -86,6 +86,15 @@ void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
                      [&](const std::string& part) { checkpoint_->copied({.name = part, .shape = {}}); });
 }
 
+std::string QuantizedCheckpoint::file_of(const weights::WeightTensor& tensor) const {
+  if (tensor.quantized == nullptr) return checkpoint_->path_of(tensor.name);
+  std::string name;  // of the first part that is there
+  for_each_tensor_of(config_, module_of(tensor.name), [&](const std::string& part) {
+    if (name.empty() && checkpoint_->contains(part)) name = part;
+  });
+  return checkpoint_->path_of(name);
+}
+
 CheckpointFacts QuantizedCheckpoint::facts() const {
   CheckpointFacts facts = checkpoint_->facts();
   facts.num_parameters = 0;
