@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -148,8 +147,7 @@ Result<std::optional<QuantizationConfig>> load_quantization_config(const std::fi
   if (!reader.status()) return fail(reader.status().error());
   if (config) return config;
   for (const char* name : kQuantizationFiles) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    if (!has_entry(folder / name)) continue;
     const auto own_file = open_config(folder / name);
     if (!own_file) return fail(own_file.error());
     const auto own_root = parse_object({text_of(*own_file), own_file->path()});
@@ -169,8 +167,7 @@ Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder) {
   const ConfigText config{text_of(*config_file), config_file->path()};
 
   const auto generation_path = folder / "generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(generation_path, ignored)) return parse_hf_config(config, nullptr);
+  if (!has_entry(generation_path)) return parse_hf_config(config, nullptr);
   const auto generation_file = open_config(generation_path);
   if (!generation_file) return fail(generation_file.error());
   const ConfigText generation{text_of(*generation_file), generation_file->path()};
