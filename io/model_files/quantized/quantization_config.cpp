@@ -273,6 +273,10 @@ bool has_quantization(const ConfigReader& config) {
   return std::ranges::any_of(kKeys, [&](const char* key) { return config.has(key); });
 }
 
+void erase_quantization(nlohmann::json& config) {
+  for (const char* key : kKeys) config.erase(key);
+}
+
 std::optional<QuantizationConfig> read_quantization_config(ConfigReader& config) {
   if (!has_quantization(config)) return std::nullopt;
   QuantizationConfig quantization;
