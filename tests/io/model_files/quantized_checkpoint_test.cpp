@@ -1,11 +1,13 @@
 #include "io/model_files/quantized/quantized_checkpoint.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -306,6 +308,63 @@ TEST(QuantizedCheckpoint, ScalesThatFloat16CannotHoldAreUsedDequantised) {
   EXPECT_FALSE(has_format(1.001e-5F));  // subnormal and rounded
   EXPECT_FALSE(has_format(1e-9F));      // nothing
   EXPECT_FALSE(has_format(1e6F));       // infinite
+}
+
+/// A matrix of MXFP4 [2, 64] with all 16 floats in each group; the last group has the exponent `last`.
+Folder microscaled_folder(std::uint8_t last, const std::string& last_group) {
+  std::string packed;
+  for (int group = 0; group < 3; ++group) {
+    for (int i = 0; i < 16; ++i) packed.push_back(static_cast<char>(i | (15 - i) << 4));
+  }
+  const std::string exponents{'\x7f', '\x80', '\x7c', static_cast<char>(last)};
+  return folder_of(
+      compressed("mxfp4-pack-quantized", 4, "float"),
+      {{"m.weight_packed", "U8", {2, 32}, packed + last_group}, {"m.weight_scale", "U8", {2, 2}, exponents}});
+}
+
+/// Of compressed-tensors: pack_fp4_to_uint8 and compress_mx_scale.
+TEST(QuantizedCheckpoint, FloatsOfFourBitsThatShareAPowerOfTwoAreReadAndKept) {
+  constexpr std::array<float, 16> kFloats{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  const std::string zeros(16, '\x80');
+  for (const auto& [last, last_group, is_kept] :
+       {std::tuple(std::uint8_t{126}, std::string(16, '\x21'), true), std::tuple(std::uint8_t{255}, zeros, true),
+        std::tuple(std::uint8_t{60}, std::string(16, '\x21'), false)}) {
+    const auto folder = microscaled_folder(last, last_group);
+    const auto weights = open_folder_weights(folder->path()).value();
+    const auto tensor = weights->tensor("m.weight", {2, 64});
+    ASSERT_TRUE(tensor) << tensor.error().message;
+    EXPECT_EQ(weights->facts().num_parameters, 128);
+    ASSERT_EQ(tensor->quantized->format().has_value(), is_kept);
+    for (std::int64_t row = 0; row < 2; ++row) {
+      std::array<float, 64> dequantized{};
+      tensor->quantized->dequantize(row, dequantized.data());
+      std::array<std::uint8_t, 64> q{};
+      std::array<Float16, 2> scales{};
+      if (is_kept) tensor->quantized->unpack(row, {q.data(), scales.data()});
+      for (std::size_t k = 0; k < 64; ++k) {
+        const std::size_t i = k % 32;
+        const bool is_last = row == 1 && k >= 32;
+        const std::array<int, 4> exponents{0, 1, -3, last - 127};
+        const std::size_t place = !is_last ? (i % 2 == 0 ? i / 2 : 15 - i / 2) : i % 2 == 0 ? 1 : 2;
+        const float weight = is_last && last_group == zeros
+                                 ? 0.0F
+                                 : std::ldexp(kFloats[place], exponents[static_cast<std::size_t>(row) * 2 + k / 32]);
+        EXPECT_EQ(dequantized[k], weight) << row << ", " << k;
+        if (!is_kept) continue;
+        const auto value = static_cast<float>(tensor->quantized->format()->value_of(q[k]));
+        EXPECT_EQ(to_float(scales[k / 32]) * value, weight) << row << ", " << k;
+      }
+    }
+  }
+}
+
+TEST(QuantizedCheckpoint, PowersOfTwoBeyondFloat32AreRefused) {
+  for (const auto exponent : {std::uint8_t{254}, std::uint8_t{255}}) {
+    const auto folder = microscaled_folder(exponent, std::string(16, '\x21'));
+    const auto tensor = open_folder_weights(folder->path()).value()->describe("m.weight", {2, 64});
+    ASSERT_FALSE(tensor);
+    EXPECT_THAT(tensor.error().message, HasSubstr("tensor \"m.weight_scale\": has a scale that is not a number"));
+  }
 }
 
 /// 8-bit floats whose blocks kernels take lie in the file as they are used.
