@@ -28,12 +28,16 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
     if (!cpu) return fail(std::move(cpu.error()));
     host = std::move(*cpu);
   }
-  loader->host_weights_ =
-      std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host, std::move(kept));
-  if (!loader->device_->shares_host_memory()) {
-    const auto uploaded = [self = loader.get()](double done) { self->report("loading weights", done); };
+  const auto loaded = [self = loader.get()](double done) { self->report("loading weights", done); };
+  if (loader->device_->shares_host_memory()) {
+    loader->host_weights_ = std::make_unique<weights::LoadedWeights>(
+        *plan.checkpoint, plan.weights, host, std::move(kept),
+        weights::CopyProgress{.report = loaded, .expected_bytes = plan.copied_weight_bytes});
+  } else {
+    loader->host_weights_ =
+        std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host, std::move(kept));
     loader->device_weights_ = std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_,
-                                                                       plan.memory.weight_bytes, uploaded);
+                                                                       plan.memory.weight_bytes, loaded);
   }
   return loader;
 }
@@ -50,7 +54,11 @@ void ModelLoader::report(std::string_view what, double done) const {
 Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   auto model = models::create_model(plan_.model, weights(), device_, plan_.limits);
   if (!model) return model;
-  if (device_weights_ != nullptr) device_weights_->finish();
+  if (device_weights_ != nullptr) {
+    device_weights_->finish();
+  } else if (host_weights_->copied_bytes() > 0) {
+    report("loading weights", 1);  // what is used where it lies counts as expected, but is no copy
+  }
   if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
   return model;
 }

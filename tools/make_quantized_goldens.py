@@ -8,6 +8,8 @@ that nothing else of them need be installed. torch and safetensors must be.
 
     matrices.safetensors   small modules "<case>.*" as these programs store them, and "<case>.expected", the first rows of
                            the float32 matrix that the same programs make of it
+    wide_matrices.safetensors   the same of 256 columns, in the groups and blocks that published models have; "expected"
+                           has rows from the first to the last in equal steps
     llama-<format>.safetensors   the linear layers of the first layer of tests/data/models/llama-gqa-bf16
 """
 
@@ -15,9 +17,12 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import sys
 import types
 from pathlib import Path
+
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compressed-tensors would compile what packs
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -25,6 +30,7 @@ from safetensors.torch import load_file, save_file
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "tests/data/quantized"
 ROWS, COLUMNS, EXPECTED_ROWS = 32, 32, 8
+WIDE_ROWS, WIDE_COLUMNS, WIDE_EXPECTED_ROWS = 8, 256, 4
 FP8 = torch.float8_e4m3fn
 
 
@@ -118,6 +124,15 @@ class Programs:
         again = {name: value.float() if name == "weight_scale" else value for name, value in stored.items()}
         return {**stored, "expected": compressor.decompress(again, scheme)["weight"]}
 
+    def mxfp4_case(self, weight) -> dict:
+        args = self.args(num_bits=4, type="float", strategy="group", group_size=32)
+        scheme = self.scheme(targets=["Linear"], weights=args)
+        largest = weight.reshape(weight.shape[0], -1, 32).abs().amax(-1)
+        tensors = {"weight": weight, "weight_scale": torch.exp2(largest.log2().floor() - 2)}  # the largest float is 6
+        compressor = self.compressor.get_value_from_registry("mxfp4-pack-quantized")
+        stored = compressor.compress(dict(tensors), scheme)
+        return {**stored, "expected": compressor.decompress(dict(stored), scheme)["weight"]}
+
     def bnb4_case(self, weight, kind, nested) -> dict:
         q, state = self.bnb.quantize_4bit(weight, blocksize=64, quant_type=kind, compress_statistics=nested)
         parts = {"weight." + name: value for name, value in state.as_dict(packed=True).items()}
@@ -200,11 +215,52 @@ def matrices(programs: Programs) -> dict:
         "bnb_nf4_nested": programs.bnb4_case(weight(), "nf4", nested=True),
         "bnb_fp4": programs.bnb4_case(weight(), "fp4", nested=False),
     }
+    return stored_cases(cases, lambda rows: rows[:EXPECTED_ROWS])
+
+
+def wide_matrices(programs: Programs) -> dict:
+    def weight(rows=WIDE_ROWS):
+        return torch.randn(rows, WIDE_COLUMNS) * torch.logspace(-2, 0, rows)[:, None]
+
+    def group(bits, size):
+        return {"num_bits": bits, "type": "int", "strategy": "group", "group_size": size}
+
+    channel8 = {"num_bits": 8, "type": "int", "strategy": "channel"}
+    cases = {
+        "awq_g32": programs.awq_case(weight(), 32),
+        "awq_g64": programs.awq_case(weight(), 64),
+        "awq_g128": programs.awq_case(weight(), 128),
+        "gptq_4_g32": programs.gptq_case(weight(32), 32, 4, symmetric=False),
+        "gptq_4_g64_v2": programs.gptq_case(weight(32), 64, 4, symmetric=False, version=2),
+        "gptq_4_g128": programs.gptq_case(weight(32), 128, 4, symmetric=True),
+        "gptq_4_whole": programs.gptq_case(weight(32), WIDE_COLUMNS, 4, symmetric=False),
+        "gptq_4_act_order_asym": programs.gptq_case(weight(32), 128, 4, symmetric=False, act_order=True),
+        "gptq_8_g128_v2": programs.gptq_case(weight(32), 128, 8, symmetric=True, version=2),
+        "gptq_8_whole": programs.gptq_case(weight(32), WIDE_COLUMNS, 8, symmetric=True),
+        "gptq_8_act_order": programs.gptq_case(weight(32), 32, 8, symmetric=True, act_order=True),
+        "gptq_8_act_order_asym": programs.gptq_case(weight(32), 64, 8, symmetric=False, act_order=True),
+        "ct_pack_g32": programs.compressed_case(weight(), "pack-quantized", symmetric=True, **group(4, 32)),
+        "ct_pack_g64": programs.compressed_case(weight(32), "pack-quantized", torch.float16, symmetric=False, **group(4, 64)),
+        "ct_pack_g128": programs.compressed_case(weight(), "pack-quantized", symmetric=True, **group(4, 128)),
+        "ct_w8a16_g128": programs.compressed_case(weight(), "pack-quantized", symmetric=True, **group(8, 128)),
+        "ct_w8a16_g64_asym": programs.compressed_case(weight(32), "pack-quantized", torch.float16, symmetric=False,
+                                                      **group(8, 64)),
+        "ct_int_asym": programs.compressed_case(weight(), "int-quantized", torch.float16, symmetric=False, **channel8),
+        "ct_mxfp4": programs.mxfp4_case(weight()),
+        "fp8_block_128": fp8_case(weight(136), (128, 128)),
+    }
+
+    def expected(rows):
+        return rows[::(len(rows) - 1) // (WIDE_EXPECTED_ROWS - 1)]
+
+    return stored_cases(cases, expected)
+
+
+def stored_cases(cases: dict, expected_rows) -> dict:
     stored = {}
     for case, tensors in cases.items():
         for name, value in tensors.items():
-            is_expected = name == "expected"
-            value = value.float()[:EXPECTED_ROWS] if is_expected else value
+            value = expected_rows(value.float()) if name == "expected" else value
             stored[f"{case}.{name}"] = value.detach().contiguous().clone()
     return stored
 
@@ -229,6 +285,7 @@ def main() -> None:
     programs = Programs(arguments.sources)
     OUT.mkdir(parents=True, exist_ok=True)
     save_file(matrices(programs), OUT / "matrices.safetensors")
+    save_file(wide_matrices(programs), OUT / "wide_matrices.safetensors")
 
     def compressed(weight):
         tensors = programs.compressed_case(weight, "pack-quantized", num_bits=4, type="int", strategy="group",

@@ -27,7 +27,9 @@ std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::i
     config.reject(kKey, "only 1 is supported", ErrorCode::unsupported);
     return head_dim;
   }
-  const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0));
+  // Rounded down as in transformers, but 0.58 of 100, which is 57.99.. in floating point, are the 58 that were meant.
+  constexpr double kRounding = 1e-6;
+  const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0) + kRounding);
   if (part > 1.0 || turned < 2 || turned % 2 != 0) {
     config.reject(kKey, config.shown(kKey) + " of a head of " + std::to_string(head_dim) + " is no number of pairs");
     return head_dim;
@@ -53,11 +55,6 @@ RopeScaling read_llama3(ConfigSource& rope, std::int64_t original_beside, std::i
   return scaling;
 }
 
-/// By how much YaRN sharpens the attention over a context that is `factor` times as long.
-double yarn_scale(double factor, double weight) {
-  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
-}
-
 RopeScaling read_yarn(ConfigSource& rope, std::int64_t original_beside, std::int64_t max_position_embeddings) {
   RopeScaling scaling{.type = Type::yarn};
   scaling.original_max_position_embeddings = read_original_positions(rope, original_beside, max_position_embeddings);
@@ -69,8 +66,9 @@ RopeScaling read_yarn(ConfigSource& rope, std::int64_t original_beside, std::int
   scaling.truncate = rope.boolean("truncate", scaling.truncate);
   const bool weighted = rope.has("mscale") && rope.has("mscale_all_dim");
   const double weight = weighted ? rope.number("mscale", 0.0) : 1.0;
-  const double inner = weighted ? yarn_scale(scaling.factor, rope.number("mscale_all_dim", 0.0)) : 1.0;
-  scaling.attention_factor = rope.number("attention_factor", 0.0, yarn_scale(scaling.factor, weight) / inner);
+  const double inner = weighted ? yarn_attention_factor(scaling.factor, rope.number("mscale_all_dim", 0.0)) : 1.0;
+  scaling.attention_factor =
+      rope.number("attention_factor", 0.0, yarn_attention_factor(scaling.factor, weight) / inner);
   if (rope.status() && scaling.beta_fast <= scaling.beta_slow) rope.reject("beta_fast", "must be more than beta_slow");
   return scaling;
 }
@@ -125,6 +123,10 @@ RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t 
     });
   }
   return shape;
+}
+
+double yarn_attention_factor(double factor, double weight) {
+  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
 }
 
 std::int64_t position_limit(std::int64_t max_position_embeddings, const RopeScaling& scaling) {

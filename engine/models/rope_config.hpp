@@ -13,6 +13,9 @@ namespace pagoda::models {
 layers::RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings,
                               bool partial);
 
+/// By how much YaRN sharpens the attention over a context that is `factor` times as long, unless the config says it.
+double yarn_attention_factor(double factor, double weight = 1.0);
+
 /// Positions that a context may have: what the config says, or more where the scaling reaches further.
 std::int64_t position_limit(std::int64_t max_position_embeddings, const layers::RopeScaling& scaling);
 

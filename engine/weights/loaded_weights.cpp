@@ -33,8 +33,9 @@ const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_table_format(const WeightTensor& tensor) const {
-  const auto format = kept_format(tensor);
-  return format && tensor.quantized->order().empty() ? format : std::nullopt;
+  const bool keeps = keep_quantized || quantize;
+  if (!keeps || tensor.quantized == nullptr || !tensor.quantized->order().empty()) return std::nullopt;
+  return tensor.quantized->format();
 }
 
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize) {
@@ -61,6 +62,7 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
     auto copy = converter_.convert(*tensor, dtype, "converted " + std::string(name));
     if (!copy) return fail(std::move(copy.error()));
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
+    report(static_cast<std::int64_t>(found->second.bytes()));
   }
   stored_.copied(*tensor);
   tensor->dtype = dtype;
@@ -98,9 +100,15 @@ Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::st
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
   if (policy_.kept_format(*stored)) return packed(*stored);
+  const auto format = policy_.format_of(module, rows, columns);
+  if (format && stored->quantized != nullptr) {
+    auto quantized = quantize(module, *stored, *format);
+    if (quantized) stored_.copied(*stored);
+    return quantized;
+  }
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
-  if (const auto format = policy_.format_of(module, rows, columns)) {
+  if (format) {
     return quantize(module, {std::string(tensor), weight->plain.dtype, {rows, columns}, weight->plain.data}, *format);
   }
   const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
@@ -132,6 +140,7 @@ Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const 
   if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
     return quantize(module, {weight.tensor, matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, *format);
   }
+  report(static_cast<std::int64_t>(memory->bytes()));
   return LinearWeight{.plain = matrix, .memory = std::make_shared<const kernels::Buffer>(std::move(*memory))};
 }
 
@@ -155,6 +164,7 @@ Result<LinearWeight> LoadedWeights::copy(std::string_view module, const kernels:
                                      matrix.dtype, "copied " + std::string(module));
     if (!memory) return fail(std::move(memory.error()));
     found = copied_.emplace(std::string(module), std::move(*memory)).first;
+    report(static_cast<std::int64_t>(found->second.bytes()));
   }
   kernels::WeightMatrix copy = matrix;
   copy.data = found->second.data();
@@ -166,21 +176,13 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
   const std::lock_guard lock(mutex_);
   auto found = quantized_.find(module);
   if (found == quantized_.end()) {
-    const std::int64_t rows = tensor.shape.at(0);
-    const std::int64_t columns = tensor.shape.at(1);
-    PlainTensor plain;
-    const auto as_matrix = [&]() -> Result<kernels::WeightMatrix> {
-      auto made = as_plain(tensor, tensor.dtype);
-      if (!made) return fail(std::move(made.error()));
-      plain = std::move(*made);
-      return kernels::WeightMatrix{plain.tensor.data, plain.tensor.dtype, rows, columns};
-    };
-    auto weights = converter_.quantize("quantized " + std::string(module), rows, columns, format, as_matrix);
+    auto weights = converter_.quantize("quantized " + std::string(module), tensor, format);
     if (!weights) {
       weights.error().message = "module " + std::string(module) + ": " + weights.error().message;
-      return fail(std::move(weights.error()));
+      return fail(in_file(tensor, std::move(weights.error())));
     }
     found = quantized_.emplace(std::string(module), std::move(*weights)).first;
+    report(found->second->matrix.bytes());
   }
   return LinearWeight{.plain = {}, .quantized = found->second};
 }
@@ -190,9 +192,10 @@ Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor) const {
   auto found = quantized_.find(tensor.name);
   if (found == quantized_.end()) {
     auto weights = converter_.pack(tensor);
-    if (!weights) return fail(std::move(weights.error()));
+    if (!weights) return fail(in_file(tensor, std::move(weights.error())));
     stored_.copied(tensor);
     found = quantized_.emplace(tensor.name, std::move(*weights)).first;
+    report(found->second->matrix.bytes());
   }
   return LinearWeight{.plain = {}, .quantized = found->second};
 }
@@ -213,7 +216,10 @@ Result<LinearWeight> LoadedWeights::float8(std::string_view module, const Weight
     // Kernels widen them as if there were none.
     const bool has_nan = std::any_of(weights.data, weights.data + rows * columns,
                                      [](std::byte x) { return (x & std::byte{0x7F}) == std::byte{0x7F}; });
-    if (has_nan) return fail(ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a weight that is not a number");
+    if (has_nan) {
+      return fail(
+          in_file(tensor, {ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a weight that is not a number"}));
+    }
     float8_.emplace(std::string(module), tensor.quantized);
   }
   if (!policy_.copy_linear) return weight;
@@ -223,10 +229,24 @@ Result<LinearWeight> LoadedWeights::float8(std::string_view module, const Weight
         converter_.copy(weights.data, static_cast<std::size_t>(rows * columns), "copied " + std::string(module));
     if (!memory) return fail(std::move(memory.error()));
     found = copied_.emplace(std::string(module), std::move(*memory)).first;
+    report(static_cast<std::int64_t>(found->second.bytes()));
     stored_.copied(tensor);
   }
   weight.plain.data = found->second.data();
   return weight;
+}
+
+void LoadedWeights::report(std::int64_t bytes) const {
+  if (!progress_.report) return;
+  const std::int64_t made = reported_bytes_ += bytes;
+  const auto expected = static_cast<double>(std::max<std::int64_t>(1, progress_.expected_bytes));
+  progress_.report(std::min(1.0, static_cast<double>(made) / expected));
+}
+
+Error LoadedWeights::in_file(const WeightTensor& tensor, Error error) const {
+  const std::string file = stored_.file_of(tensor);
+  if (error.code == ErrorCode::bad_file && !file.empty()) error.message = file + ": " + error.message;
+  return error;
 }
 
 std::int64_t LoadedWeights::copied_bytes() const {

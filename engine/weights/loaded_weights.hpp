@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,7 +39,7 @@ struct WeightPolicy {
   std::optional<kernels::QuantizedFormat> kept_format(const WeightTensor& tensor) const;
   /// The 8-bit floats of a linear layer that are used as they are; null where they are not.
   const Float8Weights* kept_float8(const WeightTensor& tensor) const;
-  /// The same of an embedding, whose columns must be in order.
+  /// The same of an embedding, whose columns must be in order; kept where linear layers are quantised anew, too.
   std::optional<kernels::QuantizedFormat> kept_table_format(const WeightTensor& tensor) const;
 };
 
@@ -45,15 +47,25 @@ struct WeightPolicy {
 /// these.
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize);
 
+/// Told how much of the copies is made.
+struct CopyProgress {
+  std::function<void(double)> report = nullptr;  ///< the share that is made, 0 to 1; null = nobody is told
+  std::int64_t expected_bytes = 0;               ///< of all copies (MeasuredWeights::copied_bytes)
+};
+
 /// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
 /// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
 class LoadedWeights final : public WeightSource {
  public:
   /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory. `kept`: has the
-  /// copies that are made, all of this checkpoint and this policy; null = they are in the device's memory.
+  /// copies that are made, all of this checkpoint and this policy; null = they are in the device's memory. `progress`
+  /// hears of each copy on the thread that asked for it.
   LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device,
-                std::shared_ptr<KeptCopies> kept = nullptr)
-      : stored_(stored), policy_(std::move(policy)), converter_(std::move(device), std::move(kept)) {}
+                std::shared_ptr<KeptCopies> kept = nullptr, CopyProgress progress = {})
+      : stored_(stored),
+        policy_(std::move(policy)),
+        converter_(std::move(device), std::move(kept)),
+        progress_(std::move(progress)) {}
 
   /// More errors: out_of_memory; bad_config when a value does not fit the dtype.
   Result<WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
@@ -79,6 +91,10 @@ class LoadedWeights final : public WeightSource {
     WeightTensor tensor;
     kernels::Buffer memory;
   };
+  /// Tells of a copy that is made.
+  void report(std::int64_t bytes) const;
+  /// `error` about what is in `tensor`, with the file's name.
+  Error in_file(const WeightTensor& tensor, Error error) const;
   Result<PlainTensor> as_plain(const WeightTensor& tensor, DType dtype) const;
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const WeightTensor& tensor,
@@ -90,6 +106,8 @@ class LoadedWeights final : public WeightSource {
   const WeightSource& stored_;
   WeightPolicy policy_;
   WeightConverter converter_;
+  CopyProgress progress_;
+  mutable std::atomic<std::int64_t> reported_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module

@@ -55,10 +55,11 @@ Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::
   if (const auto format = policy_.kept_format(*stored)) {
     return count_quantized(stored->name, rows, columns, *format, stored->quantized->order().data());
   }
+  const auto format = policy_.format_of(module, rows, columns);
+  if (format && stored->quantized != nullptr) return count_quantized(module, rows, columns, *format);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
-  if (const auto format = policy_.format_of(module, rows, columns))
-    return count_quantized(module, rows, columns, *format);
+  if (format) return count_quantized(module, rows, columns, *format);
   const bool is_copy = stored->quantized != nullptr || weight->plain.dtype != stored->dtype;
   if (policy_.copy_linear && !is_copy) linears_[std::string(module)] = {stored->bytes(), true};
   return weight;

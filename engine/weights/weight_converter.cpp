@@ -40,6 +40,9 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
+/// Of the rows that are dequantised at once.
+constexpr std::int64_t kDequantizedBytes = std::int64_t{8} << 20;
+
 /// Rows of a matrix that will be one panel.
 class PanelOfRows {
  public:
@@ -92,13 +95,20 @@ Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DTy
   if (copy->is_made) return std::move(copy->memory);
   Status status;
   if (tensor.quantized == nullptr) {
-    status = copy_plain(tensor, dtype, copy->memory.data());
+    status = run([&](kernels::Stream& stream) { return copy_plain(stream, tensor, dtype, copy->memory.data()); });
   } else if (dtype == DType::f32) {
-    status = dequantize(tensor, copy->memory.as<float>());
+    status = run([&](kernels::Stream& stream) {
+      return dequantize(stream, tensor, 0, tensor.shape.at(0), copy->memory.as<float>());
+    });
   } else {
-    const auto floats = convert(tensor, DType::f32);
-    if (!floats) return fail(floats.error());
-    status = copy_plain({tensor.name, DType::f32, tensor.shape, floats->data()}, dtype, copy->memory.data());
+    auto* to = copy->memory.as<std::byte>();
+    status = run([&](kernels::Stream& stream) {
+      return dequantize_in_pieces(stream, tensor, [&](std::int64_t first_row, const kernels::WeightMatrix& rows) {
+        const WeightTensor piece{tensor.name, rows.dtype, {rows.rows, rows.columns}, rows.data};
+        const auto before = static_cast<std::size_t>(first_row * rows.columns) * size_of(dtype);
+        return copy_plain(stream, piece, dtype, to + before);
+      });
+    });
   }
   if (!status) return fail(std::move(status.error()));
   return std::move(copy->memory);
@@ -116,33 +126,35 @@ Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t byte
   return std::move(copy->memory);
 }
 
-Status WeightConverter::copy_plain(const WeightTensor& tensor, DType dtype, void* to) const {
+Status WeightConverter::copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const {
   if (!fits(tensor, dtype)) {
     return fail(ErrorCode::bad_config,
                 "dtype float16: tensor \"" + tensor.name + "\" has values above 65504, the largest float16", "dtype");
   }
-  return run([&](kernels::Stream& stream) {
-    return device_->ops().convert(
-        stream,
-        {.from = tensor.data, .from_dtype = tensor.dtype, .to = to, .to_dtype = dtype, .count = tensor.elements()});
-  });
+  return device_->ops().convert(
+      stream,
+      {.from = tensor.data, .from_dtype = tensor.dtype, .to = to, .to_dtype = dtype, .count = tensor.elements()});
 }
 
 Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
-    std::string_view kept_as, std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format,
-    const std::function<Result<kernels::WeightMatrix>()>& plain) const {
+    std::string_view kept_as, const WeightTensor& tensor, const kernels::QuantizedFormat& format) const {
+  const std::int64_t rows = tensor.shape.at(0);
+  const std::int64_t columns = tensor.shape.at(1);
   auto place = take(kept_as, rows, columns, format);
   if (!place) return fail(std::move(place.error()));
   if (place->is_made) return std::move(place->weights);
-  const auto matrix = plain();
-  if (!matrix) return fail(matrix.error());
-  auto status = run([&, &to = *place->weights](kernels::Stream& stream) {
-    return device_->ops().quantize_weights(stream, {.from = *matrix,
-                                                    .format = format,
-                                                    .data = to.data.as<std::uint8_t>(),
-                                                    .scales = to.scales.as<Float16>(),
-                                                    .mins = to.mins.as<Float16>(),
-                                                    .factors = to.factors.as<std::int8_t>()});
+  const QuantizedWeights& to = *place->weights;
+  const kernels::PanelPlace memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
+                                   to.factors.as<std::int8_t>()};
+  auto status = run([&](kernels::Stream& stream) {
+    const auto quantize_rows = [&](std::int64_t first_row, const kernels::WeightMatrix& from) {
+      const auto [data, scales, mins, factors] =
+          kernels::place_of_panel(to.matrix, first_row / kernels::kQuantizedPanel, memory);
+      return device_->ops().quantize_weights(
+          stream, {.from = from, .format = format, .data = data, .scales = scales, .mins = mins, .factors = factors});
+    };
+    if (tensor.quantized != nullptr) return dequantize_in_pieces(stream, tensor, quantize_rows);
+    return quantize_rows(0, {tensor.data, tensor.dtype, rows, columns});
   });
   if (!status) return fail(std::move(status.error()));
   return std::move(place->weights);
@@ -182,7 +194,7 @@ Result<KeptCopies::Place> WeightConverter::take(std::string_view kept_as, std::s
   if (kept_ != nullptr && !kept_as.empty()) {
     if (auto place = kept_->find(kept_as, bytes)) return std::move(*place);
   }
-  auto memory = device_->allocate(bytes, kernels::MemoryKind::device);
+  auto memory = kept_as.empty() ? device_->allocate(bytes, kernels::MemoryKind::device) : memory_->allocate(bytes);
   if (!memory) return fail(std::move(memory.error()));
   return KeptCopies::Place{std::move(*memory)};
 }
@@ -228,12 +240,31 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
   return place;
 }
 
-Status WeightConverter::dequantize(const WeightTensor& tensor, float* to) const {
+Status WeightConverter::dequantize(kernels::Stream& stream, const WeightTensor& tensor, std::int64_t first_row,
+                                   std::int64_t num_rows, float* to) const {
   const std::int64_t columns = tensor.shape.at(1);
-  const auto dequantize_row = [&](std::int64_t row) { tensor.quantized->dequantize(row, to + row * columns); };
-  return run([&](kernels::Stream& stream) {
-    return device_->ops().host_work(stream, {.num_tasks = tensor.shape.at(0), .run = dequantize_row});
-  });
+  const auto dequantize_row = [&](std::int64_t row) {
+    tensor.quantized->dequantize(first_row + row, to + row * columns);
+  };
+  return device_->ops().host_work(stream, {.num_tasks = num_rows, .run = dequantize_row});
+}
+
+Status WeightConverter::dequantize_in_pieces(
+    kernels::Stream& stream, const WeightTensor& tensor,
+    const std::function<Status(std::int64_t first_row, const kernels::WeightMatrix& rows)>& use) const {
+  const std::int64_t rows = tensor.shape.at(0);
+  const std::int64_t columns = tensor.shape.at(1);
+  const std::int64_t row_bytes = columns * std::int64_t{sizeof(float)};
+  const std::int64_t panels = std::max<std::int64_t>(1, kDequantizedBytes / (kernels::kQuantizedPanel * row_bytes));
+  const std::int64_t piece_rows = std::min(rows, panels * kernels::kQuantizedPanel);
+  auto memory = device_->allocate(static_cast<std::size_t>(piece_rows * row_bytes), kernels::MemoryKind::device);
+  if (!memory) return fail(std::move(memory.error()));
+  for (std::int64_t first_row = 0; first_row < rows; first_row += piece_rows) {
+    const std::int64_t num_rows = std::min(piece_rows, rows - first_row);
+    if (Status status = dequantize(stream, tensor, first_row, num_rows, memory->as<float>()); !status) return status;
+    if (Status status = use(first_row, {memory->data(), DType::f32, num_rows, columns}); !status) return status;
+  }
+  return {};
 }
 
 Status WeightConverter::run(const std::function<Status(kernels::Stream&)>& issue) const {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/weights/kept_copies.hpp"
+#include "engine/weights/weight_memory.hpp"
 #include "engine/weights/weight_source.hpp"
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
@@ -20,7 +21,7 @@ class WeightConverter {
  public:
   /// `device`: one that computes on the host. `kept`: null = all is in the device's memory.
   explicit WeightConverter(std::shared_ptr<kernels::Device> device, std::shared_ptr<KeptCopies> kept = nullptr)
-      : device_(std::move(device)), kept_(std::move(kept)) {}
+      : device_(std::move(device)), kept_(std::move(kept)), memory_(std::make_unique<WeightMemory>(device_)) {}
 
   /// A copy of `tensor`, plain or quantised, as `dtype`; one without a name is not kept. Errors: out_of_memory;
   /// bad_config when a value does not fit.
@@ -29,11 +30,10 @@ class WeightConverter {
   /// A copy of bytes as they are. Errors: out_of_memory.
   Result<kernels::Buffer> copy(const void* from, std::size_t bytes, std::string_view kept_as) const;
 
-  /// A matrix quantised; `plain` is asked for it if it must be made. Errors: those of `plain`; out_of_memory; bad_file
-  /// when a weight is not finite.
-  Result<std::shared_ptr<const QuantizedWeights>> quantize(
-      std::string_view kept_as, std::int64_t rows, std::int64_t columns, const kernels::QuantizedFormat& format,
-      const std::function<Result<kernels::WeightMatrix>()>& plain) const;
+  /// The matrix `tensor`, plain or quantised, in another format. Errors: out_of_memory; bad_file when a weight is not
+  /// finite.
+  Result<std::shared_ptr<const QuantizedWeights>> quantize(std::string_view kept_as, const WeightTensor& tensor,
+                                                           const kernels::QuantizedFormat& format) const;
 
   /// The quantised matrix `tensor`, which has a format, in the layout of kernels. Errors: out_of_memory; bad_file when
   /// a scale or a minimum is not finite, with the tensor's name.
@@ -47,12 +47,20 @@ class WeightConverter {
   Result<KeptCopies::Place> take(std::string_view kept_as, std::size_t bytes) const;
   Result<QuantizedPlace> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
                               const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
-  Status copy_plain(const WeightTensor& tensor, DType dtype, void* to) const;
-  Status dequantize(const WeightTensor& tensor, float* to) const;
+  Status copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const;
+  /// `to`: [num_rows, columns].
+  Status dequantize(kernels::Stream& stream, const WeightTensor& tensor, std::int64_t first_row, std::int64_t num_rows,
+                    float* to) const;
+  /// Has `use` see the rows of a quantised matrix in float32, some whole panels after the others, so that there is
+  /// never a copy of all. `rows` is void when it returns.
+  Status dequantize_in_pieces(
+      kernels::Stream& stream, const WeightTensor& tensor,
+      const std::function<Status(std::int64_t first_row, const kernels::WeightMatrix& rows)>& use) const;
   Status run(const std::function<Status(kernels::Stream&)>& issue) const;
 
   std::shared_ptr<kernels::Device> device_;
   std::shared_ptr<KeptCopies> kept_;
+  std::unique_ptr<WeightMemory> memory_;  // of copies with a name, which live as long as one another
 };
 
 }  // namespace pagoda::weights

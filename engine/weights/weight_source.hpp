@@ -122,6 +122,12 @@ class WeightSource {
     return false;
   }
 
+  /// The file that holds `tensor`, for messages; empty where there is none.
+  virtual std::string file_of(const WeightTensor& tensor) const {
+    static_cast<void>(tensor);
+    return {};
+  }
+
   /// A hint: the bytes of the tensor have been copied, and their memory may serve others until they are read again.
   virtual void copied(const WeightTensor& tensor) const { static_cast<void>(tensor); }
 

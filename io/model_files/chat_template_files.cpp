@@ -18,11 +18,6 @@ using chat::NamedTemplate;
 
 constexpr std::size_t kMaxTemplateBytes = std::size_t{4} << 20;
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 Result<NamedTemplate> read_json_template(const fs::path& path) {
   const auto object = read_json_file(path, kMaxTemplateBytes, ErrorCode::bad_file);
   if (!object) return fail(object.error());
@@ -40,8 +35,8 @@ Result<std::vector<NamedTemplate>> find_main_templates(const fs::path& model_dir
     if (!read) return fail(std::move(read.error()));
     return std::vector<NamedTemplate>{std::move(*read)};
   };
-  if (const auto path = model_dir / "chat_template.jinja"; is_there(path)) return alone(read_chat_template(path));
-  if (const auto path = model_dir / "chat_template.json"; is_there(path)) return alone(read_json_template(path));
+  if (const auto path = model_dir / "chat_template.jinja"; has_entry(path)) return alone(read_chat_template(path));
+  if (const auto path = model_dir / "chat_template.json"; has_entry(path)) return alone(read_json_template(path));
   std::vector<NamedTemplate> templates;
   for (const auto& [name, source] : config.chat_templates) templates.push_back({name, source, "tokenizer_config.json"});
   return templates;
@@ -52,7 +47,7 @@ Result<std::vector<NamedTemplate>> find_templates(const fs::path& model_dir, con
   if (!templates) return templates;
   for (const char* name : chat::ChatPrompts::kSpecialNames) {
     const auto path = model_dir / "additional_chat_templates" / (std::string(name) + ".jinja");
-    if (!is_there(path)) continue;
+    if (!has_entry(path)) continue;
     auto read = read_chat_template(path, name);
     if (!read) {
       spdlog::warn("{}; it is left out", read.error().message);

@@ -30,11 +30,6 @@ bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
 }
 
-bool file_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 Status no_weights(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
@@ -87,13 +82,13 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   for (const auto& format : kFormats) {
     checkpoint->format_ = format.name;
-    if (file_exists(folder / format.single)) {
+    if (has_entry(folder / format.single)) {
       auto tensors = checkpoint->map_file(folder / format.single, format);
       if (!tensors) return fail(std::move(tensors.error()));
       for (auto& [name, entry] : *tensors) checkpoint->tensors_.emplace(name, Location{0, std::move(entry)});
       return checkpoint;
     }
-    if (file_exists(folder / format.index)) {
+    if (has_entry(folder / format.index)) {
       if (auto status = checkpoint->open_shards(folder, format); !status) return fail(std::move(status.error()));
       return checkpoint;
     }
@@ -127,7 +122,7 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const Format
     tensors_of_shard[shard_name].push_back(name);
   }
   for (const auto& [shard, names] : tensors_of_shard) {
-    if (!file_exists(folder / shard)) {
+    if (!has_entry(folder / shard)) {
       return bad("tensor " + quote(names.front()) + ": shard " + quote(shard) + " does not exist");
     }
     auto tensors = map_file(folder / shard, format);

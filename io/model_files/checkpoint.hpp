@@ -45,6 +45,7 @@ class Checkpoint final : public ModelWeights {
   /// Takes the tensor's pages out of this process's memory; they are read again from the file, or from the system's
   /// cache of it.
   void copied(const weights::WeightTensor& tensor) const override;
+  std::string file_of(const weights::WeightTensor& tensor) const override { return path_of(tensor.name); }
 
   /// For those who read tensors that are no weights by themselves; nothing when there is none that lies row-major.
   /// Reading it does not count as taking it.

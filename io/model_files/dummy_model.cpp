@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "engine/text/unicode.hpp"
+#include "io/model_files/hf_config.hpp"
 #include "io/model_files/huggingface_folder.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
@@ -145,7 +146,8 @@ class DummyModel final : public ModelFiles {
   explicit DummyModel(const std::filesystem::path& folder) : folder_(folder), files_(open_huggingface_folder(folder)) {}
 
   std::string name() const override { return files_->name(); }
-  Result<models::ModelSpec> spec() const override { return files_->spec(); }
+  /// Random weights are not quantised, whatever those of the config's model were.
+  Result<models::ModelSpec> spec() const override { return load_hf_config(folder_, StoredQuantization::ignored); }
 
   Result<std::shared_ptr<const ModelWeights>> weights() const override {
     const auto model = spec();

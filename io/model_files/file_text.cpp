@@ -1,5 +1,7 @@
 #include "io/model_files/file_text.hpp"
 
+#include <system_error>
+
 #include "io/model_files/mapped_file.hpp"
 
 namespace pagoda::io {
@@ -28,6 +30,11 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (const auto dimension : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
   return text + "]";
+}
+
+bool has_entry(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
 }
 
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code) {

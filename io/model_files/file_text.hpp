@@ -20,6 +20,10 @@ std::string quote(std::string_view text);
 /// "[4096, 11008]", for a message.
 std::string shape_text(std::span<const std::int64_t> shape);
 
+/// Whether a folder has an entry of this name, be it a link to nothing: that is told when it is opened, and not taken
+/// for a file that is left out.
+bool has_entry(const std::filesystem::path& path);
+
 /// Parses `text` as JSON of at most 64 levels. Errors: `code`, with the file's name and the place of the first mistake.
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code);
 

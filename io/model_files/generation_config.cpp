@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
@@ -63,8 +62,7 @@ Result<SamplingDefaults> parse_sampling_defaults(std::string_view text, std::str
 
 Result<SamplingDefaults> load_sampling_defaults(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return SamplingDefaults{};
+  if (!has_entry(path)) return SamplingDefaults{};
   const auto root = read_json_file(path, kMostGenerationConfigBytes, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   return named(read_defaults(*root), path.string());

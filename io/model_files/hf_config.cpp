@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -123,9 +122,11 @@ Result<models::ModelSpec> read_hf_config(ConfigReader& reader) {
   return spec;
 }
 
-Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation) {
-  const auto root = parse_object(config_text);
+Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation,
+                                          StoredQuantization quantization) {
+  auto root = parse_object(config_text);
   if (!root) return fail(root.error());
+  if (quantization == StoredQuantization::ignored) erase_quantization(*root);
   ConfigReader reader(*root, config_text.file_name);
   auto spec = read_hf_config(reader);
   if (!spec || generation == nullptr) return spec;
@@ -148,8 +149,7 @@ Result<std::optional<QuantizationConfig>> load_quantization_config(const std::fi
   if (!reader.status()) return fail(reader.status().error());
   if (config) return config;
   for (const char* name : kQuantizationFiles) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / name, ignored)) continue;
+    if (!has_entry(folder / name)) continue;
     const auto own_file = open_config(folder / name);
     if (!own_file) return fail(own_file.error());
     const auto own_root = parse_object({text_of(*own_file), own_file->path()});
@@ -163,18 +163,17 @@ Result<std::optional<QuantizationConfig>> load_quantization_config(const std::fi
   return config;
 }
 
-Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder) {
+Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder, StoredQuantization quantization) {
   const auto config_file = open_config(folder / "config.json");
   if (!config_file) return fail(config_file.error());
   const ConfigText config{text_of(*config_file), config_file->path()};
 
   const auto generation_path = folder / "generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(generation_path, ignored)) return parse_hf_config(config, nullptr);
+  if (!has_entry(generation_path)) return parse_hf_config(config, nullptr, quantization);
   const auto generation_file = open_config(generation_path);
   if (!generation_file) return fail(generation_file.error());
   const ConfigText generation{text_of(*generation_file), generation_file->path()};
-  return parse_hf_config(config, &generation);
+  return parse_hf_config(config, &generation, quantization);
 }
 
 }  // namespace pagoda::io

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -18,14 +19,19 @@ struct ConfigText {
   std::string file_name;
 };
 
+/// Whether a config's way to quantise must be one that is built.
+enum class StoredQuantization : std::uint8_t { checked, ignored };
+
 /// Reads config.json of a Hugging Face model folder, and generation_config.json where there is one (for its eos ids,
 /// which win). Errors: bad_config when config.json cannot be read, else as parse_hf_config.
-Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder);
+Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder,
+                                         StoredQuantization quantization = StoredQuantization::checked);
 
 /// The same from texts; `generation` may be null. A key that is missing, has another type, lies outside its limits or
 /// contradicts another is bad_config; a meaning that is right but not built (a rope scaling, a way to quantise) is
 /// unsupported. The message names file and key, and Error::param is the key.
-Result<models::ModelSpec> parse_hf_config(const ConfigText& config, const ConfigText* generation);
+Result<models::ModelSpec> parse_hf_config(const ConfigText& config, const ConfigText* generation,
+                                          StoredQuantization quantization = StoredQuantization::checked);
 
 /// The same from a config that has been parsed, without a generation_config.json.
 Result<models::ModelSpec> read_hf_config(ConfigReader& reader);

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/model_files/file_text.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
 
 namespace pagoda::io {
@@ -139,8 +140,7 @@ Result<json> parse_object(std::string_view text, std::string_view file_name) {
 
 /// The text of a file; nothing when there is no such file.
 Result<std::optional<std::string>> read_if_present(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!has_entry(path)) return std::nullopt;
   Result<std::string> bytes = tokenizer_file::read_file(path, kMostTokenizerConfigBytes);
   if (!bytes) return fail(std::move(bytes.error()));
   return std::move(*bytes);

@@ -1,19 +1,14 @@
 #include "io/model_files/tokenizer_loader.hpp"
 
 #include <string>
-#include <system_error>
 #include <utility>
 
+#include "io/model_files/file_text.hpp"
 #include "io/model_files/tokenizer_json.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
 
 namespace pagoda::io {
 namespace {
-
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 Result<FolderTokenizer> from_file(Result<text::TokenizerSpec> spec, const std::filesystem::path& file) {
   if (!spec) return fail(std::move(spec.error()));
@@ -23,16 +18,18 @@ Result<FolderTokenizer> from_file(Result<text::TokenizerSpec> spec, const std::f
 }  // namespace
 
 bool has_folder_tokenizer(const std::filesystem::path& model_dir) {
-  return is_there(model_dir / "tokenizer.json") || is_there(model_dir / "tokenizer.model") ||
-         is_there(model_dir / "vocab.json");
+  return has_entry(model_dir / "tokenizer.json") || has_entry(model_dir / "tokenizer.model") ||
+         has_entry(model_dir / "vocab.json");
 }
 
 Result<FolderTokenizer> read_folder_tokenizer(const std::filesystem::path& model_dir) {
-  if (const auto json = model_dir / "tokenizer.json"; is_there(json)) return from_file(read_tokenizer_json(json), json);
-  if (const auto model = model_dir / "tokenizer.model"; is_there(model)) {
+  if (const auto json = model_dir / "tokenizer.json"; has_entry(json))
+    return from_file(read_tokenizer_json(json), json);
+  if (const auto model = model_dir / "tokenizer.model"; has_entry(model)) {
     return from_file(read_sentencepiece_files(model_dir), model);
   }
-  if (const auto vocab = model_dir / "vocab.json"; is_there(vocab)) return from_file(read_gpt2_files(model_dir), vocab);
+  if (const auto vocab = model_dir / "vocab.json"; has_entry(vocab))
+    return from_file(read_gpt2_files(model_dir), vocab);
   return fail(ErrorCode::bad_config, "cannot read a tokenizer in " + model_dir.string() +
                                          ": no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt");
 }

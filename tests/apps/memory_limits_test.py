@@ -8,12 +8,17 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+
+import gguf_files
 
 PAGODA, MODEL = sys.argv[1:3]
 MIB = 1 << 20
@@ -226,6 +231,85 @@ class WithinACgroup(Limits, unittest.TestCase):
         code, _, err, _ = self.run_within(self.limited(1024), "generate", "--prompt", "Once", "--max-tokens", "2",
                                           "--no-touch-memory", "--num-device-blocks", blocks, "--num-host-blocks", blocks)
         self.assertEqual(code, 0, err)
+
+
+class Loading(unittest.TestCase):
+    """What a process holds at most while it loads, beside what it holds of a small model: the weights and 10 % more, the
+    rows that are dequantised at once, and the pages of the file that these are read from."""
+
+    CONSTANT = 32 * MIB
+    VOCAB, HIDDEN, INTERMEDIATE, LAYERS = 32768, 512, 1408, 2
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def peak(self, model, *args):
+        server = subprocess.Popen([PAGODA, "serve", "--model", model, "--listen", "127.0.0.1:0", "--threads", "2",
+                                   "--num-device-blocks", "4", "--max-num-seqs", "1", "--max-num-batched-tokens", "64",
+                                   "--max-model-len", "64", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            self.assertRegex(server.stdout.readline(), "listening on ")
+            with open(f"/proc/{server.pid}/status", encoding="utf-8") as status:
+                return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1)) * 1024
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+            server.stderr.close()
+
+    def weight_bytes(self, model, *args):
+        done = subprocess.run([PAGODA, "inspect", "--model", model, "--json", *args], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)["memory"]["weight_bytes"]
+
+    def assert_holds_little_more_than_weights(self, model, *args):
+        weights = self.weight_bytes(model, *args)
+        self.assertGreater(weights, self.CONSTANT)
+        self.assertLess(self.peak(model, *args) - self.peak(MODEL), 1.1 * weights + self.CONSTANT)
+
+    def gguf(self):
+        """A Llama of Q8_0 whose head is the largest matrix and taken last."""
+        def matrix(rows, columns):
+            block = struct.pack("<e", 1 / 1024) + bytes(range(32))
+            return gguf_files.Q8_0, [rows, columns], block * (rows * columns // 32)
+
+        def norm():
+            return gguf_files.F32, [self.HIDDEN], struct.pack("<f", 1) * self.HIDDEN
+
+        hidden, intermediate = self.HIDDEN, self.INTERMEDIATE
+        tensors = {"token_embd.weight": matrix(self.VOCAB, hidden), "output.weight": matrix(self.VOCAB, hidden),
+                   "output_norm.weight": norm()}
+        for layer in range(self.LAYERS):
+            begin = f"blk.{layer}."
+            tensors |= {begin + name + ".weight": matrix(hidden, hidden) for name in ("attn_q", "attn_k", "attn_v", "attn_output")}
+            tensors |= {begin + name + ".weight": matrix(intermediate, hidden) for name in ("ffn_gate", "ffn_up")}
+            tensors |= {begin + name + ".weight": norm() for name in ("attn_norm", "ffn_norm")}
+            tensors[begin + "ffn_down.weight"] = matrix(hidden, intermediate)
+        characters = [chr(c) for c in [*range(33, 127), *range(161, 173), *range(174, 256)]] + [chr(256 + i) for i in range(68)]
+        tokens = characters + ["ab"] + [f"w{i}" for i in range(self.VOCAB - len(characters) - 1)]
+        text, number, real, array = gguf_files.STRING, 4, 6, gguf_files.ARRAY
+        keys = {"general.architecture": (text, "llama"), "llama.block_count": (number, self.LAYERS),
+                "llama.context_length": (number, 64), "llama.embedding_length": (number, hidden),
+                "llama.feed_forward_length": (number, intermediate), "llama.attention.head_count": (number, 8),
+                "llama.attention.layer_norm_rms_epsilon": (real, 1e-5), "tokenizer.ggml.model": (text, "gpt2"),
+                "tokenizer.ggml.pre": (text, "gpt-2"), "tokenizer.ggml.tokens": (array, tokens),
+                "tokenizer.ggml.token_type": (array, [1] * self.VOCAB), "tokenizer.ggml.merges": (array, ["a b"])}
+        path = os.path.join(self.folder, "model.gguf")
+        gguf_files.write_gguf(path, keys, tensors)
+        return path
+
+    def test_dequantised_matrices_have_no_whole_copy_in_float32(self):
+        self.assert_holds_little_more_than_weights(self.gguf(), "--quantize", "none", "--dtype", "bfloat16")
+
+    def test_nor_have_those_that_are_quantised_anew(self):
+        self.assert_holds_little_more_than_weights(self.gguf(), "--quantize", "int8", "--dtype", "bfloat16")
+
+    def test_random_weights_are_let_go_when_they_are_quantised(self):
+        config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8,
+                  "num_attention_heads": 8, "vocab_size": 8192, "max_position_embeddings": 64, "torch_dtype": "bfloat16"}
+        with open(os.path.join(self.folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        self.assert_holds_little_more_than_weights(self.folder, "--load-format", "dummy", "--quantize", "int8")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ Status add_tensors(const std::shared_ptr<const GgufFile>& file, FolderParts& par
     if (!folder_name) return refuse("has no name in a folder");
     if (!ggml_type_info(tensor.type)->plain) return refuse("is quantised");
     const std::int64_t num_heads = interleaved_heads(**architecture, name, *heads);
-    if (num_heads != 0 && (num_heads < 0 || tensor.shape.front() % (2 * num_heads) != 0)) {
+    if (num_heads != 0 && tensor.shape.front() % (2 * num_heads) != 0) {
       return refuse("is not " + std::to_string(num_heads) + " heads of an even size");
     }
     parts.tensors.push_back({*folder_name, safetensors_type(tensor.type), tensor.shape, tensor.data.size(),

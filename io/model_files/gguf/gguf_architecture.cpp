@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/models/config_source.hpp"
 #include "io/model_files/file_text.hpp"
 
 namespace pagoda::io {
@@ -176,13 +177,21 @@ std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& arch
 }
 
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture) {
-  const std::string prefix = std::string(architecture.name) + ".attention.";
-  const auto queries = file.get<std::int64_t>(prefix + "head_count");
+  const auto read = [&](const char* name, std::int64_t otherwise) -> Result<std::int64_t> {
+    const std::string key = std::string(architecture.name) + ".attention." + name;
+    const auto heads = file.get<std::int64_t>(key);
+    if (!heads) return fail(heads.error());
+    const std::int64_t count = heads->value_or(otherwise);
+    if (count < 1 || count > models::kMaxHeads) {
+      return file.bad(key, "must be from 1 to " + std::to_string(models::kMaxHeads), ErrorCode::bad_config);
+    }
+    return count;
+  };
+  const auto queries = read("head_count", 1);
   if (!queries) return fail(queries.error());
-  const auto keys = file.get<std::int64_t>(prefix + "head_count_kv");
+  const auto keys = read("head_count_kv", *queries);
   if (!keys) return fail(keys.error());
-  const std::int64_t num_heads = queries->value_or(1);
-  return GgufHeads{num_heads, keys->value_or(num_heads)};
+  return GgufHeads{*queries, *keys};
 }
 
 std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, std::string_view name,

@@ -73,7 +73,7 @@ struct GgufHeads {
   std::int64_t queries = 1;
   std::int64_t keys = 1;  ///< and values
 };
-/// Errors: bad_file (a number of heads that is no integer).
+/// Errors: bad_file (a number of heads that is no integer), bad_config (not one from 1 to kMaxHeads).
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture);
 
 /// Rows of a tensor of Hugging Face's that are one of GGUF's.

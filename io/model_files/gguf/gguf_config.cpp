@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/models/rope_config.hpp"
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/generation_config.hpp"
@@ -31,6 +32,7 @@ using nlohmann::json;
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kTokenTypes = "tokenizer.ggml.token_type";
 constexpr std::int64_t kControlToken = 3;
+constexpr std::string_view kAttnFactor = "rope.scaling.attn_factor";
 
 /// Keys of an architecture that say nothing about what is computed here.
 constexpr std::array<std::string_view, 4> kIgnoredKeys{"vocab_size", "tensor_data_layout", "rope.scaling.finetuned",
@@ -183,12 +185,13 @@ class ConfigOfGguf {
     const auto factor = get<double>("rope.scaling.factor");
     const auto old_factor = get<double>("rope.scale_linear");
     const auto original = get<std::int64_t>("rope.scaling.original_context_length");
-    const auto attention_factor = get<double>("rope.scaling.attn_factor");
+    const auto yarn = read_yarn();
     if (!type) return fail(type.error());
-    for (const auto* number : {&factor, &old_factor, &attention_factor}) {
+    for (const auto* number : {&factor, &old_factor}) {
       if (!*number) return fail(number->error());
     }
     if (!original) return fail(original.error());
+    if (!yarn) return fail(yarn.error());
     const std::string_view kind = type->value_or(*old_factor || *factor ? "linear" : "none");
     const double scale = factor->value_or(old_factor->value_or(1.0));
     for (const char* longrope : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
@@ -197,10 +200,12 @@ class ConfigOfGguf {
                     file_.path() + ": tensor " + quote(longrope) + ": rope scaling by longrope is not supported");
       }
     }
+    if (kind != "yarn" && yarn->attn_factor != 1.0) {
+      return file_.bad(key(kAttnFactor), "other than 1 is supported beside yarn only", ErrorCode::unsupported);
+    }
     json scaling = json::object();
     if (const auto* factors = file_.tensor(kRopeFactors)) {
-      const bool is_scaled_twice = kind != "none" && !(kind == "linear" && scale == 1.0);
-      if (is_scaled_twice || attention_factor->value_or(1.0) != 1.0) {
+      if (kind != "none" && !(kind == "linear" && scale == 1.0)) {
         return file_.bad(key("rope.scaling.type"), "beside " + quote(kRopeFactors) + " no scaling is supported",
                          ErrorCode::unsupported);
       }
@@ -211,10 +216,9 @@ class ConfigOfGguf {
       scaling["rope_type"] = kind;
       if (*factor || *old_factor) scaling["factor"] = as_written(scale);
       if (*original) scaling["original_max_position_embeddings"] = **original;
-      if (kind == "yarn" && attention_factor->value_or(1.0) != 1.0) {
-        return file_.bad(key("rope.scaling.attn_factor"), "other than 1 is not supported", ErrorCode::unsupported);
-      }
       if (kind == "linear" && scale == 1.0) return {};
+      if (kind == "yarn" && !scaling.contains("factor")) return file_.bad(key("rope.scaling.factor"), "is missing");
+      if (kind == "yarn") scaling.update(yarn->in_config(as_written(scale)));
     } else if (kind == "none") {
       return {};
     } else {
@@ -223,6 +227,42 @@ class ConfigOfGguf {
     }
     set("rope_scaling", std::move(scaling), key("rope.scaling"));
     return {};
+  }
+
+  /// What a file says of yarn beside its factor. Converters copy transformers' values, and here they mean the same;
+  /// llama.cpp computes the architectures of this file with the usual ones in any case. It multiplies by attn_factor.
+  struct Yarn {
+    json in_config(double factor) const {
+      json config = json::object();
+      if (beta_fast) config["beta_fast"] = as_written(*beta_fast);
+      if (beta_slow) config["beta_slow"] = as_written(*beta_slow);
+      if (attention_factor || attn_factor != 1.0) {
+        const double usual = models::yarn_attention_factor(factor);
+        config["attention_factor"] =
+            (attention_factor ? as_written(*attention_factor) : usual) * as_written(attn_factor);
+      }
+      return config;
+    }
+
+    std::optional<double> beta_fast;
+    std::optional<double> beta_slow;
+    std::optional<double> attention_factor;
+    double attn_factor = 1.0;
+  };
+
+  Result<Yarn> read_yarn() {
+    const auto beta_fast = get<double>("rope.scaling.yarn_beta_fast");
+    const auto beta_slow = get<double>("rope.scaling.yarn_beta_slow");
+    const auto attention_factor = get<double>("rope.scaling.yarn_attn_factor");
+    const auto extrapolation = get<double>("rope.scaling.yarn_ext_factor");
+    const auto attn_factor = get<double>(kAttnFactor);
+    for (const auto* number : {&beta_fast, &beta_slow, &attention_factor, &extrapolation, &attn_factor}) {
+      if (!*number) return fail(number->error());
+    }
+    if (extrapolation->value_or(1.0) >= 0.0 && extrapolation->value_or(1.0) != 1.0) {  // below 0: not said
+      return file_.bad(key("rope.scaling.yarn_ext_factor"), "other than 1 is not supported", ErrorCode::unsupported);
+    }
+    return Yarn{*beta_fast, *beta_slow, *attention_factor, attn_factor->value_or(1.0)};
   }
 
   /// What follows from the number of layers in llama.cpp, unless the file says it.

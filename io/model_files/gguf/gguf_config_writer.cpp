@@ -11,6 +11,7 @@
 
 #include "engine/layers/rotary.hpp"
 #include "engine/models/families.hpp"
+#include "engine/models/rope_config.hpp"
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 
@@ -155,16 +156,20 @@ class ConfigWriter {
   }
 
   void write_yarn(const RopeScaling& scaling) {
-    const RopeScaling usual;
-    const double attention = scaling.factor <= 1 ? 1 : 0.1 * std::log(scaling.factor) + 1;
-    if (scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow || !scaling.truncate ||
-        std::abs(scaling.attention_factor - attention) > 1e-6) {
-      return refuse(scaling_key(), "of yarn only factor and original_max_position_embeddings can be said in GGUF");
-    }
+    if (!scaling.truncate) return refuse(scaling_key(), "yarn without truncate cannot be said in GGUF");
     metadata_.set(key("rope.scaling.type"), "yarn");
     metadata_.set(key("rope.scaling.factor"), static_cast<float>(scaling.factor));
     metadata_.set(key("rope.scaling.original_context_length"),
                   static_cast<std::uint32_t>(scaling.original_max_position_embeddings));
+    const auto set_unless = [&](double usual, const char* name, double value) {
+      if (std::abs(value - usual) > 1e-6) metadata_.set(key(name), static_cast<float>(value));
+    };
+    const RopeScaling usual;
+    set_unless(usual.beta_fast, "rope.scaling.yarn_beta_fast", scaling.beta_fast);
+    set_unless(usual.beta_slow, "rope.scaling.yarn_beta_slow", scaling.beta_slow);
+    // Programs that go by the usual attention factor whatever yarn_attn_factor says multiply it by this one.
+    set_unless(1.0, "rope.scaling.attn_factor",
+               scaling.attention_factor / models::yarn_attention_factor(scaling.factor));
   }
 
   const char* scaling_key() const { return reader_.has("rope_scaling") ? "rope_scaling" : "rope_parameters"; }

@@ -81,7 +81,7 @@ Result<weights::WeightTensor> GgufWeights::describe(std::string_view name,
                shape_text(shape));
   }
   const std::int64_t num_heads = interleaved_heads(*tensor);
-  if (num_heads != 0 && (num_heads < 0 || shape.front() % (2 * num_heads) != 0)) {
+  if (num_heads != 0 && shape.front() % (2 * num_heads) != 0) {
     return bad("its " + std::to_string(shape.front()) + " rows are not " + std::to_string(num_heads) +
                " heads of an even size");
   }
@@ -137,6 +137,11 @@ const void* GgufWeights::in_order(const GgufTensor& tensor, std::int64_t num_hea
 void GgufWeights::copied(const weights::WeightTensor& tensor) const {
   const auto* found = file_->tensor(tensor.name);
   if (found != nullptr) file_->drop_pages(*found);
+}
+
+std::string GgufWeights::file_of(const weights::WeightTensor& tensor) const {
+  const auto* found = file_->tensor(tensor.name);
+  return found == nullptr ? file_->path() : file_->path_of(*found);
 }
 
 CheckpointFacts GgufWeights::facts() const {

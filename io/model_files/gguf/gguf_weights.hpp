@@ -31,6 +31,7 @@ class GgufWeights final : public ModelWeights {
   bool contains(std::string_view name) const override { return find(name) != nullptr; }
   bool holds_derived(std::string_view module) const override;
   void copied(const weights::WeightTensor& tensor) const override;
+  std::string file_of(const weights::WeightTensor& tensor) const override;
 
   CheckpointFacts facts() const override;
   std::string quantization() const override;

@@ -115,22 +115,23 @@ void read_block(ConfigReader& reader, const char* key, QuantizationConfig& confi
   config.block_columns = columns;
 }
 
-constexpr std::array<std::string_view, 4> kCompressedFormats{"pack-quantized", "int-quantized", "float-quantized",
-                                                             "naive-quantized"};
+constexpr std::string_view kMxfp4 = "mxfp4-pack-quantized";
+constexpr std::array<std::string_view, 5> kCompressedFormats{"pack-quantized", "int-quantized", "float-quantized",
+                                                             "naive-quantized", kMxfp4};
 
 void read_compressed_weights(ConfigReader& reader, const std::string& format, QuantizationConfig& config) {
   constexpr std::array<std::string_view, 2> kTypes{"int", "float"};
   const auto type = read_name(reader, "type", "int", kTypes);
   const auto bits = reader.integer("num_bits", 1, 64, 8);
   const bool narrow = format == "pack-quantized" || (format == "naive-quantized" && type == "int");
-  if (bits != 8 && (bits != 4 || !narrow)) {
-    reader.reject("num_bits",
-                  std::to_string(bits) + " bits are not supported in format " + format + (narrow ? " (4, 8)" : " (8)"),
+  const char* known = format == kMxfp4 ? " (4)" : narrow ? " (4, 8)" : " (8)";
+  if ((bits != 8 || format == kMxfp4) && (bits != 4 || (!narrow && format != kMxfp4))) {
+    reader.reject("num_bits", std::to_string(bits) + " bits are not supported in format " + format + known,
                   ErrorCode::unsupported);
   }
   config.bits = static_cast<int>(bits);
   const bool wrong_type = (type == "float" && (format == "pack-quantized" || format == "int-quantized")) ||
-                          (type == "int" && format == "float-quantized");
+                          (type == "int" && (format == "float-quantized" || format == kMxfp4));
   if (wrong_type) reader.reject("type", quote(type) + " does not belong to format " + format);
   constexpr std::array<std::string_view, 4> kStrategies{"tensor", "channel", "group", "block"};
   const auto strategy = read_name(reader, "strategy", "tensor", kStrategies);
@@ -188,8 +189,8 @@ void read_rotation(ConfigReader& reader, QuantizationConfig& config) {
 
 void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   config.method = QuantizationMethod::compressed_tensors;
-  constexpr std::array<std::string_view, 5> kFormats{"pack-quantized", "int-quantized", "float-quantized",
-                                                     "naive-quantized", "mixed-precision"};
+  constexpr std::array<std::string_view, 6> kFormats{"pack-quantized",  "int-quantized", "float-quantized",
+                                                     "naive-quantized", kMxfp4,          "mixed-precision"};
   const auto format = read_name(reader, "format", nullptr, kFormats);
   constexpr std::array<std::string_view, 1> kStatus{"compressed"};
   read_name(reader, "quantization_status", "compressed", kStatus);
@@ -271,6 +272,10 @@ DType read_dequantized_dtype(ConfigReader& reader) {
 
 bool has_quantization(const ConfigReader& config) {
   return std::ranges::any_of(kKeys, [&](const char* key) { return config.has(key); });
+}
+
+void erase_quantization(nlohmann::json& config) {
+  for (const char* key : kKeys) config.erase(key);
 }
 
 std::optional<QuantizationConfig> read_quantization_config(ConfigReader& config) {

@@ -36,6 +36,8 @@ struct QuantizationConfig {
 
 /// The keys of config.json under which a quantisation may be written.
 bool has_quantization(const ConfigReader& config);
+/// Takes them out of a config.json, an object.
+void erase_quantization(nlohmann::json& config);
 
 /// Reads them; nothing when it is not quantised, or when something is wrong: then config.status() says what, which is
 /// `unsupported` with the list of what is known for methods, bits and formats that are not built.

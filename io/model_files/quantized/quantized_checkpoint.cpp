@@ -33,8 +33,9 @@ std::int64_t parameters_per_element(const QuantizationConfig& config, std::strin
                             name.ends_with(".weight_format") || name.find(".weight.") != name.npos ||
                             (!config.rotation.empty() && name.ends_with(rotation_ending(config)));
   if (is_scaled_by) return 0;
-  if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return 32 / config.bits;
-  const bool is_pair = config.method == QuantizationMethod::four_bit_table && tensor.dtype == "U8";
+  const bool is_packed = name.ends_with(".weight_packed");
+  const bool is_pair = (is_packed || config.method == QuantizationMethod::four_bit_table) && tensor.dtype == "U8";
+  if (!is_pair && (is_packed || name.ends_with(".qweight"))) return 32 / config.bits;
   return is_pair ? 2 : 1;
 }
 
@@ -84,6 +85,15 @@ void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
   if (tensor.quantized == nullptr) return checkpoint_->copied(tensor);
   for_each_tensor_of(config_, module_of(tensor.name),
                      [&](const std::string& part) { checkpoint_->copied({.name = part, .shape = {}}); });
+}
+
+std::string QuantizedCheckpoint::file_of(const weights::WeightTensor& tensor) const {
+  if (tensor.quantized == nullptr) return checkpoint_->path_of(tensor.name);
+  std::string name;  // of the first part that is there
+  for_each_tensor_of(config_, module_of(tensor.name), [&](const std::string& part) {
+    if (name.empty() && checkpoint_->contains(part)) name = part;
+  });
+  return checkpoint_->path_of(name);
 }
 
 CheckpointFacts QuantizedCheckpoint::facts() const {

@@ -30,6 +30,7 @@ class QuantizedCheckpoint final : public ModelWeights {
   /// AWQ's and GPTQ's tensors do not keep the transposition of GPT-2's weights.
   bool holds_derived(std::string_view module) const override;
   void copied(const weights::WeightTensor& tensor) const override;
+  std::string file_of(const weights::WeightTensor& tensor) const override;
 
   /// Parameters are counted as they were before quantisation.
   CheckpointFacts facts() const override;

@@ -292,7 +292,29 @@ void check_rotation(ModuleReader& module, const std::string& ending) {
   }
 }
 
+/// weight_packed [rows, columns / 2] in bytes, weight_scale [rows, columns / 32].
+Result<Rows> open_microscaled(ModuleReader& module) {
+  constexpr const char* kScale = ".weight_scale";
+  constexpr std::int64_t kGroup = MicroscaledRows::kGroup;
+  const auto data = module.tensor(".weight_packed", {"U8"}, {{module.rows, module.columns / 2}});
+  const auto exponents = module.tensor(kScale, {"U8", "F8_E8M0"}, {{module.rows, ceil_div(module.columns, kGroup)}});
+  if (module.columns % kGroup != 0) {
+    module.bad(kScale, "groups of 32 do not divide the " + std::to_string(module.columns) + " columns of a row");
+  }
+  check_weight_shape(module);
+  if (!module.status) return fail(module.status.error());
+  auto rows = std::make_shared<MicroscaledRows>(
+      MicroscaledMatrix{module.rows, module.columns, data.data.data(), exponents.data.data()});
+  if (rows->is_finite()) return rows;
+  module.bad(kScale, "has a scale that is not a number, or makes weights that float32 does not hold");
+  return fail(module.status.error());
+}
+
 Result<Rows> open_compressed(ModuleReader& module, const QuantizationConfig& config) {
+  if (const auto packed = module.find(".weight_packed"); packed && packed->dtype == "U8") {
+    if (!config.rotation.empty()) module.bad(".weight_packed", "floats of 4 bits cannot be rotated");
+    return open_microscaled(module);
+  }
   const auto weight = module.find(".weight");
   if (weight && weight->dtype == "F8_E4M3") {
     if (!config.rotation.empty()) module.bad(".weight", "8-bit floats cannot be rotated");

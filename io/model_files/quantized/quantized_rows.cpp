@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -211,6 +212,50 @@ void TableRows::dequantize(std::int64_t row, float* to) const {
     for (const std::int64_t stop = std::min(end, (at / matrix_.block + 1) * matrix_.block); at < stop; ++at) {
       *to++ = factor * matrix_.values[index(at)];
     }
+  }
+}
+
+MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matrix) {
+  constexpr float kLargestValue = 12;
+  bool fits = true;
+  for (std::int64_t group = 0; group < matrix_.rows * matrix_.columns / kGroup; ++group) {
+    const float scale = step(group);
+    is_finite_ = is_finite_ && std::isfinite(scale * kLargestValue);
+    fits = fits && to_float(to_f16(scale)) == scale;
+  }
+  if (fits && is_finite_) {
+    format_ = {.bits = 4, .group_size = kGroup, .codebook = kernels::Codebook::e2m1};
+  }
+}
+
+float MicroscaledRows::step(std::int64_t group) const {
+  constexpr int kNotANumber = 255;
+  const std::byte* first = matrix_.data + group * kGroup / 2;
+  const auto is_zero = [](std::byte two) { return (two & std::byte{0x77}) == std::byte{0}; };
+  if (std::all_of(first, first + kGroup / 2, is_zero)) return 0.0F;
+  const int exponent = std::to_integer<int>(matrix_.exponents[group]);
+  if (exponent == kNotANumber) return std::numeric_limits<float>::quiet_NaN();
+  return std::ldexp(0.5F, exponent - 127);  // the codebook has halves
+}
+
+std::uint8_t MicroscaledRows::place(std::int64_t at) const {
+  const auto pair = std::to_integer<std::uint8_t>(matrix_.data[at / 2]);
+  return at % 2 == 0 ? pair & 15U : pair >> 4;
+}
+
+void MicroscaledRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const {
+  PAGODA_ASSERT(format_.has_value(), "the matrix has no format");
+  const std::int64_t first = row * matrix_.columns;
+  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = place(first + k);
+  for (std::int64_t k = 0; k < matrix_.columns; k += kGroup) to.scales[k / kGroup] = to_f16(step((first + k) / kGroup));
+}
+
+void MicroscaledRows::dequantize(std::int64_t row, float* to) const {
+  const auto values = kernels::values_of(kernels::Codebook::e2m1);
+  const std::int64_t first = row * matrix_.columns;
+  for (std::int64_t k = 0; k < matrix_.columns; k += kGroup) {
+    const float scale = step((first + k) / kGroup);
+    for (std::int64_t i = k; i < k + kGroup; ++i) to[i] = scale * static_cast<float>(values[place(first + i)]);
   }
 }
 

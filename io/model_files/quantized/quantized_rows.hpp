@@ -119,4 +119,37 @@ class TableRows final : public weights::QuantizedRows {
   float codebook_step_ = 1.0F;  ///< what 1 in the codebook is in the table
 };
 
+/// Floats of 4 bits (kernels::Codebook::e2m1), two a byte with the first in its low half; kGroup neighbours of a row
+/// share a power of two. MXFP4 of the OCP Microscaling formats, as compressed-tensors has it.
+struct MicroscaledMatrix {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;              ///< a multiple of MicroscaledRows::kGroup
+  const std::byte* data = nullptr;       ///< [rows, columns / 2]
+  const std::byte* exponents = nullptr;  ///< [rows, columns / kGroup], each 127 more than it means
+};
+
+/// Given to kernels as it is unless float16 does not have a power of two exactly. Groups of zeros may have any.
+class MicroscaledRows final : public weights::QuantizedRows {
+ public:
+  static constexpr std::int64_t kGroup = 32;
+
+  /// Reads all exponents.
+  explicit MicroscaledRows(const MicroscaledMatrix& matrix);
+
+  /// Whether float32 has all weights.
+  bool is_finite() const { return is_finite_; }
+  std::optional<kernels::QuantizedFormat> format() const override { return format_; }
+  void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
+  void dequantize(std::int64_t row, float* to) const override;
+
+ private:
+  /// What 1 in the codebook is in group `group` of all; 0 of a group of zeros.
+  float step(std::int64_t group) const;
+  std::uint8_t place(std::int64_t at) const;
+
+  MicroscaledMatrix matrix_;
+  bool is_finite_ = true;
+  std::optional<kernels::QuantizedFormat> format_;
+};
+
 }  // namespace pagoda::io

@@ -271,6 +271,17 @@ TEST(Families, Phi3MayTurnAPartOfEachHead) {
   EXPECT_EQ(config->positions.rotary.rotary_dim, 48) << "in the object it wins";
 
   source.erase("rope_parameters");
+  source["head_dim"] = 100;
+  source["partial_rotary_factor"] = 58.0 / 100.0;
+  config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->positions.rotary.rotary_dim, 58) << "which is 57.99.. in floating point";
+  source["partial_rotary_factor"] = 0.245;
+  config = read(read_phi3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->positions.rotary.rotary_dim, 24) << "rounded down, as in transformers";
+
+  source["head_dim"] = 96;
   for (const double part : {0.01, 0.33, 1.5}) {
     source["partial_rotary_factor"] = part;
     EXPECT_EQ(read(read_phi3, source).error().param, "partial_rotary_factor") << part;

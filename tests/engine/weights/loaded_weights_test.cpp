@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/weights/measured_weights.hpp"
 #include "tests/engine/weights/wave_weights.hpp"
 
 namespace pagoda::weights {
@@ -99,7 +100,30 @@ TEST(LoadedWeights, AModuleWithAWeightThatIsNotFiniteIsNamed) {
   const auto refused = LoadedWeights(stored, weight_policy("auto", "int8"), test_device()).linear("mlp.up_proj", 1, 64);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::bad_file);
-  EXPECT_THAT(refused.error().message, HasSubstr("module mlp.up_proj: a weight is not finite"));
+  EXPECT_THAT(refused.error().message, HasSubstr("waves.file: module mlp.up_proj: a weight is not finite"));
+}
+
+TEST(LoadedWeights, TellHowMuchOfTheCopiesIsMade) {
+  const WaveWeights stored;
+  const WeightPolicy policy = weight_policy("bfloat16", "int8");
+  MeasuredWeights measured(stored, policy);
+  std::vector<double> shares;
+  const auto take = [](const WeightSource& weights) {
+    EXPECT_TRUE(weights.tensor("norm", {64}));
+    EXPECT_TRUE(weights.linear("m", 40, 100));
+    EXPECT_TRUE(weights.derived_linear("c_attn", test::reversed("c_attn.weight", 40, 100)));
+  };
+  take(measured);
+  const LoadedWeights weights(
+      stored, policy, test_device(), nullptr,
+      {.report = [&](double share) { shares.push_back(share); }, .expected_bytes = measured.copied_bytes()});
+  take(weights);
+  ASSERT_EQ(shares.size(), 3);
+  EXPECT_GT(shares.front(), 0);
+  EXPECT_LT(shares.front(), shares[1]);
+  EXPECT_EQ(shares.back(), 1);
+  take(weights);
+  EXPECT_EQ(shares.size(), 3) << "a copy is made once";
 }
 
 TEST(LoadedWeights, ATiedHeadThatIsAConvertedCopyAlreadyIsNotCopiedAgain) {

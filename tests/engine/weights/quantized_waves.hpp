@@ -23,6 +23,7 @@ class QuantizedWaves final : public weights::WeightSource {
                                  .quantized = std::make_shared<Waves>(format_, shape.at(1), bad_scale_)};
   }
   bool contains(std::string_view) const override { return true; }
+  std::string file_of(const weights::WeightTensor&) const override { return "waves.file"; }
 
   static float weight(const kernels::QuantizedFormat& format, std::int64_t row, std::int64_t column) {
     const std::int64_t group = column / format.group_size;

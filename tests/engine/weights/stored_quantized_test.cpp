@@ -1,6 +1,7 @@
 // Matrices that a checkpoint holds quantised, on their way to the kernels.
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/weights/measured_weights.hpp"
 #include "kernels/quantized_pack.hpp"
 #include "tests/engine/weights/quantized_waves.hpp"
+#include "tests/support/counting_device.hpp"
 #include "tests/support/split_memory_device.hpp"
 
 namespace pagoda::weights {
@@ -114,6 +116,12 @@ TEST_P(StoredQuantized, AreQuantisedAnewWhenToldSo) {
   ASSERT_TRUE(linear) << linear.error().message;
   ASSERT_NE(linear->quantized, nullptr);
   EXPECT_EQ(linear->quantized->matrix.format, kernels::kInt8Weights);
+  const auto embedding = weights.embedding("embed", kRows, kColumns);
+  const auto head = weights.tied_linear("lm_head", "embed.weight", kRows, kColumns);
+  ASSERT_TRUE(embedding && head);
+  ASSERT_TRUE(embedding->quantized != nullptr && head->quantized != nullptr);
+  EXPECT_EQ(embedding->quantized->matrix.format, GetParam()) << "a table is small as it is, and nothing is multiplied";
+  EXPECT_EQ(head->quantized->matrix.format, kernels::kInt8Weights);
 }
 
 TEST_P(StoredQuantized, AreMeasuredAsTheyAreLoaded) {
@@ -160,6 +168,63 @@ INSTANTIATE_TEST_SUITE_P(
              (format.codebook == Codebook::none ? "" : "Codebook");
     });
 
+/// Which would be twice to eight times as large as what is made of it.
+TEST(StoredQuantizedWeights, AreNeverDequantisedAsAWhole) {
+  constexpr std::int64_t kManyRows = 16392;  // 64 MiB as float32, the last panel not full
+  constexpr std::int64_t kManyColumns = 1024;
+  constexpr std::size_t kMostBeside = std::size_t{34} << 20;  // what is dequantised, and a piece of WeightMemory's
+  const QuantizedFormat format{.bits = 4, .group_size = 32};
+  const QuantizedWaves stored(format);
+  for (const char* quantize : {"none", "int8"}) {
+    const auto device = std::make_shared<test::CountingDevice>();
+    const LoadedWeights weights(stored, weight_policy("bfloat16", quantize), device);
+    const auto linear = weights.linear("up_proj", kManyRows, kManyColumns);
+    ASSERT_TRUE(linear) << linear.error().message;
+    EXPECT_LT(device->peak_bytes(), static_cast<std::size_t>(weights.copied_bytes()) + kMostBeside) << quantize;
+    for (const std::int64_t row : {std::int64_t{0}, std::int64_t{2047}, std::int64_t{2048}, kManyRows - 1}) {
+      for (const std::int64_t column : {std::int64_t{0}, kManyColumns - 1}) {
+        const float wanted = QuantizedWaves::weight(format, row, column);
+        float made = 0;
+        if (linear->quantized == nullptr) {
+          made = to_float(static_cast<const BFloat16*>(linear->plain.data)[row * kManyColumns + column]);
+        } else {
+          const auto& matrix = linear->quantized->matrix;
+          if (matrix.format.rotated) continue;  // its groups are of rotated columns
+          std::vector<float> group(static_cast<std::size_t>(matrix.format.group_size));
+          const std::int64_t size = matrix.format.group_size;
+          kernels::dequantize_group(matrix, row, column / size, group.data());
+          made = group[static_cast<std::size_t>(column % size)];
+        }
+        EXPECT_NEAR(made, wanted, 0.75) << quantize << " " << row << " " << column;
+      }
+    }
+  }
+}
+
+TEST(StoredQuantizedWeights, AreQuantisedInPiecesAsAtOnce) {
+  constexpr std::int64_t kManyRows = 2500;
+  constexpr std::int64_t kManyColumns = 1024;
+  const QuantizedFormat format{.bits = 4, .group_size = 32};
+  const QuantizedWaves stored(format);
+  std::vector<float> whole;
+  for (std::int64_t i = 0; i < kManyRows * kManyColumns; ++i) {
+    whole.push_back(QuantizedWaves::weight(format, i / kManyColumns, i % kManyColumns));
+  }
+  const WeightConverter converter(test_device());
+  for (const QuantizedFormat& to : {kernels::kInt8Weights, kernels::kInt4Weights}) {
+    const auto pieces = converter.quantize("a", *stored.tensor("m", {kManyRows, kManyColumns}), to);
+    const auto at_once = converter.quantize("b", {"m", DType::f32, {kManyRows, kManyColumns}, whole.data()}, to);
+    ASSERT_TRUE(pieces && at_once);
+    const auto same = [](const kernels::Buffer& a, const kernels::Buffer& b) {
+      return a.bytes() == b.bytes() && (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
+    };
+    EXPECT_TRUE(same((*pieces)->data, (*at_once)->data));
+    EXPECT_TRUE(same((*pieces)->scales, (*at_once)->scales));
+    EXPECT_TRUE(same((*pieces)->mins, (*at_once)->mins));
+    EXPECT_TRUE(same((*pieces)->factors, (*at_once)->factors));
+  }
+}
+
 TEST(StoredQuantizedWeights, ThatAreNotFiniteAreRefusedByName) {
   QuantizedWaves stored({8, 32});
   stored.spoil_scales();
@@ -167,7 +232,7 @@ TEST(StoredQuantizedWeights, ThatAreNotFiniteAreRefusedByName) {
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_FALSE(linear);
   EXPECT_EQ(linear.error().code, ErrorCode::bad_file);
-  EXPECT_THAT(linear.error().message, HasSubstr("up_proj.weight"));
+  EXPECT_THAT(linear.error().message, HasSubstr("waves.file: tensor \"up_proj.weight\" has a scale"));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class WaveWeights final : public weights::WeightSource {
     return tensor;
   }
   bool contains(std::string_view) const override { return true; }
+  std::string file_of(const weights::WeightTensor&) const override { return "waves.file"; }
 
   static float wave(std::string_view name, std::int64_t i) {
     return std::sin(static_cast<float>(i) + static_cast<float>(name.size()));

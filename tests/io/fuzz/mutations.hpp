@@ -11,10 +11,12 @@
 
 namespace pagoda::io::testing {
 
-/// What the files of a folder hold, by name.
-inline std::vector<std::string> texts_of_files(const std::filesystem::path& folder) {
+/// What the files of a folder hold, by name; of those with this extension where one is given.
+inline std::vector<std::string> texts_of_files(const std::filesystem::path& folder, const std::string& extension = {}) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (extension.empty() || entry.path().extension() == extension) files.push_back(entry.path());
+  }
   std::ranges::sort(files);
   std::vector<std::string> texts;
   for (const auto& path : files) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/weights/loaded_weights.hpp"
+#include "io/model_files/hf_config.hpp"
 #include "kernels/dtype.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -67,6 +68,21 @@ TEST(DummyWeights, AreTheSameAlwaysAndOthersForOtherTensors) {
   EXPECT_EQ(numbers(*weights->tensor("a.weight", {33, 65})), before);
   EXPECT_EQ(numbers(*dummy_weights(DType::bf16)->tensor("a.weight", {33, 65})), before);
   EXPECT_NE(numbers(*weights->tensor("b.weight", {33, 65})), before);
+}
+
+TEST(DummyModel, IsNotQuantisedWhateverItsConfigSays) {
+  const test::TemporaryFolder folder;
+  for (const char* method : {"hqq", "mxfp4", "awq"}) {
+    folder.write("config.json",
+                 R"({"architectures":["LlamaForCausalLM"],"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,)"
+                 R"("num_attention_heads":2,"vocab_size":300,"max_position_embeddings":32,"torch_dtype":"bfloat16",)"
+                 R"("quantization_config":{"bits":3,"quant_method":")" +
+                     std::string(method) + R"("}})");
+    const auto spec = open_dummy_model(folder.path()).value()->spec();
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(spec->checkpoint_dtype, DType::bf16);
+    EXPECT_FALSE(load_hf_config(folder.path())) << "what is on disk would have to be read";
+  }
 }
 
 TEST(DummyWeights, CountWhatWasAskedFor) {

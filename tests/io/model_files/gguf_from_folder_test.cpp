@@ -54,8 +54,8 @@ class Configs : public ::testing::Test {
     return write_gguf_config(folder_.path(), metadata);
   }
 
-  /// The config as it comes back.
-  models::ModelSpec written(const json& config) const {
+  /// The config in a GGUF file.
+  std::shared_ptr<const GgufFile> written_file(const json& config) const {
     GgufMetadata metadata;
     const auto result = write(config, metadata);
     EXPECT_TRUE(result) << result.error().message;
@@ -70,9 +70,16 @@ class Configs : public ::testing::Test {
     if (!result->rope_factors.empty()) {
       EXPECT_TRUE(writer->write(kRopeFactors, std::as_bytes(std::span(result->rope_factors))));
     }
-    const auto file = GgufFile::open(writer->part());
+    auto file = GgufFile::open(writer->part());
     EXPECT_TRUE(file) << file.error().message;
-    auto spec = read_gguf_spec(**file);
+    return file ? std::move(*file) : nullptr;
+  }
+
+  /// The config as it comes back.
+  models::ModelSpec written(const json& config) const {
+    const auto file = written_file(config);
+    if (file == nullptr) return {};
+    auto spec = read_gguf_spec(*file);
     EXPECT_TRUE(spec) << spec.error().message;
     return spec ? std::move(*spec) : models::ModelSpec();
   }
@@ -125,6 +132,18 @@ TEST_F(Configs, ComeBackWithTheirRopeScaling) {
   }
 }
 
+TEST_F(Configs, ComeBackWithAllOfYarn) {
+  json config = llama_config();
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0},    {"original_max_position_embeddings", 32},
+                            {"beta_fast", 16.0},   {"beta_slow", 2.0}, {"attention_factor", 0.75}};
+  const auto file = written_file(config);
+  ASSERT_NE(file, nullptr);
+  json scaling = gguf_as_hf_config(*file).value().at("rope_scaling");
+  EXPECT_NEAR(scaling.at("attention_factor"), 0.75, 1e-6);
+  scaling["attention_factor"] = 0.75;
+  EXPECT_EQ(scaling, config.at("rope_scaling"));
+}
+
 TEST_F(Configs, FactorsSayTheSameAsLlama3sScaling) {
   json config = llama_config();
   config["rope_scaling"] = {{"rope_type", "llama3"},
@@ -160,8 +179,8 @@ TEST_F(Configs, WithWhatGgufCannotSayAreRefused) {
   EXPECT_THAT(refused(with("hidden_act", "gelu")), HasSubstr("config.json: hidden_act: "));
   EXPECT_THAT(refused(with("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}})),
               HasSubstr("config.json: rope_scaling: dynamic"));
-  EXPECT_THAT(refused(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}, {"beta_fast", 16.0}})),
-              HasSubstr("config.json: rope_scaling: of yarn"));
+  EXPECT_THAT(refused(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}, {"truncate", false}})),
+              HasSubstr("config.json: rope_scaling: yarn without truncate"));
   json windows = with("use_sliding_window", true);
   windows["architectures"] = {"Qwen2ForCausalLM"};
   windows["sliding_window"] = 16;

@@ -225,6 +225,29 @@ void text(SmallLlama& llama, const std::string& name, const std::string& value) 
   llama.set(name, [value](GgufWriter& to, const std::string& key) { to.add(key, value); });
 }
 
+void real(SmallLlama& llama, const std::string& name, float value) {
+  llama.set(name, [value](GgufWriter& to, const std::string& key) { to.add(key, value); });
+}
+
+TEST(GgufModel, OfYarnHasTransformersWordsForWhatConvertersCopy) {
+  SmallLlama llama;
+  text(llama, "rope.scaling.type", "yarn");
+  real(llama, "rope.scaling.factor", 4.0F);
+  real(llama, "rope.scaling.attn_factor", 1.0F);
+  real(llama, "rope.scaling.yarn_ext_factor", 1.0F);
+  llama.number("rope.scaling.original_context_length", 16);
+  const auto scaling = [&] { return gguf_as_hf_config(*llama.open().value()).value().at("rope_scaling"); };
+  nlohmann::json wanted{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  EXPECT_EQ(scaling(), wanted);
+  real(llama, "rope.scaling.attn_factor", 0.5F);
+  EXPECT_NEAR(scaling().at("attention_factor"), 0.5 * 1.138629436111989, 1e-12) << "0.1 ln 4 + 1";
+  real(llama, "rope.scaling.yarn_attn_factor", 1.2F);
+  real(llama, "rope.scaling.yarn_beta_fast", 24.0F);
+  real(llama, "rope.scaling.yarn_beta_slow", 2.0F);
+  wanted.update({{"attention_factor", 0.6}, {"beta_fast", 24.0}, {"beta_slow", 2.0}});
+  EXPECT_EQ(scaling(), wanted);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Small, GgufModelRefusal,
     ::testing::Values(Refusal{"UnknownArchitecture",
@@ -259,6 +282,37 @@ INSTANTIATE_TEST_SUITE_P(
                               [](auto& llama) { text(llama, "rope.scaling.type", "longrope"); },
                               ErrorCode::unsupported,
                               {"llama.rope.scaling.type", "\"longrope\""}},
+                      Refusal{"FactorOfAttentionWithoutAScaling",
+                              [](auto& llama) { real(llama, "rope.scaling.attn_factor", 1.25F); },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.attn_factor other than 1"}},
+                      Refusal{"FactorOfAttentionBesideLinear",
+                              [](auto& llama) {
+                                text(llama, "rope.scaling.type", "linear");
+                                real(llama, "rope.scaling.factor", 2.0F);
+                                real(llama, "rope.scaling.attn_factor", 1.25F);
+                              },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.attn_factor other than 1"}},
+                      Refusal{"FactorOfAttentionBesideFactors",
+                              [](auto& llama) {
+                                llama.tensors.emplace_back("rope_freqs.weight", std::vector<std::uint64_t>{8});
+                                real(llama, "rope.scaling.attn_factor", 1.25F);
+                              },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.attn_factor other than 1"}},
+                      Refusal{"YarnThatExtrapolatesInPart",
+                              [](auto& llama) {
+                                text(llama, "rope.scaling.type", "yarn");
+                                real(llama, "rope.scaling.factor", 2.0F);
+                                real(llama, "rope.scaling.yarn_ext_factor", 0.5F);
+                              },
+                              ErrorCode::unsupported,
+                              {"llama.rope.scaling.yarn_ext_factor other than 1"}},
+                      Refusal{"YarnWithoutAFactor",
+                              [](auto& llama) { text(llama, "rope.scaling.type", "yarn"); },
+                              ErrorCode::bad_file,
+                              {"llama.rope.scaling.factor is missing"}},
                       Refusal{"FactorsAndAScaling",
                               [](auto& llama) {
                                 llama.tensors.emplace_back("rope_freqs.weight", std::vector<std::uint64_t>{8});
@@ -309,6 +363,19 @@ TEST(GgufWeights, OfAnotherShapeAreRefused) {
   ASSERT_FALSE(tensor);
   EXPECT_EQ(tensor.error().code, ErrorCode::bad_file);
   EXPECT_THAT(tensor.error().message, HasSubstr("\"blk.0.ffn_up.weight\": shape [48, 32] does not fit"));
+}
+
+TEST(GgufWeights, OfMoreHeadsThanThereMayBeAreRefused) {
+  for (const char* name : {"attention.head_count", "attention.head_count_kv"}) {
+    for (const std::int64_t count : {std::int64_t{1} << 62, std::int64_t{0}, std::int64_t{-2}}) {
+      SmallLlama llama;
+      llama.set(name, [count](GgufWriter& to, const std::string& key) { to.add(key, count); });
+      const auto weights = GgufWeights::open(llama.open().value());
+      ASSERT_FALSE(weights) << count;
+      EXPECT_EQ(weights.error().code, ErrorCode::bad_config);
+      EXPECT_THAT(weights.error().message, HasSubstr("small.gguf: llama." + std::string(name) + " must be from 1"));
+    }
+  }
 }
 
 TEST(GgufWeights, ThatNobodyTookAreNamed) {

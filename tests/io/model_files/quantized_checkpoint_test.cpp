@@ -1,11 +1,13 @@
 #include "io/model_files/quantized/quantized_checkpoint.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -38,19 +40,26 @@ std::string config_text(const std::string& quantization) {
   return R"({"torch_dtype":"float16","quantization_config":)" + quantization + "}";
 }
 
-/// A folder with the goldens of tools/make_quantized_goldens.py and this quantization_config.
-Folder golden_folder(const std::string& quantization) {
-  auto folder = std::make_unique<const TemporaryFolder>();
-  std::filesystem::copy(kData / "matrices.safetensors", folder->path() / "model.safetensors");
-  folder->write("config.json", config_text(quantization));
-  return folder;
-}
-
 struct Golden {
   std::string name;
   std::string quantization;
   std::optional<kernels::QuantizedFormat> format;
+  std::int64_t rows = kRows;
+  std::int64_t columns = kColumns;
+
+  /// Of tools/make_quantized_goldens.py.
+  std::filesystem::path file() const {
+    return kData / (columns == kColumns ? "matrices.safetensors" : "wide_matrices.safetensors");
+  }
 };
+
+/// A folder with the golden and its quantization_config.
+Folder golden_folder(const Golden& golden) {
+  auto folder = std::make_unique<const TemporaryFolder>();
+  std::filesystem::copy(golden.file(), folder->path() / "model.safetensors");
+  folder->write("config.json", config_text(golden.quantization));
+  return folder;
+}
 
 void PrintTo(const Golden& golden, std::ostream* out) {
   *out << golden.name;
@@ -92,23 +101,62 @@ const std::vector<Golden> kGoldens{
     {"bnb_fp4", kBnb4, std::nullopt},
 };
 
+constexpr std::int64_t kWide = 256;
+
+std::string awq(int group_size) {
+  return R"({"quant_method":"awq","bits":4,"version":"gemm","group_size":)" + std::to_string(group_size) + "}";
+}
+std::string gptq(int bits, int group_size, bool is_v2 = false) {
+  return R"({"quant_method":"gptq","bits":)" + std::to_string(bits) + R"(,"group_size":)" + std::to_string(group_size) +
+         (is_v2 ? R"(,"checkpoint_format":"gptq_v2"})" : "}");
+}
+
+const std::vector<Golden> kWideGoldens{
+    {"awq_g32", awq(32), {{4, 32, true}}, 8, kWide},
+    {"awq_g64", awq(64), {{4, 64, true}}, 8, kWide},
+    {"awq_g128", awq(128), {{4, 128, true}}, 8, kWide},
+    {"gptq_4_g32", gptq(4, 32), {{4, 32, true}}, 32, kWide},
+    {"gptq_4_g64_v2", gptq(4, 64, true), {{4, 64, true}}, 32, kWide},
+    {"gptq_4_g128", gptq(4, 128), {{4, 128, false}}, 32, kWide},
+    {"gptq_4_whole", gptq(4, -1), {{4, 256, true}}, 32, kWide},
+    {"gptq_4_act_order_asym", gptq(4, 128), {{4, 128, true}}, 32, kWide},
+    {"gptq_8_g128_v2", gptq(8, 128, true), {{8, 128, false}}, 32, kWide},
+    {"gptq_8_whole", gptq(8, -1), {{8, 256, false}}, 32, kWide},
+    {"gptq_8_act_order", gptq(8, 32), {{8, 32, false}}, 32, kWide},
+    {"gptq_8_act_order_asym", gptq(8, 64), {{8, 64, true}}, 32, kWide},
+    {"ct_pack_g32", compressed("pack-quantized", 4, "int"), {{4, 32, false}}, 8, kWide},
+    {"ct_pack_g64", compressed("pack-quantized", 4, "int"), {{4, 64, true}}, 32, kWide},
+    {"ct_pack_g128", compressed("pack-quantized", 4, "int"), {{4, 128, false}}, 8, kWide},
+    {"ct_w8a16_g128", compressed("pack-quantized", 8, "int"), {{8, 128, false}}, 8, kWide},
+    {"ct_w8a16_g64_asym", compressed("pack-quantized", 8, "int"), {{8, 64, true}}, 32, kWide},
+    {"ct_int_asym", compressed("int-quantized", 8, "int"), {{8, 256, true}}, 8, kWide},
+    {"ct_mxfp4",
+     compressed("mxfp4-pack-quantized", 4, "float"),
+     {{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::e2m1}},
+     8,
+     kWide},
+    {"fp8_block_128", R"({"quant_method":"fp8","fmt":"e4m3","weight_block_size":[128,128]})", std::nullopt, 136, kWide},
+};
+
 class QuantizedGoldens : public testing::TestWithParam<Golden> {};
 
-/// The first rows of the matrix as the program that made the tensors dequantises them.
-std::vector<float> expected_rows(const std::string& name) {
-  const auto file = MappedFile::open(kData / "matrices.safetensors").value();
+/// Rows of the matrix as the program that made the tensors dequantises them: the first ones, or of a wide matrix some
+/// from the first to the last in equal steps.
+std::vector<float> expected_rows(const Golden& golden) {
+  const auto file = MappedFile::open(golden.file()).value();
   const auto header = parse_safetensors(file.bytes(), file.path()).value();
-  const auto& entry = header.tensors.at(name + ".expected");
+  const auto& entry = header.tensors.at(golden.name + ".expected");
   std::vector<float> values((entry.end - entry.begin) / sizeof(float));
   std::memcpy(values.data(), file.bytes().data() + entry.begin, entry.end - entry.begin);
   return values;
 }
 
 /// The row in the arithmetic of kernels::QuantizedMatrix.
-std::vector<float> computed_row(const weights::QuantizedRows& rows, std::int64_t row, std::vector<float>& steps) {
+std::vector<float> computed_row(const weights::QuantizedRows& rows, std::int64_t row, std::int64_t columns,
+                                std::vector<float>& steps) {
   const auto format = *rows.format();
-  const auto groups = static_cast<std::size_t>((kColumns + format.group_size - 1) / format.group_size);
-  std::vector<std::uint8_t> q(kColumns);
+  const auto groups = static_cast<std::size_t>((columns + format.group_size - 1) / format.group_size);
+  std::vector<std::uint8_t> q(static_cast<std::size_t>(columns));
   std::vector<Float16> scales(groups);
   std::vector<Float16> mins(groups);
   rows.unpack(row, {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr});
@@ -128,27 +176,29 @@ std::vector<float> computed_row(const weights::QuantizedRows& rows, std::int64_t
 
 TEST_P(QuantizedGoldens, AreReadAsTheProgramThatMadeThemReadsThem) {
   const auto& golden = GetParam();
-  const auto folder = golden_folder(golden.quantization);
+  const auto folder = golden_folder(golden);
   const auto weights = open_folder_weights(folder->path());
   ASSERT_TRUE(weights) << weights.error().message;
   ASSERT_TRUE((*weights)->contains(golden.name + ".weight"));
-  const auto tensor = (*weights)->tensor(golden.name + ".weight", {kRows, kColumns});
+  const auto tensor = (*weights)->tensor(golden.name + ".weight", {golden.rows, golden.columns});
   ASSERT_TRUE(tensor) << tensor.error().message;
   ASSERT_NE(tensor->quantized, nullptr);
   EXPECT_EQ(tensor->dtype, DType::f16);
   EXPECT_EQ(tensor->quantized->format(), golden.format);
 
-  const auto expected = expected_rows(golden.name);
-  const auto num_rows = std::ssize(expected) / kColumns;
-  ASSERT_GE(num_rows, 8);
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    std::vector<float> dequantized(kColumns);
+  const auto expected = expected_rows(golden);
+  const auto num_rows = std::ssize(expected) / golden.columns;
+  ASSERT_GE(num_rows, 4);
+  const std::int64_t step = golden.columns == kColumns ? 1 : (golden.rows - 1) / (num_rows - 1);
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    const std::int64_t row = i * step;
+    std::vector<float> dequantized(static_cast<std::size_t>(golden.columns));
     tensor->quantized->dequantize(row, dequantized.data());
     std::vector<float> steps;
-    const auto computed = golden.format ? computed_row(*tensor->quantized, row, steps) : dequantized;
-    for (std::int64_t k = 0; k < kColumns; ++k) {
+    const auto computed = golden.format ? computed_row(*tensor->quantized, row, golden.columns, steps) : dequantized;
+    for (std::int64_t k = 0; k < golden.columns; ++k) {
       const auto at = static_cast<std::size_t>(k);
-      const float weight = expected[static_cast<std::size_t>(row * kColumns + k)];
+      const float weight = expected[static_cast<std::size_t>(i * golden.columns + k)];
       // Two roundings where the program multiplies in another order.
       EXPECT_NEAR(dequantized[at], weight, std::abs(weight) * 0x1p-22F) << row << ", " << k;
       if (!golden.format) continue;
@@ -162,6 +212,8 @@ TEST_P(QuantizedGoldens, AreReadAsTheProgramThatMadeThemReadsThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedGoldens, testing::ValuesIn(kGoldens),
+                         [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(WideFormats, QuantizedGoldens, testing::ValuesIn(kWideGoldens),
                          [](const auto& named) { return named.param.name; });
 
 /// One tensor of a file that a test makes.
@@ -308,13 +360,70 @@ TEST(QuantizedCheckpoint, ScalesThatFloat16CannotHoldAreUsedDequantised) {
   EXPECT_FALSE(has_format(1e6F));       // infinite
 }
 
+/// A matrix of MXFP4 [2, 64] with all 16 floats in each group; the last group has the exponent `last`.
+Folder microscaled_folder(std::uint8_t last, const std::string& last_group) {
+  std::string packed;
+  for (int group = 0; group < 3; ++group) {
+    for (int i = 0; i < 16; ++i) packed.push_back(static_cast<char>(i | (15 - i) << 4));
+  }
+  const std::string exponents{'\x7f', '\x80', '\x7c', static_cast<char>(last)};
+  return folder_of(
+      compressed("mxfp4-pack-quantized", 4, "float"),
+      {{"m.weight_packed", "U8", {2, 32}, packed + last_group}, {"m.weight_scale", "U8", {2, 2}, exponents}});
+}
+
+/// Of compressed-tensors: pack_fp4_to_uint8 and compress_mx_scale.
+TEST(QuantizedCheckpoint, FloatsOfFourBitsThatShareAPowerOfTwoAreReadAndKept) {
+  constexpr std::array<float, 16> kFloats{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
+  const std::string zeros(16, '\x80');
+  for (const auto& [last, last_group, is_kept] :
+       {std::tuple(std::uint8_t{126}, std::string(16, '\x21'), true), std::tuple(std::uint8_t{255}, zeros, true),
+        std::tuple(std::uint8_t{60}, std::string(16, '\x21'), false)}) {
+    const auto folder = microscaled_folder(last, last_group);
+    const auto weights = open_folder_weights(folder->path()).value();
+    const auto tensor = weights->tensor("m.weight", {2, 64});
+    ASSERT_TRUE(tensor) << tensor.error().message;
+    EXPECT_EQ(weights->facts().num_parameters, 128);
+    ASSERT_EQ(tensor->quantized->format().has_value(), is_kept);
+    for (std::int64_t row = 0; row < 2; ++row) {
+      std::array<float, 64> dequantized{};
+      tensor->quantized->dequantize(row, dequantized.data());
+      std::array<std::uint8_t, 64> q{};
+      std::array<Float16, 2> scales{};
+      if (is_kept) tensor->quantized->unpack(row, {q.data(), scales.data()});
+      for (std::size_t k = 0; k < 64; ++k) {
+        const std::size_t i = k % 32;
+        const bool is_last = row == 1 && k >= 32;
+        const std::array<int, 4> exponents{0, 1, -3, last - 127};
+        const std::size_t place = !is_last ? (i % 2 == 0 ? i / 2 : 15 - i / 2) : i % 2 == 0 ? 1 : 2;
+        const float weight = is_last && last_group == zeros
+                                 ? 0.0F
+                                 : std::ldexp(kFloats[place], exponents[static_cast<std::size_t>(row) * 2 + k / 32]);
+        EXPECT_EQ(dequantized[k], weight) << row << ", " << k;
+        if (!is_kept) continue;
+        const auto value = static_cast<float>(tensor->quantized->format()->value_of(q[k]));
+        EXPECT_EQ(to_float(scales[k / 32]) * value, weight) << row << ", " << k;
+      }
+    }
+  }
+}
+
+TEST(QuantizedCheckpoint, PowersOfTwoBeyondFloat32AreRefused) {
+  for (const auto exponent : {std::uint8_t{254}, std::uint8_t{255}}) {
+    const auto folder = microscaled_folder(exponent, std::string(16, '\x21'));
+    const auto tensor = open_folder_weights(folder->path()).value()->describe("m.weight", {2, 64});
+    ASSERT_FALSE(tensor);
+    EXPECT_THAT(tensor.error().message, HasSubstr("tensor \"m.weight_scale\": has a scale that is not a number"));
+  }
+}
+
 /// 8-bit floats whose blocks kernels take lie in the file as they are used.
 TEST(QuantizedCheckpoint, EightBitFloatsAreGivenToKernelsWithTheirScales) {
   for (const auto& golden : kGoldens) {
     const bool has_whole_rows = golden.name == "ct_float" || golden.name == "fp8_tensor" || golden.name == "fp8_fbgemm";
     if (!has_whole_rows && golden.name != "fp8_block") continue;
     SCOPED_TRACE(golden.name);
-    const auto folder = golden_folder(golden.quantization);
+    const auto folder = golden_folder(golden);
     const auto weights = open_folder_weights(folder->path()).value();
     const auto tensor = weights->tensor(golden.name + ".weight", {kRows, kColumns}).value();
     const weights::Float8Weights* const kept = tensor.quantized->float8();
