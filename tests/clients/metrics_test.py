@@ -319,6 +319,7 @@ class Counts(Case):
         info = next(dict(labels) for name, labels in metrics.samples if name == "pagoda:cache_config_info")
         self.assertEqual(metrics.get("pagoda:kv_blocks", pool="device"), int(info["num_gpu_blocks"]))
         self.assertEqual(info["enable_prefix_caching"], "True")
+        self.assertGreater(metrics.get("pagoda:actors"), 5)
 
     def test_load_tells_the_numbers_of_now(self):
         self.server.wait_until_idle(20)
