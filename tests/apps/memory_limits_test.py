@@ -15,6 +15,9 @@ import sys
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from skipping_main import skipping_main  # noqa: E402
+
 PAGODA, MODEL = sys.argv[1:3]
 MIB = 1 << 20
 COMMON = ["--model", MODEL, "--threads", "1"]
@@ -229,4 +232,4 @@ class WithinACgroup(Limits, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    skipping_main("__main__", *sys.argv[3:])
