@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -270,6 +271,7 @@ caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetVi
       all.stats = state.core->core().with_own(told.stats, all.now_us);
       all.queues = std::move(told.queues);
       add_facts(all.queues, facts.open);
+      std::ranges::move(state.core->core().waiting_for_grammar(), std::back_inserter(all.queues.requests));
       all.blocks = std::move(told.blocks);
       all.ended = std::move(facts.ended);
       if (state.trace) {

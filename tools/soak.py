@@ -20,6 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
+from exposition import num_actors  # noqa: E402
 from server import Server  # noqa: E402
 
 KEEPS_ITL = 1.2  # times the p99 of the same load whose clients all read
@@ -117,11 +118,14 @@ class Soak:
             self.bench(server, *flags, "--num-prompts", 1500 if self.args.quick else max(requests // 10, 20_000), "--seed", 1)
             samples = Samples(server)
             first = samples.now()
+            server.wait_until_idle(60)
+            actors = num_actors(server)
             with samples:
                 counts = self.counts_of_rounds(server, flags, requests)
             stats = server.wait_until_idle(60)
             time.sleep(0.5)
             last = samples.now()
+            more_actors = num_actors(server) - actors
             growth = last["resident"] / first["resident"] - 1
             samples.rows.append(last)
         self.save("aborts.json", json.dumps({"counts": counts, "samples": samples.rows}))
@@ -130,6 +134,7 @@ class Soak:
         self.at_most("growth of resident memory", growth, 0.05 if self.args.quick else GROWS_LESS)
         self.at_most("descriptors more than before", last["descriptors"] - first["descriptors"], 0)
         self.at_most("threads more than before", last["threads"] - first["threads"], 0)
+        self.at_most("actors more than before", more_actors, 0)
         self.at_most("KV blocks in use", stats["device_blocks_total"] - stats["device_blocks_free"]
                      - stats["device_blocks_cached"], 0)
         self.at_most("requests failed", counts["failed"], 0)

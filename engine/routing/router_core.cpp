@@ -419,6 +419,22 @@ std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgre
   return all;
 }
 
+std::vector<view::LiveRequest> RouterCore::waiting_for_grammar() const {
+  std::vector<view::LiveRequest> all;
+  for (const auto& [id, request] : live_) {
+    if (!request.grammar_job) continue;
+    if (all.size() == view::kMaxRequests) break;
+    all.push_back({.id = id,
+                   .state = view::RequestState::waiting_for_grammar,
+                   .num_sequences = static_cast<std::int32_t>(request.outside->sampling.num_sequences()),
+                   .prompt_tokens = request.num_prompt_tokens,
+                   .max_tokens = request.outside->sampling.max_tokens,
+                   .priority = request.outside->priority,
+                   .arrival_us = request.arrival.at_us});
+  }
+  return all;
+}
+
 RouterCore::Effects RouterCore::with_end_of_drain(Effects effects) {
   if (live_.empty()) effects.drained = std::exchange(drain_waits_, false);
   return effects;

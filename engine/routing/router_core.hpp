@@ -20,6 +20,7 @@
 #include "engine/routing/work_rate.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/codec.hpp"
+#include "engine/view/engine_view.hpp"
 
 namespace pagoda::routing {
 
@@ -139,6 +140,8 @@ class RouterCore {
   /// The live requests, by their ids. `progress`: of those in the engine.
   std::vector<LiveRequest> live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const;
   std::size_t num_live() const { return live_.size(); }
+  /// Those whose grammar is not compiled yet, for who watches; by their ids, at most view::kMaxRequests.
+  std::vector<view::LiveRequest> waiting_for_grammar() const;
 
   // -- the state as bytes (router_state.cpp)
 

@@ -31,8 +31,14 @@ RecentSpans::Since RecentSpans::since(std::uint64_t number, std::size_t max_span
     return told;
   }
   const std::uint64_t wanted = std::min<std::uint64_t>(max_spans, kMaxSpans);
-  const std::uint64_t oldest = std::max(first_, num_recorded_ - std::min(num_recorded_, wanted));
-  for (auto at = std::max(number, oldest); at < num_recorded_; ++at) told.spans.push_back(ring_[at % kMaxSpans]);
+  const auto last = [this](std::uint64_t count) {
+    return std::max(first_, num_recorded_ - std::min(num_recorded_, count));
+  };
+  const std::uint64_t oldest = last(wanted);
+  for (auto at = std::max(number, last(kMaxSpans)); at < num_recorded_; ++at) {
+    const Span& span = ring_[at % kMaxSpans];
+    if (at >= oldest || span.row == Row::device) told.spans.push_back(span);
+  }
   return told;
 }
 

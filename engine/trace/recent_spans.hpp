@@ -43,7 +43,7 @@ class RecentSpans {
     std::vector<Span> spans;        ///< in the order they ended
     std::uint64_t last_number = 0;  ///< of all spans that were recorded: what to ask for next
   };
-  /// At most `max_spans` of those behind `number`, the last ones. Recording goes on until kWatchUs after `now`.
+  /// Behind `number`: the last `max_spans`, and all of the device. Recording goes on until kWatchUs after `now`.
   Since since(std::uint64_t number, std::size_t max_spans, TimeUs now);
 
  private:

@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxRequests = 100;
 inline constexpr std::size_t kMaxMoves = 64;
 inline constexpr std::size_t kMaxEnded = 50;
 /// Spans that are told at once.
-inline constexpr std::size_t kMaxSpans = 400;
+inline constexpr std::size_t kMaxSpans = 256;
 
 /// One block of the device pool, or BlockMap::blocks_per_cell of them that follow each other.
 struct Cell {
@@ -68,9 +68,10 @@ struct BlockMap {
   std::vector<Move> moves;      ///< the last ones, oldest first
 };
 
-enum class RequestState : std::uint8_t { waiting, running, swapped };
+/// waiting_for_grammar: tokenized or not, it is not the scheduler's before its grammar is compiled.
+enum class RequestState : std::uint8_t { waiting, running, swapped, waiting_for_grammar };
 
-/// A live request as its scheduler knows it.
+/// A live request as its scheduler knows it, or the router before that.
 struct LiveRequest {
   RequestId id = 0;
   RequestState state = RequestState::waiting;
@@ -95,9 +96,10 @@ struct StepInFlight {
   std::int64_t num_rows = 0;
 };
 
-/// Of the scheduler.
+/// Of the scheduler and the router.
 struct Queues {
-  std::vector<LiveRequest> requests;  ///< running, swapped and waiting ones, each in serving order, kMaxRequests each
+  /// Running, swapped and waiting ones, each in serving order, then those that wait for a grammar; kMaxRequests each.
+  std::vector<LiveRequest> requests;
   std::vector<StepInFlight> steps_in_flight;
 };
 

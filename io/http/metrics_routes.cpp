@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/running_actors.hpp"
 #include "io/http/inquiry.hpp"
 #include "io/http/stats_sum.hpp"
 #include "io/metrics/engine_text.hpp"
@@ -50,6 +51,8 @@ std::string metrics_text(const ApiContext& context, const std::vector<serving::A
   context.telemetry->write(text);
   text.gauge("pagoda:build_info", "This build, in labels; always 1.");
   text.sample(1, metrics::labels({{"version", version()}}));
+  text.gauge("pagoda:actors", "Actors that have not ended.");
+  text.sample(actors::num_running_actors(context.system));
   metrics::write_process_metrics(text);
   return out;
 }

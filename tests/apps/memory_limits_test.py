@@ -19,6 +19,8 @@ import time
 import unittest
 
 import gguf_files
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from skipping_main import skipping_main  # noqa: E402
 
 PAGODA, MODEL = sys.argv[1:3]
 MIB = 1 << 20
@@ -313,4 +315,4 @@ class Loading(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    skipping_main("__main__", *sys.argv[3:])

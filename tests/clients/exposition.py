@@ -80,6 +80,11 @@ def scrape(server, headers=None):
     return Metrics(body.decode())
 
 
+def num_actors(server):
+    """Actors of the server that have not ended."""
+    return int(scrape(server).get("pagoda:actors"))
+
+
 class Change:
     """What two scrapes differ by."""
 

@@ -6,8 +6,8 @@ usage: killer_requests.py PAGODA MODEL_DIR
        killer_requests.py --url http://HOST:PORT [--model NAME]     HTTP of a server that runs already, of any kind
 
 Beside them a canary asks for the same greedy answer again and again, and must get the same tokens each time. Of a server
-that this program starts it checks each answer's status, and at the end descriptors, KV blocks and memory; of another one
-only that it answers and that the canary stays the same.
+that this program starts it checks each answer's status, and at the end descriptors, actors, KV blocks and memory; of another
+one only that it answers and that the canary stays the same.
 """
 import argparse
 import json
@@ -20,6 +20,7 @@ import urllib.parse
 
 import killer_bodies
 import killer_bytes
+from exposition import num_actors
 from http_walk import error_shape
 from server import Server
 
@@ -223,13 +224,15 @@ def num_descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def check_nothing_is_left(suite, server, descriptors):
+def check_nothing_is_left(suite, server, descriptors, actors):
     stats = server.wait_until_idle(30 * SLOWNESS)
     deadline = time.monotonic() + 30 * SLOWNESS
-    while (left := num_descriptors(server.process.pid) - descriptors) > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if left > 0:
-        suite.fail(f"{left} descriptors are left")
+    for name, now, before in (("descriptors", lambda: num_descriptors(server.process.pid), descriptors),
+                              ("actors", lambda: num_actors(server), actors)):
+        while (left := now() - before) > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if left > 0:
+            suite.fail(f"{left} {name} are left")
     if stats["health"] != "ok" or stats["worker_restarts_total"] != 0:
         suite.fail(f"the engine was hurt: {stats}")
 
@@ -250,6 +253,8 @@ def run(server, model, context, is_ours):
     suite = Suite(server, model, context, is_ours)
     canaries = [kind(server, model) for kind in ((Canary, LineCanary) if is_ours else (Canary,))]
     if is_ours:
+        server.wait_until_idle(30 * SLOWNESS)
+        actors = num_actors(server) - 1  # the session of a canary
         descriptors = num_descriptors(server.process.pid) - 1  # that of a canary
     for canary in canaries:
         canary.start()
@@ -275,7 +280,7 @@ def run(server, model, context, is_ours):
         if canary.num_asked < 10:
             suite.fail(f"{canary.NAME} was asked only {canary.num_asked} times")
     if is_ours:
-        check_nothing_is_left(suite, server, descriptors)
+        check_nothing_is_left(suite, server, descriptors, actors)
     print(f"{suite.num_sent} killer requests, {len(suite.failures)} failures")
     for canary in canaries:
         print(f"{canary.NAME} asked {canary.num_asked} times, the longest took {canary.longest_s:.2f} s")

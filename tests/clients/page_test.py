@@ -5,8 +5,10 @@ usage: page_test.py PAGODA MODEL_DIR [unittest arguments]
 
 PAGODA_SCREENSHOTS=FOLDER: keeps pictures of what the tests see there.
 """
+import itertools
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -19,6 +21,14 @@ from server import Server, slow_model
 SKIPPED = 77
 SLOWNESS = int(os.environ.get("PAGODA_SLOWNESS", "1"))
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+# A copy of a canvas, of which pixels are read: the page's own would become slow.
+COPY = """(selector) => {
+    const canvas = document.querySelector(selector);
+    const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height});
+    const context = copy.getContext('2d', {willReadFrequently: true});
+    context.drawImage(canvas, 0, 0);
+    return context;
+}"""
 pagoda = model = None
 
 
@@ -212,27 +222,23 @@ class Engine(Case):
     def test_a_running_request_is_drawn_until_it_ends(self):
         page = self.open("engine")
         self.until("document.querySelector('#blocks-summary').textContent.includes('0 sequences')")
-        long = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True, "stream": True, "n": 2}
+        # A prompt whose last block is not full, so that all samples but one have to copy it.
+        long = {"prompt": [100 + i for i in range(37)], "max_tokens": 400, "ignore_eos": True, "stream": True, "n": 4,
+                "temperature": 1}
         stream = RawStream(self.server, "/v1/completions", long)
-        self.until("document.querySelector('#blocks-summary').textContent.includes('2 sequences')")
+        self.until("/copied [0-9]+ → [0-9]+/.test(document.querySelector('#moves').textContent)")
+        self.until(f"{self.drawn_of('--map-copied')}.then((count) => count > 20)")
+        self.keep("engine-copied")
+        self.until("document.querySelector('#blocks-summary').textContent.includes('4 sequences')")
+        self.until("/ [1-9][0-9]* shared/.test(document.querySelector('#blocks-summary').textContent)")
         self.until("!!document.querySelector('#requests .state-running')")
         self.until("/steps [\\d,]+ to/.test(document.querySelector('#steps-summary').textContent)")
         self.until("parseFloat(document.querySelector('#tiles dd').textContent) > 0")
-        colour = page.value("getComputedStyle(document.querySelector('#requests .swatch')).backgroundColor")
-        drawn = """(() => {
-            const canvas = document.querySelector('#blocks');
-            const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height});
-            const context = copy.getContext('2d', {willReadFrequently: true});
-            context.drawImage(canvas, 0, 0);
-            const {data} = context.getImageData(0, 0, copy.width, copy.height);
-            const wanted = %s.match(/[0-9]+/g).map(Number);
-            let count = 0;
-            for (let i = 0; i < data.length; i += 4) {
-                count += wanted.every((part, k) => Math.abs(part - data[i + k]) < 4);
-            }
-            return count;
-        })()""" % json.dumps(colour)
-        self.until(f"{drawn} > 100")
+        self.until("/planning behind computing [1-9]/.test(document.querySelector('#steps-summary').textContent)")
+        shades = [self.drawn(f"import('/ui/dom.js').then(({{requestColor}}) => requestColor({self.request_id()}, false, {i}))")
+                  for i in range(4)]
+        for shade in shades:
+            self.until(f"{shade}.then((count) => count > 100)")
         page.prefer("dark")
         self.until("document.documentElement.dataset.theme === 'dark'")
         self.keep("engine-dark")
@@ -241,7 +247,55 @@ class Engine(Case):
             pass
         stream.close()
         self.until("!!document.querySelector('#requests tr.ended .state-length')")
-        self.until(f"{drawn} === 0")
+        for shade in shades:
+            self.until(f"{shade}.then((count) => count === 0)")
+        self.until(f"{self.drawn_of('--map-kept')}.then((count) => count > 100)")  # its prefix stays findable
+        self.keep("engine-ended")
+        self.assertEqual(page.problems, [])
+
+    def request_id(self):
+        return int(self.browser.text("#requests td:first-child span").replace(",", ""))
+
+    @staticmethod
+    def drawn(colour):
+        """A promise of how many pixels of the map have this colour, itself one or a promise of one."""
+        return """Promise.resolve(%s).then((colour) => {
+            const one = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d');
+            one.fillStyle = colour;
+            one.fillRect(0, 0, 1, 1);
+            const wanted = one.getImageData(0, 0, 1, 1).data;
+            const context = (%s)('#blocks');
+            const {data} = context.getImageData(0, 0, context.canvas.width, context.canvas.height);
+            let count = 0;
+            for (let i = 0; i < data.length; i += 4) {
+                count += wanted.every((part, k) => Math.abs(part - data[i + k]) < 4);
+            }
+            return count;
+        })""" % (colour, COPY)
+
+    def drawn_of(self, variable):
+        """Likewise, of a colour of the theme."""
+        return self.drawn(f"getComputedStyle(document.documentElement).getPropertyValue({json.dumps(variable)})")
+
+    def test_what_makes_a_stream_slow_is_said(self):
+        page = self.open("engine")
+        self.connected()
+        long = {"prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "stream": True}
+        stream = RawStream(self.server, "/v1/completions", long)
+        self.until("parseInt(document.querySelector('#requests td:nth-child(5)')?.textContent) > 20")
+        why = "document.querySelector('#requests td.why').textContent"
+        self.assertEqual(page.value(why), "")
+        self.server.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.7)
+        self.server.process.send_signal(signal.SIGCONT)
+        self.until(f"/gave nothing for/.test({why})")
+        others = [RawStream(self.server, "/v1/completions", {**long, "prompt": [100 + i] * 900, "max_tokens": 1})
+                  for i in range(6)]
+        self.until(f"/(prompts of others|prompt tokens of others)/.test({why})")
+        self.keep("engine-slow")
+        for each in (*others, stream):
+            each.close()
+        self.server.wait_until_idle(60 * SLOWNESS)
         self.assertEqual(page.problems, [])
 
     def test_nothing_is_streamed_once_it_is_not_seen(self):
@@ -256,6 +310,129 @@ class Engine(Case):
         while ended() == before:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
+
+
+class Drawing(Case):
+    """The parts of the live view, given what they draw."""
+
+    # Of a paused view: each square of the map, in the words of SNAPSHOT, as its pixels.
+    SQUARES = """(async () => {
+        const {BlockMap} = await import('/ui/blocks.js');
+        const map = new BlockMap();
+        const kinds = {free: [0, 0, 0], kept: [0, 0, 1], first: [1, 1, 0], second: [2, 1, 0], found: [1, 1, 1],
+                       shared: [1, 2, 0], other: [3, 1, 0], unlisted: [0, 1, 0], copied: [1, 1, 0], swapped: [1, 1, 0]};
+        const names = Object.keys(kinds);
+        const blocks = {step: 5, block_size: 16, total: names.length, per_cell: 1, num_owners: 3,
+            cells: names.flatMap((name) => [1, ...kinds[name]]), moves: [],
+            owners: [[7, 1], [7, 2], [8, 3]].map(([request, sequence]) => ({request, sequence, blocks: 4, tokens: 50}))};
+        map.take({blocks});
+        blocks.moves = [{step: 5, kind: 'copy', from: 2, to: names.indexOf('copied')},
+                        {step: 5, kind: 'swap_in', from: 0, to: names.indexOf('swapped')}];
+        map.take({blocks});
+        map.draw();
+        const {width} = document.querySelector('#blocks').getBoundingClientRect();
+        const pixels = (%s)('#blocks');
+        const size = Math.min(width / Math.floor(width / 18), 20);
+        const square = Math.floor(size) - 1;
+        return Object.fromEntries(names.map((name, i) =>
+            [name, Array.from(pixels.getImageData(Math.round(i * size), 0, square, square).data)]));
+    })()""" % COPY
+
+    def paused(self, theme="light"):
+        page = self.open("engine")
+        self.until("document.querySelector('#blocks-summary').textContent.includes('blocks of')")
+        page.prefer(theme)
+        self.until(f"document.documentElement.dataset.theme === '{theme}'")
+        page.click("#pause")
+        return page
+
+    def test_every_kind_of_block_looks_different(self):
+        for theme in ("light", "dark"):
+            squares = self.paused(theme).value(self.SQUARES)
+            self.keep(f"squares-{theme}")
+            for one, other in itertools.combinations(squares, 2):
+                differing = sum(any(abs(a - b) > 40 for a, b in zip(squares[one][i:i + 3], squares[other][i:i + 3]))
+                                for i in range(0, len(squares[one]), 4))
+                self.assertGreater(differing, 12, f"{one} and {other}, {theme}")
+        self.assertEqual(self.browser.problems, [])
+
+    # Two steps of 10 ms: planning of the second under the first, moves, outputs.
+    TIMELINE = """(async () => {
+        const {Timeline} = await import('/ui/timeline.js');
+        window.timeline = new Timeline();
+        const span = (row, name, from, ms, step) => ({row, name, started_us: 1000 * from, duration_us: 1000 * ms, step});
+        timeline.take({spans: [span('device', 'step', 0, 10, 1), span('scheduler', 'plan', 2, 4, 2), span('device', 'step', 10, 10, 2),
+                               span('cache engine', 'copy', 12, 3, 2), span('output processor', 'step', 11, 2, 1)]});
+        timeline.draw();
+    })()"""
+
+    def test_what_overlaps_is_drawn_one_below_the_other(self):
+        for theme in ("light", "dark"):
+            page = self.paused(theme)
+            page.value(self.TIMELINE)
+            self.keep(f"timeline-{theme}")
+            lanes = page.value("""(() => {
+                const {width} = document.querySelector('#steps').getBoundingClientRect();
+                const pixels = (%s)('#steps');
+                const at = (lane, ms) => pixels.getImageData(62 + ms / 20 * (width - 62), 26 * lane + 13, 1, 1).data.join();
+                const empty = at(0, 19);
+                return [3, 7, 12.5].map((ms) => [0, 1, 2, 3].map((lane) => at(lane, ms) !== empty));
+            })()""" % COPY)
+            plan, copy, compute, output = 0, 1, 2, 3
+            self.assertEqual([{lane for lane, is_drawn in enumerate(at) if is_drawn} for at in lanes],
+                             [{plan, compute}, {compute}, {copy, compute, output}])
+            self.assertIn("planning behind computing 100 %", page.text("#steps-summary"))
+
+    def test_the_keyboard_goes_through_the_spans(self):
+        page = self.paused()
+        page.value(self.TIMELINE)
+        page.value("document.querySelector('#steps').focus()")
+        for key, said in (("ArrowRight", "device: step, 10 ms, step 2"), ("ArrowLeft", "device: step, 10 ms, step 1"),
+                          ("ArrowLeft", "device: step, 10 ms, step 1"), ("ArrowUp", "cache engine: copy, 3.0 ms, step 2"),
+                          ("ArrowUp", "scheduler: plan, 4.0 ms, step 2"), ("ArrowUp", "scheduler: plan, 4.0 ms, step 2"),
+                          ("End", "scheduler: plan, 4.0 ms, step 2"), ("ArrowDown", "cache engine: copy, 3.0 ms, step 2")):
+            page.press(key)
+            self.assertEqual(page.text("#said"), said, key)
+            self.assertFalse(page.value("document.querySelector('#tip').hidden"), key)
+        self.keep("timeline-keys")
+        page.press("Escape")
+        self.assertTrue(page.value("document.querySelector('#tip').hidden"))
+        self.assertEqual(page.value("document.activeElement.id"), "steps")
+        self.assertEqual(page.problems, [])
+
+    def test_why_a_stream_is_slow(self):
+        page = self.paused()
+        steps = """(async () => {
+            const {StepLog} = await import('/ui/step_log.js');
+            const log = new StepLog();
+            let end = 0;
+            const spans = [];
+            for (const [ms, rows, tokens, wait] of %s) {
+                const started_us = end + 1000 * (wait ?? 0);
+                end = started_us + 1000 * ms;
+                spans.push({row: 'device', name: 'step', step: spans.length + 1, started_us, duration_us: 1000 * ms, rows, tokens});
+            }
+            log.take({spans});
+            return log.reasons(%s, Infinity);
+        })()"""
+        alone = [[5, 1, 1]] * 20
+        def reasons(more, since_ms=100):
+            return page.value(steps % (json.dumps(alone + more), 1000 * since_ms))
+        self.assertEqual(reasons([[5, 1, 1]] * 10), [])
+        self.assertEqual(reasons([[7, 8, 8]] * 10), [], "hardly slower")
+        self.assertEqual(reasons([[40, 32, 32]] * 10), ["steps of 32 rows take 40 ms, one of a single token 5.0 ms"])
+        self.assertEqual(reasons([[40, 9, 520]] * 10), [
+            "100 % of the time went to steps with prompts of others: a step takes 40 ms, one of a single token 5.0 ms"])
+        self.assertEqual(reasons([[5, 1, 1]] * 9 + [[5, 1, 1, 1200]]), ["the device gave nothing for 1.2 s"])
+        self.assertEqual(reasons([[5, 1, 1]] * 9 + [[400, 2, 513]]), [
+            "a step with 511 prompt tokens of others took 400 ms",
+            "90 % of the time went to steps with prompts of others: a step takes 45 ms, one of a single token 5.0 ms"])
+        why = "import('/ui/why_slow.js').then(({whySlow}) => whySlow(%s))"
+        for request, words in (({"state": "waiting_for_grammar", "age_ms": 1500}, "waits for its grammar since 1.5 s"),
+                               ({"queue_ms": 1700, "grammar_ms": 1500, "ttft_ms": 1710},
+                                "waited at least 1.5 s for its grammar; waited 200 ms for its turn"),
+                               ({"queue_ms": 1, "ttft_ms": 2}, "")):
+            self.assertEqual(page.value(why % json.dumps(request)), words)
 
 
 class SeveralModels(Case):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A real Prometheus scrapes a running server, and the queries of configs/grafana/pagoda.json are asked of it. Skipped
-where there is no prometheus (Debian: prometheus); that the queries name metrics which exist is checked in any case.
-Standard library only.
+(77 where that is all that was asked for) where there is no prometheus (Debian: prometheus); that the queries name metrics
+which exist is checked in any case. Standard library only.
 
 usage: prometheus_test.py PAGODA MODEL_DIR REPOSITORY [unittest arguments]
 """
@@ -22,6 +22,9 @@ import urllib.request
 
 from exposition import scrape
 from server import Server
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from skipping_main import skipping_main  # noqa: E402
 
 PROMPT = "Once upon a time there was a little"
 KEY = "the-key-of-prometheus"
@@ -101,7 +104,7 @@ scrape_configs:
         self.folder.cleanup()
 
 
-class Dashboard(unittest.TestCase):
+class Servers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.kept = contextlib.ExitStack()
@@ -126,6 +129,8 @@ class Dashboard(unittest.TestCase):
     def scrape(self):
         return scrape(self.server, {"Authorization": f"Bearer {KEY}"})
 
+
+class Dashboard(Servers):
     def test_its_queries_name_metrics_that_exist(self):
         self.assertGreater(len(queries()), 40)
         known = self.scrape().names() | scrape(self.of_models).names()
@@ -146,8 +151,10 @@ class Dashboard(unittest.TestCase):
                 self.assertEqual(set(re.findall(r"(\w+)=~?", selected)) - labels, set(), title)
         self.assertTrue(all("{" in expression for _, expression in queries()), "every query selects")
 
-    @unittest.skipUnless(shutil.which("prometheus"), "no prometheus (Debian: prometheus)")
-    def test_prometheus_answers_them(self):
+
+@unittest.skipUnless(shutil.which("prometheus"), "no prometheus (Debian: prometheus)")
+class AskedOfPrometheus(Servers):
+    def test_they_have_answers(self):
         prometheus = Prometheus(*(f"{each.host}:{each.port}" for each in (self.server, self.of_models)))
         self.addCleanup(prometheus.close)
         deadline = time.monotonic() + 60
@@ -189,6 +196,4 @@ if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR REPOSITORY [unittest arguments]")
     pagoda, model, repository = sys.argv[1:4]
-    if not shutil.which("prometheus"):
-        print("no prometheus (Debian: prometheus): it is not asked", file=sys.stderr)
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    skipping_main("__main__", *sys.argv[4:])

@@ -4,18 +4,23 @@
 usage: commands_test.py REPOSITORY BIN_DIR [FILE.md ...]
 
 Every fenced block marked ```console is run, the blocks of a file in one shell, with the pagoda of BIN_DIR on the PATH, in
-a folder that looks like the repository's root, so that files which commands write do not end there; ```console skip-test
-is not run. In such a block
+a folder that looks like the repository's root, so that files which commands write do not end there. ```console skip-test FILE
+is not run: FILE, of the repository, does what it says, or checks it as far as it can be. In a block
 
     $ COMMAND           is a command; it goes on in the next line behind a \\, and in lines that begin with "> ".
     $ COMMAND &         is a server: it is waited for until it has printed the lines below it, or that it listens.
     other lines         are what the command prints, standard error too. None: it may print anything.
     ...                 a line that stands for any number of lines; within a line … stands for anything.
 
-A command must end with 0 unless `echo $?` follows it. Ports of 127.0.0.1 stand for free ones. A block that names
-build/models/NAME.gguf, or a port that such a block serves, is skipped where that model is not there (scripts/fetch-model),
-and one with curl where there is no curl. Ends with 77 (skipped) when nothing could be run.
+A command must end with 0 unless `echo $?` follows it. Ports of 127.0.0.1 stand for free ones. A block marked ```python is a
+program that must end with 0; it has the packages of tests/clients/requirements.txt.
+
+A block that names build/models/NAME.gguf, or a port that such a block serves, is skipped where that model is not there
+(scripts/fetch-model), one with curl where there is no curl, and a program where its packages cannot be had. Ends with 77
+(skipped) when a block could not be run.
 """
+import fcntl
+import functools
 import os
 import pathlib
 import re
@@ -28,11 +33,17 @@ import sys
 import tempfile
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "clients"))
+import run_client  # noqa: E402
+
 SKIPPED = 77
 SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
 LISTEN_PORT = "7070"  # of pagoda serve unless it is told
 PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
 MODEL = re.compile(r"build/models/([\w-]+)\.gguf")
+SKIP = re.compile(r"```(?:console|python) skip-test (\S+)")
+FETCH = re.compile(r"scripts/fetch-model ([\w-]+)")
 LISTENS = re.compile(r"^(listening|http) on ", re.MULTILINE)
 
 
@@ -48,8 +59,9 @@ class Command:
 
 
 class Block:
-    def __init__(self, line):
+    def __init__(self, line, is_program=False):
         self.line = line
+        self.is_program = is_program
         self.commands = []
 
     @property
@@ -57,18 +69,37 @@ class Block:
         return "\n".join(command.text for command in self.commands)
 
 
-def blocks_of(text):
+def blocks_of(text, root):
     """The blocks to run. Raises ValueError where one is not written as the head of this file says."""
     blocks, block, open_fence = [], None, False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
-            block = Block(number) if not open_fence and line == "```console" else None
+            block = None
+            if not open_fence:
+                block = begin_block(line, number, root)
             if block:
                 blocks.append(block)
             open_fence = not open_fence
+        elif block is not None and block.is_program:
+            block.commands[0].text += line + "\n"
         elif block is not None:
             read_line(block, line, number)
     return blocks
+
+
+def begin_block(fence, number, root):
+    """None for one that is not run."""
+    if "skip-test" in fence:
+        skipped = SKIP.fullmatch(fence)
+        if not skipped or not (root / skipped[1]).is_file():
+            raise ValueError(f"line {number}: {fence} names no file that does what it says")
+        return None
+    if fence not in ("```console", "```python"):
+        return None
+    block = Block(number, is_program=fence == "```python")
+    if block.is_program:
+        block.commands.append(Command("", number))
+    return block
 
 
 def read_line(block, line, number):
@@ -189,6 +220,10 @@ class Shell:
                              + output.decode(errors="replace"))
             output += data
 
+    def run_program(self, text):
+        (self.folder / "program.py").write_text(self.ports.put(text))
+        return self.run(f"NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 {python_of_clients()} {self.folder}/program.py")
+
     def serve(self, command):
         self.num_servers += 1
         printed = self.folder / f"server-{self.num_servers}"
@@ -215,9 +250,19 @@ class Shell:
             pass
 
 
+@functools.cache
+def python_of_clients():
+    """The python that has the packages of tests/clients; None where they cannot be had."""
+    clients = HERE.parents[1] / "build" / "clients"
+    clients.mkdir(parents=True, exist_ok=True)
+    with open(clients / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return clients / "venv" / "bin" / "python" if run_client.install(str(clients / "venv")) else None
+
+
 def reason_to_skip(block, root, lost_ports):
     text = block.text
-    for model in MODEL.findall(text):
+    for model in MODEL.findall(text) + FETCH.findall(text):
         if not (root / "build/models" / f"{model}.gguf").exists():
             lost_ports.update(PORT.findall(text))
             return f"build/models/{model}.gguf is not there: scripts/fetch-model {model}"
@@ -226,6 +271,8 @@ def reason_to_skip(block, root, lost_ports):
         return f"nobody serves port {lost[0]}"
     if re.search(r"\bcurl\b", text) and shutil.which("curl") is None:
         return "curl is not installed"
+    if block.is_program and python_of_clients() is None:
+        return "the packages of tests/clients/requirements.txt cannot be installed from PyPI"
     return None
 
 
@@ -235,7 +282,7 @@ def run_block(shell, block):
             if command.is_server:
                 shell.serve(command)
                 continue
-            output, code = shell.run(command.text)
+            output, code = (shell.run_program if block.is_program else shell.run)(command.text)
             if code != 0 and (following is None or following.text != "echo $?"):
                 raise Failed(f"exit code {code}:\n{output}")
             if not matches(command.expected, output):
@@ -245,11 +292,11 @@ def run_block(shell, block):
 
 
 def test_file(root, bin_dir, path):
-    """The number of commands that were run."""
+    """The blocks that were not run, and why."""
     text = path.read_text()
-    blocks, lost_ports, num_run = blocks_of(text), set(), 0
+    blocks, lost_ports, num_run, skipped = blocks_of(text, root), set(), 0, []
     if not blocks:
-        return 0
+        return []
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(root, pathlib.Path(folder), bin_dir, Ports(text))
@@ -257,18 +304,20 @@ def test_file(root, bin_dir, path):
             for block in blocks:
                 why = reason_to_skip(block, root, lost_ports)
                 if why:
-                    print(f"{path.name}:{block.line}: skipped: {why}")
+                    skipped.append(f"{path.name}:{block.line}: skipped: {why}")
                     continue
                 run_block(shell, block)
                 num_run += len(block.commands)
         finally:
             shell.close()
     print(f"{path.name}: {num_run} commands, {time.monotonic() - begun:.1f} s")
-    return num_run
+    return skipped
 
 
 def check_itself():
-    block, = blocks_of("```console\n$ a \\\n  b\nout\n$ c <<E\n> d\n> E\n```\n```console skip-test\n$ no\n```\n")
+    block, program = blocks_of("```console\n$ a \\\n  b\nout\n$ c <<E\n> d\n> E\n```\n```console skip-test docs/commands_test.py\n"
+                               "$ no\n```\n```python\nif a:\n    b()\n```\n", HERE.parent)
+    assert program.is_program and program.text == "if a:\n    b()\n"
     assert [command.text for command in block.commands] == ["a \\\n  b", "c <<E\nd\nE"]
     assert block.commands[0].expected == ["out"]
     assert matches(["a", "...", "z"], "a\nb\nc\nz\n") and matches(["a", "...", "z"], "a\nz")
@@ -282,16 +331,18 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     bin_dir = pathlib.Path(sys.argv[2]).resolve()
     files = [pathlib.Path(name) for name in sys.argv[3:]] or [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    num_run, failed = 0, False
+    skipped, failed = [], False
     for path in files:
         try:
-            num_run += test_file(root, bin_dir, path)
+            skipped += test_file(root, bin_dir, path)
         except (Failed, ValueError) as error:
             print(f"{path.name}: {error}")
             failed = True
+    for line in skipped:
+        print(line)
     if failed:
         sys.exit(1)
-    sys.exit(0 if num_run else SKIPPED)
+    sys.exit(SKIPPED if skipped else 0)
 
 
 if __name__ == "__main__":

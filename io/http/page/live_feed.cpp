@@ -11,7 +11,7 @@
 namespace pagoda::http::page {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(400);
+constexpr auto kInterval = std::chrono::milliseconds(500);
 constexpr std::size_t kMaxWatchers = 16;
 /// Who has so much left to read misses events.
 constexpr std::size_t kMaxUnsentBytes = 1 << 20;

@@ -24,6 +24,8 @@ std::string_view word(view::RequestState state) {
       return "running";
     case view::RequestState::swapped:
       return "swapped";
+    case view::RequestState::waiting_for_grammar:
+      return "waiting_for_grammar";
   }
   return "waiting";
 }

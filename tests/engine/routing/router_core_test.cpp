@@ -389,6 +389,23 @@ TEST(RouterCoreGrammars, ARefusedOneEndsItsRequest) {
   EXPECT_TRUE(router.core.prompt_encoded(submitted.id, tokens(3)).empty());
 }
 
+TEST(RouterCoreGrammars, WhoWatchesIsToldWhoWaitsForOne) {
+  Router router;
+  router.submit(kAlice, 1, ids_request());
+  auto request = with_grammar(ids_request());
+  request->sampling.n = 3;
+  const auto submitted = router.submit(kAlice, 2, request);
+  const auto waiting = router.core.waiting_for_grammar();
+  ASSERT_EQ(waiting.size(), 1U);
+  EXPECT_EQ(waiting[0].id, submitted.id);
+  EXPECT_EQ(waiting[0].state, view::RequestState::waiting_for_grammar);
+  EXPECT_EQ(waiting[0].num_sequences, 3);
+  EXPECT_EQ(waiting[0].arrival_us, kNow);
+  EXPECT_EQ(waiting[0].first_scheduled_us, -1);
+  router.core.grammar_compiled(*submitted.grammar_job, some_grammar());
+  EXPECT_TRUE(router.core.waiting_for_grammar().empty());
+}
+
 TEST(RouterCoreGrammars, ARefusedPromptTakesItsGrammarBack) {
   Router router;
   const auto first = router.submit(kAlice, 1, with_grammar(ids_request()));

@@ -7,8 +7,8 @@
 namespace pagoda::trace {
 namespace {
 
-void add(RecentSpans& spans, std::int64_t step, TimeUs finished_us) {
-  spans.add(Row::device, "step", finished_us - 10, finished_us, {{"step", step}, {"tokens", 3}});
+void add(RecentSpans& spans, std::int64_t step, TimeUs finished_us, Row row = Row::scheduler) {
+  spans.add(row, "step", finished_us - 10, finished_us, {{"step", step}, {"tokens", 3}});
 }
 
 TEST(RecentSpans, RecordsFromTheFirstQuestionOn) {
@@ -56,6 +56,18 @@ TEST(RecentSpans, TellsTheLastOfManyInOrder) {
   EXPECT_EQ(told.spans.front().args()[0].value, 501);
   told = spans.since(static_cast<std::uint64_t>(many) - 2, 1 << 20, many);
   EXPECT_EQ(told.spans.size(), 2U);
+}
+
+TEST(RecentSpans, TellsEachOfTheDeviceThatIsKept) {
+  RecentSpans spans;
+  spans.since(0, 10, 0);
+  for (std::int64_t step = 1; step <= 100; ++step)
+    add(spans, step, step, step % 10 == 0 ? Row::device : Row::scheduler);
+  const auto told = spans.since(0, 4, 100);
+  ASSERT_EQ(told.spans.size(), 13U);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(told.spans[i].args()[0].value, 10 * static_cast<std::int64_t>(i + 1));
+  EXPECT_EQ(told.spans[9].args()[0].value, 97);
+  EXPECT_EQ(spans.since(95, 4, 100).spans.size(), 4U);
 }
 
 TEST(Tracer, IsOnForAFileOrForSomebodyWhoWatches) {

@@ -57,7 +57,7 @@ TEST(ChildProcess, AStopIsToldAndAStoppedOneCanBeKilled) {
 
 TEST(ChildProcess, ItIsReapedAtTheEndOfItsOwner) {
   Told told;
-  auto child = start("sleep 60", told);
+  auto child = start("exec sleep 60", told);
   const pid_t pid = child->pid();
   EXPECT_EQ(::kill(pid, 0), 0);
   child.reset();

@@ -1,6 +1,6 @@
-// The map of the KV cache: a square for each block, or for several of a large pool, coloured by who holds it.
+// The map of the KV cache: a square for each block, or for several of a large pool, coloured by the sequence that holds it.
 
-import { $, fitted, color, requestColor, isDark, showTip, hideTip, make, number, percent } from "./dom.js";
+import { $, fitted, color, requestColor, NUM_SHADES, isDark, showTip, sayTip, hideTip, make, number, percent } from "./dom.js";
 
 const MOST_HEIGHT = 280;
 const LARGEST = 18;
@@ -14,6 +14,7 @@ export class BlockMap {
   #canvas = $("blocks");
   #cells = []; // {owner: of owners or null, references, cached}
   #map = null;
+  #shades = new Map(); // of the requests: {sequence: its shade}
   #seen = new Map(); // moves that were told, and when first
   #hasBegun = false; // what was moved before is not told as just moved
   #layout = { size: LARGEST, columns: 1 };
@@ -21,7 +22,7 @@ export class BlockMap {
 
   constructor() {
     this.#canvas.addEventListener("mousemove", ({ offsetX, offsetY, clientX, clientY }) =>
-      this.#explain(this.#cellAt(offsetX, offsetY), clientX, clientY));
+      this.#explain(this.#cellAt(offsetX, offsetY), clientX, clientY, showTip));
     this.#canvas.addEventListener("mouseleave", hideTip);
     this.#canvas.addEventListener("blur", () => {
       this.#at = -1;
@@ -34,6 +35,7 @@ export class BlockMap {
   take({ blocks }) {
     this.#map = blocks;
     this.#cells = unpacked(blocks);
+    this.#shade(blocks.owners);
     const now = performance.now();
     const known = this.#seen;
     this.#seen = new Map();
@@ -42,6 +44,28 @@ export class BlockMap {
       this.#seen.set(id, { ...move, at: known.get(id)?.at ?? (this.#hasBegun ? now : -Infinity) });
     }
     this.#hasBegun = true;
+  }
+
+  /** Each sequence keeps its shade; one that comes gets that which the fewest of its request have. */
+  #shade(owners) {
+    const before = this.#shades;
+    this.#shades = new Map();
+    for (const { request, sequence } of owners) {
+      if (!this.#shades.has(request)) this.#shades.set(request, new Map());
+      const shade = before.get(request)?.get(sequence);
+      if (shade !== undefined) this.#shades.get(request).set(sequence, shade);
+    }
+    for (const { request, sequence } of owners) {
+      const shades = this.#shades.get(request);
+      if (shades.has(sequence)) continue;
+      const uses = new Array(NUM_SHADES).fill(0);
+      for (const shade of shades.values()) ++uses[shade];
+      shades.set(sequence, uses.indexOf(Math.min(...uses)));
+    }
+  }
+
+  #color({ owner }, dark) {
+    return owner ? requestColor(owner.request, dark, this.#shades.get(owner.request).get(owner.sequence)) : color("soft");
   }
 
   draw() {
@@ -54,7 +78,7 @@ export class BlockMap {
     const square = Math.floor(size) - GAP;
     this.#cells.forEach((cell, i) => {
       const { x, y } = this.#place(i);
-      context.fillStyle = cell.references ? (cell.owner ? requestColor(cell.owner.request, dark) : color("soft")) : cell.cached ? kept : free;
+      context.fillStyle = cell.references ? this.#color(cell, dark) : cell.cached ? kept : free;
       context.fillRect(x, y, square, square);
       if (!cell.references || size < 6) return;
       context.fillStyle = context.strokeStyle = mark;
@@ -86,15 +110,22 @@ export class BlockMap {
   /** Blocks that were just moved to, and the one that the keyboard is at. */
   #outline(context) {
     const square = Math.floor(this.#layout.size) - GAP;
-    const draw = (cell, style) => {
+    const draw = (cell, style, dashes = []) => {
       const { x, y } = this.#place(cell);
+      const isSmall = square < 9; // a thick line would cover it
       context.strokeStyle = style;
-      context.lineWidth = 2;
-      context.strokeRect(x, y, square, square);
+      context.lineWidth = isSmall ? 1 : 2;
+      context.setLineDash(dashes);
+      if (isSmall) context.strokeRect(x + 0.5, y + 0.5, square - 1, square - 1);
+      else context.strokeRect(x, y, square, square);
+      context.setLineDash([]);
     };
     const now = performance.now();
     for (const { kind, to, at } of this.#seen.values()) {
-      if (kind !== "swap_out" && now - at < MOVE_MS) draw(Math.floor(to / this.#map.per_cell), color("map-moved"));
+      const cell = Math.floor(to / this.#map.per_cell);
+      if (now - at >= MOVE_MS) continue;
+      if (kind === "copy") draw(cell, color("map-copied"));
+      if (kind === "swap_in") draw(cell, color("map-swapped"), [square / 3, square / 6]);
     }
     if (this.#at >= 0) draw(this.#at, color("focus"));
   }
@@ -133,10 +164,10 @@ export class BlockMap {
     this.draw();
     const { left, top } = this.#canvas.getBoundingClientRect();
     const { x, y } = this.#place(this.#at);
-    this.#explain(this.#at, left + x, top + y);
+    this.#explain(this.#at, left + x, top + y, sayTip);
   }
 
-  #explain(index, x, y) {
+  #explain(index, x, y, show) {
     const cell = this.#cells[index];
     if (!cell) return hideTip();
     const { per_cell: perCell, total } = this.#map;
@@ -151,7 +182,7 @@ export class BlockMap {
     else if (cell.references > 1) lines.push(`shared by ${cell.references} sequences`);
     if (cell.cached) lines.push(cell.references ? "findable by its prefix" : "cached: holds a prefix, nobody uses it now");
     if (!cell.references && !cell.cached) lines.push("free");
-    showTip(x, y, make("strong", {}, perCell === 1 ? `block ${first}` : `blocks ${first} to ${last}`), ...lines.map((line) => make("div", {}, line)));
+    show(x, y, make("strong", {}, perCell === 1 ? `block ${first}` : `blocks ${first} to ${last}`), ...lines.map((line) => make("div", {}, line)));
   }
 }
 

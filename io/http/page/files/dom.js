@@ -31,6 +31,12 @@ export function hideTip() {
   tip.hidden = true;
 }
 
+/** Shows `nodes` as showTip() does, and says them to who cannot see them: for what the keyboard has come to. */
+export function sayTip(x, y, ...nodes) {
+  showTip(x, y, ...nodes);
+  $("said").textContent = nodes.map((node) => node.textContent).join(", ");
+}
+
 /** A colour of the theme. */
 export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -66,8 +72,15 @@ export function duration(ms) {
 
 export const percent = (share) => (share == null ? "–" : `${(100 * share).toFixed(share < 0.1 && share > 0 ? 1 : 0)} %`);
 
-/** The colour of a request's blocks: hues that lie far from each other for ids that follow each other. */
-export function requestColor(id, isDark) {
-  return `hsl(${Math.round((212 + id * 137.508) % 360)} ${isDark ? "48% 58%" : "52% 52%"})`;
+const LIGHTNESS = { light: [45, 31, 58, 38], dark: [58, 76, 46, 67] }; // of a request's sequences
+
+/** How many shades of a colour are told apart. */
+export const NUM_SHADES = LIGHTNESS.light.length;
+
+/** The colour of a request's blocks: hues that lie far from each other for ids that follow each other, and a shade of it
+ *  for each of its sequences. */
+export function requestColor(id, isDark, shade = 0) {
+  const lightness = LIGHTNESS[isDark ? "dark" : "light"][shade];
+  return `hsl(${Math.round((212 + id * 137.508) % 360)} ${isDark ? 48 : 52}% ${lightness}%)`;
 }
 export const isDark = () => document.documentElement.dataset.theme === "dark";

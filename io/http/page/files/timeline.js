@@ -1,6 +1,6 @@
 // The last steps on a line of time: planning, moves of blocks, the device, outputs, one below the other.
 
-import { $, fitted, color, duration, showTip, hideTip, make, number, percent } from "./dom.js";
+import { $, fitted, color, duration, showTip, sayTip, hideTip, make, number, percent } from "./dom.js";
 
 const LANES = [
   { name: "plan", rows: ["scheduler", "block manager"], color: "plan" },
@@ -19,12 +19,16 @@ export class Timeline {
   #canvas = $("steps");
   #spans = [];
   #frozen = null; // the spans that are shown while it is paused
+  #held = null; // likewise, while the keyboard is at one of them
   #view = null; // {from, to, width} of what is drawn
-  #hovered = null; // the step under the pointer
+  #hovered = null; // the step under the pointer or the keyboard
+  #at = null; // the span that the keyboard is at
 
   constructor() {
     this.#canvas.addEventListener("mousemove", (event) => this.#point(event));
     this.#canvas.addEventListener("mouseleave", () => this.#hover(null));
+    this.#canvas.addEventListener("blur", () => this.#go(null));
+    this.#canvas.addEventListener("keydown", (event) => this.#press(event));
   }
 
   take({ spans }) {
@@ -40,7 +44,7 @@ export class Timeline {
 
   draw() {
     const { context, width } = fitted(this.#canvas, LANES.length * LANE_HEIGHT + AXIS_HEIGHT);
-    const spans = this.#frozen ?? this.#spans;
+    const spans = this.#held ?? this.#frozen ?? this.#spans;
     const computed = spans.filter(({ row }) => row === "device").slice(-STEPS_SHOWN);
     this.#labels(context, width);
     if (computed.length === 0) {
@@ -53,6 +57,7 @@ export class Timeline {
     this.#view = { from, to, width, spans: spans.filter((span) => end(span) >= from && span.started_us <= to) };
     this.#axis(context);
     for (const span of this.#view.spans) this.#drawSpan(context, span);
+    if (this.#at) this.#outline(context, this.#at);
     this.#tell(computed);
   }
 
@@ -73,12 +78,9 @@ export class Timeline {
   }
 
   #drawSpan(context, span) {
-    const lane = LANES.findIndex(({ rows }) => rows.includes(span.row));
+    const lane = laneOf(span);
     if (lane < 0) return;
-    const x = Math.max(this.#x(span.started_us), LABEL_WIDTH);
-    const w = Math.max(this.#x(end(span)) - x, 1.5);
-    // Who plans memory plans within the scheduler's planning: a thinner bar.
-    const inset = span.row === "block manager" || span.row === "router" ? 8 : 4;
+    const { x, w, inset } = this.#place(span);
     const isOther = this.#hovered !== null && span.step !== this.#hovered;
     context.globalAlpha = isOther ? 0.25 : span.step % 2 ? 1 : 0.72;
     context.fillStyle = span.failed ? color("bad") : color(LANES[lane].color);
@@ -88,6 +90,19 @@ export class Timeline {
       context.fillStyle = color("panel");
       context.fillText(String(span.step), x + 5, lane * LANE_HEIGHT + LANE_HEIGHT / 2 + 0.5);
     }
+  }
+
+  #place(span) {
+    const x = Math.max(this.#x(span.started_us), LABEL_WIDTH);
+    // Who plans memory plans within the scheduler's planning: a thinner bar.
+    return { x, w: Math.max(this.#x(end(span)) - x, 1.5), inset: span.row === "block manager" || span.row === "router" ? 8 : 4 };
+  }
+
+  #outline(context, span) {
+    const { x, w, inset } = this.#place(span);
+    context.strokeStyle = color("focus");
+    context.lineWidth = 2;
+    context.strokeRect(x - 1, laneOf(span) * LANE_HEIGHT + inset - 1, w + 2, LANE_HEIGHT - 2 * inset + 2);
   }
 
   #axis(context) {
@@ -110,7 +125,7 @@ export class Timeline {
     const words = [`steps ${number(computed[0].step)} to ${number(computed.at(-1).step)}`, `device busy ${percent(busy)}`];
     if (hidden !== null) words.push(`planning behind computing ${percent(hidden)}`);
     const copies = this.#view.spans.filter(({ row }) => row === "cache engine");
-    if (copies.length) words.push(`${number(copies.length)} plans of moves`);
+    if (copies.length) words.push(`${number(copies.length)} plan${copies.length === 1 ? "" : "s"} of moves`);
     $("steps-summary").textContent = words.join(" · ");
   }
 
@@ -123,25 +138,61 @@ export class Timeline {
     const span = hits.reduce((best, each) => (!best || each.duration_us < best.duration_us ? each : best), null);
     if (!span) return this.#hover(null);
     this.#hover(span.step ?? null);
-    const { row, name, started_us: _, duration_us: took, ...facts } = span;
-    showTip(
-      clientX,
-      clientY,
-      make("strong", {}, `${row}: ${name}`),
-      make("div", {}, duration(took / 1000)),
-      ...Object.entries(facts).map(([what, count]) => make("div", {}, `${what.replaceAll("_", " ")} ${number(count)}`)),
-    );
+    showTip(clientX, clientY, ...words(span));
+  }
+
+  /** Left and right go through the spans of a lane in the order in which they began, up and down to the other lanes. */
+  #press(event) {
+    if (event.key === "Escape" && this.#at) return this.#go(null);
+    const [along, across] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-Infinity, 0], End: [Infinity, 0] }[event.key] ?? [0, 0];
+    if ((!along && !across) || !this.#view) return;
+    event.preventDefault();
+    this.#held ??= this.#frozen ?? [...this.#spans];
+    const lanes = LANES.map((_, lane) => this.#view.spans.filter((span) => laneOf(span) === lane));
+    if (!this.#at) return this.#go(lanes.flat().filter(({ row }) => row === "device").at(-1));
+    let lane = laneOf(this.#at);
+    if (along) {
+      const spans = lanes[lane];
+      const next = spans.indexOf(this.#at) + along;
+      return this.#go(spans[Math.min(Math.max(next, 0), spans.length - 1)]);
+    }
+    do lane += across;
+    while (lanes[lane]?.length === 0);
+    const away = (span) => Math.abs(span.started_us - this.#at.started_us);
+    this.#go(lanes[lane]?.reduce((best, span) => (away(span) < away(best) ? span : best)) ?? this.#at);
+  }
+
+  /** The keyboard is at `span`, or at none any more. */
+  #go(span) {
+    if (!span && !this.#at) return;
+    this.#at = span ?? null;
+    if (!span) this.#held = null;
+    this.#hovered = span?.step ?? null;
+    hideTip();
+    this.draw();
+    if (!span) return;
+    const { left, top } = this.#canvas.getBoundingClientRect();
+    sayTip(left + this.#place(span).x, top + LANES.length * LANE_HEIGHT, ...words(span));
   }
 
   #hover(step) {
     if (step === null) hideTip();
-    if (step === this.#hovered) return;
+    if (this.#at || step === this.#hovered) return;
     this.#hovered = step;
     this.draw();
   }
 }
 
 const end = (span) => span.started_us + span.duration_us;
+const laneOf = (span) => LANES.findIndex(({ rows }) => rows.includes(span.row));
+
+function words({ row, name, started_us: _, duration_us: took, ...facts }) {
+  return [
+    make("strong", {}, `${row}: ${name}`),
+    make("div", {}, duration(took / 1000)),
+    ...Object.entries(facts).map(([what, count]) => make("div", {}, `${what.replaceAll("_", " ")} ${number(count)}`)),
+  ];
+}
 
 /** The time that spans cover together. */
 function union(spans) {
