@@ -19,6 +19,7 @@ import time
 import unittest
 
 import gguf_files
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from skipping_main import skipping_main  # noqa: E402
 
