@@ -87,7 +87,11 @@ std::vector<Error> ServeOptions::finish() {
   }
   for (auto& problem : http.validate()) problems.push_back(std::move(problem));
   refuse_flags_of_no_server(problems);
-  if (const auto least = std::max(http.max_body_bytes, lines.max_line_bytes); max_total_buffered_bytes < least) {
+  const std::int64_t least =
+      std::max<std::int64_t>(http.http.empty() ? 0 : http.max_body_bytes, has_lines() ? lines.max_line_bytes : 0);
+  if (!engine.flags.is_given("max_total_buffered_bytes")) {
+    max_total_buffered_bytes = std::max(max_total_buffered_bytes, least);
+  } else if (max_total_buffered_bytes < least) {
     problems.push_back({ErrorCode::bad_config,
                         "max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, " +
                             std::to_string(least) + ", not " + std::to_string(max_total_buffered_bytes),

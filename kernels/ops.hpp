@@ -111,8 +111,8 @@ struct LinearParams {
 };
 
 /// The same with quantised weights. Each row of x is quantised too, to integers from -127 to 127 with a float32 scale
-/// per group of columns (highest |x| / 127, or of |x[2 i] + x[2 i + 1]| if that is more and the format bounds pairs), so
-/// that products are of integers. (CUDA devices instead round both to bfloat16 where many rows make that faster, see
+/// per group of columns (highest |x| / 127, or of |x[2 i] + x[2 i + 1]| if that is more and the format bounds pairs),
+/// so that products are of integers. (CUDA devices instead round both to bfloat16 where many rows make that faster, see
 /// kernels/cuda/quantized_linear.hpp: closer to the plain product.)
 struct QuantizedLinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]

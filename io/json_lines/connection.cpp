@@ -165,7 +165,7 @@ void Connection::probe() {
 
 std::size_t Connection::max_line_bytes() {
   const auto configured = static_cast<std::size_t>(context_.config.max_line_bytes);
-  return is_authorized() ? configured : std::min(configured, kMaxLineBytesWithoutKey);
+  return key_ || is_authorized() ? configured : std::min(configured, kMaxLineBytesWithoutKey);
 }
 
 /// Beside what waits in memory already, this connection's part included.
@@ -183,24 +183,15 @@ void Connection::take_lines() {
   std::size_t start = 0;
   while (!closing_ && !preparing_) {
     const auto end = input_.find('\n', scanned_);
-    if (skips_line_) {
-      start = scanned_ = end == std::string::npos ? input_.size() : end + 1;
-      if (end == std::string::npos) break;
-      skips_line_ = false;
-      continue;
-    }
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
     if (const auto most = max_line_bytes(); length > most) {
       refuse_input(WireCode::line_too_long, "a line is longer than " + std::to_string(most) + " bytes" +
-                                                (is_authorized() ? "" : ", which is the limit before a key"));
+                                                (key_ || is_authorized() ? "" : ", which is the limit before a key"));
       break;
     }
     if (length > serving::kSmallTextBytes && !has_room()) {
-      append_error(queue_.line(), {}, no_room());
-      skips_line_ = end == std::string::npos;
-      start = scanned_ = skips_line_ ? input_.size() : end + 1;
-      if (skips_line_) break;
-      continue;
+      refuse_for_room();
+      break;
     }
     if (end == std::string::npos) {
       scanned_ = input_.size();
@@ -272,6 +263,13 @@ void Connection::handle(ParsedLine message) {
   }
   if (!message) return append_error(queue_.line(), message.error().id, message.error().error);
   std::visit([this](auto& op) { run(op); }, *message);
+}
+
+/// A request whose id is not known yet is lost: so the client hears that nothing more is read, and what runs goes on.
+void Connection::refuse_for_room() {
+  const auto refusal = no_room();
+  refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);
+  begin_close();
 }
 
 void Connection::refuse_input(WireCode code, std::string message) {

@@ -129,6 +129,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void prepare(std::string line);
   void on_prepared(std::optional<ParsedLine> parsed);
   void handle(ParsedLine message);
+  void refuse_for_room();
   /// What it sends is of no use any more: its requests are cancelled, and it is closed behind their ends.
   void refuse_input(WireCode code, std::string message);
 
@@ -208,7 +209,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;        ///< bytes of lines not handled yet
   std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end
   bool reading_ = false;     ///< a wait for input is under way
-  bool skips_line_ = false;  ///< what comes up to the next line end is of one that was refused
   bool preparing_ = false;   ///< the worker thread has a line
   bool input_ended_ = false;
   std::optional<serving::KeyDigest> key_;  ///< that the client has given

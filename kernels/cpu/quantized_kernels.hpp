@@ -59,9 +59,9 @@ struct QuantizedTileArgs {
   int bits = 8;
   Codebook codebook = Codebook::none;
   bool bounds_pairs = false;  ///< see QuantizedFormat; x is stored so
-  bool unpacked = false;  ///< w is what unpack has made
-  float* sums = nullptr;  ///< [rows, panels * kQuantizedPanel], continued from call to call
-  bool first = false;     ///< they start at 0
+  bool unpacked = false;      ///< w is what unpack has made
+  float* sums = nullptr;      ///< [rows, panels * kQuantizedPanel], continued from call to call
+  bool first = false;         ///< they start at 0
   /// Weights of later calls, in as many panels: lines [first_line, end_line) of each group are prefetched. Null = none.
   const std::uint8_t* ahead = nullptr;
   std::int64_t ahead_stride = 0;

@@ -80,9 +80,11 @@ TEST(ServeOptionsTest, AConfigFileMayBeThatOfSeveralServers) {
 }
 
 TEST(ServeOptionsTest, TheBoundOfAllBuffersHoldsOneRequest) {
-  EXPECT_THAT(problems_of("model --max-total-buffered-bytes 1000"),
+  EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --max-total-buffered-bytes 1000"),
               ElementsAre("max_total_buffered_bytes must be at least max_body_bytes and max_line_bytes, 33554432, not "
                           "1000"));
+  EXPECT_THAT(problems_of("model --max-total-buffered-bytes 4194304"), IsEmpty()) << "lines alone are served";
+  EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --max-body-bytes 2147483648"), IsEmpty()) << "it rises with them";
 }
 
 }  // namespace

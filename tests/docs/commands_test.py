@@ -210,7 +210,7 @@ class Shell:
         self.bash.stdin.flush()
         output, deadline = b"", time.monotonic() + SECONDS
         while True:
-            found = re.search(rb"\n" + mark.encode() + rb"(\d+)\n$", output)
+            found = re.search(rb"\n" + mark.encode() + rb"(\d+)\n", output)  # what the shell tells of its jobs may come behind it
             if found:
                 return self.ports.hide(output[: found.start()].decode(errors="replace")), int(found.group(1))
             ready, _, _ = select.select([self.bash.stdout], [], [], max(0, deadline - time.monotonic()))

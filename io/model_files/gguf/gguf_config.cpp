@@ -203,6 +203,9 @@ class ConfigOfGguf {
     if (kind != "yarn" && yarn->attn_factor != 1.0) {
       return file_.bad(key(kAttnFactor), "other than 1 is supported beside yarn only", ErrorCode::unsupported);
     }
+    if (kind == "yarn" && yarn->ext_factor != 1.0) {
+      return file_.bad(key("rope.scaling.yarn_ext_factor"), "other than 1 is not supported", ErrorCode::unsupported);
+    }
     json scaling = json::object();
     if (const auto* factors = file_.tensor(kRopeFactors)) {
       if (kind != "none" && !(kind == "linear" && scale == 1.0)) {
@@ -248,6 +251,7 @@ class ConfigOfGguf {
     std::optional<double> beta_slow;
     std::optional<double> attention_factor;
     double attn_factor = 1.0;
+    double ext_factor = 1.0;  ///< below 0 in a file: not said
   };
 
   Result<Yarn> read_yarn() {
@@ -259,10 +263,8 @@ class ConfigOfGguf {
     for (const auto* number : {&beta_fast, &beta_slow, &attention_factor, &extrapolation, &attn_factor}) {
       if (!*number) return fail(number->error());
     }
-    if (extrapolation->value_or(1.0) >= 0.0 && extrapolation->value_or(1.0) != 1.0) {  // below 0: not said
-      return file_.bad(key("rope.scaling.yarn_ext_factor"), "other than 1 is not supported", ErrorCode::unsupported);
-    }
-    return Yarn{*beta_fast, *beta_slow, *attention_factor, attn_factor->value_or(1.0)};
+    const double blend = extrapolation->value_or(1.0);
+    return Yarn{*beta_fast, *beta_slow, *attention_factor, attn_factor->value_or(1.0), blend < 0 ? 1.0 : blend};
   }
 
   /// What follows from the number of layers in llama.cpp, unless the file says it.

@@ -218,7 +218,13 @@ void TableRows::dequantize(std::int64_t row, float* to) const {
 MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matrix) {
   constexpr float kLargestValue = 12;
   bool fits = true;
+  // Of half of 2^(exponent - 127). Only beyond these is there anything to know of the weights, which may not be in
+  // memory.
+  constexpr int kLeastOfFloat16 = 127 + 1 - 24;
+  constexpr int kMostOfFloat16 = 127 + 1 + 15;
   for (std::int64_t group = 0; group < matrix_.rows * matrix_.columns / kGroup; ++group) {
+    const int exponent = std::to_integer<int>(matrix_.exponents[group]);
+    if (exponent >= kLeastOfFloat16 && exponent <= kMostOfFloat16) continue;
     const float scale = step(group);
     is_finite_ = is_finite_ && std::isfinite(scale * kLargestValue);
     fits = fits && to_float(to_f16(scale)) == scale;
