@@ -45,9 +45,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as the model's files have them), none (quantised ones are dequantised), or "
         "quantised when loaded: int8, int4. The likeliest token stays the same at 99 % of positions of the demo model "
-        "with int8; of SmolLM2-135M at about 96 % with int8 and 81 % with int4 (perplexity +10 %; on a GPU, where int4 "
-        "is "
-        "simpler, 71 % and +24 %)");
+        "with int8; of SmolLM2-135M at about 96 % with int8 and 81 % with int4 (perplexity +8 %; on a GPU, where int4 "
+        "is simpler, 71 % and +24 %)");
   visit("weight_memory", config.weight_memory,
         "Weights that are neither converted nor quantised, on a CPU: mapped (used where the file is mapped), copied "
         "(into memory with huge pages: faster), auto (copied when they fit half of the free memory and beside the KV "

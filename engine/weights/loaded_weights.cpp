@@ -1,12 +1,28 @@
 #include "engine/weights/loaded_weights.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 namespace pagoda::weights {
 namespace {
 
 constexpr std::string_view kHead = "lm_head";
+
+constexpr kernels::QuantizedFormat kInt6Weights{.bits = 6, .group_size = 16, .factored = true};
+
+/// The N of "model.layers.N.mlp.down_proj"; none where no part of the name is a number.
+std::optional<int> layer_of(std::string_view module) {
+  while (!module.empty()) {
+    const std::string_view part = module.substr(0, module.find('.'));
+    int layer = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), layer);
+    if (error == std::errc() && end == part.data() + part.size()) return layer;
+    module.remove_prefix(std::min(module.size(), part.size() + 1));
+  }
+  return std::nullopt;
+}
 
 std::string weight_of(std::string_view module) {
   return std::string(module) + ".weight";
@@ -17,10 +33,12 @@ std::string weight_of(std::string_view module) {
 std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view module, std::int64_t rows,
                                                                 std::int64_t columns) const {
   if (!quantize) return std::nullopt;
-  if (module == kHead) return kernels::kInt8Weights;
-  if (on_gpu) return quantize == kernels::kInt4Weights ? kernels::kPlainInt4Weights : *quantize;
-  const bool is_shared = (module.ends_with("k_proj") || module.ends_with("v_proj")) && 2 * rows <= columns;
-  return is_shared ? kernels::kInt8Weights : *quantize;
+  const bool is_head = module == kHead;
+  if (quantize != kernels::kInt4Weights) return is_head ? kernels::kInt8Weights : *quantize;
+  if (on_gpu) return is_head ? kernels::kInt8Weights : kernels::kPlainInt4Weights;
+  const bool is_shared = module.ends_with("v_proj") && 2 * rows <= columns;
+  const bool is_third = module.ends_with("down_proj") && layer_of(module).value_or(0) % 3 == 2;
+  return is_head || is_shared || is_third ? kInt6Weights : *quantize;
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {

@@ -30,9 +30,10 @@ struct WeightPolicy {
   /// 8-bit floats, which kernels of a GPU do not compute with, are dequantised, and kInt4Weights are kPlainInt4Weights.
   bool on_gpu = false;
 
-  /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. So have
-  /// the projections to keys and values that several heads share: they are a few per cent of the weights, and would
-  /// make a third of the error of 4 bits.
+  /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. Beside
+  /// 4 bits it has 6 on a CPU, and so have the projections to values that several heads share, which are a few per cent
+  /// of the weights, and every third layer's way down: measured, they give the most for their bytes
+  /// (docs/benchmarks.md).
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module, std::int64_t rows,
                                                     std::int64_t columns) const;
   /// The format in which `tensor` is used as the checkpoint has it; none where it is not.

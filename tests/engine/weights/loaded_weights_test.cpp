@@ -78,7 +78,7 @@ TEST(LoadedWeights, AValueThatFloat16CannotHoldIsNamed) {
   EXPECT_TRUE(LoadedWeights(stored, f16, test_device()).tensor("layer.weight", {3}));
 }
 
-TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsEightBits) {
+TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsSixBits) {
   const WaveWeights stored;
   const LoadedWeights weights(stored, weight_policy("bfloat16", "int4"), test_device());
   const auto up = weights.linear("model.layers.0.mlp.up_proj", 40, 100);
@@ -90,8 +90,22 @@ TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsEightBits) {
   const auto embedding = weights.tensor("model.embed_tokens.weight", {50, 64});
   const auto head = weights.tied_linear("lm_head", "model.embed_tokens.weight", 50, 64);
   ASSERT_TRUE(head);
-  EXPECT_EQ(head->quantized->matrix.format, kernels::kInt8Weights);
+  EXPECT_EQ(head->quantized->matrix.format.bits, 6);
   EXPECT_EQ(weights.copied_bytes(), up->quantized->matrix.bytes() + head->quantized->matrix.bytes() + 2 * 50 * 64);
+}
+
+TEST(LoadedWeights, OfFourBitsWhatGivesTheMostForItsBytesHasSix) {
+  const WeightPolicy policy = weight_policy("auto", "int4");
+  const auto bits = [&](const char* module, std::int64_t rows) { return policy.format_of(module, rows, 64)->bits; };
+  EXPECT_EQ(bits("model.layers.2.self_attn.v_proj", 32), 6) << "shared by two heads";
+  EXPECT_EQ(bits("model.layers.2.self_attn.v_proj", 64), 4);
+  EXPECT_EQ(bits("model.layers.2.self_attn.k_proj", 32), 4);
+  EXPECT_EQ(bits("model.layers.2.mlp.down_proj", 64), 6);
+  EXPECT_EQ(bits("model.layers.12.mlp.down_proj", 64), 4);
+  EXPECT_EQ(bits("model.layers.14.mlp.down_proj", 64), 6);
+  EXPECT_EQ(bits("model.layers.14.mlp.up_proj", 64), 4);
+  EXPECT_EQ(bits("down_proj", 64), 4);
+  EXPECT_EQ(weight_policy("auto", "int8").format_of("lm_head", 64, 64), kernels::kInt8Weights);
 }
 
 TEST(LoadedWeights, AModuleWithAWeightThatIsNotFiniteIsNamed) {
