@@ -21,7 +21,7 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
   TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
-  double most_stretch = 0;      ///< prompts make such a step take about so many times as long at most; 0 = no limit
+  double most_stretch = 0;      ///< beside max_chunk_us: how many times as long they make the step; 0 = no limit
   TimeUs target_step_us = 0;    ///< a step in which others decode is to take no longer; 0 = no target
   double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;

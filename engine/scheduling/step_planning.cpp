@@ -151,13 +151,18 @@ std::int32_t StepPlanning::num_decoding() const {
   return count;
 }
 
+bool StepPlanning::has_prompts() const {
+  return table_.head_of_queue() ||
+         std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
+}
+
 std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
   double budget = config_.max_num_batched_tokens;
   if (decoding == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
   if (config_.max_chunk_us > 0) {
     const double token_us = step_times_.us_per_token();
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
-    const double in_time = std::min(decoding + chunk, tokens_in_stretch(decoding));
+    const double in_time = std::min(decoding + chunk, has_prompts() ? tokens_in_stretch(decoding) : budget);
     const double for_prompts =
         std::max<double>(kLeastChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
     budget = std::min(budget, std::max({double{kLeastBatch}, decoding + for_prompts, in_time}));
@@ -188,6 +193,9 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
+  const bool runs_prompts =
+      std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
+  const std::int32_t kept_for_prompts = runs_prompts ? kLeastChunk : 0;
   std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
   for (const SequenceGroup* group : table_.running) {
@@ -205,7 +213,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
         tokens = 0;
         pauses = true;
       } else if (tokens > 1) {  // what is known ahead shares the time of prompts
-        tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget));
+        tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget - kept_for_prompts));
         chunk_budget -= tokens - 1;
       }
       granted += tokens;
@@ -360,7 +368,8 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
-  step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
+  // Steps of prompts alone hold up nobody, and take longer the more lies before them.
+  if (num_tokens > num_prompt_tokens) step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }

@@ -44,7 +44,8 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.tokens * limit_us / below.us;
   }
 
-  /// What a step of so many tokens takes on average; 0 before the first measurement.
+  /// What a step of so many tokens takes on average; of less than the smallest size that is known as long as that; 0
+  /// before the first measurement.
   double us_of(std::int64_t num_tokens) const {
     const auto tokens = static_cast<double>(num_tokens);
     Point below;
@@ -52,7 +53,7 @@ class StepTimeCurve {
       if (!is_known(point)) continue;
       const double us = std::max(point.us, below.us);
       if (point.tokens >= tokens) {
-        if (below.tokens == 0) return us * tokens / point.tokens;
+        if (below.tokens == 0) return us;
         return below.us + (us - below.us) * (tokens - below.tokens) / (point.tokens - below.tokens);
       }
       below = {point.tokens, us};

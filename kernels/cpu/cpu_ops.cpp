@@ -114,7 +114,7 @@ Status CpuOps::quantized_linear(Stream&, const QuantizedLinearParams& p) const {
 
 Status CpuOps::quantize_weights(Stream&, const QuantizeWeightsParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
-  return cpu_quantize_weights(kernels_, threads_, scratch_, p);
+  return cpu_quantize_weights(kernels_, threads_, p);
 }
 
 Status CpuOps::host_work(Stream&, const HostWorkParams& p) const {

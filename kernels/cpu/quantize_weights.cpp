@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/quantized_pack.hpp"
@@ -16,6 +15,7 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kLeastGroup = 16;
+constexpr std::int64_t kMostColumns = std::max(kFactoredColumns, kMostGroupSize);  ///< that share a scale in float16
 
 /// The grids of a group of a panel: a weight is scale * integer + min, as they will be stored. A scale of 0: all
 /// integers are 0.
@@ -45,30 +45,38 @@ class WeightQuantizer {
       : kernels_(kernels), p_(p), to_{p.data, p.scales, p.from.rows, p.from.columns, p.format, p.mins} {}
 
   std::int64_t panels() const { return to_.panels(); }
-  std::int64_t scratch_floats() const { return kQuantizedPanel * to_.padded_columns(); }
 
   /// False when a weight is not finite.
-  bool quantize_panel(std::int64_t panel, float* weights) const {
+  bool quantize_panel(std::int64_t panel) const {
     const PanelPlace to = place_of_panel(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
-    std::fill_n(weights, scratch_floats(), 0.0F);
-    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      const std::int64_t row = panel * kQuantizedPanel + r;
-      if (row >= to_.rows) break;
-      const auto* from = static_cast<const std::byte*>(p_.from.data) +
-                         row * to_.columns * static_cast<std::int64_t>(size_of(p_.from.dtype));
-      float* const w = weights + r * to_.padded_columns();
-      kernels_.widen(from, p_.from.dtype, to_.columns, w);
-      if (!to_.format.rotated) continue;
-      for (std::int64_t k = 0; k < columns(); k += kRotationBlock) rotate_block(w + k, kRotatedWeightFactor);
-    }
     const std::int64_t step = to_.scale_columns() / p_.format.group_size;
     for (std::int64_t g = 0; g < to_.groups(); g += step) {
-      if (!quantize_groups(weights, g, std::min(to_.groups(), g + step), to)) return false;
+      if (!quantize_groups(panel, g, std::min(to_.groups(), g + step), to)) return false;
     }
     return true;
   }
 
  private:
+  /// Of groups that share scales in float16; columns behind the end are zeros.
+  using Weights = std::array<std::array<float, kMostColumns>, kQuantizedPanel>;
+
+  /// Columns [first, first + scale_columns()) of a panel.
+  void load(std::int64_t panel, std::int64_t first, Weights& weights) const {
+    const auto element_bytes = static_cast<std::int64_t>(size_of(p_.from.dtype));
+    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
+      std::array<float, kMostColumns>& w = weights[static_cast<std::size_t>(r)];
+      w.fill(0.0F);
+      const std::int64_t row = panel * kQuantizedPanel + r;
+      if (row >= to_.rows) continue;
+      const auto* from = static_cast<const std::byte*>(p_.from.data) + (row * to_.columns + first) * element_bytes;
+      kernels_.widen(from, p_.from.dtype, std::min(to_.scale_columns(), to_.columns - first), w.data());
+      if (!to_.format.rotated) continue;
+      for (std::int64_t k = 0; k < std::min(to_.scale_columns(), columns() - first); k += kRotationBlock) {
+        rotate_block(w.data() + k, kRotatedWeightFactor);
+      }
+    }
+  }
+
   /// Columns that are not zeros behind the end.
   std::int64_t columns() const {
     constexpr std::int64_t kBlock = kRotationBlock;
@@ -81,24 +89,26 @@ class WeightQuantizer {
   int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
   /// Groups [first, end) of a panel, which share scales in float16.
-  bool quantize_groups(const float* weights, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
+  bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
+    Weights weights;
+    load(panel, first * p_.format.group_size, weights);
     SharedGrids shared;
     const std::span grids = std::span(shared).first(static_cast<std::size_t>(end - first));
     for (std::int64_t g = first; g < end; ++g) {
-      if (!fit(weights, g, grids[static_cast<std::size_t>(g - first)])) return false;
+      if (!fit(weights, first, g, grids[static_cast<std::size_t>(g - first)])) return false;
     }
     const std::int64_t place = first * p_.format.group_size / to_.scale_columns() * kQuantizedPanel;
-    store(grids, place, to.factors + first * to_.group_factors(), to);
-    for (std::int64_t g = first; g < end; ++g) pack(weights, g, grids[static_cast<std::size_t>(g - first)], to);
+    store(grids, place, first, to);
+    for (std::int64_t g = first; g < end; ++g) pack(weights, first, g, grids[static_cast<std::size_t>(g - first)], to);
     return true;
   }
 
   /// False when a weight is not finite, or the grid's numbers would not be.
-  bool fit(const float* weights, std::int64_t group, Grids& grids) const {
+  bool fit(const Weights& weights, std::int64_t first, std::int64_t group, Grids& grids) const {
     alignas(64) std::array<float, kMostGroupSize * kQuantizedPanel> columns_first;
     const std::int64_t count = columns_of(group);
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      const float* const w = weights + r * to_.padded_columns() + group * p_.format.group_size;
+      const float* const w = weights[static_cast<std::size_t>(r)].data() + (group - first) * p_.format.group_size;
       for (std::int64_t k = 0; k < count; ++k) columns_first[static_cast<std::size_t>(k * kQuantizedPanel + r)] = w[k];
     }
     FitGridsArgs args;
@@ -116,9 +126,9 @@ class WeightQuantizer {
 
   /// Writes scales and minimums from `place` on; of a factored format they are what the grids share, and the grids
   /// become what these and their factors give.
-  void store(std::span<Grids> grids, std::int64_t place, std::int8_t* factors, const PanelPlace& to) const {
+  void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPlace& to) const {
     const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
-                               std::int8_t* factor) {
+                               std::int64_t kind) {
       const auto row = static_cast<std::size_t>(r);
       if (!p_.format.factored) {
         stored = to_f16((grids[0].*of)[row]);
@@ -129,6 +139,7 @@ class WeightQuantizer {
       stored = to_f16(most / 127.0F);
       if (127.0F * to_float(stored) < most) ++stored.bits;  // up, also from 0: of small weights it is subnormal
       const float unit = to_float(stored);
+      std::int8_t* factor = to.factors + first * to_.group_factors() + kind * kQuantizedPanel + r;
       for (Grids& grid : grids) {
         float& value = (grid.*of)[row];
         const float units = unit == 0.0F ? 0.0F : std::clamp(std::nearbyint(value / unit), -127.0F, 127.0F);
@@ -138,20 +149,21 @@ class WeightQuantizer {
       }
     };
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      store_row(&Grids::scales, r, to.scales[place + r], factors + r);
-      if (p_.format.asymmetric) store_row(&Grids::mins, r, to.mins[place + r], factors + kQuantizedPanel + r);
+      store_row(&Grids::scales, r, to.scales[place + r], 0);
+      if (p_.format.asymmetric) store_row(&Grids::mins, r, to.mins[place + r], 1);
     }
   }
 
   /// The integers of a group.
-  void pack(const float* weights, std::int64_t group, const Grids& grids, const PanelPlace& to) const {
+  void pack(const Weights& weights, std::int64_t first, std::int64_t group, const Grids& grids,
+            const PanelPlace& to) const {
     const QuantizedFormat& format = p_.format;
     std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       std::array<std::uint8_t, kMostGroupSize> q;
       q.fill(static_cast<std::uint8_t>(format.zero_point()));
       const auto row = static_cast<std::size_t>(r);
-      integers_of(weights + r * to_.padded_columns() + group * format.group_size, columns_of(group), grids.scales[row],
+      integers_of(weights[row].data() + (group - first) * format.group_size, columns_of(group), grids.scales[row],
                   grids.mins[row], static_cast<float>(lowest()), static_cast<float>(highest()),
                   static_cast<float>(format.zero_point()), q.data());
       pack_columns(format.bits, q.data(), format.group_size, r, data);
@@ -165,17 +177,11 @@ class WeightQuantizer {
 
 }  // namespace
 
-Status cpu_quantize_weights(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
-                            const QuantizeWeightsParams& params) {
+Status cpu_quantize_weights(const CpuKernels& kernels, ThreadPool& threads, const QuantizeWeightsParams& params) {
   const WeightQuantizer quantizer(kernels, params);
-  const int num_threads = threads.num_threads();
-  const std::int64_t floats = (quantizer.scratch_floats() + 15) / 16 * 16;
-  auto lease = scratch.borrow(num_threads * floats, 1);
-  if (!lease) return fail(std::move(lease.error()));
-  float* rows = lease->floats(num_threads * floats);
   std::atomic<bool> all_finite = true;
-  threads.parallel_for(quantizer.panels(), [&](std::int64_t panel, int thread) {
-    if (!quantizer.quantize_panel(panel, rows + thread * floats)) all_finite = false;
+  threads.parallel_for(quantizer.panels(), [&](std::int64_t panel) {
+    if (!quantizer.quantize_panel(panel)) all_finite = false;
   });
   if (all_finite) return {};
   return fail(ErrorCode::bad_file, "a weight is not finite or too large to be quantised");

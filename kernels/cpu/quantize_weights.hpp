@@ -1,16 +1,13 @@
 #pragma once
 
 #include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/scratch_pool.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 #include "kernels/thread_pool.hpp"
 
 namespace pagoda::kernels {
 
-/// QuantizeWeightsParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch), bad_file (a weight
-/// that is not finite).
-Status cpu_quantize_weights(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
-                            const QuantizeWeightsParams& params);
+/// QuantizeWeightsParams on the CPU; `params` has passed `check`. Errors: bad_file (a weight that is not finite).
+Status cpu_quantize_weights(const CpuKernels& kernels, ThreadPool& threads, const QuantizeWeightsParams& params);
 
 }  // namespace pagoda::kernels

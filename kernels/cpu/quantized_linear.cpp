@@ -164,7 +164,7 @@ class QuantizedLinear {
     const RowTiles tiles(row_blocks_.rows(row_block), kernels_.quantized.rows);
     const std::int64_t columns = band.panels * kQuantizedPanel;
     const bool unpacks = (format_.bits < 8 || column_bytes_ > 1) && tiles.count() > 1;
-    const std::int64_t lines = kQuantizedPanel * format_.group_size * format_.bits / 8 / kLine;
+    const std::int64_t lines = (kQuantizedPanel * format_.group_size * format_.bits / 8 + kLine - 1) / kLine;
     for (std::int64_t block = 0; block < num_blocks_; ++block) {
       const std::int64_t first_group = block * groups_per_block_;
       const std::int64_t first_scale =

@@ -66,8 +66,8 @@ inline GridSums sums_on(const Group& group, const Grid& grid) {
   return sums;
 }
 
-/// Of the grids that were offered, in each lane the one of least squared error, of equals the first. Where the first
-/// has no finite error, it stays.
+/// Of the grids that were offered, in each lane the one of least squared error, of equals the first. Where the error of
+/// the first is NaN, it stays.
 struct BestGrid {
   Grid grid = {};
   Vec error = {};
