@@ -91,9 +91,7 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
 }
 
 void check_format(Checker& checker, const QuantizedFormat& format) {
-  checker
-      .require(format.bits == 4 || format.bits == 5 || format.bits == 6 || format.bits == 8,
-               "bits must be 4, 5, 6 or 8", format.bits)
+  checker.require((format.bits >= 2 && format.bits <= 6) || format.bits == 8, "bits must be 2 to 6 or 8", format.bits)
       .require(format.bits != 5 || format.group_size % 32 == 0, "group_size must be a multiple of 32 with 5 bits",
                format.group_size)
       .require(format.codebook == Codebook::none || (format.bits == 4 && !format.asymmetric),

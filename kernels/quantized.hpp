@@ -35,7 +35,7 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
 
 /// How weights are stored as small integers.
 struct QuantizedFormat {
-  int bits = 8;  ///< 4, 5, 6 or 8
+  int bits = 8;  ///< 2, 3, 4, 5, 6 or 8; of 2 and 3 on a CPU only
   /// Columns that share a scale: a multiple of 16, with 5 bits of 32; at most kMostGroupSize.
   std::int64_t group_size = 64;
   bool asymmetric = false;  ///< they also share a minimum
@@ -97,6 +97,10 @@ constexpr std::int64_t kQuantizedPanel = 16;
 /// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale and minimum 0; columns are
 /// filled up with filling() to a multiple of the group size (rotated ones from the end of the last block on).
 ///   8 bits: data is [panel, columns / 4, row, 4 columns]
+///   2 bits: data is [panel, columns / 16, row, 4 bytes]; bits 2 s and 2 s + 1 of byte i are column 4 s + i of 16
+///   3 bits: data is [panel, columns / 16, 96 bytes]; of 16 columns the lowest 2 bits as above, then [row, 2 bytes], a
+///           word whose bits 0, 8, 4 and 12 are the highest of columns 0 to 3; s places above them are those of columns
+///           4 s to 4 s + 3
 ///   4 bits: data is [panel, columns / 8, row, 4 bytes]; byte i of eight columns holds column i in its low half and
 ///           column i + 4 in its high half
 ///   5 bits: data is [panel, columns / 32, 5, row, 4 bytes]; the first four of 32 columns are their lowest 4 bits as

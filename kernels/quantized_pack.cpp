@@ -22,9 +22,23 @@ void store_word(std::uint8_t* to, std::uint32_t word) {
   std::memcpy(to, &word, sizeof(word));
 }
 
-/// As many columns as lie together in a panel: words are full of low halves, and one of what is above them.
+constexpr std::uint32_t each_byte(std::uint32_t bits) {
+  return bits * 0x01010101U;
+}
+
+/// As many columns as lie together in a panel: words are full of low halves (of 2 and 3 bits one of quarters), and one
+/// of what is above them.
 constexpr std::int64_t columns_of_block(int bits) {
-  return bits == 5 ? 32 : bits == 6 ? 16 : 8;
+  switch (bits) {
+    case 5:
+      return 32;
+    case 2:
+    case 3:
+    case 6:
+      return 16;
+    default:
+      return 8;
+  }
 }
 
 /// Bytes of a panel that they take.
@@ -32,13 +46,42 @@ constexpr std::int64_t block_stride(int bits) {
   return columns_of_block(bits) * kQuantizedPanel * bits / 8;
 }
 
-constexpr std::uint32_t each_byte(std::uint32_t bits) {
-  return bits * 0x01010101U;
+/// Which bit of the word behind the quarters belongs to a column's quad: s places above it is that of column 4 s + i.
+constexpr std::array<int, kWord> kHighPlace{0, 8, 4, 12};
+
+/// Of 2 and 3 bits.
+template <int bits>
+void pack_quarters(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
+  std::uint32_t word = 0;
+  std::uint16_t high = 0;
+  for (int step = 0; step < 4; ++step) {
+    word |= (load_word(q + step * kWord) & each_byte(3)) << 2 * step;
+    for (std::size_t i = 0; i < kWord; ++i) {
+      high |= static_cast<std::uint16_t>((q[step * kWord + i] >> 2 & 1) << (kHighPlace[i] + step));
+    }
+  }
+  store_word(block + row * kWord, word);
+  if (bits == 3) std::memcpy(block + kWordStride + row * std::int64_t{sizeof(high)}, &high, sizeof(high));
 }
 
-/// The integers of one block of columns of a row.
+/// The inverse of pack_quarters.
 template <int bits>
-void pack_block(const std::uint8_t* q, std::uint8_t* to) {
+void unpack_quarters(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
+  const std::uint32_t word = load_word(block + row * kWord);
+  std::uint16_t high = 0;
+  if (bits == 3) std::memcpy(&high, block + kWordStride + row * std::int64_t{sizeof(high)}, sizeof(high));
+  for (int step = 0; step < 4; ++step) {
+    store_word(q + step * kWord, word >> 2 * step & each_byte(3));
+    for (std::size_t i = 0; i < kWord; ++i) {
+      q[step * kWord + i] |= static_cast<std::uint8_t>((high >> (kHighPlace[i] + step) & 1) << 2);
+    }
+  }
+}
+
+/// Of 4 bits and more.
+template <int bits>
+void pack_halves(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
+  std::uint8_t* to = block + row * kWord;
   if constexpr (bits == 8) {
     store_word(to, load_word(q));
     store_word(to + kWordStride, load_word(q + kWord));
@@ -58,9 +101,10 @@ void pack_block(const std::uint8_t* q, std::uint8_t* to) {
   if (high_bits > 0) store_word(to, high);
 }
 
-/// The inverse of pack_block.
+/// The inverse of pack_halves.
 template <int bits>
-void unpack_block(const std::uint8_t* from, std::uint8_t* q) {
+void unpack_halves(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
+  const std::uint8_t* from = block + row * kWord;
   if constexpr (bits == 8) {
     store_word(q, load_word(from));
     store_word(q + kWord, load_word(from + kWordStride));
@@ -76,34 +120,57 @@ void unpack_block(const std::uint8_t* from, std::uint8_t* q) {
   }
 }
 
+/// The integers of one block of columns of a row.
 template <int bits>
-void pack_columns_of(const std::uint8_t* q, std::int64_t columns, std::uint8_t* to) {
-  PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
-  for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), to += block_stride(bits)) {
-    pack_block<bits>(q, to);
+void pack_block(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
+  if constexpr (bits < 4) {
+    pack_quarters<bits>(q, row, block);
+  } else {
+    pack_halves<bits>(q, row, block);
+  }
+}
+
+/// The inverse of pack_block.
+template <int bits>
+void unpack_block(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
+  if constexpr (bits < 4) {
+    unpack_quarters<bits>(block, row, q);
+  } else {
+    unpack_halves<bits>(block, row, q);
   }
 }
 
 template <int bits>
-void unpack_columns_of(const std::uint8_t* from, std::int64_t columns, std::uint8_t* q) {
+void pack_columns_of(const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
+  PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
+  for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), to += block_stride(bits)) {
+    pack_block<bits>(q, row, to);
+  }
+}
+
+template <int bits>
+void unpack_columns_of(const std::uint8_t* from, std::int64_t columns, std::int64_t row, std::uint8_t* q) {
   for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), from += block_stride(bits)) {
-    unpack_block<bits>(from, q);
+    unpack_block<bits>(from, row, q);
   }
 }
 
 }  // namespace
 
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
-  to += row * kWord;
   switch (bits) {
+    case 2:
+      return pack_columns_of<2>(q, columns, row, to);
+    case 3:
+      return pack_columns_of<3>(q, columns, row, to);
     case 4:
-      return pack_columns_of<4>(q, columns, to);
+      return pack_columns_of<4>(q, columns, row, to);
     case 5:
-      return pack_columns_of<5>(q, columns, to);
+      return pack_columns_of<5>(q, columns, row, to);
     case 6:
-      return pack_columns_of<6>(q, columns, to);
+      return pack_columns_of<6>(q, columns, row, to);
     default:
-      return pack_columns_of<8>(q, columns, to);
+      return pack_columns_of<8>(q, columns, row, to);
   }
 }
 
@@ -167,17 +234,22 @@ GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::in
 void unpack_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, std::uint8_t* q) {
   const int bits = matrix.format.bits;
   const std::int64_t columns = matrix.format.group_size;
-  const std::uint8_t* from = matrix.data + row / kQuantizedPanel * matrix.panel_bytes() +
-                             group * columns * kQuantizedPanel * bits / 8 + row % kQuantizedPanel * kWord;
+  const std::uint8_t* from =
+      matrix.data + row / kQuantizedPanel * matrix.panel_bytes() + group * columns * kQuantizedPanel * bits / 8;
+  const std::int64_t in_panel = row % kQuantizedPanel;
   switch (bits) {
+    case 2:
+      return unpack_columns_of<2>(from, columns, in_panel, q);
+    case 3:
+      return unpack_columns_of<3>(from, columns, in_panel, q);
     case 4:
-      return unpack_columns_of<4>(from, columns, q);
+      return unpack_columns_of<4>(from, columns, in_panel, q);
     case 5:
-      return unpack_columns_of<5>(from, columns, q);
+      return unpack_columns_of<5>(from, columns, in_panel, q);
     case 6:
-      return unpack_columns_of<6>(from, columns, q);
+      return unpack_columns_of<6>(from, columns, in_panel, q);
     default:
-      return unpack_columns_of<8>(from, columns, q);
+      return unpack_columns_of<8>(from, columns, in_panel, q);
   }
 }
 

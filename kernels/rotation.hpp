@@ -32,12 +32,13 @@ constexpr bool changes_sign(int column) {
 /// every processor that does them in this order gets the same bits.
 inline void transform_block(float* block) {
   for (int stride = 1; stride < kRotationBlock; stride *= 2) {
-    for (int i = 0; i < kRotationBlock; ++i) {
-      if ((i & stride) != 0) continue;
-      const float low = block[i];
-      const float high = block[i + stride];
-      block[i] = low + high;
-      block[i + stride] = low - high;
+    for (int pair = 0; pair < kRotationBlock; pair += 2 * stride) {
+      for (int i = pair; i < pair + stride; ++i) {
+        const float low = block[i];
+        const float high = block[i + stride];
+        block[i] = low + high;
+        block[i + stride] = low - high;
+      }
     }
   }
 }

@@ -24,6 +24,12 @@ std::optional<int> layer_of(std::string_view module) {
   return std::nullopt;
 }
 
+/// What holds a matrix of a file's format: kernels of a GPU take no less than 4 bits.
+std::optional<kernels::QuantizedFormat> held_format(std::optional<kernels::QuantizedFormat> format, bool on_gpu) {
+  if (format && on_gpu) format->bits = std::max(format->bits, 4);
+  return format;
+}
+
 std::string weight_of(std::string_view module) {
   return std::string(module) + ".weight";
 }
@@ -43,7 +49,7 @@ std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {
   if (!keep_quantized || tensor.quantized == nullptr) return std::nullopt;
-  return tensor.quantized->format();
+  return held_format(tensor.quantized->format(), on_gpu);
 }
 
 const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const {
@@ -53,7 +59,7 @@ const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_table_format(const WeightTensor& tensor) const {
   const bool keeps = keep_quantized || quantize;
   if (!keeps || tensor.quantized == nullptr || !tensor.quantized->order().empty()) return std::nullopt;
-  return tensor.quantized->format();
+  return held_format(tensor.quantized->format(), on_gpu);
 }
 
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize) {
@@ -92,7 +98,7 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
 Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  if (policy_.kept_format(*weight)) return packed(*weight);
+  if (const auto format = policy_.kept_format(*weight)) return packed(*weight, *format);
   if (const Float8Weights* kept = policy_.kept_float8(*weight)) return float8(module, *weight, *kept);
   if (const auto format = policy_.format_of(module, rows, columns)) {
     auto quantized = quantize(module, *weight, *format);
@@ -109,7 +115,7 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
 Result<LinearWeight> LoadedWeights::embedding(std::string_view module, std::int64_t rows, std::int64_t columns) const {
   const auto weight = stored_.tensor(weight_of(module), {rows, columns});
   if (!weight) return fail(weight.error());
-  if (policy_.kept_table_format(*weight)) return packed(*weight);
+  if (const auto format = policy_.kept_table_format(*weight)) return packed(*weight, *format);
   return WeightSource::embedding(module, rows, columns);
 }
 
@@ -117,7 +123,7 @@ Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::st
                                                 std::int64_t columns) const {
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
-  if (policy_.kept_format(*stored)) return packed(*stored);
+  if (const auto kept = policy_.kept_format(*stored)) return packed(*stored, *kept);
   const auto format = policy_.format_of(module, rows, columns);
   if (format && stored->quantized != nullptr) {
     auto quantized = quantize(module, *stored, *format);
@@ -205,11 +211,11 @@ Result<LinearWeight> LoadedWeights::quantize(std::string_view module, const Weig
   return LinearWeight{.plain = {}, .quantized = found->second};
 }
 
-Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor) const {
+Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor, const kernels::QuantizedFormat& format) const {
   const std::lock_guard lock(mutex_);
   auto found = quantized_.find(tensor.name);
   if (found == quantized_.end()) {
-    auto weights = converter_.pack(tensor);
+    auto weights = converter_.pack(tensor, format);
     if (!weights) return fail(in_file(tensor, std::move(weights.error())));
     stored_.copied(tensor);
     found = quantized_.emplace(tensor.name, std::move(*weights)).first;

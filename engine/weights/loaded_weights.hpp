@@ -27,7 +27,8 @@ struct WeightPolicy {
   /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
   /// file's small ones.
   bool copy_linear = false;
-  /// 8-bit floats, which kernels of a GPU do not compute with, are dequantised, and kInt4Weights are kPlainInt4Weights.
+  /// 8-bit floats, which kernels of a GPU do not compute with, are dequantised, integers of 2 and 3 bits are held in 4,
+  /// and kInt4Weights are kPlainInt4Weights.
   bool on_gpu = false;
 
   /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. Beside
@@ -100,7 +101,7 @@ class LoadedWeights final : public WeightSource {
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
   Result<LinearWeight> quantize(std::string_view module, const WeightTensor& tensor,
                                 const kernels::QuantizedFormat& format) const;
-  Result<LinearWeight> packed(const WeightTensor& tensor) const;
+  Result<LinearWeight> packed(const WeightTensor& tensor, const kernels::QuantizedFormat& format) const;
   Result<LinearWeight> float8(std::string_view module, const WeightTensor& tensor, const Float8Weights& weights) const;
   Result<LinearWeight> make_derived(std::string_view module, const DerivedWeight& weight) const;
 

@@ -60,6 +60,10 @@ class PanelOfRows {
       if (matrix.format.factored && matrix.format.asymmetric) row.min_factors.resize(groups);
       from.unpack(first + i,
                   {row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
+      // Of more bits than the file has: the zero is in another place.
+      if (const int more = matrix.format.zero_point() - from.format()->zero_point(); more != 0) {
+        for (std::uint8_t& q : row.q) q = static_cast<std::uint8_t>(q + more);
+      }
       views_.push_back({row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
     }
   }
@@ -160,11 +164,11 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
   return std::move(place->weights);
 }
 
-Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor) const {
+Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const WeightTensor& tensor,
+                                                                      const kernels::QuantizedFormat& format) const {
   const QuantizedRows& rows = *tensor.quantized;
   const std::span<const std::int32_t> order = rows.order();
-  auto place =
-      take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), *rows.format(), order.size_bytes());
+  auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), format, order.size_bytes());
   if (!place) return fail(std::move(place.error()));
   if (place->is_made) return std::move(place->weights);
   QuantizedWeights& to = *place->weights;

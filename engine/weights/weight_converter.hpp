@@ -35,9 +35,11 @@ class WeightConverter {
   Result<std::shared_ptr<const QuantizedWeights>> quantize(std::string_view kept_as, const WeightTensor& tensor,
                                                            const kernels::QuantizedFormat& format) const;
 
-  /// The quantised matrix `tensor`, which has a format, in the layout of kernels. Errors: out_of_memory; bad_file when
-  /// a scale or a minimum is not finite, with the tensor's name.
-  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor) const;
+  /// The quantised matrix `tensor`, which has a format, in the layout of kernels; in `format`, which is the same but
+  /// for more bits, perhaps. Errors: out_of_memory; bad_file when a scale or a minimum is not finite, with the tensor's
+  /// name.
+  Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor,
+                                                       const kernels::QuantizedFormat& format) const;
 
  private:
   struct QuantizedPlace {

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
+#include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/quantized_pack.hpp"
 #include "kernels/rotation.hpp"
 
@@ -17,120 +17,26 @@ namespace {
 
 constexpr std::int64_t kLeastGroup = 16;
 
-/// To the nearest integer, |x| < 2^22.
-float round_to_nearest(float x) {
+/// The grids of a group of a panel: a weight is scale * integer + min, as they will be stored. A scale of 0: all
+/// integers are 0.
+struct Grids {
+  std::array<float, kQuantizedPanel> scales = {};
+  std::array<float, kQuantizedPanel> mins = {};
+};
+
+/// Groups that share scales in float16.
+using SharedGrids = std::array<Grids, kFactoredColumns / kLeastGroup>;
+
+/// q[k] = zero_point + the integer nearest to weight k, of those from `lowest` to `highest`.
+void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
+                 float zero_point, std::uint8_t* q) {
   constexpr float kNoFraction = 12582912.0F;  // 1.5 * 2^23: adding it leaves no fraction bits
-  return (x + kNoFraction) - kNoFraction;
-}
-
-/// As it will be stored.
-float stored(float x) {
-  return to_float(to_f16(x));
-}
-
-/// What integers stand for: scale * integer + min. Both are as they will be stored.
-struct Grid {
-  float scale = 0;  ///< 0 when all integers are to be 0
-  float min = 0;
-
-  float inverse_scale() const { return scale == 0 ? 0.0F : 1.0F / scale; }
-};
-
-/// One group of one row, and the integers that there are, as floats.
-struct Group {
-  const float* w = nullptr;
-  std::int64_t size = 0;
-  float lowest = 0;
-  float highest = 0;
-
-  /// The integer nearest to a weight.
-  float integer(std::int64_t i, float inverse_scale, float min) const {
-    const float in_units = std::clamp((w[i] - min) * inverse_scale, -1000.0F, 1000.0F);
-    return std::min(std::max(round_to_nearest(in_units), lowest), highest);
+  const float inverse = scale == 0 ? 0.0F : 1.0F / scale;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const float in_units = std::clamp((w[k] - min) * inverse, -1000.0F, 1000.0F);
+    const float integer = std::clamp((in_units + kNoFraction) - kNoFraction, lowest, highest);
+    q[k] = static_cast<std::uint8_t>(static_cast<std::int32_t>(integer + zero_point));
   }
-
-  float squared_error(const Grid& grid) const {
-    const float inverse = grid.inverse_scale();
-    float error = 0;
-    for (std::int64_t i = 0; i < size; ++i) {
-      const float difference = w[i] - (grid.scale * integer(i, inverse, grid.min) + grid.min);
-      error += difference * difference;
-    }
-    return error;
-  }
-};
-
-/// Keeps the grid of least squared error, of equals the first.
-struct BestGrid {
-  Grid grid;
-  float error = 0;
-  bool none = true;
-
-  void offer(const Group& group, const Grid& candidate) {
-    const float candidate_error = group.squared_error(candidate);
-    if (!none && !(candidate_error < error)) return;
-    *this = {candidate, candidate_error, false};
-  }
-};
-
-/// Eight bits: highest |w| / 127.
-Grid grid_of_8_bits(float extreme) {
-  return {stored(std::abs(extreme) / 127.0F), 0};
-}
-
-/// Few bits: the lowest integer has no counterpart, so it goes to the side of the extreme; of scales around the one
-/// that makes it so, the one of least squared error.
-Grid grid_of_few_bits(const Group& group, float extreme) {
-  constexpr std::array kTries{1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
-  BestGrid best;
-  for (const float factor : kTries) {
-    const float scale = stored(extreme / group.lowest * factor);
-    if (scale != 0) best.offer(group, {scale, 0});
-  }
-  return best.grid;
-}
-
-/// Least squares of scale and minimum for the integers that `grid` gives.
-Grid fitted(const Group& group, const Grid& grid) {
-  const float inverse = grid.inverse_scale();
-  double sum_w = 0;
-  double sum_i = 0;
-  double sum_ii = 0;
-  double sum_iw = 0;
-  for (std::int64_t k = 0; k < group.size; ++k) {
-    const double w = group.w[k];
-    const double i = group.integer(k, inverse, grid.min);
-    sum_w += w;
-    sum_i += i;
-    sum_ii += i * i;
-    sum_iw += i * w;
-  }
-  const auto size = static_cast<double>(group.size);
-  const double spread = size * sum_ii - sum_i * sum_i;
-  const double scale = spread == 0 ? 0 : (size * sum_iw - sum_i * sum_w) / spread;
-  Grid fit{stored(static_cast<float>(scale)), 0};
-  fit.min = stored(static_cast<float>((sum_w - double{fit.scale} * sum_i) / size));
-  return fit;
-}
-
-/// Asymmetric: of ranges from the lowest to the highest weight or a little less at either end, each fitted a few times,
-/// the grid of least squared error.
-Grid grid_of_range(const Group& group, float low, float high) {
-  constexpr std::array kCuts{0.0F, 0.05F, 0.1F};
-  constexpr int kFits = 3;
-  const float range = high - low;
-  BestGrid best;
-  for (const float below : kCuts) {
-    for (const float above : kCuts) {
-      Grid grid{stored(range * (1 - below - above) / group.highest), stored(low + range * below)};
-      best.offer(group, grid);
-      for (int fit = 0; fit < kFits; ++fit) {
-        grid = fitted(group, grid);
-        best.offer(group, grid);
-      }
-    }
-  }
-  return best.grid;
 }
 
 class WeightQuantizer {
@@ -139,24 +45,25 @@ class WeightQuantizer {
       : kernels_(kernels), p_(p), to_{p.data, p.scales, p.from.rows, p.from.columns, p.format, p.mins} {}
 
   std::int64_t panels() const { return to_.panels(); }
-  std::int64_t scratch_floats() const { return to_.padded_columns(); }
+  std::int64_t scratch_floats() const { return kQuantizedPanel * to_.padded_columns(); }
 
   /// False when a weight is not finite.
-  bool quantize_panel(std::int64_t panel, float* row_of_weights) const {
+  bool quantize_panel(std::int64_t panel, float* weights) const {
     const PanelPlace to = place_of_panel(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
+    std::fill_n(weights, scratch_floats(), 0.0F);
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       const std::int64_t row = panel * kQuantizedPanel + r;
-      std::fill_n(row_of_weights, to_.padded_columns(), 0.0F);
-      if (row < to_.rows) {
-        const auto* from = static_cast<const std::byte*>(p_.from.data) +
-                           row * to_.columns * static_cast<std::int64_t>(size_of(p_.from.dtype));
-        kernels_.widen(from, p_.from.dtype, to_.columns, row_of_weights);
-        if (to_.format.rotated) rotate(row_of_weights);
-      }
-      const std::int64_t step = to_.scale_columns() / p_.format.group_size;
-      for (std::int64_t g = 0; g < to_.groups(); g += step) {
-        if (!quantize_groups(row_of_weights, r, g, std::min(to_.groups(), g + step), to)) return false;
-      }
+      if (row >= to_.rows) break;
+      const auto* from = static_cast<const std::byte*>(p_.from.data) +
+                         row * to_.columns * static_cast<std::int64_t>(size_of(p_.from.dtype));
+      float* const w = weights + r * to_.padded_columns();
+      kernels_.widen(from, p_.from.dtype, to_.columns, w);
+      if (!to_.format.rotated) continue;
+      for (std::int64_t k = 0; k < columns(); k += kRotationBlock) rotate_block(w + k, kRotatedWeightFactor);
+    }
+    const std::int64_t step = to_.scale_columns() / p_.format.group_size;
+    for (std::int64_t g = 0; g < to_.groups(); g += step) {
+      if (!quantize_groups(weights, g, std::min(to_.groups(), g + step), to)) return false;
     }
     return true;
   }
@@ -167,84 +74,88 @@ class WeightQuantizer {
     constexpr std::int64_t kBlock = kRotationBlock;
     return to_.format.rotated ? (to_.columns + kBlock - 1) / kBlock * kBlock : to_.columns;
   }
-
-  void rotate(float* row) const {
-    for (std::int64_t k = 0; k < columns(); k += kRotationBlock) rotate_block(row + k, kRotatedWeightFactor);
+  std::int64_t columns_of(std::int64_t group) const {
+    return std::min(p_.format.group_size, columns() - group * p_.format.group_size);
   }
+  int lowest() const { return -p_.format.zero_point(); }
+  int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
-  /// Groups [first, end) of row `r` of a panel, which share a scale in float16.
-  bool quantize_groups(const float* row, std::int64_t r, std::int64_t first, std::int64_t end,
-                       const PanelPlace& to) const {
-    const QuantizedFormat& format = p_.format;
-    const int zero_point = format.zero_point();
-    std::array<Group, kFactoredColumns / kLeastGroup> groups;
-    std::array<Grid, kFactoredColumns / kLeastGroup> grids;
+  /// Groups [first, end) of a panel, which share scales in float16.
+  bool quantize_groups(const float* weights, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
+    SharedGrids shared;
+    const std::span grids = std::span(shared).first(static_cast<std::size_t>(end - first));
     for (std::int64_t g = first; g < end; ++g) {
-      const auto at = static_cast<std::size_t>(g - first);
-      groups[at] = {row + g * format.group_size, std::min(format.group_size, columns() - g * format.group_size),
-                    static_cast<float>(-zero_point), static_cast<float>((1 << format.bits) - 1 - zero_point)};
-      const std::optional<Grid> grid = grid_of(groups[at]);
-      if (!grid) return false;
-      grids[at] = *grid;
+      if (!fit(weights, g, grids[static_cast<std::size_t>(g - first)])) return false;
     }
-    const std::int64_t place = first * format.group_size / to_.scale_columns() * kQuantizedPanel + r;
-    const auto count = static_cast<std::size_t>(end - first);
-    if (format.factored) {
-      share(std::span(grids).first(count), place, to.factors + first * to_.group_factors() + r, to);
-    } else {
-      to.scales[place] = to_f16(grids[0].scale);
-      if (format.asymmetric) to.mins[place] = to_f16(grids[0].min);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const float inverse = grids[i].inverse_scale();
-      std::array<std::uint8_t, kMostGroupSize> q;
-      for (std::int64_t k = 0; k < format.group_size; ++k) {
-        const int integer = k < groups[i].size ? static_cast<int>(groups[i].integer(k, inverse, grids[i].min)) : 0;
-        q[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(integer + zero_point);
-      }
-      pack_columns(
-          format.bits, q.data(), format.group_size, r,
-          to.data + (first + static_cast<std::int64_t>(i)) * format.group_size * kQuantizedPanel * format.bits / 8);
-    }
+    const std::int64_t place = first * p_.format.group_size / to_.scale_columns() * kQuantizedPanel;
+    store(grids, place, to.factors + first * to_.group_factors(), to);
+    for (std::int64_t g = first; g < end; ++g) pack(weights, g, grids[static_cast<std::size_t>(g - first)], to);
     return true;
   }
 
-  /// The scale and minimum that grids share, and the factors of each; grids become what these give.
-  void share(std::span<Grid> grids, std::int64_t place, std::int8_t* factors, const PanelPlace& to) const {
-    const auto share_one = [&](float Grid::*of, Float16& shared, std::int8_t* factor) {
+  /// False when a weight is not finite, or the grid's numbers would not be.
+  bool fit(const float* weights, std::int64_t group, Grids& grids) const {
+    alignas(64) std::array<float, kMostGroupSize * kQuantizedPanel> columns_first;
+    const std::int64_t count = columns_of(group);
+    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
+      const float* const w = weights + r * to_.padded_columns() + group * p_.format.group_size;
+      for (std::int64_t k = 0; k < count; ++k) columns_first[static_cast<std::size_t>(k * kQuantizedPanel + r)] = w[k];
+    }
+    FitGridsArgs args;
+    args.w = columns_first.data();
+    args.columns = count;
+    args.lowest = lowest();
+    args.highest = highest();
+    args.search = p_.format.bits < 8;
+    args.scales = grids.scales.data();
+    args.mins = p_.format.asymmetric ? grids.mins.data() : nullptr;
+    kernels_.quantized.fit_grids(args);
+    const auto finite = [](float x) { return std::isfinite(x); };
+    return std::ranges::all_of(grids.scales, finite) && std::ranges::all_of(grids.mins, finite);
+  }
+
+  /// Writes scales and minimums from `place` on; of a factored format they are what the grids share, and the grids
+  /// become what these and their factors give.
+  void store(std::span<Grids> grids, std::int64_t place, std::int8_t* factors, const PanelPlace& to) const {
+    const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
+                               std::int8_t* factor) {
+      const auto row = static_cast<std::size_t>(r);
+      if (!p_.format.factored) {
+        stored = to_f16((grids[0].*of)[row]);
+        return;
+      }
       float most = 0.0F;
-      for (const Grid& grid : grids) most = std::max(most, std::abs(grid.*of));
-      shared = to_f16(most / 127.0F);
-      if (127.0F * to_float(shared) < most) ++shared.bits;  // up, also from 0: of small weights it is subnormal
-      const float unit = to_float(shared);
-      for (Grid& grid : grids) {
-        const float units = unit == 0.0F ? 0.0F : std::clamp(round_to_nearest(grid.*of / unit), -127.0F, 127.0F);
+      for (const Grids& grid : grids) most = std::max(most, std::abs((grid.*of)[row]));
+      stored = to_f16(most / 127.0F);
+      if (127.0F * to_float(stored) < most) ++stored.bits;  // up, also from 0: of small weights it is subnormal
+      const float unit = to_float(stored);
+      for (Grids& grid : grids) {
+        float& value = (grid.*of)[row];
+        const float units = unit == 0.0F ? 0.0F : std::clamp(std::nearbyint(value / unit), -127.0F, 127.0F);
         *factor = static_cast<std::int8_t>(units);
-        grid.*of = unit * units;
+        value = unit * units;
         factor += to_.group_factors();
       }
     };
-    share_one(&Grid::scale, to.scales[place], factors);
-    if (p_.format.asymmetric) share_one(&Grid::min, to.mins[place], factors + kQuantizedPanel);
+    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
+      store_row(&Grids::scales, r, to.scales[place + r], factors + r);
+      if (p_.format.asymmetric) store_row(&Grids::mins, r, to.mins[place + r], factors + kQuantizedPanel + r);
+    }
   }
 
-  /// None when a weight is not finite, or the grid's numbers would not be.
-  std::optional<Grid> grid_of(const Group& group) const {
-    float low = group.size > 0 ? group.w[0] : 0.0F;
-    float high = low;
-    float zero_if_finite = 0;
-    for (std::int64_t i = 0; i < group.size; ++i) {
-      low = std::min(low, group.w[i]);
-      high = std::max(high, group.w[i]);
-      zero_if_finite += group.w[i] * 0.0F;
+  /// The integers of a group.
+  void pack(const float* weights, std::int64_t group, const Grids& grids, const PanelPlace& to) const {
+    const QuantizedFormat& format = p_.format;
+    std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
+    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
+      std::array<std::uint8_t, kMostGroupSize> q;
+      q.fill(static_cast<std::uint8_t>(format.zero_point()));
+      const auto row = static_cast<std::size_t>(r);
+      integers_of(weights + r * to_.padded_columns() + group * format.group_size, columns_of(group), grids.scales[row],
+                  grids.mins[row], static_cast<float>(lowest()), static_cast<float>(highest()),
+                  static_cast<float>(format.zero_point()), q.data());
+      pack_columns(format.bits, q.data(), format.group_size, r, data);
     }
-    if (zero_if_finite != 0) return std::nullopt;
-    const float extreme = high >= -low ? high : low;
-    const Grid grid = p_.format.asymmetric  ? grid_of_range(group, low, high)
-                      : p_.format.bits == 8 ? grid_of_8_bits(extreme)
-                                            : grid_of_few_bits(group, extreme);
-    if (!std::isfinite(grid.scale) || !std::isfinite(grid.min)) return std::nullopt;
-    return grid;
   }
 
   const CpuKernels& kernels_;

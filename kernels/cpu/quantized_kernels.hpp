@@ -70,6 +70,18 @@ struct QuantizedTileArgs {
   std::int64_t end_line = 0;
 };
 
+/// A group of the rows of a panel: for each the grid (scale * integer + min) of least squared error that is found.
+struct FitGridsArgs {
+  const float* w = nullptr;  ///< [columns, kQuantizedPanel]
+  std::int64_t columns = 0;  ///< at least 1
+  int lowest = 0;            ///< integer that there is; in a symmetric grid below 0
+  int highest = 0;
+  bool search = true;  ///< else, of a symmetric grid, the highest |w| is the highest integer
+  /// [kQuantizedPanel], as float16 holds them; not finite where a weight is not, or where float16 does not reach.
+  float* scales = nullptr;
+  float* mins = nullptr;  ///< likewise; null = a symmetric grid
+};
+
 struct QuantizedKernels {
   int rows = 0;    ///< most rows of x in a tile
   int panels = 0;  ///< most panels of weights in a tile
@@ -78,6 +90,7 @@ struct QuantizedKernels {
   int bytes_at_8_bits = 1;
   void (*quantize_row)(const QuantizeRowArgs& args);
   void (*tile)(const QuantizedTileArgs& args);
+  void (*fit_grids)(const FitGridsArgs& args);
   /// Columns of a panel, whole groups of them, to scratch, from where several tiles read them.
   void (*unpack)(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst);
 };

@@ -1,5 +1,7 @@
 #include "kernels/cuda/cuda_ops.hpp"
 
+#include <string>
+
 #include "kernels/cuda/attention_plan.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/linear.hpp"
@@ -23,9 +25,16 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   return op(cuda);
 }
 
+/// Integers of less bits are loaded in 4 (WeightPolicy::on_gpu).
+Status check_bits(const char* op, const QuantizedMatrix& weights) {
+  if (weights.format.bits >= 4) return {};
+  return fail(ErrorCode::unsupported, std::string(op) + ": integers of 2 or 3 bits are not multiplied on a GPU");
+}
+
 }  // namespace
 
 Status CudaOps::embedding(Stream& stream, const EmbeddingParams& p) const {
+  if (Status bits = check_bits("embedding", p.quantized); !bits) return bits;
   return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_embedding(s.get(), p); });
 }
 
@@ -45,6 +54,9 @@ Status CudaOps::linear(Stream& stream, const LinearParams& p) const {
 }
 
 Status CudaOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p) const {
+  for (const QuantizedMatrix& weights : p.weights) {
+    if (Status bits = check_bits("quantized_linear", weights); !bits) return bits;
+  }
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_quantized_linear(s, p); });
 }
 

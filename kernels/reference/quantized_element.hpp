@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/quantized.hpp"
@@ -14,7 +15,19 @@ inline double load(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const auto byte = [&](std::int64_t word) -> int { return data[(word * kQuantizedPanel + row) * 4 + k % 4]; };
   const auto half = [&](std::int64_t word) { return k % 8 < 4 ? byte(word) & 15 : byte(word) >> 4; };
   int q = 0;
+  const auto quarter = [&](std::int64_t block_bytes) {
+    return data[k / 16 * block_bytes + row * 4 + k % 4] >> k % 16 / 4 * 2 & 3;
+  };
   switch (w.format.bits) {
+    case 2:
+      q = quarter(64);
+      break;
+    case 3: {
+      const std::uint8_t* word = data + k / 16 * 96 + 64 + row * 2;
+      const int first_bit = std::array{0, 8, 4, 12}[static_cast<std::size_t>(k % 4)];
+      q = quarter(96) | (word[first_bit / 8] >> (first_bit % 8 + k % 16 / 4) & 1) << 2;
+      break;
+    }
     case 8:
       q = byte(k / 4);
       break;

@@ -200,7 +200,7 @@ TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
   refused([](auto& p) { p.quantized.scales = nullptr; }, "quantized scales");
   refused([](auto& p) { p.quantized.format.asymmetric = true; }, "quantized mins must not be null");
   refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins are for asymmetric formats only");
-  refused([](auto& p) { p.quantized.format.bits = 3; }, "bits must be 4, 5, 6 or 8, not 3");
+  refused([](auto& p) { p.quantized.format.bits = 1; }, "bits must be 2 to 6 or 8, not 1");
   refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
   refused([](auto& p) { p.quantized.format.factored = true; }, "bits must be less than 8 in a factored format, not 8");
   refused([](auto& p) { p.quantized.rows = 0; }, "quantized rows must be at least 1");
@@ -254,7 +254,7 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "weight mins are for asymmetric formats only");
   mixed[0].format = {7, 64};
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 4, 5, 6 or 8, not 7");
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 2 to 6 or 8, not 7");
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.format.group_size = 24; }, "group_size must be a multiple of 16");
   expect_refused<RmsNormParams>(

@@ -46,6 +46,10 @@ inline void store_int8(std::int8_t* p, Ints x) {
 inline Bytes load_bytes(const void* p) {
   return {_mm256_loadu_si256(static_cast<const __m256i*>(p))};
 }
+inline Bytes load_spread_words(const void* p) {
+  const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {_mm256_or_si256(words, _mm256_slli_epi32(words, 12))};
+}
 inline void store_bytes(void* p, Bytes x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), x.v);
 }
@@ -104,14 +108,15 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
-/// 4 to 6 bits.
+/// Up to 6 bits.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  static constexpr int kStepsOfSums = 32767 / (2 * 127 * ((1 << bits) - 1));
+  /// Of 2 and 3 bits more would fit, but files have them in groups of 16 columns.
+  static constexpr int kStepsOfSums = bits < 4 ? 4 : 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {

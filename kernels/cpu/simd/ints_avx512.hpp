@@ -49,6 +49,11 @@ inline void store_int8(std::int8_t* p, Ints x) {
 inline Bytes load_bytes(const void* p) {
   return {_mm512_loadu_si512(p)};
 }
+/// Each lane: a 16-bit word w as w | w << 12, so that bits 0, 8, 4 and 12 are in bytes 0 to 3.
+inline Bytes load_spread_words(const void* p) {
+  const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  return {_mm512_or_si512(words, _mm512_slli_epi32(words, 12))};
+}
 inline void store_bytes(void* p, Bytes x) {
   _mm512_storeu_si512(p, x.v);
 }
@@ -123,14 +128,15 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
 
-/// 4 to 6 bits: sums in 16 bits, of two products for each step.
+/// Up to 6 bits: sums in 16 bits, of two products for each step.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  static constexpr int kStepsOfSums = 32767 / (2 * 127 * ((1 << bits) - 1));
+  /// Of 2 and 3 bits more would fit, but files have them in groups of 16 columns.
+  static constexpr int kStepsOfSums = bits < 4 ? 4 : 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
   struct Sums {

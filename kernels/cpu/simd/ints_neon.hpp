@@ -51,6 +51,10 @@ inline void store_int8(std::int8_t* p, Ints x) {
 inline Bytes load_bytes(const void* p) {
   return {vld1q_u8(static_cast<const std::uint8_t*>(p))};
 }
+inline Bytes load_spread_words(const void* p) {
+  const uint32x4_t words = vmovl_u16(vld1_u16(static_cast<const std::uint16_t*>(p)));
+  return {vreinterpretq_u8_u32(vorrq_u32(words, vshlq_n_u32(words, 12)))};
+}
 inline void store_bytes(void* p, Bytes x) {
   vst1q_u8(static_cast<std::uint8_t*>(p), x.v);
 }

@@ -59,6 +59,13 @@ inline Bytes load_bytes(const void* p) {
   std::memcpy(&x.v, p, sizeof(x.v));
   return x;
 }
+inline Bytes load_spread_words(const void* p) {
+  std::uint16_t words[kLanes];
+  std::memcpy(words, p, sizeof(words));
+  std::uint32_t spread[kLanes];
+  for (int i = 0; i < kLanes; ++i) spread[i] = words[i] | std::uint32_t{words[i]} << 12;
+  return load_bytes(spread);
+}
 inline void store_bytes(void* p, Bytes x) {
   std::memcpy(p, &x.v, sizeof(x.v));
 }

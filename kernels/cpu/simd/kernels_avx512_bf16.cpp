@@ -2,6 +2,7 @@
 // clang-format off: the rest is written in terms of this one
 #include "kernels/cpu/simd/ints_avx512.hpp"
 // clang-format on
+#include "kernels/cpu/simd/fit_grids.inl.hpp"
 #include "kernels/cpu/simd/gemm.inl.hpp"
 #include "kernels/cpu/simd/linear.inl.hpp"
 #include "kernels/cpu/simd/linear_tall.inl.hpp"

@@ -35,6 +35,11 @@ inline Bytes half_at(const std::uint8_t* block, int step, int v) {
   return step % 2 == 0 ? low_halves(packed) : high_halves(packed);
 }
 
+/// Of a word of four steps, two bits each.
+inline Bytes quarter_at(const std::uint8_t* block, int step, int v) {
+  return bits_of<3>(load_bytes(word_at(block, 0, v)), -2 * step);
+}
+
 template <int bits>
 struct InPanel {  // 5 and 6: halves, and then a word of what is above them
   using Dots = PAGODA_SIMD::Dots<bits>;
@@ -57,6 +62,29 @@ struct InPanel<4> {
   static constexpr std::int64_t kBytes = 2 * kStepBytes;
 
   static Bytes values(const std::uint8_t* block, int step, int v) { return half_at(block, step, v); }
+  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
+};
+
+template <>
+struct InPanel<3> {
+  using Dots = PAGODA_SIMD::Dots<3>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = kStepBytes * 3 / 2;
+
+  static Bytes values(const std::uint8_t* block, int step, int v) {
+    const Bytes high = load_spread_words(block + kStepBytes + v * kVectorBytes / 2);
+    return quarter_at(block, step, v) | bits_of<4>(high, 2 - step);
+  }
+  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
+};
+
+template <>
+struct InPanel<2> {
+  using Dots = PAGODA_SIMD::Dots<2>;
+  static constexpr int kSteps = 4;
+  static constexpr std::int64_t kBytes = kStepBytes;
+
+  static Bytes values(const std::uint8_t* block, int step, int v) { return quarter_at(block, step, v); }
   static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
 };
 
@@ -123,6 +151,10 @@ template <class Run>
 inline void with_kind(int bits, Codebook codebook, const Run& run) {
   if (codebook != Codebook::none) return run(InCodebook(codebook));
   switch (bits) {
+    case 2:
+      return run(InPanel<2>());
+    case 3:
+      return run(InPanel<3>());
     case 4:
       return run(InPanel<4>());
     case 5:
@@ -465,6 +497,7 @@ constexpr QuantizedKernels kQuantizedTable{
     .bytes_at_8_bits = Dots<8>::kXBytes,
     .quantize_row = quantize_row,
     .tile = quantized_tile,
+    .fit_grids = fit_grids,
     .unpack = unpack,
 };
 

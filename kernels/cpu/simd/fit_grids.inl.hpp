@@ -1,0 +1,156 @@
+// The grids of weights that are quantised (see quantized_kernels.hpp): a lane for each row. Included once per
+// instruction set; PAGODA_SIMD names the namespace. Nothing is fused here, so that every instruction set finds the same
+// grids.
+
+#include <cstdint>
+
+#include "kernels/cpu/quantized_kernels.hpp"
+#include "kernels/quantized.hpp"
+
+namespace pagoda::kernels::PAGODA_SIMD {
+namespace {
+
+/// As it will be stored.
+inline Vec as_stored(Vec x) {
+  Float16 halves[kLanes];
+  store_f16(halves, x);
+  return load_f16(halves);
+}
+
+/// x / y, 0 where y is 0.
+inline Vec divided(Vec x, Vec y) {
+  const Vec none = zero();
+  const Vec is_zero = select_less(y, none, none, select_less(none, y, none, set1(1.0F)));
+  return select_less(none, is_zero, none, x / (y + is_zero));
+}
+
+/// What integers stand for: scale * integer + min. A scale of 0: all integers are to be 0.
+struct Grid {
+  Vec scale;
+  Vec min;
+};
+
+/// Some rows of a group.
+struct Group {
+  const float* w = nullptr;  ///< [columns, kQuantizedPanel]
+  std::int64_t columns = 0;
+  Vec lowest;  ///< integer
+  Vec highest;
+
+  Vec at(std::int64_t k) const { return load(w + k * kQuantizedPanel); }
+};
+
+/// How far the weights of a group are from a grid, and what their integers add up to.
+struct GridSums {
+  Vec error = zero();  ///< squared
+  Vec integers = zero();
+  Vec squares = zero();   ///< of integers
+  Vec products = zero();  ///< of integers and weights
+};
+
+inline GridSums sums_on(const Group& group, const Grid& grid) {
+  const Vec inverse = divided(set1(1.0F), grid.scale);
+  const Vec limit = set1(1000.0F);
+  const Vec below = zero() - limit;
+  GridSums sums;
+  for (std::int64_t k = 0; k < group.columns; ++k) {
+    const Vec w = group.at(k);
+    const Vec in_units = min(max((w - grid.min) * inverse, below), limit);
+    const Vec integer = min(max(round(in_units), group.lowest), group.highest);
+    const Vec difference = w - (grid.scale * integer + grid.min);
+    sums.error = sums.error + difference * difference;
+    sums.integers = sums.integers + integer;
+    sums.squares = sums.squares + integer * integer;
+    sums.products = sums.products + integer * w;
+  }
+  return sums;
+}
+
+/// Of the grids that were offered, in each lane the one of least squared error, of equals the first. Where the first
+/// has no finite error, it stays.
+struct BestGrid {
+  Grid grid = {};
+  Vec error = {};
+  bool none = true;
+
+  void offer(const Grid& candidate, Vec candidate_error) {
+    if (none) {
+      *this = {candidate, candidate_error, false};
+      return;
+    }
+    grid.scale = select_less(candidate_error, error, candidate.scale, grid.scale);
+    grid.min = select_less(candidate_error, error, candidate.min, grid.min);
+    error = select_less(candidate_error, error, candidate_error, error);
+  }
+};
+
+/// Symmetric: the lowest integer has no counterpart, so it goes to the side of the extreme; of scales around the one
+/// that makes it so, the one of least squared error.
+inline Grid symmetric_grid(const Group& group, Vec low, Vec high, bool search) {
+  if (!search) return {as_stored(max(high, zero() - low) / group.highest), zero()};
+  constexpr float kTries[] = {1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
+  const Vec extreme = select_less(high, zero() - low, low, high);
+  BestGrid best;
+  for (const float factor : kTries) {
+    const Grid grid{as_stored(extreme / group.lowest * set1(factor)), zero()};
+    best.offer(grid, sums_on(group, grid).error);
+  }
+  return best.grid;
+}
+
+/// Least squares of scale and minimum for the integers that were added up.
+inline Grid fitted(const GridSums& sums, Vec sum_of_weights, Vec columns) {
+  const Vec spread = columns * sums.squares - sums.integers * sums.integers;
+  Grid grid;
+  grid.scale = as_stored(divided(columns * sums.products - sums.integers * sum_of_weights, spread));
+  grid.min = as_stored((sum_of_weights - grid.scale * sums.integers) / columns);
+  return grid;
+}
+
+/// Asymmetric: of ranges from the lowest to the highest weight or a little less at either end, each fitted a few times,
+/// the grid of least squared error.
+inline Grid asymmetric_grid(const Group& group, Vec low, Vec high, Vec sum_of_weights) {
+  constexpr float kCuts[] = {0.0F, 0.05F, 0.1F};
+  constexpr int kFits = 3;
+  const Vec range = high - low;
+  const Vec columns = set1(static_cast<float>(group.columns));
+  BestGrid best;
+  for (const float below : kCuts) {
+    for (const float above : kCuts) {
+      Grid grid{as_stored(range * set1(1 - below - above) / group.highest), as_stored(low + range * set1(below))};
+      GridSums sums = sums_on(group, grid);
+      best.offer(grid, sums.error);
+      for (int fit = 0; fit < kFits; ++fit) {
+        grid = fitted(sums, sum_of_weights, columns);
+        sums = sums_on(group, grid);
+        best.offer(grid, sums.error);
+      }
+    }
+  }
+  return best.grid;
+}
+
+void fit_grids(const FitGridsArgs& args) {
+  for (std::int64_t row = 0; row < kQuantizedPanel; row += kLanes) {
+    const Group group{args.w + row, args.columns, set1(static_cast<float>(args.lowest)),
+                      set1(static_cast<float>(args.highest))};
+    Vec low = group.at(0);
+    Vec high = low;
+    Vec sum_of_weights = zero();
+    Vec nan_if_not_finite = zero();
+    for (std::int64_t k = 0; k < args.columns; ++k) {
+      const Vec w = group.at(k);
+      low = min(w, low);
+      high = max(w, high);
+      sum_of_weights = sum_of_weights + w;
+      nan_if_not_finite = nan_if_not_finite + w * zero();
+    }
+    const Grid grid = args.mins == nullptr ? symmetric_grid(group, low, high, args.search)
+                                           : asymmetric_grid(group, low, high, sum_of_weights);
+    store(args.scales + row, grid.scale + nan_if_not_finite);
+    if (args.mins != nullptr) store(args.mins + row, grid.min);
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::kernels::PAGODA_SIMD
