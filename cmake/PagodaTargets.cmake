@@ -22,15 +22,11 @@ function(pagoda_compile_options target)
   endif()
 endfunction()
 
-# pagoda_batch(TARGET [SIZE]): with PAGODA_UNITY, several sources, 8 or SIZE, become one translation unit. Their unnamed
-# namespaces are then one, so names in them must not clash. A source with options or definitions of its own stays alone.
+# pagoda_batch(TARGET): with PAGODA_UNITY, several sources become one translation unit. Their unnamed namespaces are then
+# one, so names in them must not clash. A source with options or definitions of its own stays alone.
 function(pagoda_batch target)
   if(PAGODA_UNITY)
-    set(size 8)
-    if(ARGC GREATER 1)
-      set(size ${ARGV1})
-    endif()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # The first takes a source for a header; GCC 12 inlines more in a batch, and then takes moved variants for
     # uninitialised. Builds without batches (debug, asan, tsan) have both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized)
@@ -98,6 +94,6 @@ function(pagoda_test folder)
   list(FILTER sources EXCLUDE REGEX "/(simulation|sample_distribution|thread_pool|block_space_model)_test.cpp$")
   list(REMOVE_ITEM long ${sources})
   set_source_files_properties(${long} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
-  pagoda_batch(${target} 6)
+  pagoda_batch(${target})
   gtest_discover_tests(${target} TEST_PREFIX "${folder}." PROPERTIES TIMEOUT 600 DISCOVERY_TIMEOUT 60)
 endfunction()

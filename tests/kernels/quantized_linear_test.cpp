@@ -261,51 +261,6 @@ struct QuantizedCase {
   }
 };
 
-<<<<<<< HEAD
-constexpr QuantizedFormat kLinearFormats[] = {kInt8Weights,
-                                              {4, 32},
-                                              {8, 16},
-                                              {8, 32},
-                                              {8, 64},
-                                              {4, 16},
-                                              {4, 64},
-                                              {4, 128},
-                                              {8, 256},
-                                              {8, 48},
-                                              {4, 80},
-                                              {4, 16, true},
-                                              {4, 32, true},
-                                              {4, 64, true},
-                                              {8, 32, true},
-                                              {8, 64, true},
-                                              {4, 128, true},
-                                              {8, 48, true},
-                                              {8, 128, true},
-                                              {8, 128},
-                                              {4, 32, false, true},
-                                              {4, 32, true, true},
-                                              {8, 64, true, true},
-                                              {5, 32},
-                                              {5, 32, true},
-                                              {5, 96},
-                                              {5, 64, true, true},
-                                              {6, 16},
-                                              {6, 32, true},
-                                              {6, 48},
-                                              {6, 128, false, true},
-                                              {4, 32, false, false, Codebook::iq4_nl},
-                                              {4, 64, false, false, Codebook::nf4},
-                                              {4, 16, false, false, Codebook::fp4},
-                                              {4, 32, false, false, Codebook::e2m1},
-                                              {4, 32, true, false, Codebook::none, true},
-                                              {4, 16, false, false, Codebook::none, true},
-                                              {5, 64, true, false, Codebook::none, true},
-                                              {6, 16, false, false, Codebook::none, true},
-                                              {6, 128, false, true, Codebook::none, true},
-                                              {6, 32, true, false, Codebook::none, true},
-                                              {4, 32, false, false, Codebook::iq4_nl, true},
-                                              {4, 16, false, false, Codebook::nf4, true}};
-=======
 constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {4, 32},
                                         {8, 16},
@@ -349,7 +304,6 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {6, 32, true, false, Codebook::none, true},
                                         {4, 32, false, false, Codebook::iq4_nl, true},
                                         {4, 16, false, false, Codebook::nf4, true}};
->>>>>>> main
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
@@ -644,15 +598,6 @@ std::string case_name(const testing::TestParamInfo<std::tuple<std::string, Quant
   return std::get<0>(info.param) + "_" + format_name(std::get<1>(info.param));
 }
 
-<<<<<<< HEAD
-INSTANTIATE_TEST_SUITE_P(Devices, QuantizedLinearTest,
-                         testing::Combine(testing::ValuesIn(testing_support::all_backends()),
-                                          testing::ValuesIn(kLinearFormats)),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(Devices, CpuQuantizedLinearTest,
-                         testing::Combine(testing::ValuesIn(testing_support::cpu_backends()),
-                                          testing::ValuesIn(kLinearFormats)),
-=======
 /// Of each backend the formats that it takes.
 std::vector<std::tuple<std::string, QuantizedFormat>> cases_of(const std::vector<std::string>& backends) {
   std::vector<std::tuple<std::string, QuantizedFormat>> cases;
@@ -667,12 +612,11 @@ std::vector<std::tuple<std::string, QuantizedFormat>> cases_of(const std::vector
 INSTANTIATE_TEST_SUITE_P(Devices, QuantizedLinearTest, testing::ValuesIn(cases_of(testing_support::all_backends())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Devices, CpuQuantizedLinearTest, testing::ValuesIn(cases_of(testing_support::cpu_backends())),
->>>>>>> main
                          case_name);
 
 TEST(QuantizeWeights, GivesTheSameIntegersOnEveryInstructionSet) {
   const TypedArray weights(random_floats(37 * 301, 5), DType::bf16);
-  for (const QuantizedFormat& format : kLinearFormats) {
+  for (const QuantizedFormat& format : kFormats) {
     if (format.codebook != Codebook::none) continue;
     const OwnedMatrix expected = quantized(OpRunner(CpuIsa::scalar, 1), weights, 37, 301, format);
     for (const CpuIsa isa : available_isas()) {
@@ -746,7 +690,7 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
   constexpr std::int64_t kColumns = 512 + 24;
   const std::vector<float> values = random_floats(kRows * kColumns, 21);
   const TypedArray weights(values, DType::f32);
-  for (const QuantizedFormat& format : kLinearFormats) {
+  for (const QuantizedFormat& format : kFormats) {
     if (!format.asymmetric || format.rotated) continue;
     SCOPED_TRACE(format_name(format));
     const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), weights, kRows, kColumns, format);
