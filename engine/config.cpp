@@ -126,6 +126,11 @@ std::int32_t EngineConfig::chunk_ms() const {
   return device == "cpu" ? kCpuMs : 0;
 }
 
+double EngineConfig::chunk_stretch() const {
+  constexpr double kCpuStretch = 2;
+  return max_chunk_ms < 0 && chunk_ms() > 0 ? kCpuStretch : 0;
+}
+
 std::int32_t EngineConfig::slots_per_block() const {
   constexpr std::int32_t kCpuSlots = 32;
   constexpr std::int32_t kGpuSlots = 16;

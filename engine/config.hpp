@@ -102,6 +102,9 @@ struct EngineConfig {
   /// max_chunk_ms, or what is right for the device: a GPU is through with a step of prompts before anybody notices, and
   /// target_itl_ms says how long a step may be. 0 = no limit.
   std::int32_t chunk_ms() const;
+  /// How many times as long prompts make a step in which others decode at most, where max_chunk_ms does not say how
+  /// long. 0 = no limit.
+  double chunk_stretch() const;
 
   /// block_size, or what is right for the device: a CPU reads twice as long stretches of memory in less time.
   std::int32_t slots_per_block() const;

@@ -77,8 +77,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Most sequences in one step; 0: 256, or three quarters of a max_num_batched_tokens below that");
   visit("max_num_batched_tokens", config.max_num_batched_tokens,
         "Most tokens in one step; 0: 128 more than max_num_seqs on a CPU, 512 more and at least 2048 on a GPU");
-  visit("max_chunk_ms", config.max_chunk_ms,
-        "About how many ms prompts add to a step in which others decode; 0: no limit, -1: 100 on a CPU, none on a GPU");
+  visit(
+      "max_chunk_ms", config.max_chunk_ms,
+      "About how many ms prompts add to a step in which others decode; 0: no limit, -1: 100 on a CPU, but no more than "
+      "the decodes take; none on a GPU");
   visit("target_itl_ms", config.target_itl_ms,
         "Time in ms that should at most lie between two tokens of a stream: prompts are cut, and requests wait, so "
         "that steps keep it by "

@@ -40,6 +40,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .policy = config.scheduling_policy,
           .priority_aging_s = config.priority_aging_s,
           .max_chunk_us = TimeUs{1000} * config.chunk_ms(),
+          .most_stretch = config.chunk_stretch(),
           .target_step_us = TimeUs{1000} * config.target_itl_ms,
           .delay_factor = config.scheduler_delay_factor,
           .preemption = config.preemption_mode,

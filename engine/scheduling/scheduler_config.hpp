@@ -21,6 +21,7 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
   TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
+  double most_stretch = 0;      ///< prompts make such a step take about so many times as long at most; 0 = no limit
   TimeUs target_step_us = 0;    ///< a step in which others decode is to take no longer; 0 = no target
   double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
@@ -31,15 +32,16 @@ struct SchedulerConfig {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_num_seqs, self.max_num_batched_tokens, self.pipeline_depth, self.enable_chunked_prefill,
                  self.can_swap, self.block_bytes, self.num_device_blocks, self.num_host_blocks, self.policy,
-                 self.priority_aging_s, self.max_chunk_us, self.target_step_us, self.delay_factor, self.preemption,
-                 self.eos_token_ids, self.vocab_size, self.thinking);
+                 self.priority_aging_s, self.max_chunk_us, self.most_stretch, self.target_step_us, self.delay_factor,
+                 self.preemption, self.eos_token_ids, self.vocab_size, self.thinking);
   }
 };
 
-/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us is, unless
-/// target_step_us says less: fewer would not make use of the weights.
-inline constexpr std::int32_t kLeastChunk = 16;
-inline constexpr std::int32_t kLeastBatch = 32;
+/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us and
+/// most_stretch are, unless target_step_us says less: fewer would not make use of the weights, and prompts would wait
+/// for each other while rows are free (docs/benchmarks.md).
+inline constexpr std::int32_t kLeastChunk = 8;
+inline constexpr std::int32_t kLeastBatch = 24;
 
 /// Prompts have an eighth of a step, however many decode; and as many rows of one that target_step_us bounds are kept
 /// for them.

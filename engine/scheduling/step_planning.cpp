@@ -123,6 +123,12 @@ double StepPlanning::tokens_in_target() const {
   return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.times_the_mean());
 }
 
+double StepPlanning::tokens_in_stretch(std::int32_t decoding) const {
+  if (config_.most_stretch == 0) return config_.max_num_batched_tokens;
+  const double times = config_.most_stretch / step_lateness_.times_the_mean();
+  return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
+}
+
 std::int32_t StepPlanning::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
@@ -151,7 +157,10 @@ std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
   if (config_.max_chunk_us > 0) {
     const double token_us = step_times_.us_per_token();
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
-    budget = std::min(budget, std::max<double>(kLeastBatch, decoding + std::max<double>(kLeastChunk, chunk)));
+    const double in_time = std::min(decoding + chunk, tokens_in_stretch(decoding));
+    const double for_prompts =
+        std::max<double>(kLeastChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
+    budget = std::min(budget, std::max({double{kLeastBatch}, decoding + for_prompts, in_time}));
   }
   if (config_.target_step_us > 0) {
     budget = std::min(budget, std::max<double>(decoding + 1, tokens_in_target()));
@@ -351,7 +360,7 @@ void StepPlanning::something_was_freed() {
 void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
-  if (config_.target_step_us > 0) step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
+  step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
 }

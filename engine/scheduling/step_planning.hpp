@@ -110,6 +110,8 @@ class StepPlanning {
   std::int32_t num_decoding() const;
   /// Of the largest step that is in time for target_step_us but once in 200.
   double tokens_in_target() const;
+  /// Of the largest step that takes most_stretch times as long as the decodes alone, but once in 200.
+  double tokens_in_stretch(std::int32_t decoding) const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
   std::int32_t step_budget(std::int32_t decoding) const;
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;

@@ -201,10 +201,17 @@ TEST(EngineConfig, SwapSpaceFollowsFromTheDeviceUnlessTold) {
 TEST(EngineConfig, PromptsTakeALimitedTimeBesideDecodesOnACpuUnlessTold) {
   auto config = good();
   EXPECT_EQ(config.chunk_ms(), 100);
+  EXPECT_EQ(config.chunk_stretch(), 2);
+  config.target_itl_ms = 100;
+  EXPECT_EQ(config.chunk_stretch(), 0);
+  config.target_itl_ms = 0;
   config.device = "cuda";
   EXPECT_EQ(config.chunk_ms(), 0);
+  EXPECT_EQ(config.chunk_stretch(), 0);
+  config.device = "cpu";
   config.max_chunk_ms = 20;
   EXPECT_EQ(config.chunk_ms(), 20);
+  EXPECT_EQ(config.chunk_stretch(), 0);
 }
 
 TEST(EngineConfig, ABlockHasAsManySlotsAsSuitTheDeviceUnlessTold) {

@@ -239,9 +239,11 @@ TEST(Scheduling, ADelayedPromptStartsWhenNothingRunsAnyMore) {
 
 /// Tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a millisecond for
 /// each of its tokens.
-std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true) {
+std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true,
+                                    double most_stretch = 0) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
   config.max_chunk_us = max_chunk_us;
+  config.most_stretch = most_stretch;
   config.max_num_batched_tokens = 600;
   config.enable_chunked_prefill = chunked;
   Service service(config);
@@ -262,9 +264,12 @@ TEST(Scheduling, PromptsTakeALimitedTimeOfAStepInWhichOthersDecode) {
   EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
   EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(100'000, 20)), 120, 10)
       << "what every step takes does not count";
-  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20), 20 + kLeastChunk);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 30), 30 + kLeastChunk);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 60), 60 + 60 / (kPromptShare - 1) + 1) << "nobody pauses";
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kLeastBatch);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000'000, 20), 520) << "all in time";
+  EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(1'000'000, 20, true, 2)), 90, 15)
+      << "20 decodes take 120 ms, so 200 ms have room for being late";
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 20, false), 500) << "without chunks prompts run whole, in steps of their own";
 }
 
