@@ -23,7 +23,7 @@ function(pagoda_compile_options target)
 endfunction()
 
 # pagoda_batch(TARGET): with PAGODA_UNITY, several sources become one translation unit. Their unnamed namespaces are then
-# one, so names in them must not clash.
+# one, so names in them must not clash. A source with options or definitions of its own stays alone.
 function(pagoda_batch target)
   if(PAGODA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -50,26 +50,50 @@ function(pagoda_library name)
   pagoda_compile_options(pagoda_${name})
 endfunction()
 
-# pagoda_test(FOLDER LIBS...): program pagoda_FOLDER_test from every *_test.cpp below tests/FOLDER; helpers are the
-# other .cpp files there and in tests/support.
-function(pagoda_test folder)
-  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*.cpp"
-       "support/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer|cuda_emulator)/")
-  file(GLOB_RECURSE tests RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*_test.cpp")
-  if(NOT tests)
-    return()
-  endif()
-  set(target pagoda_${folder}_test)
-  add_executable(${target} ${sources})
-  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gmock GTest::gtest GTest::gtest_main)
+# pagoda_test_helpers(NAME FOLDER LIBS...): objects pagoda_NAME from every .cpp below tests/FOLDER that is no test, which
+# several programs share.
+function(pagoda_test_helpers name folder)
+  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "_test.cpp$|/cuda_emulator/")
+  add_library(pagoda_${name} OBJECT ${sources})
+  target_link_libraries(pagoda_${name} PRIVATE ${ARGN} GTest::gtest)
+  pagoda_test_definitions(pagoda_${name})
+  pagoda_compile_options(pagoda_${name})
+  pagoda_batch(pagoda_${name})
+endfunction()
+
+function(pagoda_test_definitions target)
   target_compile_definitions(
     ${target} PRIVATE PAGODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PAGODA_SHARED_DIR="${PROJECT_SOURCE_DIR}/../shared"
                       PAGODA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+endfunction()
+
+# pagoda_test(FOLDER LIBS...): program pagoda_FOLDER_test from every .cpp below tests/FOLDER and the helpers of
+# tests/support; of tests/engine only the tests, as its helpers are objects too.
+function(pagoda_test folder)
+  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${folder}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/(fuzz|consumer)/")
+  if(NOT sources)
+    return()
+  endif()
+  set(helpers $<TARGET_OBJECTS:pagoda_test_support>)
+  if(TARGET pagoda_${folder}_helpers)
+    list(FILTER sources INCLUDE REGEX "_test.cpp$")
+    list(APPEND helpers $<TARGET_OBJECTS:pagoda_${folder}_helpers>)
+  endif()
+  set(target pagoda_${folder}_test)
+  add_executable(${target} ${sources} ${helpers})
+  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gmock GTest::gtest GTest::gtest_main)
+  pagoda_test_definitions(${target})
   pagoda_compile_options(${target})
   # Tests take longer to optimise than to run: only what runs long (the helpers, and the names here) is worth -O3. No
   # precompiled headers: with ccache 4.7 one whose headers have changed may be taken for the old one.
-  list(FILTER tests EXCLUDE REGEX "/(simulation|sample_distribution|thread_pool|block_space_model)_test.cpp$")
-  set_source_files_properties(${tests} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  set(long ${sources})
+  list(FILTER sources INCLUDE REGEX "_test.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(simulation|sample_distribution|thread_pool|block_space_model)_test.cpp$")
+  list(REMOVE_ITEM long ${sources})
+  set_source_files_properties(${long} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+  pagoda_batch(${target})
   gtest_discover_tests(${target} TEST_PREFIX "${folder}." PROPERTIES TIMEOUT 600 DISCOVERY_TIMEOUT 60)
 endfunction()

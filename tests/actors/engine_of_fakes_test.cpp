@@ -31,7 +31,7 @@ constexpr std::int32_t kDeviceBlocks = 60;
 constexpr std::int32_t kHostBlocks = 100;
 
 /// What a sink actor has received.
-struct Received {
+struct ReceivedEnds {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::uint64_t, RequestOutput> ends;
@@ -43,7 +43,7 @@ struct Received {
   }
 };
 
-SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::shared_ptr<Received>& received) {
+SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::shared_ptr<ReceivedEnds>& received) {
   return {[received](const OutputBatch& batch) {
     happens_before::received();
     const std::lock_guard lock(received->mutex);
@@ -276,7 +276,7 @@ class EngineOfFakes : public ::testing::Test {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::atomic<bool> no_more_workers_ = false;
-  std::shared_ptr<Received> received_ = std::make_shared<Received>();
+  std::shared_ptr<ReceivedEnds> received_ = std::make_shared<ReceivedEnds>();
   std::unique_ptr<caf::actor_system> system_;  // its end waits for the actors, which use what stands above
   SharedActors shared_;
   Replica replica_;

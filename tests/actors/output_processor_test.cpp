@@ -15,7 +15,7 @@ namespace pagoda::actors {
 namespace {
 
 /// What an actor that stands for the router and for the sink has received, in order.
-struct Received {
+struct ReceivedMessages {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::string> messages;
@@ -32,7 +32,7 @@ struct Received {
   }
 };
 
-caf::behavior router_and_sink(caf::event_based_actor*, const std::shared_ptr<Received>& received) {
+caf::behavior router_and_sink(caf::event_based_actor*, const std::shared_ptr<ReceivedMessages>& received) {
   return {
       [received](const OutputBatch& batch) {
         happens_before::received();
@@ -79,7 +79,7 @@ class OutputProcessor : public ::testing::Test {
 
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
-  std::shared_ptr<Received> received_ = std::make_shared<Received>();
+  std::shared_ptr<ReceivedMessages> received_ = std::make_shared<ReceivedMessages>();
   caf::actor peer_;
   OutputProcessorActor outputs_;
 };

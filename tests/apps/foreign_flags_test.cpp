@@ -20,7 +20,7 @@ std::vector<std::string> translated(const std::vector<std::string>& arguments) {
   return translation.arguments;
 }
 
-std::string problem_of(const std::vector<std::string>& arguments) {
+std::string flags_problem(const std::vector<std::string>& arguments) {
   const auto translation = translate_flags(arguments);
   EXPECT_EQ(translation.problems.size(), 1U);
   return translation.problems.empty() ? "" : translation.problems.front().message;
@@ -43,8 +43,9 @@ TEST(ForeignFlags, take_host_and_port_for_the_address_of_the_http_apis) {
   EXPECT_THAT(translated({"--host", "0.0.0.0", "--port", "80"}), ElementsAre("--http", "0.0.0.0:80"));
   EXPECT_THAT(translated({"--port=9000"}), ElementsAre("--http", "127.0.0.1:9000"));
   EXPECT_THAT(translated({"--host", "::1"}), ElementsAre("--http", "[::1]:8000"));
-  EXPECT_THAT(problem_of({"--port", "1", "--http", "127.0.0.1:2"}), HasSubstr("--port cannot be given beside --http"));
-  EXPECT_EQ(problem_of({"--port"}), "--port needs a value");
+  EXPECT_THAT(flags_problem({"--port", "1", "--http", "127.0.0.1:2"}),
+              HasSubstr("--port cannot be given beside --http"));
+  EXPECT_EQ(flags_problem({"--port"}), "--port needs a value");
 }
 
 TEST(ForeignFlags, get_their_own_names) {
@@ -69,17 +70,17 @@ TEST(ForeignFlags, keep_the_meaning_of_their_values) {
     EXPECT_THAT(translated({"--max-model-len", wrong}), ElementsAre("--max-model-len", wrong));
   }
   EXPECT_THAT(translated({"--kv-cache-memory-bytes", "1G"}), ElementsAre("--kv-cache-memory", "1.000000000000"));
-  EXPECT_THAT(problem_of({"--kv-cache-memory-bytes", "much"}), HasSubstr("a number of bytes, not much"));
+  EXPECT_THAT(flags_problem({"--kv-cache-memory-bytes", "much"}), HasSubstr("a number of bytes, not much"));
   EXPECT_THAT(translated({"--allowed-origins", "[\"*\"]"}), ElementsAre("--cors-origin", "*"));
-  EXPECT_THAT(problem_of({"--allowed-origins", "[\"a\",\"b\"]"}), HasSubstr("a list of one origin"));
+  EXPECT_THAT(flags_problem({"--allowed-origins", "[\"a\",\"b\"]"}), HasSubstr("a list of one origin"));
 }
 
 TEST(ForeignFlags, are_told_which_of_their_values_are_refused) {
-  EXPECT_THAT(problem_of({"--load-format", "safetensors"}), HasSubstr("--load-format safetensors is auto here"));
-  EXPECT_THAT(problem_of({"--max-model-len", "-1"}), HasSubstr("--max-model-len -1 has no counterpart"));
-  EXPECT_THAT(problem_of({"--max_model_len=auto"}), HasSubstr("--max-model-len auto has no counterpart"));
-  EXPECT_THAT(problem_of({"-tp", "2"}), HasSubstr("-tp 2 has no counterpart: a model runs on one device"));
-  EXPECT_THAT(problem_of({"--pipeline-parallel-size=12"}), HasSubstr("--pipeline-parallel-size 12"));
+  EXPECT_THAT(flags_problem({"--load-format", "safetensors"}), HasSubstr("--load-format safetensors is auto here"));
+  EXPECT_THAT(flags_problem({"--max-model-len", "-1"}), HasSubstr("--max-model-len -1 has no counterpart"));
+  EXPECT_THAT(flags_problem({"--max_model_len=auto"}), HasSubstr("--max-model-len auto has no counterpart"));
+  EXPECT_THAT(flags_problem({"-tp", "2"}), HasSubstr("-tp 2 has no counterpart: a model runs on one device"));
+  EXPECT_THAT(flags_problem({"--pipeline-parallel-size=12"}), HasSubstr("--pipeline-parallel-size 12"));
   EXPECT_THAT(translated({"--load-format", "dummy", "-tp", "1", "--device", "cuda:1"}),
               ElementsAre("--load-format", "dummy", "--tensor-parallel-size", "1", "--device", "cuda:1"));
   const auto translation = translate_flags(std::vector<std::string>{"--device", "auto", "--seed", "1"});
@@ -93,9 +94,9 @@ TEST(ForeignFlags, are_refused_with_their_values) {
   EXPECT_THAT(translation.problems[0].message, HasSubstr("--lora-modules has no counterpart"));
   EXPECT_EQ(translation.problems[1].param, "--trust-remote-code");
   EXPECT_THAT(translation.arguments, ElementsAre("--seed", "1"));
-  EXPECT_THAT(problem_of({"--compilation-config.mode", "3"}),
+  EXPECT_THAT(flags_problem({"--compilation-config.mode", "3"}),
               HasSubstr("--compilation-config.mode has no counterpart"));
-  EXPECT_THAT(problem_of({"-ngl", "99"}), HasSubstr("--device cuda"));
+  EXPECT_THAT(flags_problem({"-ngl", "99"}), HasSubstr("--device cuda"));
 }
 
 TEST(ForeignFlags, are_each_either_taken_or_refused) {
@@ -110,7 +111,7 @@ TEST(ForeignFlags, are_each_either_taken_or_refused) {
     for (const auto& flag : flags) {
       for (const auto& name : split(flag.names)) {
         EXPECT_TRUE(seen.insert(name).second) << name;
-        EXPECT_EQ(problem_of({name}), name + " " + std::string(flag.advice));
+        EXPECT_EQ(flags_problem({name}), name + " " + std::string(flag.advice));
       }
     }
   }

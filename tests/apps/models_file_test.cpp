@@ -19,7 +19,7 @@ std::vector<PooledModelConfig> parse(const std::string& text) {
   return models;
 }
 
-std::string problem_of(const std::string& text) {
+std::string models_problem(const std::string& text) {
   std::vector<Error> problems;
   parse(text, problems);
   EXPECT_EQ(problems.size(), 1U);
@@ -65,23 +65,23 @@ TEST(ModelsFile, OnACpuModelsAreThereAtOnceUnlessItIsSaidOtherwise) {
 }
 
 TEST(ModelsFile, MistakesAreNamed) {
-  EXPECT_EQ(problem_of("7"), "FILE: must hold a list of models, or an object from names to models");
-  EXPECT_EQ(problem_of("[]"), "FILE: has no model");
-  EXPECT_NE(problem_of("{").find("FILE: "), std::string::npos);
-  EXPECT_NE(problem_of(R"(["a"])").find("FILE: [0] must be an object"), std::string::npos);
-  EXPECT_NE(problem_of(R"([{"model": "A"}])").find("FILE: [0]: name is required"), std::string::npos);
-  EXPECT_NE(problem_of(R"([{"name": "a,b", "model": "A"}])").find("name is required"), std::string::npos);
-  EXPECT_EQ(problem_of(R"({"a": {}})"), "FILE: a: model is required: its folder, or GGUF file");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "colour": 1}})"), "FILE: a: unknown key \"colour\"");
-  EXPECT_NE(problem_of(R"({"a": {"model": 1}})").find("FILE: a: model must be a string"), std::string::npos);
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "served_model_name": "b"}})"),
+  EXPECT_EQ(models_problem("7"), "FILE: must hold a list of models, or an object from names to models");
+  EXPECT_EQ(models_problem("[]"), "FILE: has no model");
+  EXPECT_NE(models_problem("{").find("FILE: "), std::string::npos);
+  EXPECT_NE(models_problem(R"(["a"])").find("FILE: [0] must be an object"), std::string::npos);
+  EXPECT_NE(models_problem(R"([{"model": "A"}])").find("FILE: [0]: name is required"), std::string::npos);
+  EXPECT_NE(models_problem(R"([{"name": "a,b", "model": "A"}])").find("name is required"), std::string::npos);
+  EXPECT_EQ(models_problem(R"({"a": {}})"), "FILE: a: model is required: its folder, or GGUF file");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "colour": 1}})"), "FILE: a: unknown key \"colour\"");
+  EXPECT_NE(models_problem(R"({"a": {"model": 1}})").find("FILE: a: model must be a string"), std::string::npos);
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "served_model_name": "b"}})"),
             "FILE: a: served_model_name is said by name and aliases");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "name": "b"}})"), "FILE: a: its name is the key already");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "aliases": "b"}})"), "FILE: a: aliases must be a list of names");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "aliases": [""]}})"), "FILE: a: aliases must be a list of names");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "keep_alive": "5m"}})"),
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "name": "b"}})"), "FILE: a: its name is the key already");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": "b"}})"), "FILE: a: aliases must be a list of names");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": [""]}})"), "FILE: a: aliases must be a list of names");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "keep_alive": "5m"}})"),
             "FILE: a: keep_alive must be seconds; below 0: for ever");
-  EXPECT_EQ(problem_of(R"({"a": {"model": "A", "preload": 1}})"), "FILE: a: preload must be true or false");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "preload": 1}})"), "FILE: a: preload must be true or false");
 }
 
 TEST(ModelsFile, AllMistakesComeAtOnce) {

@@ -13,27 +13,27 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr QuantizedFormat kFormats[] = {{8, 32},
-                                        {8, 16},
-                                        {8, 32, true},
-                                        {4, 32},
-                                        {4, 32, true},
-                                        {4, 16, true},
-                                        {4, 16},
-                                        {8, 128},
-                                        {8, 48, true},
-                                        {4, 256},
-                                        {5, 32},
-                                        {5, 96, true},
-                                        {6, 16},
-                                        {2, 32},
-                                        {3, 16},
-                                        {2, 16, true, false, Codebook::none, true},
-                                        {6, 64, true},
-                                        {4, 32, false, false, Codebook::iq4_nl},
-                                        {4, 64, false, false, Codebook::nf4},
-                                        {4, 32, true, false, Codebook::none, true},
-                                        {6, 16, false, false, Codebook::none, true}};
+constexpr QuantizedFormat kPackFormats[] = {{8, 32},
+                                            {8, 16},
+                                            {8, 32, true},
+                                            {4, 32},
+                                            {4, 32, true},
+                                            {4, 16, true},
+                                            {4, 16},
+                                            {8, 128},
+                                            {8, 48, true},
+                                            {4, 256},
+                                            {5, 32},
+                                            {5, 96, true},
+                                            {6, 16},
+                                            {2, 32},
+                                            {3, 16},
+                                            {2, 16, true, false, Codebook::none, true},
+                                            {6, 64, true},
+                                            {4, 32, false, false, Codebook::iq4_nl},
+                                            {4, 64, false, false, Codebook::nf4},
+                                            {4, 32, true, false, Codebook::none, true},
+                                            {6, 16, false, false, Codebook::none, true}};
 
 std::string name_of(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + " " + std::to_string(format.group_size) +
@@ -107,7 +107,7 @@ struct Packed {
 };
 
 TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
-  for (const QuantizedFormat& format : kFormats) {
+  for (const QuantizedFormat& format : kPackFormats) {
     for (const std::int64_t rows : {1, 15, 16, 17, 40}) {
       for (const std::int64_t columns : {1, 7, 8, 31, 32, 256, 300}) {
         SCOPED_TRACE(testing::Message() << name_of(format) << " [" << rows << ", " << columns << "]");
@@ -139,7 +139,7 @@ TEST(QuantizedPack, FillsUpWithIntegersThatStandForNothing) {
 }
 
 TEST(QuantizedPack, DequantizesGroupsToTheNearestFloats) {
-  for (const QuantizedFormat& format : kFormats) {
+  for (const QuantizedFormat& format : kPackFormats) {
     SCOPED_TRACE(name_of(format));
     const Packed packed(19, 300, format);
     std::vector<float> group(static_cast<std::size_t>(format.group_size));

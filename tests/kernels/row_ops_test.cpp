@@ -102,31 +102,31 @@ struct RandomTable {
 };
 
 TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
-  constexpr QuantizedFormat kFormats[] = {{8, 32},
-                                          {8, 16},
-                                          {8, 32, true},
-                                          {4, 32},
-                                          {4, 32, true},
-                                          {4, 16, true},
-                                          {4, 16},
-                                          {8, 128},
-                                          {8, 48, true},
-                                          {4, 256},
-                                          {5, 32},
-                                          {5, 96, true},
-                                          {6, 16},
-                                          {3, 16},
-                                          {2, 16, true, false, Codebook::none, true},
-                                          {6, 48, true},
-                                          {4, 32, false, false, Codebook::iq4_nl},
-                                          {4, 64, false, false, Codebook::nf4},
-                                          {4, 16, false, false, Codebook::fp4},
-                                          {4, 32, true, false, Codebook::none, true},
-                                          {5, 32, true, false, Codebook::none, true},
-                                          {6, 16, false, false, Codebook::none, true},
-                                          {4, 32, false, false, Codebook::iq4_nl, true}};
+  constexpr QuantizedFormat kRowFormats[] = {{8, 32},
+                                             {8, 16},
+                                             {8, 32, true},
+                                             {4, 32},
+                                             {4, 32, true},
+                                             {4, 16, true},
+                                             {4, 16},
+                                             {8, 128},
+                                             {8, 48, true},
+                                             {4, 256},
+                                             {5, 32},
+                                             {5, 96, true},
+                                             {6, 16},
+                                             {3, 16},
+                                             {2, 16, true, false, Codebook::none, true},
+                                             {6, 48, true},
+                                             {4, 32, false, false, Codebook::iq4_nl},
+                                             {4, 64, false, false, Codebook::nf4},
+                                             {4, 16, false, false, Codebook::fp4},
+                                             {4, 32, true, false, Codebook::none, true},
+                                             {5, 32, true, false, Codebook::none, true},
+                                             {6, 16, false, false, Codebook::none, true},
+                                             {4, 32, false, false, Codebook::iq4_nl, true}};
   const std::vector<std::int32_t> ids = {0, 36, 15, 16, 16, 31};
-  for (const QuantizedFormat& format : kFormats) {
+  for (const QuantizedFormat& format : kRowFormats) {
     if (format.bits < 4 && on_cuda()) continue;
     for (const std::int64_t hidden : kOddWidths) {
       SCOPED_TRACE(testing::Message() << format.bits << " bits, groups of " << format.group_size << " of " << hidden

@@ -24,8 +24,8 @@ namespace {
 using nlohmann::json;
 
 /// Single precision throughout, as the goldens were made.
-std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {},
-                                    const EngineSetup& setup = {}) {
+std::unique_ptr<Engine> float32_engine(const std::string& model, const std::function<void(EngineConfig&)>& change = {},
+                                       const EngineSetup& setup = {}) {
   EngineConfig config;
   config.model = model;
   config.threads = 2;
@@ -43,7 +43,7 @@ json beam_golden() {
   return json::parse(std::ifstream(PAGODA_SOURCE_DIR "/tests/data/sampling/beam_engine.json"));
 }
 
-GenerateRequest request_of(const json& golden, const json& golden_case, std::int64_t eos) {
+GenerateRequest beam_request(const json& golden, const json& golden_case, std::int64_t eos) {
   GenerateRequest request;
   request.prompt_token_ids =
       golden["prompts"][golden_case["prompt"].get<std::size_t>()].get<std::vector<std::int64_t>>();
@@ -68,11 +68,11 @@ TEST(BeamSearchInTheEngine, GivesTheTokensAndScoresOfTransformers) {
   const json golden = beam_golden();
   ASSERT_GT(golden["cases"].size(), 30U);
   std::vector<GenerateRequest> requests;
-  for (const json& golden_case : golden["cases"]) requests.push_back(request_of(golden, golden_case, 1));
+  for (const json& golden_case : golden["cases"]) requests.push_back(beam_request(golden, golden_case, 1));
   const auto check = [&](const char* what, bool must_preempt, const std::function<void(EngineConfig&)>& change,
                          const EngineSetup& setup = {}) {
     SCOPED_TRACE(what);
-    const auto engine = engine_with(test::demo_model(), change, setup);
+    const auto engine = float32_engine(test::demo_model(), change, setup);
     ASSERT_TRUE(engine);
     const auto results = engine->generate(requests);
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -151,7 +151,7 @@ void expect_deltas_add_up(const Streamed& streamed) {
 }
 
 TEST(BestOf, ReturnsTheSequencesWithTheHighestSumOfLogprobsBestFirst) {
-  const auto engine = engine_with(test::demo_model());
+  const auto engine = float32_engine(test::demo_model());
   ASSERT_TRUE(engine);
   GenerateRequest request;
   request.prompt = "The little fox";
@@ -193,7 +193,7 @@ TEST(BestOf, ReturnsTheSequencesWithTheHighestSumOfLogprobsBestFirst) {
 }
 
 TEST(BeamSearchInTheEngine, TellsItsTextAtTheEndWithOneLogprobPerToken) {
-  const auto engine = engine_with(test::demo_model());
+  const auto engine = float32_engine(test::demo_model());
   ASSERT_TRUE(engine);
   GenerateRequest request;
   request.prompt = "Once upon a time";
@@ -222,7 +222,7 @@ TEST(BeamSearchInTheEngine, TellsItsTextAtTheEndWithOneLogprobPerToken) {
 }
 
 TEST(BeamSearchInTheEngine, SeveralShareStepsWhereverTheyBegin) {
-  const auto engine = engine_with(test::demo_model());
+  const auto engine = float32_engine(test::demo_model());
   ASSERT_TRUE(engine);
   GenerateRequest request;
   request.prompt = "Once upon a time";
@@ -245,7 +245,7 @@ TEST(BeamSearchInTheEngine, SeveralShareStepsWhereverTheyBegin) {
 }
 
 TEST(BeamSearchInTheEngine, IsCancelledLikeAnyRequest) {
-  const auto engine = engine_with(test::demo_model());
+  const auto engine = float32_engine(test::demo_model());
   ASSERT_TRUE(engine);
   GenerateRequest request;
   request.prompt = "Once upon a time";
@@ -269,8 +269,8 @@ TEST(BeamSearchInTheEngine, IsCancelledLikeAnyRequest) {
 TEST(PromptLogprobs, AreThoseOfTransformers) {
   const json golden = beam_golden();
   for (const int budget : {4, 64}) {
-    const auto engine =
-        engine_with(test::demo_model(), [&](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = budget; });
+    const auto engine = float32_engine(test::demo_model(),
+                                       [&](EngineConfig& c) { c.max_num_seqs = c.max_num_batched_tokens = budget; });
     ASSERT_TRUE(engine);
     for (std::size_t p = 0; p < golden["prompts"].size(); ++p) {
       GenerateRequest request;
@@ -300,7 +300,7 @@ TEST(PromptLogprobs, AreThoseOfTransformers) {
 
 TEST(PromptLogprobs, OfTheSharedModelAreTheExpectedOnes) {
   PAGODA_NEEDS_SHARED_DATA();
-  const auto engine = engine_with(test::shared_path("models/stories260k"));
+  const auto engine = float32_engine(test::shared_path("models/stories260k"));
   ASSERT_TRUE(engine);
   const json golden = json::parse(std::ifstream(test::shared_path("goldens/stories260k_greedy.json")));
   for (const json& g : golden) {

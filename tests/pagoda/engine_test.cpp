@@ -19,6 +19,7 @@ namespace pagoda {
 namespace {
 
 using nlohmann::json;
+using test::greedy_request;
 
 std::unique_ptr<Engine> engine_with(const std::string& model, const std::function<void(EngineConfig&)>& change = {},
                                     const EngineSetup& setup = {}) {
@@ -33,15 +34,6 @@ std::unique_ptr<Engine> engine_with(const std::string& model, const std::functio
   return engine ? std::move(*engine) : nullptr;
 }
 
-GenerateRequest prompt(std::string text, std::int64_t max_tokens) {
-  GenerateRequest request;
-  request.prompt = std::move(text);
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  return request;
-}
-
 /// Requests of many kinds: lengths, seeds, filters, penalties, n, best_of, beams, prompt logprobs, shared beginnings.
 std::vector<GenerateRequest> varied_requests(int count) {
   const std::vector<std::string> beginnings = {"Once upon a time", "The little fox",
@@ -50,7 +42,7 @@ std::vector<GenerateRequest> varied_requests(int count) {
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < count; ++i) {
     const auto u = static_cast<std::size_t>(i);
-    GenerateRequest request = prompt(beginnings[u % beginnings.size()], 6 + (i * 7) % 40);
+    GenerateRequest request = greedy_request(beginnings[u % beginnings.size()], 6 + (i * 7) % 40);
     if (i % 3 == 1) *request.prompt += beginnings[(u / 4) % beginnings.size()];
     SamplingParams& sampling = request.sampling;
     if (i % 4 != 0) {
@@ -127,7 +119,7 @@ TEST(Engine, GivesTheExpectedGreedyTokensTextAndLogprobs) {
   const json golden = json::parse(std::ifstream(test::shared_path("goldens/stories260k_greedy.json")));
   std::vector<GenerateRequest> requests;
   for (const json& g : golden) {
-    requests.push_back(prompt(g["prompt"], static_cast<std::int64_t>(g["token_ids"].size())));
+    requests.push_back(greedy_request(g["prompt"], static_cast<std::int64_t>(g["token_ids"].size())));
     requests.back().sampling.logprobs = 2;
   }
   const auto results = engine->generate(requests);
@@ -252,14 +244,14 @@ TEST(Engine, AStepThatADeviceRefusesFailsItsRequestsAndNoOther) {
   };
   const auto engine = engine_with(test::demo_model(), on_device, {.device = device});
   ASSERT_TRUE(engine);
-  const auto expected = engine->generate(prompt("Once upon a time", 40));
+  const auto expected = engine->generate(greedy_request("Once upon a time", 40));
   ASSERT_TRUE(expected) << expected.error().message;
   for (const int count : {0, 3, 17, 60}) {
     device->fail_op_after(count);
-    const auto refused = engine->generate(prompt("The little fox", 40));
+    const auto refused = engine->generate(greedy_request("The little fox", 40));
     ASSERT_FALSE(refused) << count;
     EXPECT_EQ(refused.error().message, "the device was told to fail");
-    const auto again = engine->generate(prompt("Once upon a time", 40));
+    const auto again = engine->generate(greedy_request("Once upon a time", 40));
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(again->outputs.at(0).token_ids, expected->outputs.at(0).token_ids);
   }
@@ -289,7 +281,7 @@ TEST(Engine, FillsTheShareOfADevicesMemoryThatItMayUse) {
 TEST(Engine, StreamsDeltasThatAddUpToTheResult) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);
-  GenerateRequest request = prompt("The little fox", 40);
+  GenerateRequest request = greedy_request("The little fox", 40);
   request.sampling.n = 2;
   request.sampling.temperature = 0.9;
   request.sampling.seed = 3;
@@ -321,7 +313,7 @@ TEST(Engine, CancelEndsARequestWithAbortAndFreesItsMemory) {
   std::promise<RequestResult> done;
   std::promise<void> first;
   std::atomic<bool> seen = false;
-  const auto ticket = engine->submit(prompt("Once upon a time", 900), [&](const RequestOutput& output) {
+  const auto ticket = engine->submit(greedy_request("Once upon a time", 900), [&](const RequestOutput& output) {
     if (!seen.exchange(true)) first.set_value();
     if (output.done) done.set_value(*output.done);
   });
@@ -349,11 +341,11 @@ TEST(Engine, GenerationThatOutgrowsTheCacheAloneEndsWithLength) {
       c.block_size = 16;
     });
     ASSERT_TRUE(engine);
-    const auto result = engine->generate(prompt("Once upon a time", 500));
+    const auto result = engine->generate(greedy_request("Once upon a time", 500));
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ(result->outputs.at(0).finish_reason, FinishReason::length);
     EXPECT_EQ(result->usage.prompt_tokens + result->usage.completion_tokens, 4 * 16 + 1) << "depth " << depth;
-    const auto too_long = engine->generate(prompt(std::string(4000, 'z'), 5));
+    const auto too_long = engine->generate(greedy_request(std::string(4000, 'z'), 5));
     ASSERT_FALSE(too_long);
     EXPECT_EQ(too_long.error().code, ErrorCode::context_too_long);
   }
@@ -363,7 +355,7 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);
   const auto refused = [&](const char* param, const std::function<void(GenerateRequest&)>& change) {
-    GenerateRequest request = prompt("a", 4);
+    GenerateRequest request = greedy_request("a", 4);
     change(request);
     const auto result = engine->generate(request);
     ASSERT_FALSE(result) << param;
@@ -397,7 +389,7 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
 TEST(Engine, ReadsSpecialTokensInLiteralsOfAPromptAsText) {
   const auto engine = engine_with(test::demo_model());
   ASSERT_TRUE(engine);
-  GenerateRequest request = prompt("Once<|end_of_text|>upon", 1);
+  GenerateRequest request = greedy_request("Once<|end_of_text|>upon", 1);
   request.add_special_tokens = false;
   const auto num_prompt_tokens = [&](std::vector<ByteRange> literals) {
     request.prompt_literals = std::move(literals);
@@ -451,7 +443,7 @@ TEST(Engine, EndsWithLiveRequestsByTellingEachOne) {
   ASSERT_TRUE(engine);
   std::atomic<int> terminal = 0;
   for (int i = 0; i < 8; ++i) {
-    const auto ticket = engine->submit(prompt("Once upon a time", 900), [&](const RequestOutput& output) {
+    const auto ticket = engine->submit(greedy_request("Once upon a time", 900), [&](const RequestOutput& output) {
       if (output.done || output.error) ++terminal;
     });
     ASSERT_TRUE(ticket);

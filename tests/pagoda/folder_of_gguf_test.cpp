@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, FolderOfGguf, ::testing::ValuesIn(cases(
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 /// What quantising the GGUF file of a folder with these changes to a folder says.
-std::string refusal(const char* name, const std::function<void(Files&)>& change) {
+std::string folder_refusal(const char* name, const std::function<void(Files&)>& change) {
   Files files = test::files_of_case(name);
   change(files);
   const test::TemporaryFolder folder;
@@ -214,15 +214,15 @@ std::string refusal(const char* name, const std::function<void(Files&)>& change)
 
 TEST(FolderOfGgufRefused, OfAnArchitectureWhoseFoldersLieOtherwise) {
   const auto nothing = [](Files&) {};
-  EXPECT_THAT(refusal("gpt2", nothing), HasSubstr("general.architecture is \"GPT2LMHeadModel\""));
-  EXPECT_THAT(refusal("baichuan_7b", nothing), HasSubstr("general.architecture is \"BaichuanForCausalLM\""));
+  EXPECT_THAT(folder_refusal("gpt2", nothing), HasSubstr("general.architecture is \"GPT2LMHeadModel\""));
+  EXPECT_THAT(folder_refusal("baichuan_7b", nothing), HasSubstr("general.architecture is \"BaichuanForCausalLM\""));
 }
 
 TEST(FolderOfGgufRefused, OfFactorsThatAreNotLlama3s) {
   const auto change = [](Files& files) {
     change_json(files, "config.json", {{"rope_scaling", {{"low_freq_factor", 1.5}}}});
   };
-  EXPECT_THAT(refusal("llama3", change), HasSubstr("tensor \"rope_freqs.weight\" has other factors"));
+  EXPECT_THAT(folder_refusal("llama3", change), HasSubstr("tensor \"rope_freqs.weight\" has other factors"));
 }
 
 TEST(FolderOfGgufRefused, OfWeightsThatAreQuantised) {

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, GgufConversion, ::testing::ValuesIn(test
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 /// What the conversion of a folder with these changes says.
-std::string refusal(const char* name, const std::function<void(Files&)>& change) {
+std::string conversion_refusal(const char* name, const std::function<void(Files&)>& change) {
   Files files = test::files_of_case(name);
   change(files);
   const test::TemporaryFolder folder;
@@ -124,18 +124,18 @@ std::string refusal(const char* name, const std::function<void(Files&)>& change)
 }
 
 TEST(GgufConversionRefused, OfASpaceBeforeTheStartOfATextAlone) {
-  EXPECT_THAT(refusal("mistral",
-                      [](Files& files) {
-                        change_json(files, "tokenizer_config.json", {{"legacy", false}});
-                      }),
+  EXPECT_THAT(conversion_refusal("mistral",
+                                 [](Files& files) {
+                                   change_json(files, "tokenizer_config.json", {{"legacy", false}});
+                                 }),
               HasSubstr("tokenizer.model: legacy: false"));
 }
 
 TEST(GgufConversionRefused, OfATemplateThatAsksForATokenNobodyNames) {
-  EXPECT_THAT(refusal("mistral",
-                      [](Files& files) {
-                        change_json(files, "tokenizer_config.json", {{"bos_token", nullptr}});
-                      }),
+  EXPECT_THAT(conversion_refusal("mistral",
+                                 [](Files& files) {
+                                   change_json(files, "tokenizer_config.json", {{"bos_token", nullptr}});
+                                 }),
               HasSubstr("tokenizer_config.json: a chat template asks for bos_token"));
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string> model_names() {
 }
 
 constexpr std::int32_t kBlockSize = 4;
-constexpr std::int32_t kChunk = 8;
+constexpr std::int32_t kChunkTokens = 8;
 
 struct Schedule {
   const char* name;
@@ -60,11 +60,11 @@ void PrintTo(const Schedule& schedule, std::ostream* out) {
 constexpr Schedule kOneByOne{.name = "one_by_one", .one_by_one = true, .depth = 1, .prefix_cache = false};
 constexpr Schedule kOneBatchDepth1{.name = "one_batch_depth_1", .depth = 1};
 constexpr Schedule kOneBatch{.name = "one_batch_depth_2", .again = true};
-constexpr Schedule kChunked{.name = "chunked_prefill", .max_tokens = kChunk};
+constexpr Schedule kChunked{.name = "chunked_prefill", .max_tokens = kChunkTokens};
 constexpr Schedule kSwapped{
-    .name = "swapped", .max_tokens = kChunk, .preemption = PreemptionPolicy::swap, .scarce_blocks = true};
+    .name = "swapped", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::swap, .scarce_blocks = true};
 constexpr Schedule kRecomputed{
-    .name = "recomputed", .max_tokens = kChunk, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true};
+    .name = "recomputed", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true};
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
 
 /// Where an engine runs.
@@ -106,7 +106,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     }
     const std::int32_t all = static_cast<std::int32_t>(tokens) / kBlockSize + 1;
     if (model.window() == 0) return all + 2;
-    return std::min(all, (model.window() + kChunk) / kBlockSize + 1) + 2;
+    return std::min(all, (model.window() + kChunkTokens) / kBlockSize + 1) + 2;
   }
 
   std::unique_ptr<Engine> engine_for(const ServableModel& model) const {
@@ -131,7 +131,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
       EXPECT_TRUE(device) << device.error().message;
       if (!device) return nullptr;
       setup.device = *device;
-      config.enforce_eager = schedule().max_tokens > kChunk;  // recording begins with the largest steps
+      config.enforce_eager = schedule().max_tokens > kChunkTokens;  // recording begins with the largest steps
     }
     if (setup.device != nullptr) {
       config.device = "cuda";
@@ -262,7 +262,7 @@ std::vector<TokenIds> sampled_tokens(const EngineSetup& setup) {
   config.model = model.path();
   config.device = setup.device == nullptr ? "cpu" : "cuda";
   config.max_num_seqs = 8;
-  config.max_num_batched_tokens = kChunk;
+  config.max_num_batched_tokens = kChunkTokens;
   config.block_size = kBlockSize;
   config.num_device_blocks = 100;
   const auto engine = Engine::create(config, setup);

@@ -15,7 +15,7 @@
 namespace pagoda {
 namespace {
 
-std::unique_ptr<Engine> engine_with(const std::function<void(EngineConfig&)>& change, const EngineSetup& setup = {}) {
+std::unique_ptr<Engine> demo_engine(const std::function<void(EngineConfig&)>& change, const EngineSetup& setup = {}) {
   EngineConfig config;
   config.model = test::demo_model();
   config.threads = 2;
@@ -33,12 +33,7 @@ const std::vector<std::string> kPrompts = {
     "It was raining. The old bear sat in his house and looked out of the window. He was sad because"};
 
 GenerateRequest greedy(std::size_t i, std::int64_t max_tokens) {
-  GenerateRequest request;
-  request.prompt = kPrompts[i % kPrompts.size()];
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  return request;
+  return test::greedy_request(kPrompts[i % kPrompts.size()], max_tokens);
 }
 
 std::vector<TokenIds> tokens_of(Engine& engine, std::size_t count) {
@@ -96,7 +91,7 @@ TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
   for (const bool are_made : {false, true}) {
     const auto use = store->use(0, 0, "1", *device);
     EXPECT_EQ(use->made_bytes() > 0, are_made);
-    const auto engine = engine_with([](EngineConfig& config) { config.quantize = GetParam(); },
+    const auto engine = demo_engine([](EngineConfig& config) { config.quantize = GetParam(); },
                                     {.device = *device, .kept_weights = use});
     use->seal();
     EXPECT_GT(use->made_bytes(), 0);
@@ -110,7 +105,7 @@ TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
 
 TEST_P(QuantizedEngineTest, GivesTheSameTokensInAnyBatch) {
   const auto quantized = [](std::int32_t max_num_seqs, std::int32_t max_tokens) {
-    return engine_with([&](EngineConfig& config) {
+    return demo_engine([&](EngineConfig& config) {
       config.quantize = GetParam();
       config.max_num_seqs = max_num_seqs;
       config.max_num_batched_tokens = max_tokens;
@@ -131,15 +126,15 @@ TEST_P(QuantizedEngineTest, GivesTheSameTokensWithWeightsUploadedToADevice) {
     config.enforce_eager = true;
   };
   constexpr std::size_t kRequests = 20;
-  const auto engine = engine_with(on_device, {.device = std::make_shared<test::SplitMemoryDevice>()});
-  EXPECT_EQ(tokens_of(*engine, kRequests), tokens_of(*engine_with(configure), kRequests));
+  const auto engine = demo_engine(on_device, {.device = std::make_shared<test::SplitMemoryDevice>()});
+  EXPECT_EQ(tokens_of(*engine, kRequests), tokens_of(*demo_engine(configure), kRequests));
 }
 
 TEST_P(QuantizedEngineTest, StaysNearTheUnquantisedModel) {
-  const auto plain = engine_with([](EngineConfig&) {});
+  const auto plain = demo_engine([](EngineConfig&) {});
   const auto texts = written_texts(*plain);
   const auto expected = logprobs_of(*plain, texts);
-  const auto quantized = engine_with([](EngineConfig& config) { config.quantize = GetParam(); });
+  const auto quantized = demo_engine([](EngineConfig& config) { config.quantize = GetParam(); });
   const auto actual = logprobs_of(*quantized, texts);
   ASSERT_EQ(actual.size(), expected.size());
   ASSERT_GT(actual.size(), 1000U);
@@ -161,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantizedEngineTest, testing::Values("int8", "
                          [](const testing::TestParamInfo<std::string>& case_info) { return case_info.param; });
 
 TEST(Engine, GivesTheSameTokensWithWeightsConvertedToAWiderType) {
-  const auto as_stored = tokens_of(*engine_with([](EngineConfig&) {}), 8);
-  const auto widened = tokens_of(*engine_with([](EngineConfig& config) {
+  const auto as_stored = tokens_of(*demo_engine([](EngineConfig&) {}), 8);
+  const auto widened = tokens_of(*demo_engine([](EngineConfig& config) {
     config.dtype = "float32";
     config.kv_cache_dtype = "bfloat16";
   }),

@@ -16,6 +16,8 @@
 namespace pagoda {
 namespace {
 
+using test::greedy_request;
+
 std::unique_ptr<Engine> engine_with_queue_of(std::int64_t max_queued_requests) {
   EngineConfig config;
   config.model = test::demo_model();
@@ -26,20 +28,11 @@ std::unique_ptr<Engine> engine_with_queue_of(std::int64_t max_queued_requests) {
   return engine ? std::move(*engine) : nullptr;
 }
 
-GenerateRequest prompt(std::string text, std::int64_t max_tokens) {
-  GenerateRequest request;
-  request.prompt = std::move(text);
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  return request;
-}
-
 TEST(RequestQueue, GeneratesMoreRequestsThanItQueues) {
   const auto engine = engine_with_queue_of(3);
   ASSERT_TRUE(engine);
   std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 20; ++i) requests.push_back(prompt("Once upon a time", 1 + i));
+  for (int i = 0; i < 20; ++i) requests.push_back(greedy_request("Once upon a time", 1 + i));
   const auto results = engine->generate(requests);
   ASSERT_EQ(results.size(), 20U);
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -53,7 +46,7 @@ TEST(RequestQueue, APlaceInTheQueueIsFreeOnceAnEndIsTold) {
   ASSERT_TRUE(engine);
   for (int i = 0; i < 300; ++i) {
     std::promise<void> ended;
-    const auto ticket = engine->submit(prompt("Once", 1), [&](const RequestOutput& output) {
+    const auto ticket = engine->submit(greedy_request("Once", 1), [&](const RequestOutput& output) {
       if (output.done || output.error) ended.set_value();
     });
     ASSERT_TRUE(ticket) << "request " << i << ": " << ticket.error().message;
@@ -68,7 +61,7 @@ TEST(RequestQueue, WhoSubmitsWhenThereIsAPlaceIsNeverRefusedForWantOfOne) {
   std::atomic<int> done = 0;
   const auto submit_many = [&] {
     for (int i = 0; i < kEach; ++i) {
-      const auto ticket = engine->submit_when_free(prompt("Once", 1), [&](const RequestOutput& output) {
+      const auto ticket = engine->submit_when_free(greedy_request("Once", 1), [&](const RequestOutput& output) {
         if (output.done) ++done;
       });
       ASSERT_TRUE(ticket) << ticket.error().message;
@@ -78,7 +71,7 @@ TEST(RequestQueue, WhoSubmitsWhenThereIsAPlaceIsNeverRefusedForWantOfOne) {
   std::thread other(submit_many);
   submit_many();
   other.join();
-  EXPECT_TRUE(engine->generate(prompt("Once", 1)));  // has the one place, so all others have ended
+  EXPECT_TRUE(engine->generate(greedy_request("Once", 1)));  // has the one place, so all others have ended
   EXPECT_EQ(done, 2 * kEach);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60))
       << "places are taken when they are free";

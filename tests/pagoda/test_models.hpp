@@ -1,13 +1,27 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
+
+#include "engine/request/generate_request.hpp"
 
 namespace pagoda::test {
 
 /// The demo model of the repository.
 inline std::string demo_model() {
   return std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories";
+}
+
+/// So many of the model's likeliest tokens behind a text.
+inline GenerateRequest greedy_request(std::string text, std::int64_t max_tokens) {
+  GenerateRequest request;
+  request.prompt = std::move(text);
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  request.sampling.ignore_eos = true;
+  return request;
 }
 
 inline std::string shared_path(const std::string& below) {

@@ -30,7 +30,7 @@ std::unique_ptr<Engine> engine_that_thinks(const std::function<void(EngineConfig
   return engine ? std::move(*engine) : nullptr;
 }
 
-GenerateRequest request_of(const TokenIds& prompt, std::int64_t max_tokens, std::optional<std::int64_t> budget) {
+GenerateRequest budget_request(const TokenIds& prompt, std::int64_t max_tokens, std::optional<std::int64_t> budget) {
   GenerateRequest request;
   request.prompt_token_ids.emplace(prompt.begin(), prompt.end());
   request.sampling.temperature = 0;
@@ -49,14 +49,14 @@ constexpr std::int64_t kLength = 24;
 
 /// What the model says when it is stopped after `budget` tokens and goes on behind the end of its thinking.
 TokenIds right_tokens(Engine& engine, const TokenIds& prompt, std::int64_t budget, TokenId end) {
-  TokenIds right = tokens_of(engine, request_of(prompt, kLength, std::nullopt));
+  TokenIds right = tokens_of(engine, budget_request(prompt, kLength, std::nullopt));
   const auto thought = right.begin() + std::min(budget, std::ssize(right));
   if (std::find(right.begin(), thought, end) != thought || std::ssize(right) < budget) return right;
   right.erase(thought, right.end());
   right.push_back(end);
   TokenIds so_far = prompt;
   so_far.insert(so_far.end(), right.begin(), right.end());
-  const TokenIds rest = tokens_of(engine, request_of(so_far, kLength - std::ssize(right), std::nullopt));
+  const TokenIds rest = tokens_of(engine, budget_request(so_far, kLength - std::ssize(right), std::nullopt));
   right.insert(right.end(), rest.begin(), rest.end());
   return right;
 }
@@ -72,8 +72,8 @@ TEST(ThinkingBudgetInTheEngine, TheModelGoesOnAsIfItHadEndedItsThinkingThere) {
     const bool thinks = std::string_view(text).ends_with('?');
     for (const std::int64_t budget : {0, 1, 4, 9, 400}) {
       right.push_back(thinks ? right_tokens(*engine, prompt, budget, end)
-                             : tokens_of(*engine, request_of(prompt, kLength, std::nullopt)));
-      requests.push_back(request_of(prompt, kLength, budget));
+                             : tokens_of(*engine, budget_request(prompt, kLength, std::nullopt)));
+      requests.push_back(budget_request(prompt, kLength, budget));
     }
   }
   EXPECT_EQ(right[1].at(1), end);
@@ -83,7 +83,7 @@ TEST(ThinkingBudgetInTheEngine, TheModelGoesOnAsIfItHadEndedItsThinkingThere) {
     ASSERT_TRUE(other);
     auto mixed = requests;
     // One that waits for masks:
-    mixed.push_back(request_of(engine->tokenize("Once upon a time").value(), kLength, std::nullopt));
+    mixed.push_back(budget_request(engine->tokenize("Once upon a time").value(), kLength, std::nullopt));
     mixed.back().sampling.structured_outputs = {GrammarKind::regex, "[a-z]{40,60}", {}};
     const auto results = other->generate(mixed);
     for (std::size_t i = 0; i < right.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(ThinkingBudgetInTheEngine, EachOfSeveralSequencesHasItsOwn) {
   const auto engine = engine_that_thinks();
   ASSERT_TRUE(engine);
   const TokenId end = engine->tokenize("!", false).value().at(0);
-  auto request = request_of(engine->tokenize("Tom asked: who are you?").value(), kLength, 5);
+  auto request = budget_request(engine->tokenize("Tom asked: who are you?").value(), kLength, 5);
   request.sampling.temperature = 1;
   request.sampling.seed = 3;
   request.sampling.n = 6;
@@ -120,13 +120,13 @@ TEST(ThinkingBudgetInTheEngine, WhoseModelDoesNotThinkIsRefusedOrDropped) {
   const auto engine = engine_that_thinks([](EngineConfig& c) { c.answer_dialect.clear(); });
   ASSERT_TRUE(engine);
   const TokenIds prompt = engine->tokenize("Tom asked: who are you?").value();
-  auto request = request_of(prompt, kLength, 3);
+  auto request = budget_request(prompt, kLength, 3);
   const auto refused = engine->generate(request);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
   EXPECT_EQ(refused.error().param, "thinking_token_budget");
   request.may_drop_thinking_budget = true;
-  EXPECT_EQ(tokens_of(*engine, request), tokens_of(*engine, request_of(prompt, kLength, std::nullopt)));
+  EXPECT_EQ(tokens_of(*engine, request), tokens_of(*engine, budget_request(prompt, kLength, std::nullopt)));
   request.sampling.thinking_token_budget = -1;
   request.may_drop_thinking_budget = false;
   EXPECT_EQ(engine->generate(request).error().code, ErrorCode::invalid_request);

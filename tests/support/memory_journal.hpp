@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/journal/journal.hpp"
@@ -62,5 +63,15 @@ class MemoryJournal final : public journal::Journal {
   mutable std::mutex mutex_;
   std::vector<Segment> segments_{1};
 };
+
+/// The differences that a replay found, a line each.
+inline std::string differences_of(const journal::ReplayReport& report) {
+  std::string text;
+  for (const journal::Difference& difference : report.differences) {
+    text += "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": " +
+            to_string(difference.source) + " " + difference.what + "\n";
+  }
+  return text;
+}
 
 }  // namespace pagoda::test

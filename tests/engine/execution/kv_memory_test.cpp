@@ -12,7 +12,7 @@
 namespace pagoda::execution {
 namespace {
 
-using Part = PlanProgress::Part;
+using DonePart = PlanProgress::Part;
 using Pool = std::vector<std::uint64_t>;  // a word stands for a block
 
 constexpr std::int32_t kDeviceBlocks = 24;
@@ -104,7 +104,7 @@ TEST_F(KvMemoryTest, PlansThatWereBrokenOffAnywhereAreFinishedByWhoComesNext) {
       for (const BlockMove& m : moves) {
         if (part < parts || draw(2) == 0) move(m, from, to);
       }
-      if (part < parts) progress->set_done(last.step, static_cast<Part>(part));
+      if (part < parts) progress->set_done(last.step, static_cast<DonePart>(part));
     };
     some(last.swap_out, 0, broken.device, broken.host);
     some(last.swap_in, 1, broken.host, broken.device);
@@ -123,17 +123,17 @@ TEST_F(KvMemoryTest, ProgressTellsTheLastPlanOfWhichNothingIsLeft) {
   std::uint64_t zeros = 0;
   auto& progress = *reinterpret_cast<PlanProgress*>(&zeros);
   EXPECT_EQ(progress.last_plan(), 0U);
-  EXPECT_FALSE(progress.is_done(1, Part::swap_out));
-  progress.set_done(1, Part::swap_out);
+  EXPECT_FALSE(progress.is_done(1, DonePart::swap_out));
+  progress.set_done(1, DonePart::swap_out);
   EXPECT_EQ(progress.last_plan(), 0U);
-  progress.set_done(1, Part::copies);
+  progress.set_done(1, DonePart::copies);
   EXPECT_EQ(progress.last_plan(), 1U);
-  EXPECT_TRUE(progress.is_done(1, Part::swap_in));
-  EXPECT_FALSE(progress.is_done(2, Part::swap_out));
-  progress.set_done(7, Part::swap_in);
+  EXPECT_TRUE(progress.is_done(1, DonePart::swap_in));
+  EXPECT_FALSE(progress.is_done(2, DonePart::swap_out));
+  progress.set_done(7, DonePart::swap_in);
   EXPECT_EQ(progress.last_plan(), 6U);
-  EXPECT_TRUE(progress.is_done(7, Part::swap_in));
-  EXPECT_FALSE(progress.is_done(7, Part::copies));
+  EXPECT_TRUE(progress.is_done(7, DonePart::swap_in));
+  EXPECT_FALSE(progress.is_done(7, DonePart::copies));
 }
 
 TEST_F(KvMemoryTest, MemoryOfItsOwnForgetsAndDoesEachPlan) {

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/grammar/automaton.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
+#include "engine/grammar/grammar_rules.hpp"
 #include "engine/text/tokenizer.hpp"
 
 /// Grammars over a vocabulary in which any text can be written in many ways: ids 0 to 255 are the bytes, words follow.
@@ -31,6 +33,10 @@ inline StructuredOutput ebnf(std::string text) {
 }
 inline StructuredOutput one_of(std::vector<std::string> choices) {
   return {GrammarKind::choice, {}, std::move(choices)};
+}
+
+inline grammar::Automaton automaton_of(const StructuredOutput& wish) {
+  return grammar::Automaton::of(grammar::grammar_rules(wish).value()).value();
 }
 
 /// Does the grammar take the whole text, byte by byte?

@@ -6,15 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/grammar/grammar_rules.hpp"
 #include "tests/engine/grammar/grammar_text.hpp"
 
 namespace pagoda::grammar {
 namespace {
 
-Automaton automaton(const StructuredOutput& wish) {
-  return Automaton::of(grammar_rules(wish).value()).value();
-}
+using test::automaton_of;
 
 SetId behind(ItemSets& sets, std::string_view text) {
   SetId set = sets.start();
@@ -23,7 +20,7 @@ SetId behind(ItemSets& sets, std::string_view text) {
 }
 
 TEST(ItemSets, AreTheSameWhereTheSameMayFollow) {
-  const Automaton of = automaton({GrammarKind::json_object, {}, {}});
+  const Automaton of = automaton_of({GrammarKind::json_object, {}, {}});
   ItemSets sets(of);
   EXPECT_EQ(behind(sets, R"({"a)"), behind(sets, R"({"b 日本)"));
   EXPECT_EQ(behind(sets, R"({"a": {"b": [1]}, "c": ")"), behind(sets, R"({"": "x)"));
@@ -37,13 +34,13 @@ TEST(ItemSets, AreTheSameWhereTheSameMayFollow) {
 }
 
 TEST(ItemSets, HoldNoMoreOfATailThatIsRepeated) {
-  const Automaton of = automaton(test::ebnf("root ::= \"a\" root | \"b\""));
+  const Automaton of = automaton_of(test::ebnf("root ::= \"a\" root | \"b\""));
   ItemSets sets(of);
   EXPECT_EQ(behind(sets, "a"), behind(sets, "aaaaaaaa"));
 }
 
 TEST(ItemSets, ReadRulesThatBeginWithThemselves) {
-  const Automaton of = automaton(test::ebnf("root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | [0-9]"));
+  const Automaton of = automaton_of(test::ebnf("root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | [0-9]"));
   ItemSets sets(of);
   EXPECT_TRUE(sets.is_complete(behind(sets, "1+(2+3)+4")));
   EXPECT_FALSE(sets.is_complete(behind(sets, "1+(2+3")));
@@ -57,7 +54,7 @@ TEST(ItemSets, CopiesGoOnAsTheirOriginals) {
        {StructuredOutput{GrammarKind::json_object, {}, {}}, test::regex("(ab|a){2,9}c{3,40}"),
         test::ebnf("root ::= e\ne ::= e \"+\" t | t | \"\"\nt ::= \"(\" e \")\" | [0-9]"),
         test::ebnf("root ::= a a?\na ::= b \"x\" | \"y\"\nb ::= a root \"z\" | \"\"")}) {
-    const Automaton of = automaton(wish);
+    const Automaton of = automaton_of(wish);
     for (int walk = 0; walk < 20; ++walk) {
       ItemSets sets(of);
       auto copies = std::make_unique<ItemSets>(of);

@@ -2,16 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/grammar/grammar_rules.hpp"
 #include "engine/grammar/limits.hpp"
 #include "tests/engine/grammar/grammar_text.hpp"
 
 namespace pagoda::grammar {
 namespace {
 
-Automaton automaton(const StructuredOutput& wish) {
-  return Automaton::of(grammar_rules(wish).value()).value();
-}
+using test::automaton_of;
 
 bool has(std::span<const std::uint32_t> mask, TokenId token) {
   return (mask[static_cast<std::size_t>(token / 32)] >> (token % 32) & 1U) != 0;
@@ -24,7 +21,7 @@ std::vector<std::string> tokens(std::vector<std::string> first) {
 }
 
 TEST(TokenMasks, AreEmptyWhereTheyWouldTakeTooMuchWork) {
-  const Automaton of = automaton(test::regex("[^b]*"));
+  const Automaton of = automaton_of(test::regex("[^b]*"));
   const Vocabulary vocabulary(tokens({"", "ab", "\xC3"}), {0});
   ItemSets sets(of);
   TokenMasks masks(sets, vocabulary);
@@ -40,7 +37,7 @@ TEST(TokenMasks, AreEmptyWhereTheyWouldTakeTooMuchWork) {
 }
 
 TEST(TokenMasks, OfACountedLoopKnowWhichTokensAreTooLong) {
-  const Automaton of = automaton(test::regex("[^b]{0,20}b"));
+  const Automaton of = automaton_of(test::regex("[^b]{0,20}b"));
   const std::string character = "\xE6\x97\xA5";
   std::string twenty;
   for (int i = 0; i < 20; ++i) twenty += character;

@@ -13,20 +13,12 @@ namespace pagoda::journal {
 namespace {
 
 using test::demo_tokenizer;
+using test::differences_of;
 using test::MemoryJournal;
 using test::SimulatedRequests;
 
 constexpr auto kRouter = static_cast<std::size_t>(Source::router);
 constexpr auto kOutput = static_cast<std::size_t>(Source::output);
-
-std::string describe(const ReplayReport& report) {
-  std::string text;
-  for (const Difference& difference : report.differences) {
-    text += "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": " +
-            to_string(difference.source) + " " + difference.what + "\n";
-  }
-  return text;
-}
 
 TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn) {
   std::int64_t num_ended = 0;
@@ -41,13 +33,13 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
     requests.run(600);
     const std::size_t num_segments = journal->segments().size();
     const auto whole = journal->replay(0, demo_tokenizer());
-    ASSERT_TRUE(whole.differences.empty()) << describe(whole);
+    ASSERT_TRUE(whole.differences.empty()) << differences_of(whole);
     EXPECT_GT(whole.num_inputs[kRouter], 200);
     EXPECT_GT(whole.num_inputs[kOutput], 50);
     EXPECT_EQ(whole.num_not_replayed, 0);
     for (std::size_t first = 1; first < num_segments; first += 3) {
       const auto part = journal->replay(first, demo_tokenizer());
-      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << describe(part);
+      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << differences_of(part);
     }
     num_states += whole.num_states;
     num_ended += requests.num_ended();
@@ -66,7 +58,7 @@ TEST(ReplayRequests, WithoutATokenizerTheOutputCoresRecordsAreCountedAndLeftAlon
   const auto journal = std::make_shared<MemoryJournal>(100);
   SimulatedRequests(1, journal).run(200);
   const auto report = journal->replay();
-  EXPECT_TRUE(report.differences.empty()) << describe(report);
+  EXPECT_TRUE(report.differences.empty()) << differences_of(report);
   EXPECT_GT(report.num_inputs[kRouter], 50);
   EXPECT_EQ(report.num_inputs[kOutput], 0);
   EXPECT_GT(report.num_not_replayed, 50);

@@ -16,17 +16,9 @@
 namespace pagoda::journal {
 namespace {
 
+using test::differences_of;
 using test::MemoryJournal;
 using test::Simulation;
-
-std::string describe(const ReplayReport& report) {
-  std::string text;
-  for (const Difference& difference : report.differences) {
-    text += "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": " +
-            to_string(difference.source) + " " + difference.what + "\n";
-  }
-  return text;
-}
 
 constexpr std::uint64_t kSeedsInRow = 300;
 
@@ -53,13 +45,13 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
     ASSERT_EQ(simulation.run(), std::nullopt);
     const std::size_t num_segments = journal->segments().size();
     const auto whole = journal->replay();
-    ASSERT_TRUE(whole.differences.empty()) << describe(whole);
+    ASSERT_TRUE(whole.differences.empty()) << differences_of(whole);
     ASSERT_EQ(whole.num_segments, static_cast<std::int64_t>(num_segments));
     ASSERT_GT(whole.num_effects, 0);
     num_states += whole.num_states;
     for (const std::size_t first : {num_segments / 3, num_segments * 2 / 3, num_segments - 1}) {
       const auto part = journal->replay(first);
-      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << describe(part);
+      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << differences_of(part);
     }
     preemptions += simulation.preemptions();
     crashes += simulation.crashes();

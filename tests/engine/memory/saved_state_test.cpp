@@ -12,7 +12,7 @@
 namespace pagoda::test {
 namespace {
 
-std::vector<std::byte> saved(const memory::BlockSpaceManager& manager) {
+std::vector<std::byte> saved_manager(const memory::BlockSpaceManager& manager) {
   std::vector<std::byte> bytes;
   Encoder out(bytes);
   manager.save(out);
@@ -33,10 +33,10 @@ TEST(SavedMemory, ALoadedManagerAnswersEveryLaterPlanAsTheSavedOneDoes) {
     std::unique_ptr<memory::BlockSpaceManager> twin;
     scheduler.before_plan = [&](const memory::BlockSpaceManager& manager, const memory::BlockSpaceConfig& config) {
       if (random() % 8 != 0) return;
-      const auto bytes = saved(manager);
+      const auto bytes = saved_manager(manager);
       twin = std::make_unique<memory::BlockSpaceManager>(config);
       ASSERT_TRUE(load(bytes, *twin)) << "seed " << seed;
-      ASSERT_EQ(saved(*twin), bytes) << "seed " << seed;
+      ASSERT_EQ(saved_manager(*twin), bytes) << "seed " << seed;
       ++num_loaded;
     };
     scheduler.on_planned = [&](const PlanStep& request, const memory::PlannedStep& planned) {
@@ -60,7 +60,7 @@ TEST(SavedMemory, BytesThatAreNoStateAreRefusedOrGiveOneThatHoldsTogether) {
     RandomScheduler scheduler(seed);
     scheduler.before_plan = [&](const memory::BlockSpaceManager& manager, const memory::BlockSpaceConfig& config) {
       if (random() % 4 != 0) return;
-      const auto bytes = saved(manager);
+      const auto bytes = saved_manager(manager);
       for (int i = 0; i < 50; ++i) {
         auto wrong = bytes;
         for (auto changes = 1 + random() % 3; changes > 0; --changes) {
@@ -85,7 +85,7 @@ TEST(SavedMemory, AStateOfAnotherSizeIsRefused) {
   memory::BlockSpaceConfig config;
   config.num_device_blocks = 8;
   const memory::BlockSpaceManager manager(config);
-  const auto bytes = saved(manager);
+  const auto bytes = saved_manager(manager);
   config.num_device_blocks = 9;
   memory::BlockSpaceManager other(config);
   EXPECT_FALSE(load(bytes, other));

@@ -9,10 +9,12 @@
 
 #include "engine/weights/measured_weights.hpp"
 #include "tests/engine/models/zero_weights.hpp"
+#include "tests/support/cpu_device.hpp"
 
 namespace pagoda::models {
 namespace {
 
+using test::cpu_device;
 using test::ZeroWeights;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -29,15 +31,11 @@ GatedDecoderConfig small_llama() {
   return config;
 }
 
-constexpr layers::ModelLimits kLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
-
-std::shared_ptr<kernels::Device> cpu() {
-  return kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
-}
+constexpr layers::ModelLimits kGatedLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 64};
 
 Result<std::unique_ptr<Model>> create(const GatedDecoderConfig& config, const weights::WeightSource& source,
-                                      const layers::ModelLimits& limits = kLimits) {
-  return create_model(spec_of(config), source, cpu(), limits);
+                                      const layers::ModelLimits& limits = kGatedLimits) {
+  return create_model(spec_of(config), source, cpu_device(1), limits);
 }
 
 TEST(GatedDecoder, MorePositionsThanTheModelHasAreRefused) {
@@ -129,14 +127,14 @@ TEST(GatedDecoder, AFamilyChoosesItsMlpAndTheMemoryFollows) {
   EXPECT_FALSE(source.asked().contains("model.layers.0.mlp.down_proj.weight"));
   const auto usual = spec_of(small_llama()).build(source);
   ASSERT_TRUE(usual);
-  const auto bytes = [](const Model& m) { return m.memory(kLimits, false).activation_bytes; };
+  const auto bytes = [](const Model& m) { return m.memory(kGatedLimits, false).activation_bytes; };
   EXPECT_EQ(bytes(**model) - bytes(**usual), 8 * (1000 - (2 * 24 + 24)) * 4);
 }
 
 TEST(GatedDecoder, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   const ZeroWeights source;
-  const auto device = cpu();
-  auto model = create_model(spec_of(small_llama()), source, device, kLimits);
+  const auto device = cpu_device(1);
+  auto model = create_model(spec_of(small_llama()), source, device, kGatedLimits);
   ASSERT_TRUE(model) << model.error().message;
   const auto stream = device->create_stream("test").value();
   auto status = (*model)->run(*stream, {.num_tokens = 9}, {});
@@ -157,10 +155,11 @@ TEST(GatedDecoder, ItsMemoryIsKnownBeforeItIsTaken) {
   const std::int64_t layer = 24 * 16 + 2 * 12 * 16 + 16 * 24 + 3 * 24 * 16 + 2 * 16;
   EXPECT_EQ(measured.loaded_bytes(), (2 * layer + 2 * 50 * 16 + 16) * 4);
   EXPECT_EQ(measured.copied_bytes(), 0);
-  EXPECT_GE((*model)->memory(kLimits, false).activation_bytes, 8 * (16 + 16 + 3 * 24) * 4);
-  EXPECT_EQ((*model)->memory(kLimits, true).activation_bytes - (*model)->memory(kLimits, false).activation_bytes,
-            8 * 16 * 2);
-  EXPECT_EQ((*model)->memory(kLimits, false).position_bytes, 64 * 6 * 4);
+  EXPECT_GE((*model)->memory(kGatedLimits, false).activation_bytes, 8 * (16 + 16 + 3 * 24) * 4);
+  EXPECT_EQ(
+      (*model)->memory(kGatedLimits, true).activation_bytes - (*model)->memory(kGatedLimits, false).activation_bytes,
+      8 * 16 * 2);
+  EXPECT_EQ((*model)->memory(kGatedLimits, false).position_bytes, 64 * 6 * 4);
 }
 
 TEST(GatedDecoder, ItsKvLiesInOneGroupOfAllLayers) {

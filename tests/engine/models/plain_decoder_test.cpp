@@ -18,7 +18,7 @@ using nlohmann::json;
 using test::ZeroWeights;
 using testing::ElementsAre;
 
-constexpr layers::ModelLimits kLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 32};
+constexpr layers::ModelLimits kPlainLimits{.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 32};
 
 PlainDecoderConfig small_gpt2() {
   const json source = {{"vocab_size", 50}, {"n_embd", 16}, {"n_layer", 2}, {"n_head", 2}, {"n_positions", 32}};
@@ -41,7 +41,7 @@ PlainDecoderConfig small_opt(const json& more = json::object()) {
 
 Status load(const PlainDecoderConfig& config, const ZeroWeights& source) {
   const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
-  const auto model = create_model(spec_of(config), source, device, kLimits);
+  const auto model = create_model(spec_of(config), source, device, kPlainLimits);
   return model ? Status() : fail(model.error());
 }
 

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr TokenId kEos[] = {2, 3};
+constexpr TokenId kModelEnds[] = {2, 3};
 
 SamplingParams params() {
   SamplingParams params;
@@ -19,7 +19,7 @@ SamplingParams params() {
 }
 
 TEST(EndingTokens, EndASequenceByTheModelsTokensAndByTheRequestsWhichAreTold) {
-  const EndingTokens ends(params(), kEos);
+  const EndingTokens ends(params(), kModelEnds);
   EXPECT_EQ(ends.end_of(2, 1)->reason, FinishReason::stop);
   EXPECT_EQ(ends.end_of(2, 1)->stop_token, std::nullopt);
   EXPECT_EQ(ends.end_of(7, 1)->stop_token, 7);
@@ -29,7 +29,7 @@ TEST(EndingTokens, EndASequenceByTheModelsTokensAndByTheRequestsWhichAreTold) {
 }
 
 TEST(EndingTokens, EndItByLengthWithTheLastTokenItMayHave) {
-  const EndingTokens ends(params(), kEos);
+  const EndingTokens ends(params(), kModelEnds);
   EXPECT_EQ(ends.end_of(5, 10)->reason, FinishReason::length);
   EXPECT_EQ(ends.end_of(7, 10)->reason, FinishReason::stop);
 }
@@ -37,7 +37,7 @@ TEST(EndingTokens, EndItByLengthWithTheLastTokenItMayHave) {
 TEST(EndingTokens, LeaveOutTheModelsWhenTheyAreIgnored) {
   SamplingParams ignoring = params();
   ignoring.ignore_eos = true;
-  const EndingTokens ends(ignoring, kEos);
+  const EndingTokens ends(ignoring, kModelEnds);
   EXPECT_FALSE(ends.end_of(2, 1));
   EXPECT_TRUE(ends.end_of(3, 1)) << "the request wants it";
 }
@@ -46,11 +46,11 @@ TEST(EndingTokens, CountFromMinTokensOnAndAreBannedBefore) {
   SamplingParams patient = params();
   patient.min_tokens = 4;
   patient.ignore_eos = true;
-  const EndingTokens ends(patient, kEos);
+  const EndingTokens ends(patient, kModelEnds);
   EXPECT_FALSE(ends.end_of(7, 3));
   EXPECT_TRUE(ends.end_of(7, 4)) << "the token that makes it four may be an end";
   EXPECT_THAT(ends.banned_before_min_tokens(), ElementsAre(2, 3, 7, 3)) << "as in vLLM also what is ignored";
-  EXPECT_THAT(EndingTokens(params(), kEos).banned_before_min_tokens(), IsEmpty());
+  EXPECT_THAT(EndingTokens(params(), kModelEnds).banned_before_min_tokens(), IsEmpty());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace pagoda {
 namespace {
 
-constexpr std::int64_t kVocab = 1000;
+constexpr std::int64_t kModelVocab = 1000;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -31,7 +31,7 @@ class ValidateSamplingParams : public ::testing::TestWithParam<Case> {};
 TEST_P(ValidateSamplingParams, AcceptsTheRangeAndRefusesTheRestByName) {
   SamplingParams params;
   GetParam().change(params);
-  const Status status = validate(params, SamplingLimits{}, kVocab);
+  const Status status = validate(params, SamplingLimits{}, kModelVocab);
   if (GetParam().param.empty()) {
     EXPECT_TRUE(status) << status.error().message;
     return;
@@ -159,10 +159,10 @@ TEST(ValidateSamplingParams, KeepsToLimitsThatAConfigLowers) {
   limits.max_logprobs = 0;
   SamplingParams params;
   params.n = 3;
-  EXPECT_EQ(validate(params, limits, kVocab).error().param, "n");
+  EXPECT_EQ(validate(params, limits, kModelVocab).error().param, "n");
   params.n = 2;
   params.logprobs = 1;
-  EXPECT_EQ(validate(params, limits, kVocab).error().param, "logprobs");
+  EXPECT_EQ(validate(params, limits, kModelVocab).error().param, "logprobs");
 }
 
 TEST(ValidateSamplingParams, MinTokensMustLeaveATokenToSample) {
@@ -188,7 +188,7 @@ TEST(ValidateSamplingParams, MinTokensMustLeaveATokenToSample) {
 TEST(ValidateSamplingParams, SaysTheValueAndTheRange) {
   SamplingParams params;
   params.presence_penalty = 2.5;
-  EXPECT_EQ(validate(params, SamplingLimits{}, kVocab).error().message,
+  EXPECT_EQ(validate(params, SamplingLimits{}, kModelVocab).error().message,
             "presence_penalty must be between -2 and 2, but is 2.5");
 }
 

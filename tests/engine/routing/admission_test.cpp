@@ -7,7 +7,7 @@
 namespace pagoda::routing {
 namespace {
 
-AdmissionLimits limits() {
+AdmissionLimits admission_limits() {
   AdmissionLimits limits;
   limits.vocab_size = 100;
   limits.max_model_len = 32;
@@ -17,20 +17,20 @@ AdmissionLimits limits() {
   return limits;
 }
 
-GenerateRequest text_request() {
+GenerateRequest hello_request() {
   GenerateRequest request;
   request.prompt = "hello";
   return request;
 }
 
-TokenIds tokens(std::size_t count) {
+TokenIds prompt_of(std::size_t count) {
   return TokenIds(count, 5);
 }
 
 TEST(Admission, CutsMaxTokensToWhatTheModelLengthLeaves) {
-  GenerateRequest request = text_request();
+  GenerateRequest request = hello_request();
   request.sampling.max_tokens = 1000;
-  const auto spec = make_spec({.id = 1, .tag = 9, .at_us = 123}, request, tokens(10), limits());
+  const auto spec = make_spec({.id = 1, .tag = 9, .at_us = 123}, request, prompt_of(10), admission_limits());
   ASSERT_TRUE(spec);
   EXPECT_EQ((*spec)->sampling.max_tokens, 22);
   EXPECT_EQ((*spec)->tag, 9U);
@@ -39,23 +39,23 @@ TEST(Admission, CutsMaxTokensToWhatTheModelLengthLeaves) {
 }
 
 TEST(Admission, FillsOpenFieldsWithTheModelsDefaultsAndKeepsWhatTheClientSaid) {
-  AdmissionLimits with_defaults = limits();
+  AdmissionLimits with_defaults = admission_limits();
   with_defaults.defaults.max_tokens = 7;
   with_defaults.defaults.temperature = 0.6;
-  GenerateRequest request = text_request();
+  GenerateRequest request = hello_request();
   request.open.max_tokens = true;
   request.sampling.temperature = 0.9;
-  const auto spec = make_spec({.id = 1}, request, tokens(3), with_defaults);
+  const auto spec = make_spec({.id = 1}, request, prompt_of(3), with_defaults);
   ASSERT_TRUE(spec);
   EXPECT_EQ((*spec)->sampling.max_tokens, 7);
   EXPECT_EQ((*spec)->sampling.temperature, 0.9);
 }
 
 TEST(Admission, RefusesARequestWhoseBansLeaveNoToken) {
-  AdmissionLimits few = limits();
+  AdmissionLimits few = admission_limits();
   few.vocab_size = 3;
   few.eos_token_ids = {2};
-  GenerateRequest request = text_request();
+  GenerateRequest request = hello_request();
   request.sampling.min_tokens = 1;
   request.sampling.stop_token_ids = {0, 1};
   EXPECT_EQ(check_request(request, few).error().code, ErrorCode::invalid_request);
@@ -63,7 +63,7 @@ TEST(Admission, RefusesARequestWhoseBansLeaveNoToken) {
 
 TEST(Admission, RefusesAPromptThatNeverFits) {
   for (const std::size_t length : {std::size_t{24}, std::size_t{32}, std::size_t{5000}}) {
-    const auto spec = make_spec({.id = 1}, text_request(), tokens(length), limits());
+    const auto spec = make_spec({.id = 1}, hello_request(), prompt_of(length), admission_limits());
     ASSERT_FALSE(spec);
     EXPECT_EQ(spec.error().code, ErrorCode::context_too_long);
     EXPECT_EQ(spec.error().param, "prompt");
@@ -71,7 +71,7 @@ TEST(Admission, RefusesAPromptThatNeverFits) {
 }
 
 TEST(Admission, RefusesATextThatIsTooLongWhateverItsTokensAreBeforeItIsTokenized) {
-  AdmissionLimits with_bound = limits();
+  AdmissionLimits with_bound = admission_limits();
   with_bound.max_bytes_per_token = 5;
   GenerateRequest request;
   request.prompt = std::string(24 * 5 - 1, 'a');
@@ -81,14 +81,14 @@ TEST(Admission, RefusesATextThatIsTooLongWhateverItsTokensAreBeforeItIsTokenized
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
   EXPECT_EQ(refused.error().param, "prompt");
-  EXPECT_TRUE(check_request(request, limits()));
+  EXPECT_TRUE(check_request(request, admission_limits()));
 }
 
 TEST(Admission, ARequestAbortedBeforeItsStartHasAllItsOutputs) {
-  GenerateRequest request = text_request();
+  GenerateRequest request = hello_request();
   request.sampling.n = 2;
   request.sampling.logprobs = 1;
-  const RequestResult result = result_before_start({.id = 1, .at_us = 1000}, request, 3000, limits());
+  const RequestResult result = result_before_start({.id = 1, .at_us = 1000}, request, 3000, admission_limits());
   ASSERT_EQ(result.outputs.size(), 2U);
   EXPECT_EQ(result.outputs[1].index, 1);
   for (const SequenceResult& output : result.outputs) {
@@ -100,22 +100,22 @@ TEST(Admission, ARequestAbortedBeforeItsStartHasAllItsOutputs) {
 }
 
 TEST(Admission, NamesOfTenantsAndCacheSaltsHaveALongestLength) {
-  GenerateRequest request = text_request();
+  GenerateRequest request = hello_request();
   request.user = std::string(kMaxUserBytes, 'u');
   request.cache_salt = std::string(kMaxCacheSaltBytes, 's');
-  EXPECT_TRUE(check_request(request, limits()));
+  EXPECT_TRUE(check_request(request, admission_limits()));
   request.user.push_back('u');
-  EXPECT_EQ(check_request(request, limits()).error().param, "user");
+  EXPECT_EQ(check_request(request, admission_limits()).error().param, "user");
   request.user.clear();
   request.cache_salt.push_back('s');
-  const auto refused = check_request(request, limits());
+  const auto refused = check_request(request, admission_limits());
   EXPECT_EQ(refused.error().param, "cache_salt");
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
 }
 
 TEST(Admission, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
   const auto refusal = [](Result<TokenIds> prompt) {
-    return make_spec({.id = 1}, text_request(), std::move(prompt), limits()).error();
+    return make_spec({.id = 1}, hello_request(), std::move(prompt), admission_limits()).error();
   };
   EXPECT_EQ(refusal(TokenIds{}).code, ErrorCode::invalid_request);
   EXPECT_EQ(refusal(TokenIds{100}).param, "prompt");
@@ -125,16 +125,18 @@ TEST(Admission, RefusesAnEmptyPromptAndIdsOutsideTheVocabulary) {
 }
 
 TEST(Admission, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
-  const auto seed = [](RequestId id) { return (*make_spec({.id = id}, text_request(), tokens(1), limits()))->seed; };
+  const auto seed = [](RequestId id) {
+    return (*make_spec({.id = id}, hello_request(), prompt_of(1), admission_limits()))->seed;
+  };
   EXPECT_NE(seed(1), seed(2));
   EXPECT_EQ(seed(1), seed(1));
 }
 
 TEST(Admission, RefusesLiteralsThatAreNotRangesOfThePromptInOrder) {
   const auto refusal = [](std::vector<ByteRange> literals) {
-    GenerateRequest request = text_request();  // of 5 bytes
+    GenerateRequest request = hello_request();  // of 5 bytes
     request.prompt_literals = std::move(literals);
-    const Status checked = check_request(request, limits());
+    const Status checked = check_request(request, admission_limits());
     return checked ? std::string() : checked.error().param + ": " + checked.error().message;
   };
   EXPECT_EQ(refusal({{0, 2}, {2, 2}, {2, 5}, {5, 5}}), "");
@@ -145,22 +147,24 @@ TEST(Admission, RefusesLiteralsThatAreNotRangesOfThePromptInOrder) {
   GenerateRequest ids;
   ids.prompt_token_ids = {{1}};
   ids.prompt_literals = {{0, 1}};
-  const Status of_ids = check_request(ids, limits());
+  const Status of_ids = check_request(ids, admission_limits());
   ASSERT_FALSE(of_ids);
   EXPECT_EQ(of_ids.error().code, ErrorCode::invalid_request);
   EXPECT_EQ(of_ids.error().param, "prompt_literals");
 }
 
 TEST(Admission, NamesTheFieldThatIsWrong) {
-  const auto param = [](const GenerateRequest& request) { return check_request(request, limits()).error().param; };
+  const auto param = [](const GenerateRequest& request) {
+    return check_request(request, admission_limits()).error().param;
+  };
   EXPECT_EQ(param(GenerateRequest{}), "prompt");
-  GenerateRequest both = text_request();
+  GenerateRequest both = hello_request();
   both.prompt_token_ids = {{1}};
   EXPECT_EQ(param(both), "prompt_token_ids");
   GenerateRequest ids;
   ids.prompt_token_ids = {{-1}};
   EXPECT_EQ(param(ids), "prompt_token_ids");
-  GenerateRequest many = text_request();
+  GenerateRequest many = hello_request();
   many.sampling.n = 5;
   EXPECT_EQ(param(many), "n");
 }

@@ -13,12 +13,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kVocab = 100;
-const TokenIds kEos{2, 3};
+constexpr std::int64_t kSamplerVocab = 100;
+const TokenIds kSamplerEos{2, 3};
 const TokenIds kPrompt{10, 11, 12};
 
 kernels::SampleRow row_of(const SamplingParams& params) {
-  return SequenceSampler(row_sampling(params, kEos), 7, 1, kVocab).row(0, kPrompt, TokenIds{});
+  return SequenceSampler(row_sampling(params, kSamplerEos), 7, 1, kSamplerVocab).row(0, kPrompt, TokenIds{});
 }
 
 TEST(SequenceSampler, PassesTheParametersAndThePositionOn) {
@@ -32,7 +32,7 @@ TEST(SequenceSampler, PassesTheParametersAndThePositionOn) {
   params.repetition_penalty = 1.5;
   params.logprobs = 3;
   params.logit_bias = {{5, -1.5}, {6, 2.0}};
-  const SequenceSampler sampler(row_sampling(params, kEos), 77, 4, kVocab);
+  const SequenceSampler sampler(row_sampling(params, kSamplerEos), 77, 4, kSamplerVocab);
   const TokenIds output{20, 21};
   const kernels::SampleRow row = sampler.row(9, kPrompt, output);
   EXPECT_EQ(row.logits_row, 9);
@@ -61,7 +61,7 @@ TEST(SequenceSampler, BansEosAndStopTokensUntilMinTokensAreThere) {
   params.stop_token_ids = {50};
   for (const bool ignore_eos : {false, true}) {
     params.ignore_eos = ignore_eos;
-    const SequenceSampler sampler(row_sampling(params, kEos), 0, 0, kVocab);
+    const SequenceSampler sampler(row_sampling(params, kSamplerEos), 0, 0, kSamplerVocab);
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{}).banned_tokens, ElementsAre(2, 3, 50));
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{1}).banned_tokens, ElementsAre(2, 3, 50));
     EXPECT_THAT(sampler.row(0, kPrompt, TokenIds{1, 1}).banned_tokens, IsEmpty());
@@ -71,7 +71,7 @@ TEST(SequenceSampler, BansEosAndStopTokensUntilMinTokensAreThere) {
 TEST(SequenceSampler, ATopKThatLimitsNothingIsZero) {
   SamplingParams params;
   for (const std::int64_t top_k :
-       {std::int64_t{-1}, std::int64_t{0}, kVocab, std::numeric_limits<std::int64_t>::max()}) {
+       {std::int64_t{-1}, std::int64_t{0}, kSamplerVocab, std::numeric_limits<std::int64_t>::max()}) {
     params.top_k = top_k;
     EXPECT_EQ(row_of(params).top_k, 0);
   }
@@ -112,7 +112,7 @@ TEST(SequenceSampler, PromptLogprobsForceThePromptsToken) {
   params.logit_bias = {{1, 5.0}};
   params.temperature = 0.3;
   const kernels::SampleRow row =
-      SequenceSampler(row_sampling(params, kEos), 0, 0, kVocab).prompt_logprobs_row(4, 11, 1);
+      SequenceSampler(row_sampling(params, kSamplerEos), 0, 0, kSamplerVocab).prompt_logprobs_row(4, 11, 1);
   EXPECT_EQ(row.logits_row, 4);
   EXPECT_EQ(row.forced_token, 11);
   EXPECT_EQ(row.position, 1U);

@@ -47,7 +47,7 @@ TokenId longest(const TokenIds& allowed) {
   return *std::ranges::max_element(allowed, {}, [](TokenId token) { return test::simulated_text(token).size(); });
 }
 
-SchedulerConfig config_of(std::int32_t pipeline_depth) {
+SchedulerConfig jump_ahead_config(std::int32_t pipeline_depth) {
   SchedulerConfig config;
   config.max_num_seqs = 8;
   config.max_num_batched_tokens = 64;
@@ -64,7 +64,7 @@ class JumpAhead : public testing::Test {
   void SetUp() override {}
 
   void start(std::int32_t pipeline_depth) {
-    scheduler_ = std::make_unique<SchedulerCore>(config_of(pipeline_depth));
+    scheduler_ = std::make_unique<SchedulerCore>(jump_ahead_config(pipeline_depth));
     blocks_ = std::make_unique<memory::BlockSpaceManager>(
         memory::BlockSpaceConfig{.layout = KvLayout::uniform(4), .num_device_blocks = 100});
   }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/engine/scheduling/queue_order.hpp"
 #include "tests/engine/scheduling/service.hpp"
 
 namespace pagoda::scheduling {
@@ -15,15 +16,6 @@ constexpr TimeUs kSecond = 1'000'000;
 
 QueueEntry entry(RequestId id, std::int64_t priority, std::string user = {}, TimeUs arrival_us = 0) {
   return {id, priority, std::move(user), 10, arrival_us};
-}
-
-std::vector<RequestId> order(const WaitingQueue& queue) {
-  std::vector<RequestId> ids;
-  queue.visit_in_order([&](RequestId id) {
-    ids.push_back(id);
-    return true;
-  });
-  return ids;
 }
 
 TEST(WorkerDeaths, FailARequestThatRunsInTheThirdAndLetTheOthersGoOn) {

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/engine/scheduling/queue_order.hpp"
+
 namespace pagoda::scheduling {
 namespace {
 
-QueueEntry entry(RequestId id, std::int64_t priority = 0, std::string user = "", std::int64_t tokens = 10) {
+QueueEntry queued(RequestId id, std::int64_t priority = 0, std::string user = "", std::int64_t tokens = 10) {
   QueueEntry made;
   made.id = id;
   made.priority = priority;
@@ -16,56 +18,47 @@ QueueEntry entry(RequestId id, std::int64_t priority = 0, std::string user = "",
   return made;
 }
 
-std::vector<RequestId> order(const WaitingQueue& queue) {
-  std::vector<RequestId> ids;
-  queue.visit_in_order([&](RequestId id) {
-    ids.push_back(id);
-    return true;
-  });
-  return ids;
-}
-
 TEST(WaitingQueue, FcfsServesByArrivalAndPutsAPreemptedGroupBackInItsPlace) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fcfs);
-  for (RequestId id = 1; id <= 3; ++id) queue->push(entry(id, -static_cast<std::int64_t>(id)));
-  queue->erase(entry(1, -1));
+  for (RequestId id = 1; id <= 3; ++id) queue->push(queued(id, -static_cast<std::int64_t>(id)));
+  queue->erase(queued(1, -1));
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 3}));
-  queue->push(entry(1, -1));
+  queue->push(queued(1, -1));
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{1, 2, 3}));
-  EXPECT_TRUE(queue->runs_before(entry(1), entry(2)));
+  EXPECT_TRUE(queue->runs_before(queued(1), queued(2)));
 }
 
 TEST(WaitingQueue, PriorityServesTheLowerNumberFirstAndArrivalWithin) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority);
-  queue->push(entry(1, 5));
-  queue->push(entry(2, -1));
-  queue->push(entry(3, 5));
-  queue->push(entry(4, 0));
+  queue->push(queued(1, 5));
+  queue->push(queued(2, -1));
+  queue->push(queued(3, 5));
+  queue->push(queued(4, 0));
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 4, 1, 3}));
-  EXPECT_TRUE(queue->runs_before(entry(9, 0), entry(1, 5)));
+  EXPECT_TRUE(queue->runs_before(queued(9, 0), queued(1, 5)));
 }
 
 TEST(WaitingQueue, FairAlternatesBetweenTenantsWhateverTheirQueues) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
-  for (RequestId id = 1; id <= 100; ++id) queue->push(entry(id, 0, "many"));
-  queue->push(entry(101, 0, "one"));
-  queue->charge(entry(1, 0, "many"), 50);
+  for (RequestId id = 1; id <= 100; ++id) queue->push(queued(id, 0, "many"));
+  queue->push(queued(101, 0, "one"));
+  queue->charge(queued(1, 0, "many"), 50);
   EXPECT_EQ(order(*queue).front(), 101U);
   EXPECT_EQ(order(*queue).size(), 101U);
   // Served the same, they alternate: each visited prompt counts for its tenant.
   const auto even = make_waiting_queue(SchedulingPolicy::fair);
-  for (RequestId id = 1; id <= 3; ++id) even->push(entry(id, 0, "a"));
-  for (RequestId id = 4; id <= 6; ++id) even->push(entry(id, 0, "b"));
+  for (RequestId id = 1; id <= 3; ++id) even->push(queued(id, 0, "a"));
+  for (RequestId id = 4; id <= 6; ++id) even->push(queued(id, 0, "b"));
   EXPECT_EQ(order(*even), (std::vector<RequestId>{1, 4, 2, 5, 3, 6}));
 }
 
 TEST(WaitingQueue, FairGivesAbsentTenantsNoCredit) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
-  queue->push(entry(1, 0, "busy"));
-  queue->charge(entry(1, 0, "busy"), 1'000'000);
-  queue->push(entry(2, 0, "late"));
-  queue->charge(entry(2, 0, "late"), 15);  // one prompt, and it is the other's turn again
-  queue->push(entry(3, 0, "late"));
+  queue->push(queued(1, 0, "busy"));
+  queue->charge(queued(1, 0, "busy"), 1'000'000);
+  queue->push(queued(2, 0, "late"));
+  queue->charge(queued(2, 0, "late"), 15);  // one prompt, and it is the other's turn again
+  queue->push(queued(3, 0, "late"));
   EXPECT_EQ(order(*queue).front(), 1U);
 }
 
@@ -85,28 +78,28 @@ TEST(WaitingQueue, FairLiftsWhoComesWhileNobodyWaits) {
 
 TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
-  queue->charge(entry(0, 0, "heavy"), 1'000'000'000);
+  queue->charge(queued(0, 0, "heavy"), 1'000'000'000);
   RequestId id = 1;
   for (int i = 0; i < 200'000; ++i, ++id) {
-    const auto once = entry(id, 0, "tenant " + std::to_string(i));
+    const auto once = queued(id, 0, "tenant " + std::to_string(i));
     queue->push(once);
     queue->erase(once);
     queue->charge(once, 10);
   }
-  queue->push(entry(id, 0, "tenant 199999"));
-  queue->push(entry(id + 1, 0, "heavy"));
+  queue->push(queued(id, 0, "tenant 199999"));
+  queue->push(queued(id + 1, 0, "heavy"));
   EXPECT_EQ(order(*queue).front(), id);  // who was served most is remembered
 }
 
 TEST(WaitingQueue, VisitingStopsWhenToldAndErasingTwiceIsHarmless) {
   for (const auto policy : {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair}) {
     const auto queue = make_waiting_queue(policy);
-    for (RequestId id = 1; id <= 5; ++id) queue->push(entry(id));
+    for (RequestId id = 1; id <= 5; ++id) queue->push(queued(id));
     int visited = 0;
     queue->visit_in_order([&](RequestId) { return ++visited < 2; });
     EXPECT_EQ(visited, 2);
-    queue->erase(entry(3));
-    queue->erase(entry(3));
+    queue->erase(queued(3));
+    queue->erase(queued(3));
     EXPECT_EQ(queue->size(), 4U);
   }
 }

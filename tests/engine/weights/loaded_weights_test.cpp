@@ -10,20 +10,18 @@
 
 #include "engine/weights/measured_weights.hpp"
 #include "tests/engine/weights/wave_weights.hpp"
+#include "tests/support/cpu_device.hpp"
 
 namespace pagoda::weights {
 namespace {
 
+using test::cpu_device;
 using test::WaveWeights;
 using testing::HasSubstr;
 
-std::shared_ptr<kernels::Device> test_device() {
-  return kernels::create_cpu_device({.num_threads = 2, .isa = ""}).value();
-}
-
 TEST(LoadedWeights, AreUsedWhereTheyLieWhenNothingIsAskedFor) {
   const WaveWeights stored;
-  const LoadedWeights weights(stored, weight_policy("auto", "none"), test_device());
+  const LoadedWeights weights(stored, weight_policy("auto", "none"), cpu_device());
   EXPECT_EQ(weights.tensor("w", {4, 8})->data, stored.tensor("w", {4, 8})->data);
   EXPECT_EQ(weights.linear("m", 4, 8)->plain.data, stored.tensor("m.weight", {4, 8})->data);
   EXPECT_EQ(weights.copied_bytes(), 0);
@@ -33,7 +31,7 @@ TEST(LoadedWeights, LinearLayersAreCopiedOnceWhenThePolicySaysSo) {
   const WaveWeights stored;
   WeightPolicy policy = weight_policy("auto", "none");
   policy.copy_linear = true;
-  const LoadedWeights weights(stored, policy, test_device());
+  const LoadedWeights weights(stored, policy, cpu_device());
   const auto embedding = weights.tensor("embed", {50, 64});
   EXPECT_EQ(embedding->data, stored.tensor("embed", {50, 64})->data);
   const auto linear = weights.linear("m", 40, 100);
@@ -51,7 +49,7 @@ TEST(LoadedWeights, LinearLayersAreCopiedOnceWhenThePolicySaysSo) {
 TEST(LoadedWeights, AreConvertedToTheDtypeOnceAndRoundedToNearest) {
   const WaveWeights stored;
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    const LoadedWeights weights(stored, weight_policy(std::string(to_string(dtype)), "none"), test_device());
+    const LoadedWeights weights(stored, weight_policy(std::string(to_string(dtype)), "none"), cpu_device());
     const auto tensor = weights.tensor("w", {70, 100});
     ASSERT_TRUE(tensor);
     EXPECT_EQ(tensor->dtype, dtype);
@@ -70,17 +68,17 @@ TEST(LoadedWeights, AValueThatFloat16CannotHoldIsNamed) {
   WaveWeights stored;
   stored.values("layer.weight") = {1.0F, -65519.0F, 70000.0F};
   const auto f16 = weight_policy("float16", "none");
-  const auto refused = LoadedWeights(stored, f16, test_device()).tensor("layer.weight", {3});
+  const auto refused = LoadedWeights(stored, f16, cpu_device()).tensor("layer.weight", {3});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::bad_config);
   EXPECT_THAT(refused.error().message, HasSubstr("layer.weight"));
   stored.values("layer.weight") = {1.0F, -65519.0F, std::numeric_limits<float>::infinity()};
-  EXPECT_TRUE(LoadedWeights(stored, f16, test_device()).tensor("layer.weight", {3}));
+  EXPECT_TRUE(LoadedWeights(stored, f16, cpu_device()).tensor("layer.weight", {3}));
 }
 
 TEST(LoadedWeights, LinearLayersAreQuantisedOnceAndTheHeadKeepsSixBits) {
   const WaveWeights stored;
-  const LoadedWeights weights(stored, weight_policy("bfloat16", "int4"), test_device());
+  const LoadedWeights weights(stored, weight_policy("bfloat16", "int4"), cpu_device());
   const auto up = weights.linear("model.layers.0.mlp.up_proj", 40, 100);
   ASSERT_TRUE(up);
   ASSERT_NE(up->quantized, nullptr);
@@ -111,7 +109,7 @@ TEST(LoadedWeights, OfFourBitsWhatGivesTheMostForItsBytesHasSix) {
 TEST(LoadedWeights, AModuleWithAWeightThatIsNotFiniteIsNamed) {
   WaveWeights stored;
   stored.values("mlp.up_proj.weight") = std::vector<float>(64, std::numeric_limits<float>::quiet_NaN());
-  const auto refused = LoadedWeights(stored, weight_policy("auto", "int8"), test_device()).linear("mlp.up_proj", 1, 64);
+  const auto refused = LoadedWeights(stored, weight_policy("auto", "int8"), cpu_device()).linear("mlp.up_proj", 1, 64);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::bad_file);
   EXPECT_THAT(refused.error().message, HasSubstr("waves.file: module mlp.up_proj: a weight is not finite"));
@@ -129,7 +127,7 @@ TEST(LoadedWeights, TellHowMuchOfTheCopiesIsMade) {
   };
   take(measured);
   const LoadedWeights weights(
-      stored, policy, test_device(), nullptr,
+      stored, policy, cpu_device(), nullptr,
       {.report = [&](double share) { shares.push_back(share); }, .expected_bytes = measured.copied_bytes()});
   take(weights);
   ASSERT_EQ(shares.size(), 3);
@@ -144,7 +142,7 @@ TEST(LoadedWeights, ATiedHeadThatIsAConvertedCopyAlreadyIsNotCopiedAgain) {
   const WaveWeights stored;
   WeightPolicy policy = weight_policy("bfloat16", "none");
   policy.copy_linear = true;
-  const LoadedWeights weights(stored, policy, test_device());
+  const LoadedWeights weights(stored, policy, cpu_device());
   const auto embedding = weights.tensor("embed", {50, 64});
   EXPECT_EQ(weights.tied_linear("lm_head", "embed", 50, 64)->plain.data, embedding->data);
   EXPECT_EQ(weights.copied_bytes(), 2 * 50 * 64);
@@ -152,7 +150,7 @@ TEST(LoadedWeights, ATiedHeadThatIsAConvertedCopyAlreadyIsNotCopiedAgain) {
 
 TEST(LoadedWeights, AWeightThatIsComputedIsMadeOnceOfTheConvertedTensor) {
   const WaveWeights stored;
-  const LoadedWeights weights(stored, weight_policy("bfloat16", "none"), test_device());
+  const LoadedWeights weights(stored, weight_policy("bfloat16", "none"), cpu_device());
   const auto weight = weights.derived_linear("c_attn", test::reversed("c_attn.weight", 3, 5));
   ASSERT_TRUE(weight) << weight.error().message;
   EXPECT_EQ(weight->plain.dtype, DType::bf16);
@@ -168,7 +166,7 @@ TEST(LoadedWeights, AWeightThatIsComputedIsMadeOnceOfTheConvertedTensor) {
 
 TEST(LoadedWeights, AWeightThatIsComputedMayBeQuantised) {
   const WaveWeights stored;
-  const LoadedWeights weights(stored, weight_policy("auto", "int8"), test_device());
+  const LoadedWeights weights(stored, weight_policy("auto", "int8"), cpu_device());
   const auto weight = weights.derived_linear("c_attn", test::reversed("c_attn.weight", 40, 100));
   ASSERT_TRUE(weight) << weight.error().message;
   ASSERT_NE(weight->quantized, nullptr);

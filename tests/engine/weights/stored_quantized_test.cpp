@@ -15,6 +15,7 @@
 #include "kernels/quantized_pack.hpp"
 #include "tests/engine/weights/quantized_waves.hpp"
 #include "tests/support/counting_device.hpp"
+#include "tests/support/cpu_device.hpp"
 #include "tests/support/split_memory_device.hpp"
 
 namespace pagoda::weights {
@@ -22,15 +23,12 @@ namespace {
 
 using kernels::Codebook;
 using kernels::QuantizedFormat;
+using test::cpu_device;
 using test::QuantizedWaves;
 using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 35;  // two panels, and three rows of a third
 constexpr std::int64_t kColumns = 288;
-
-std::shared_ptr<kernels::Device> test_device() {
-  return kernels::create_cpu_device({.num_threads = 2, .isa = ""}).value();
-}
 
 /// `matrix` has the weights of waves in `format`.
 void expect_waves(const kernels::QuantizedMatrix& matrix, const QuantizedFormat& format) {
@@ -53,7 +51,7 @@ class StoredQuantized : public testing::TestWithParam<QuantizedFormat> {
 };
 
 TEST_P(StoredQuantized, AreBroughtIntoTheKernelsLayoutOnceAndNothingIsRounded) {
-  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), test_device());
+  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), cpu_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_TRUE(linear);
   ASSERT_NE(linear->quantized, nullptr);
@@ -66,7 +64,7 @@ TEST_P(StoredQuantized, AreBroughtIntoTheKernelsLayoutOnceAndNothingIsRounded) {
 TEST_P(StoredQuantized, KeepTheirFormatOnAGpuButForLessThan4Bits) {
   WeightPolicy policy = weight_policy("auto", "auto");
   policy.on_gpu = true;
-  const LoadedWeights weights(stored_, policy, test_device());
+  const LoadedWeights weights(stored_, policy, cpu_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_TRUE(linear);
   ASSERT_NE(linear->quantized, nullptr);
@@ -80,7 +78,7 @@ TEST_P(StoredQuantized, KeepTheirFormatOnAGpuButForLessThan4Bits) {
 }
 
 TEST_P(StoredQuantized, ATiedHeadIsTheEmbedding) {
-  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), test_device());
+  const LoadedWeights weights(stored_, weight_policy("auto", "auto"), cpu_device());
   const auto embedding = weights.embedding("embed", kRows, kColumns);
   ASSERT_TRUE(embedding);
   ASSERT_NE(embedding->quantized, nullptr);
@@ -89,7 +87,7 @@ TEST_P(StoredQuantized, ATiedHeadIsTheEmbedding) {
 }
 
 TEST_P(StoredQuantized, AreDequantisedWherePlainOnesAreAskedFor) {
-  const LoadedWeights weights(stored_, weight_policy("auto", "none"), test_device());
+  const LoadedWeights weights(stored_, weight_policy("auto", "none"), cpu_device());
   for (const auto& matrix :
        {weights.linear("up_proj", kRows, kColumns)->plain, weights.embedding("embed", kRows, kColumns)->plain,
         weights.tied_linear("lm_head", "embed.weight", kRows, kColumns)->plain}) {
@@ -103,7 +101,7 @@ TEST_P(StoredQuantized, AreDequantisedWherePlainOnesAreAskedFor) {
 }
 
 TEST_P(StoredQuantized, AreDequantisedToTheDtype) {
-  const LoadedWeights weights(stored_, weight_policy("bfloat16", "none"), test_device());
+  const LoadedWeights weights(stored_, weight_policy("bfloat16", "none"), cpu_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_TRUE(linear);
   ASSERT_EQ(linear->plain.dtype, DType::bf16);
@@ -114,7 +112,7 @@ TEST_P(StoredQuantized, AreDequantisedToTheDtype) {
 }
 
 TEST_P(StoredQuantized, AreQuantisedAnewWhenToldSo) {
-  const LoadedWeights weights(stored_, weight_policy("auto", "int8"), test_device());
+  const LoadedWeights weights(stored_, weight_policy("auto", "int8"), cpu_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_TRUE(linear) << linear.error().message;
   ASSERT_NE(linear->quantized, nullptr);
@@ -132,7 +130,7 @@ TEST_P(StoredQuantized, AreMeasuredAsTheyAreLoaded) {
     for (const char* dtype : {"auto", "float32", "bfloat16"}) {
       const WeightPolicy policy = weight_policy(dtype, quantize);
       const MeasuredWeights measured(stored_, policy);
-      const LoadedWeights loaded(stored_, policy, test_device());
+      const LoadedWeights loaded(stored_, policy, cpu_device());
       for (const WeightSource* source :
            {static_cast<const WeightSource*>(&measured), static_cast<const WeightSource*>(&loaded)}) {
         ASSERT_TRUE(source->embedding("embed", kRows, kColumns));
@@ -147,7 +145,7 @@ TEST_P(StoredQuantized, AreMeasuredAsTheyAreLoaded) {
 
 TEST_P(StoredQuantized, AreUploadedOnceForEmbeddingAndHead) {
   const auto device = std::make_shared<test::SplitMemoryDevice>();
-  const LoadedWeights host(stored_, weight_policy("auto", "auto"), test_device());
+  const LoadedWeights host(stored_, weight_policy("auto", "auto"), cpu_device());
   const DeviceWeights weights(host, device, 1 << 20, {});
   const auto embedding = weights.embedding("embed", kRows, kColumns);
   ASSERT_TRUE(embedding);
@@ -216,7 +214,7 @@ TEST(StoredQuantizedWeights, AreQuantisedInPiecesAsAtOnce) {
   for (std::int64_t i = 0; i < kManyRows * kManyColumns; ++i) {
     whole.push_back(QuantizedWaves::weight(format, i / kManyColumns, i % kManyColumns));
   }
-  const WeightConverter converter(test_device());
+  const WeightConverter converter(cpu_device());
   for (const QuantizedFormat& to : {kernels::kInt8Weights, kernels::kInt4Weights}) {
     const auto pieces = converter.quantize("a", *stored.tensor("m", {kManyRows, kManyColumns}), to);
     const auto at_once = converter.quantize("b", {"m", DType::f32, {kManyRows, kManyColumns}, whole.data()}, to);
@@ -234,7 +232,7 @@ TEST(StoredQuantizedWeights, AreQuantisedInPiecesAsAtOnce) {
 TEST(StoredQuantizedWeights, ThatAreNotFiniteAreRefusedByName) {
   QuantizedWaves stored({8, 32});
   stored.spoil_scales();
-  const LoadedWeights weights(stored, weight_policy("auto", "auto"), test_device());
+  const LoadedWeights weights(stored, weight_policy("auto", "auto"), cpu_device());
   const auto linear = weights.linear("up_proj", kRows, kColumns);
   ASSERT_FALSE(linear);
   EXPECT_EQ(linear.error().code, ErrorCode::bad_file);

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<Tool>& tools() {
+const std::vector<Tool>& all_tools() {
   static const std::vector<Tool> all{{"get_weather", Json::parse(R"({"type":"object","properties":{
          "city":{"type":"string"},"days":{"type":"integer"},"unit":{"enum":["celsius","kelvin"]}},
          "required":["city"]})")},
@@ -54,7 +54,7 @@ class AnswerGrammars : public ::testing::TestWithParam<testing::KnownDialect> {
     reading.options.takes_calls = use.choice != ToolChoice::none;
     reading.options.in_thinking = thinking == Thinking::open;
     reading.options.is_text = [](std::string_view tool, std::string_view key) {
-      const Json* parameters = parameters_of(tools(), std::string(tool));
+      const Json* parameters = parameters_of(all_tools(), std::string(tool));
       return parameters != nullptr && is_text_argument(*parameters, key);
     };
     return read_answer(reading, text);
@@ -100,7 +100,7 @@ TEST_P(AnswerGrammars, ARequiredCallIsMadeWhateverTheModelSays) {
   std::mt19937 random(11);
   int num_answers = 0;
   for (const bool parallel : {true, false}) {
-    const ToolUse use{tools(), ToolChoice::required, parallel};
+    const ToolUse use{all_tools(), ToolChoice::required, parallel};
     const auto grammar = compile(use, Thinking::none);
     ASSERT_NE(grammar, nullptr);
     for (int i = 0; i < 25; ++i) {
@@ -119,7 +119,7 @@ TEST_P(AnswerGrammars, ARequiredCallIsMadeWhateverTheModelSays) {
 
 TEST_P(AnswerGrammars, ANamedToolIsTheOneThatIsCalled) {
   std::mt19937 random(13);
-  const ToolUse use{{tools()[1]}, ToolChoice::required, false};
+  const ToolUse use{{all_tools()[1]}, ToolChoice::required, false};
   const auto grammar = compile(use, Thinking::none);
   ASSERT_NE(grammar, nullptr);
   std::optional<std::string> text;
@@ -133,7 +133,7 @@ TEST_P(AnswerGrammars, ANamedToolIsTheOneThatIsCalled) {
 
 TEST_P(AnswerGrammars, ACallThatIsBegunFreelyIsFinishedAsItsToolSays) {
   std::mt19937 random(17);
-  const ToolUse use{tools(), ToolChoice::automatic, true};
+  const ToolUse use{all_tools(), ToolChoice::automatic, true};
   const auto grammar = compile(use, Thinking::none);
   ASSERT_NE(grammar, nullptr);
   const bool may_speak_first = !dialect().calls->trigger.empty() && dialect().content.empty();
@@ -152,7 +152,7 @@ TEST_P(AnswerGrammars, ACallThatIsBegunFreelyIsFinishedAsItsToolSays) {
 }
 
 TEST_P(AnswerGrammars, WithoutACallAnythingMayBeSaid) {
-  const ToolUse use{tools(), ToolChoice::automatic, true};
+  const ToolUse use{all_tools(), ToolChoice::automatic, true};
   const auto grammar = compile(use, Thinking::none);
   ASSERT_NE(grammar, nullptr);
   const auto wrapped = [](const std::string& text) {
@@ -168,7 +168,7 @@ TEST_P(AnswerGrammars, WithoutACallAnythingMayBeSaid) {
 
 TEST_P(AnswerGrammars, NoCallIsMadeWhereNoneMayBe) {
   if (dialect().calls->trigger.empty() || !dialect().content.empty()) GTEST_SKIP() << "anything is content there";
-  const auto grammar = compile({tools(), ToolChoice::none, true}, Thinking::none);
+  const auto grammar = compile({all_tools(), ToolChoice::none, true}, Thinking::none);
   ASSERT_NE(grammar, nullptr);
   EXPECT_TRUE(test::takes(grammar, "No."));
   EXPECT_FALSE(test::takes(grammar, "No. " + dialect().calls->begin()));
@@ -178,7 +178,7 @@ TEST_P(AnswerGrammars, ThinkingIsFreeAndWhatFollowsItIsHeld) {
   if (!dialect().thinking) GTEST_SKIP() << "does not think";
   std::mt19937 random(19);
   const Marks& marks = *dialect().thinking;
-  const ToolUse use{tools(), ToolChoice::required, false};
+  const ToolUse use{all_tools(), ToolChoice::required, false};
   const std::string thought = "Should I " + dialect().calls->trigger + "?";
   for (const Thinking thinking : {Thinking::open, Thinking::chosen}) {
     const auto grammar = compile(use, thinking);
@@ -275,7 +275,7 @@ TEST(ArgumentForms, OfManyArgumentsAreNoLarger) {
 }
 
 TEST(AnswerGrammar, WishesBesideToolsAreBounded) {
-  const ToolUse use{tools(), ToolChoice::automatic, true};
+  const ToolUse use{all_tools(), ToolChoice::automatic, true};
   const auto refusal = [&](const StructuredOutput& wish) {
     const auto grammar = answer_grammar(testing::hermes(), use, Thinking::none, wish);
     return grammar ? std::string() : grammar.error().message;
@@ -315,7 +315,7 @@ TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
       {}};
   const auto compiled = [&](const StructuredOutput& content) {
     const auto wish =
-        answer_grammar(testing::hermes(), {tools(), ToolChoice::automatic, true}, Thinking::none, content);
+        answer_grammar(testing::hermes(), {all_tools(), ToolChoice::automatic, true}, Thinking::none, content);
     return wish && *wish ? test::word_compiler()->compile(**wish) : fail(wish.error());
   };
   const auto grammar = compiled(older);
@@ -343,7 +343,7 @@ TEST(AnswerGrammar, HeldContentInMarksHasNothingFreeBesideIt) {
 
 TEST(AnswerGrammar, NoCallHidesInContentThatIsFree) {
   const auto compiled = [](const AnswerDialect& dialect, Thinking thinking) {
-    const auto grammar = answer_grammar(dialect, {tools(), ToolChoice::automatic, true}, thinking, {});
+    const auto grammar = answer_grammar(dialect, {all_tools(), ToolChoice::automatic, true}, thinking, {});
     return test::word_compiler()->compile(**grammar).value();
   };
   const auto harmony = compiled(testing::harmony(), Thinking::none);

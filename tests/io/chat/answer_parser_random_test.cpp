@@ -17,7 +17,7 @@ using namespace testing;
 constexpr std::size_t kAnswers = 200;
 constexpr std::size_t kCuts = 24;
 
-AnswerParser parser_for(const AnswerDialect& dialect, bool takes_calls = true) {
+AnswerParser composed_parser(const AnswerDialect& dialect, bool takes_calls = true) {
   AnswerParser::Options options;
   options.takes_calls = takes_calls;
   options.is_text = AnswerComposer::is_text;
@@ -51,7 +51,7 @@ class AnswerParserRandom : public ::testing::TestWithParam<KnownDialect> {};
 TEST_P(AnswerParserRandom, AnswersSayWhatWasWrittenHoweverTheyAreCut) {
   const AnswerDialect& dialect = GetParam().dialect;
   AnswerComposer composer(dialect, 1);
-  const AnswerParser parser = parser_for(dialect);
+  const AnswerParser parser = composed_parser(dialect);
   for (std::size_t i = 0; i < kAnswers; ++i) {
     const ComposedAnswer answer = composer.compose();
     const auto parsed = comparable(parse_whole(parser, answer.text), dialect);
@@ -63,7 +63,7 @@ TEST_P(AnswerParserRandom, AnswersSayWhatWasWrittenHoweverTheyAreCut) {
 TEST_P(AnswerParserRandom, AnswersThatAreCutOffSayWhatTheyHave) {
   const AnswerDialect& dialect = GetParam().dialect;
   AnswerComposer composer(dialect, 2);
-  const AnswerParser parser = parser_for(dialect);
+  const AnswerParser parser = composed_parser(dialect);
   for (std::size_t i = 0; i < kAnswers; ++i) {
     std::string text = composer.compose().text;
     text.resize(composer.below(text.size() + 1));
@@ -76,7 +76,7 @@ TEST_P(AnswerParserRandom, RubbishIsTakenApartTheSameWayHoweverItIsCut) {
   AnswerComposer composer(dialect, 3);
   for (std::size_t i = 0; i < 2 * kAnswers; ++i) {
     const std::string text = i % 2 == 0 ? composer.damaged() : composer.rubbish(1 + composer.below(40));
-    expect_cuts_do_not_matter(parser_for(dialect), text, composer, 2);
+    expect_cuts_do_not_matter(composed_parser(dialect), text, composer, 2);
   }
 }
 
@@ -89,7 +89,7 @@ TEST_P(AnswerParserRandom, NothingOfRubbishIsLost) {
     std::string text = i % 2 == 0 ? composer.damaged() : composer.rubbish(1 + composer.below(40));
     // Behind this no name or key is open.
     text += std::string(600, '\x01');
-    const std::string said = line_of(parse_whole(parser_for(dialect), text));
+    const std::string said = line_of(parse_whole(composed_parser(dialect), text));
     if (!has_ids) {
       ASSERT_EQ(std::ranges::count(said, 'Z'), std::ranges::count(text, 'Z')) << text << '\n' << said;
     }
@@ -104,7 +104,7 @@ TEST_P(AnswerParserRandom, WithoutCallsAndThinkingAllIsContent) {
   dialect.thinking.reset();
   for (std::size_t i = 0; i < kAnswers; ++i) {
     const std::string text = composer.rubbish(1 + composer.below(20));
-    const auto parsed = parse_whole(parser_for(dialect, false), text);
+    const auto parsed = parse_whole(composed_parser(dialect, false), text);
     ASSERT_EQ(parsed.size(), 1U) << text;
     ASSERT_EQ(parsed[0].text, text);
   }

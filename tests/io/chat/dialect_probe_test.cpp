@@ -5,8 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/io/chat/known_dialects.hpp"
+
 namespace pagoda::chat {
 namespace {
+
+using testing::kArguments;
+using testing::kId;
+using testing::kIndex;
+using testing::kName;
+using testing::text_part;
 
 constexpr const char* kHead = "{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}";
 constexpr const char* kTail = "<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
@@ -22,15 +30,6 @@ AnswerDialect derived(const std::string& calls) {
   return derive_dialect(with_calls(calls));
 }
 
-CallPart literal(const char* words) {
-  return {CallPart::Kind::text, words};
-}
-
-constexpr auto kName = CallPart::Kind::name;
-constexpr auto kId = CallPart::Kind::id;
-constexpr auto kIndex = CallPart::Kind::index;
-constexpr auto kArguments = CallPart::Kind::arguments;
-
 TEST(DialectProbe, FindsNothingInATemplateThatShowsNothing) {
   EXPECT_EQ(derived(""), AnswerDialect{});
   EXPECT_EQ(derived("{% if m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}"), AnswerDialect{});
@@ -41,11 +40,8 @@ TEST(DialectProbe, FindsNothingInATemplateThatShowsNothing) {
 TEST(DialectProbe, FindsObjectsBetweenMarks) {
   const ToolCallForm expected{
       .separator = "\n",
-      .call = {literal("<call>\n{\"name\": \""),
-               {kName},
-               literal("\", \"arguments\": "),
-               {kArguments},
-               literal("}\n</call>")},
+      .call = {text_part("<call>\n{\"name\": \""), kName, text_part("\", \"arguments\": "), kArguments,
+               text_part("}\n</call>")},
       .trigger = "<call>",
   };
   const auto dialect = derived(
@@ -61,7 +57,7 @@ TEST(DialectProbe, KnowsPhi4MiniByTheMarksOfItsTools) {
       .section_begin = "<|tool_call|>[",
       .separator = ", ",
       .section_end = "]<|/tool_call|>",
-      .call = {literal("{\"name\": \""), {kName}, literal("\", \"arguments\": "), {kArguments}, literal("}")},
+      .call = {text_part("{\"name\": \""), kName, text_part("\", \"arguments\": "), kArguments, text_part("}")},
       .trigger = "<|tool_call|>",
   };
   EXPECT_EQ(derived("{% if m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}").calls, expected);
@@ -89,7 +85,7 @@ TEST(DialectProbe, FindsObjectsWhateverWhitespaceTheyHave) {
 
 TEST(DialectProbe, FindsASingleObjectWithoutAMark) {
   const ToolCallForm expected{
-      .call = {literal("{\"name\": \""), {kName}, literal("\", \"parameters\": "), {kArguments}, literal("}")},
+      .call = {text_part("{\"name\": \""), kName, text_part("\", \"parameters\": "), kArguments, text_part("}")},
       .takes_several = false,
   };
   const auto dialect = derived(
@@ -105,7 +101,7 @@ TEST(DialectProbe, TakesOneCallWhereTheSecondIsNotShown) {
       "{% endif %}");
   ASSERT_TRUE(dialect.calls);
   EXPECT_FALSE(dialect.calls->takes_several);
-  EXPECT_EQ(dialect.calls->call, (std::vector<CallPart>{literal("<f>"), {kName}, literal(":"), {kArguments}}));
+  EXPECT_EQ(dialect.calls->call, (std::vector<CallPart>{text_part("<f>"), kName, text_part(":"), kArguments}));
 }
 
 TEST(DialectProbe, FindsTaggedArguments) {
@@ -113,7 +109,7 @@ TEST(DialectProbe, FindsTaggedArguments) {
       .section_begin = "<calls>\n",
       .separator = "\n",
       .section_end = "\n</calls>",
-      .call = {literal("<function="), {kName}, literal(">\n"), {kArguments}, literal("\n</function>")},
+      .call = {text_part("<function="), kName, text_part(">\n"), kArguments, text_part("\n</function>")},
       .trigger = "<calls>",
       .arguments = ArgumentForm::tagged,
       .key_begin = "<parameter=",
@@ -154,7 +150,7 @@ TEST(DialectProbe, FindsPythonArguments) {
       .section_begin = "<calls>[",
       .separator = ", ",
       .section_end = "]</calls>",
-      .call = {{kName}, literal("("), {kArguments}, literal(")")},
+      .call = {kName, text_part("("), kArguments, text_part(")")},
       .trigger = "<calls>",
       .arguments = ArgumentForm::python,
   };
@@ -167,7 +163,7 @@ TEST(DialectProbe, FindsPythonArguments) {
 
 TEST(DialectProbe, FindsIdsAndTheirLength) {
   ToolCallForm expected{
-      .call = {literal("[TOOL_CALLS]"), {kName}, literal("[CALL_ID]"), {kId}, literal("[ARGS]"), {kArguments}},
+      .call = {text_part("[TOOL_CALLS]"), kName, text_part("[CALL_ID]"), kId, text_part("[ARGS]"), kArguments},
       .trigger = "[TOOL_CALLS]",
       .id_length = 9,
   };
@@ -188,7 +184,7 @@ TEST(DialectProbe, FindsIndices) {
   const ToolCallForm expected{
       .section_begin = "<s_calls>",
       .section_end = "</s_calls>",
-      .call = {literal("<c>f."), {kName}, literal(":"), {kIndex}, literal("<a>"), {kArguments}, literal("</c>")},
+      .call = {text_part("<c>f."), kName, text_part(":"), kIndex, text_part("<a>"), kArguments, text_part("</c>")},
       .trigger = "<s_calls>",
   };
   // The ids have such a form, and are printed.
@@ -201,8 +197,8 @@ TEST(DialectProbe, FindsIndices) {
       "{% if m.tool_calls %}<s_calls>{% for c in m.tool_calls %}<c>{{ c.id }}<a>"
       "{{ c.function.arguments | tojson }}</c>{% endfor %}</s_calls>{% endif %}");
   ASSERT_TRUE(of_ids.calls);
-  EXPECT_EQ(of_ids.calls->call[0], literal("<c>functions."));
-  EXPECT_EQ(of_ids.calls->call[3].kind, kIndex);
+  EXPECT_EQ(of_ids.calls->call[0], text_part("<c>functions."));
+  EXPECT_EQ(of_ids.calls->call[3], kIndex);
 }
 
 TEST(DialectProbe, FindsTheIndexBeforeTheName) {
@@ -212,13 +208,8 @@ TEST(DialectProbe, FindsTheIndexBeforeTheName) {
       "\"p\": {{ c.function.arguments | tojson }}}{{ ', ' if not loop.last }}{% endfor %}]</a>{% endif %}");
   ASSERT_TRUE(dialect.calls);
   EXPECT_EQ(dialect.calls->section_begin, "<a>[");
-  EXPECT_EQ(dialect.calls->call, (std::vector<CallPart>{literal("{\"id\": \""),
-                                                        {kIndex},
-                                                        literal("\", \"n\": \""),
-                                                        {kName},
-                                                        literal("\", \"p\": "),
-                                                        {kArguments},
-                                                        literal("}")}));
+  EXPECT_EQ(dialect.calls->call, (std::vector<CallPart>{text_part("{\"id\": \""), kIndex, text_part("\", \"n\": \""),
+                                                        kName, text_part("\", \"p\": "), kArguments, text_part("}")}));
 }
 
 TEST(DialectProbe, KnowsAnotherEndOfTurnBehindCalls) {
@@ -229,7 +220,7 @@ TEST(DialectProbe, KnowsAnotherEndOfTurnBehindCalls) {
       {});
   const auto dialect = derive_dialect(prompts.value());
   ASSERT_TRUE(dialect.calls);
-  EXPECT_EQ(dialect.calls->call.back(), literal("</function>"));
+  EXPECT_EQ(dialect.calls->call.back(), text_part("</function>"));
   EXPECT_EQ(dialect.calls->section_end, "");
   EXPECT_EQ(dialect.calls->trigger, "<function=");
 }
@@ -239,7 +230,7 @@ TEST(DialectProbe, TakesArgumentsAsTextWhereObjectsFail) {
       "{% for c in m.tool_calls %}{{ '<f>' + c.function.name + '|' + c.function.arguments + '</f>' }}{% endfor %}");
   ASSERT_TRUE(dialect.calls);
   EXPECT_EQ(dialect.calls->call,
-            (std::vector<CallPart>{literal("<f>"), {kName}, literal("|"), {kArguments}, literal("</f>")}));
+            (std::vector<CallPart>{text_part("<f>"), kName, text_part("|"), kArguments, text_part("</f>")}));
 }
 
 TEST(DialectProbe, NeverGuessesAFormThatItCannotSay) {

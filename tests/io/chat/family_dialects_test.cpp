@@ -118,7 +118,7 @@ std::vector<Family> families() {
           glm_without_calls};
 }
 
-const std::vector<Tool>& tools() {
+const std::vector<Tool>& family_tools() {
   static const std::vector<Tool> all{{"get_weather", Json::parse(R"({"type":"object","properties":{
          "city":{"enum":["Rome","Paris"]},"days":{"type":"integer","minimum":1,"maximum":9}},
          "required":["city","days"],"additionalProperties":false})")},
@@ -143,13 +143,13 @@ class Families : public ::testing::TestWithParam<Family> {
   static Prepared prepared(ToolChoice choice) {
     ChatInput chat;
     chat.messages = Json::parse(R"([{"role":"user","content":"How is the weather?"}])");
-    for (const Tool& tool : tools()) {
+    for (const Tool& tool : family_tools()) {
       chat.tools.push_back(
           Json{{"type", "function"}, {"function", {{"name", tool.name}, {"parameters", tool.parameters}}}});
     }
     chat.chat_template_kwargs["enable_thinking"] = false;
     GenerateRequest request;
-    auto reading = prepare(prompts(), std::move(chat), {tools(), choice, true}, request);
+    auto reading = prepare(prompts(), std::move(chat), {family_tools(), choice, true}, request);
     EXPECT_TRUE(reading) << reading.error().message;
     if (!reading || !request.sampling.structured_outputs) return {};
     auto compiled = test::word_compiler()->compile(*request.sampling.structured_outputs);

@@ -115,7 +115,7 @@ std::string hostile_text(const HostileText& hostile, const AnswerDialect& dialec
   return text;
 }
 
-AnswerParser parser_for(const AnswerDialect& dialect) {
+AnswerParser hostile_parser(const AnswerDialect& dialect) {
   AnswerParser::Options options;
   options.takes_calls = true;
   options.is_text = [](std::string_view, std::string_view key) { return key == "text"; };
@@ -135,7 +135,7 @@ double seconds_for(const HostileText& hostile, std::size_t size) {
     const std::string text = hostile_text(hostile, known.dialect, size);
     std::vector<AnswerEvent> events;
     const double begin = cpu_seconds();
-    AnswerParser parser = parser_for(known.dialect);
+    AnswerParser parser = hostile_parser(known.dialect);
     parser.feed(std::string_view(text).substr(0, size / 2), events);
     for (std::size_t at = size / 2; at < text.size(); at += 3) {
       parser.feed(std::string_view(text).substr(at, 3), events);
@@ -164,7 +164,7 @@ TEST(HostileAnswer, LosesNothing) {
     for (const KnownDialect& known : known_dialects()) {
       std::string text = hostile_text(hostile, known.dialect, kShort);
       text += std::string(600, '\x01');  // behind this no name or key is open
-      const std::string said = line_of(parse_whole(parser_for(known.dialect), text));
+      const std::string said = line_of(parse_whole(hostile_parser(known.dialect), text));
       for (const char byte : {'Z', '\xff'}) {
         EXPECT_EQ(std::ranges::count(said, byte), std::ranges::count(text, byte)) << hostile.name << ' ' << known.name;
       }

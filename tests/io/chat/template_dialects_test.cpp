@@ -7,28 +7,25 @@
 
 #include "io/chat/dialect_probe.hpp"
 #include "io/dialect_file.hpp"
+#include "tests/io/chat/known_dialects.hpp"
 #include "tests/io/chat/template_files.hpp"
 
 namespace pagoda::chat {
 namespace {
 
 using testing::Json;
-
-constexpr auto kName = CallPart::Kind::name;
-constexpr auto kArguments = CallPart::Kind::arguments;
-
-CallPart literal(std::string words) {
-  return {CallPart::Kind::text, std::move(words)};
-}
+using testing::kArguments;
+using testing::kName;
+using testing::text_part;
 
 /// BEFORE name BETWEEN {...} BEHIND
 std::vector<CallPart> call_of(const std::string& before, const std::string& between, const std::string& behind) {
   std::vector<CallPart> call;
-  if (!before.empty()) call.push_back(literal(before));
-  call.push_back({kName});
-  if (!between.empty()) call.push_back(literal(between));
-  call.push_back({kArguments});
-  if (!behind.empty()) call.push_back(literal(behind));
+  if (!before.empty()) call.push_back(text_part(before));
+  call.push_back(kName);
+  if (!between.empty()) call.push_back(text_part(between));
+  call.push_back(kArguments);
+  if (!behind.empty()) call.push_back(text_part(behind));
   return call;
 }
 
@@ -101,20 +98,24 @@ ToolCallForm llama3() {
 
 ToolCallForm mistral_nemo() {
   auto form = list_of("[TOOL_CALLS][", "[TOOL_CALLS]", "]");
-  form.call = {
-      literal(R"({"name": ")"), {kName},       literal(R"(", "arguments": )"), {kArguments}, literal(R"(, "id": ")"),
-      {CallPart::Kind::id},     literal("\"}")};
+  form.call = {text_part(R"({"name": ")"),
+               kName,
+               text_part(R"(", "arguments": )"),
+               kArguments,
+               text_part(R"(, "id": ")"),
+               {CallPart::Kind::id},
+               text_part("\"}")};
   form.id_length = 9;
   return form;
 }
 
 ToolCallForm mistral_small_3_2() {
-  return {.call = {literal("[TOOL_CALLS]"),
-                   {kName},
-                   literal("[CALL_ID]"),
+  return {.call = {text_part("[TOOL_CALLS]"),
+                   kName,
+                   text_part("[CALL_ID]"),
                    {CallPart::Kind::id},
-                   literal("[ARGS]"),
-                   {kArguments}},
+                   text_part("[ARGS]"),
+                   kArguments},
           .trigger = "[TOOL_CALLS]",
           .id_length = 9};
 }
@@ -155,13 +156,13 @@ ToolCallForm deepseek_v3_2(const std::string& section) {
 ToolCallForm kimi_k2() {
   return {.section_begin = "<|tool_calls_section_begin|>",
           .section_end = "<|tool_calls_section_end|>",
-          .call = {literal("<|tool_call_begin|>functions."),
-                   {kName},
-                   literal(":"),
+          .call = {text_part("<|tool_call_begin|>functions."),
+                   kName,
+                   text_part(":"),
                    {CallPart::Kind::index},
-                   literal("<|tool_call_argument_begin|>"),
-                   {kArguments},
-                   literal("<|tool_call_end|>")},
+                   text_part("<|tool_call_argument_begin|>"),
+                   kArguments,
+                   text_part("<|tool_call_end|>")},
           .trigger = "<|tool_calls_section_begin|>"};
 }
 
@@ -185,13 +186,13 @@ ToolCallForm command_r7b() {
   return {.section_begin = "<|START_ACTION|>[\n    ",
           .separator = ",\n    ",
           .section_end = "\n]<|END_ACTION|>",
-          .call = {literal(R"({"tool_call_id": ")"),
+          .call = {text_part(R"({"tool_call_id": ")"),
                    {CallPart::Kind::index},
-                   literal(R"(", "tool_name": ")"),
-                   {kName},
-                   literal(R"(", "parameters": )"),
-                   {kArguments},
-                   literal("}")},
+                   text_part(R"(", "tool_name": ")"),
+                   kName,
+                   text_part(R"(", "parameters": )"),
+                   kArguments,
+                   text_part("}")},
           .trigger = "<|START_ACTION|>"};
 }
 

@@ -10,7 +10,7 @@
 namespace pagoda::device_link {
 namespace {
 
-const auto cpu = kernels::create_cpu_device({1, "", "none"}).value();
+const auto memory_cpu = kernels::create_cpu_device({1, "", "none"}).value();
 constexpr KeptMemory::Size kSize{.device_bytes = 5'000'000, .host_bytes = 3'000'000};
 
 std::int64_t taken_bytes(const KeptMemory& memory) {
@@ -22,7 +22,7 @@ std::int64_t taken_bytes(const KeptMemory& memory) {
 TEST(KeptMemory, WhatIsWrittenIsThereForWhoMapsItNext) {
   const auto memory = KeptMemory::create(kSize).value();
   {
-    const auto pools = KeptMemory::map(*cpu, memory->file(), kSize).value();
+    const auto pools = KeptMemory::map(*memory_cpu, memory->file(), kSize).value();
     EXPECT_EQ(pools.device.bytes(), 5'000'000U);
     EXPECT_EQ(pools.host.bytes(), 3'000'000U);
     std::memset(pools.device.data(), 1, pools.device.bytes());
@@ -30,7 +30,7 @@ TEST(KeptMemory, WhatIsWrittenIsThereForWhoMapsItNext) {
     pools.progress.as<execution::PlanProgress>()->set_done(4, execution::PlanProgress::Part::copies);
   }
   EXPECT_EQ(memory->last_plan(), 4U);
-  const auto pools = KeptMemory::map(*cpu, memory->file(), kSize).value();
+  const auto pools = KeptMemory::map(*memory_cpu, memory->file(), kSize).value();
   const auto all_are = [](const kernels::Buffer& buffer, char value) {
     const auto* bytes = buffer.as<char>();
     return std::all_of(bytes, bytes + buffer.bytes(), [&](char byte) { return byte == value; });
@@ -42,8 +42,8 @@ TEST(KeptMemory, WhatIsWrittenIsThereForWhoMapsItNext) {
 TEST(KeptMemory, ItIsTakenAsItIsWrittenAndGivenBackWhenItIsCleared) {
   const auto memory = KeptMemory::create(kSize).value();
   EXPECT_LT(taken_bytes(*memory), 100'000);
-  auto pools = KeptMemory::map(*cpu, memory->file(), kSize).value();
-  ASSERT_TRUE(cpu->touch(pools.device, nullptr));
+  auto pools = KeptMemory::map(*memory_cpu, memory->file(), kSize).value();
+  ASSERT_TRUE(memory_cpu->touch(pools.device, nullptr));
   EXPECT_GE(taken_bytes(*memory), kSize.device_bytes);
   std::memset(pools.device.data(), 1, pools.device.bytes());
   pools.progress.as<execution::PlanProgress>()->set_done(4, execution::PlanProgress::Part::copies);
@@ -51,7 +51,7 @@ TEST(KeptMemory, ItIsTakenAsItIsWrittenAndGivenBackWhenItIsCleared) {
   ASSERT_TRUE(memory->clear());
   EXPECT_LT(taken_bytes(*memory), 100'000);
   EXPECT_EQ(memory->last_plan(), 0U);
-  const auto again = KeptMemory::map(*cpu, memory->file(), kSize).value();
+  const auto again = KeptMemory::map(*memory_cpu, memory->file(), kSize).value();
   EXPECT_EQ(*again.device.as<char>(), 0);
 }
 
@@ -65,7 +65,7 @@ TEST(KeptMemory, WhatTheMachineDoesNotHaveIsAnErrorThatNamesTheFlag) {
 TEST(KeptMemory, WithoutAHostPoolThereIsNone) {
   const KeptMemory::Size size{.device_bytes = 100, .host_bytes = 0};
   const auto memory = KeptMemory::create(size).value();
-  const auto pools = KeptMemory::map(*cpu, memory->file(), size).value();
+  const auto pools = KeptMemory::map(*memory_cpu, memory->file(), size).value();
   EXPECT_EQ(pools.host.data(), nullptr);
   EXPECT_FALSE(pools.touch_host);
 }

@@ -17,10 +17,10 @@
 namespace pagoda::device_link {
 namespace {
 
-const auto cpu = kernels::create_cpu_device({2, "", "none"}).value();
+const auto weights_cpu = kernels::create_cpu_device({2, "", "none"}).value();
 
 std::shared_ptr<MappedWeights> map(const KeptWeights& kept, bool touch = false) {
-  return MappedWeights::map(*cpu, kept.file(), kept.bytes(), touch).value();
+  return MappedWeights::map(*weights_cpu, kept.file(), kept.bytes(), touch).value();
 }
 
 /// Without ending the process where it is not.
@@ -104,16 +104,16 @@ TEST(KeptWeights, LoadedWeightsThatFindTheirCopiesAreThoseThatWereMade) {
     policy.copy_linear = copies;
     const test::WaveWeights stored;
     const bool quantizes = policy.quantize.has_value();
-    const auto expected = contents(weights::LoadedWeights(stored, policy, cpu), quantizes);
+    const auto expected = contents(weights::LoadedWeights(stored, policy, weights_cpu), quantizes);
     const auto kept = KeptWeights::create(1'000'000).value();
     {
       const auto mapped = map(*kept);
-      EXPECT_EQ(contents(weights::LoadedWeights(stored, policy, cpu, mapped), quantizes), expected);
+      EXPECT_EQ(contents(weights::LoadedWeights(stored, policy, weights_cpu, mapped), quantizes), expected);
       mapped->seal();
     }
     test::WaveWeights others;  // what it would make anew
     others.values("m.weight").assign(40 * 128, 1.0F);
-    EXPECT_EQ(contents(weights::LoadedWeights(others, policy, cpu, map(*kept)), quantizes)[0], expected[0]);
+    EXPECT_EQ(contents(weights::LoadedWeights(others, policy, weights_cpu, map(*kept)), quantizes)[0], expected[0]);
   }
 }
 

@@ -117,9 +117,9 @@ TEST_F(PageTest, WhoWatchesIsToldAgainAndAgainAndThenNobodyIsAsked) {
     const auto event = c.receive_chunk();
     ASSERT_TRUE(event.has_value());
     ASSERT_TRUE(event->starts_with("data: ") && event->ends_with("\n\n")) << *event;
-    const auto json = nlohmann::json::parse(event->substr(6));
-    EXPECT_EQ(json["stats"]["requests_running"], 0);
-    EXPECT_TRUE(json["blocks"]["cells"].is_array());
+    const auto shown = nlohmann::json::parse(event->substr(6));
+    EXPECT_EQ(shown["stats"]["requests_running"], 0);
+    EXPECT_TRUE(shown["blocks"]["cells"].is_array());
   }
   const int views = counts_->views;
   EXPECT_GE(views, 3);
@@ -237,21 +237,21 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   span.num_args = 1;
   span.all_args[0] = {"step", 9};
   view.spans = {span};
-  const auto json = nlohmann::json::parse(page::view_text(view));
-  EXPECT_EQ(json["blocks"]["cells"], (std::vector<int>{2, 1, 2, 1, 3, 0, 0, 0, 1, 0, 0, 1}));
-  EXPECT_EQ(json["blocks"]["owners"][0]["request"], 5);
-  EXPECT_EQ(json["blocks"]["moves"][0]["kind"], "copy");
-  EXPECT_EQ(json["requests"][0]["state"], "running");
-  EXPECT_EQ(json["requests"][0]["age_ms"], 1000);
-  EXPECT_EQ(json["requests"][0]["queue_ms"], 250);
-  EXPECT_TRUE(json["requests"][0]["ttft_ms"].is_null());
-  EXPECT_EQ(json["ended"][0]["finish_reason"], "error");
-  EXPECT_EQ(json["ended"][0]["queue_ms"], 0.5);
-  EXPECT_EQ(json["ended"][0]["total_ms"], 3000);
-  EXPECT_EQ(json["ended"][0]["ended_ms_ago"], 6000);
-  EXPECT_EQ(json["spans"][0]["row"], "device");
-  EXPECT_EQ(json["spans"][0]["duration_us"], 250);
-  EXPECT_EQ(json["spans"][0]["step"], 9);
+  const auto shown = nlohmann::json::parse(page::view_text(view));
+  EXPECT_EQ(shown["blocks"]["cells"], (std::vector<int>{2, 1, 2, 1, 3, 0, 0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(shown["blocks"]["owners"][0]["request"], 5);
+  EXPECT_EQ(shown["blocks"]["moves"][0]["kind"], "copy");
+  EXPECT_EQ(shown["requests"][0]["state"], "running");
+  EXPECT_EQ(shown["requests"][0]["age_ms"], 1000);
+  EXPECT_EQ(shown["requests"][0]["queue_ms"], 250);
+  EXPECT_TRUE(shown["requests"][0]["ttft_ms"].is_null());
+  EXPECT_EQ(shown["ended"][0]["finish_reason"], "error");
+  EXPECT_EQ(shown["ended"][0]["queue_ms"], 0.5);
+  EXPECT_EQ(shown["ended"][0]["total_ms"], 3000);
+  EXPECT_EQ(shown["ended"][0]["ended_ms_ago"], 6000);
+  EXPECT_EQ(shown["spans"][0]["row"], "device");
+  EXPECT_EQ(shown["spans"][0]["duration_us"], 250);
+  EXPECT_EQ(shown["spans"][0]["step"], 9);
 }
 
 }  // namespace

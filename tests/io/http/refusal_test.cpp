@@ -12,7 +12,7 @@ struct Bad {
   std::string request;
 };
 
-std::string with(const std::string& headers, const std::string& body = {}) {
+std::string with_headers(const std::string& headers, const std::string& body = {}) {
   return "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + headers + "\r\n" + body;
 }
 
@@ -21,68 +21,68 @@ TEST_F(HttpServerTest, WhatCouldBeReadInTwoWaysIsRefusedAndTheConnectionClosed) 
   start();
   const std::string chunked = "Transfer-Encoding: chunked\r\n";
   const std::vector<Bad> bad{
-      {400, with("Content-Length: 2\r\n" + chunked, "0\r\n\r\n")},
-      {400, with(chunked + "Content-Length: 2\r\n", "0\r\n\r\n")},
-      {400, with("Content-Length: 2\r\nContent-Length: 2\r\n", "{}")},
-      {400, with("Content-Length: 2\r\ncontent-length: 3\r\n", "{}")},
-      {400, with("Content-Length: 2, 2\r\n", "{}")},
-      {400, with("Content-Length: +2\r\n", "{}")},
-      {400, with("Content-Length: -2\r\n", "{}")},
-      {400, with("Content-Length: 0x2\r\n", "{}")},
-      {400, with("Content-Length: 2 2\r\n", "{}")},
-      {400, with("Content-Length:\r\n", "{}")},
-      {400, with("Content-Length: 99999999999999999999\r\n", "{}")},
-      {400, with("Content-Length: 18446744073709551618\r\n", "{}")},
-      {400, with("Content-Length : 2\r\n", "{}")},
-      {400, with("Content-Length\t: 2\r\n", "{}")},
-      {400, with(" Content-Length: 2\r\n", "{}")},
-      {400, with("Content-Length: \r\n 2\r\n", "{}")},
-      {400, with("X: a\r\n\tb\r\n")},
-      {400, with("X: a\nContent-Length: 2\r\n", "{}")},
-      {400, with("X: a\rContent-Length: 2\r\n", "{}")},
-      {400, with("X: a\r\r\n")},
-      {400, with(std::string("X: a") + '\0' + "b\r\n")},
-      {400, with("X: a\x01"
-                 "b\r\n")},
-      {400, with("X: a\x7f\r\n")},
-      {400, with("X\r\n")},
-      {400, with(": a\r\n")},
-      {400, with("X(: a\r\n")},
-      {400, with("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: identity\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: \x0b"
-                 "chunked\r\n",
-                 "0\r\n\r\n")},
-      {400, with("Transfer-Encoding: \"chunked\"\r\n", "0\r\n\r\n")},
-      {400, with(chunked + chunked, "0\r\n\r\n")},
-      {400, with(chunked + "Transfer-Encoding: identity\r\n", "0\r\n\r\n")},
-      {400, with("Transfer-Encoding : chunked\r\n", "0\r\n\r\n")},
-      {400, with(chunked, "-1\r\n\r\n")},
-      {400, with(chunked, "0x2\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "+2\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "2 2\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "10000000000000002\r\n{}\r\n0\r\n\r\n")},
-      {413, with(chunked, "ffffffffffffffff\r\n{}\r\n0\r\n\r\n")},
-      {413, with(chunked, "2\r\n{}\r\nfffffffffffffffe\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "2\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "2\r\n{}0\r\n\r\n")},
-      {400, with(chunked, "2\r\n{}\n0\r\n\r\n")},
-      {400, with(chunked, "2\r\n{}]\r\n0\r\n\r\n")},
-      {400, with(chunked, "\r\n2\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, ";a\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "2;\r\n{}\r\n0\r\n\r\n")},
-      {400, with(chunked, "2;a=\"\r\n{}\r\n0\r\n\r\n" + std::string(4096, 'x'))},
-      {400, with(chunked, "2\r\n{}\r\n0\r\nX: y\r\n\r\n")},
-      {400, with(chunked, "2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n")},
-      {400, with(chunked, "2;" + std::string(2000, 'x') + "\r\n{}\r\n0\r\n\r\n")},
-      {400, with("Host: y\r\n")},
+      {400, with_headers("Content-Length: 2\r\n" + chunked, "0\r\n\r\n")},
+      {400, with_headers(chunked + "Content-Length: 2\r\n", "0\r\n\r\n")},
+      {400, with_headers("Content-Length: 2\r\nContent-Length: 2\r\n", "{}")},
+      {400, with_headers("Content-Length: 2\r\ncontent-length: 3\r\n", "{}")},
+      {400, with_headers("Content-Length: 2, 2\r\n", "{}")},
+      {400, with_headers("Content-Length: +2\r\n", "{}")},
+      {400, with_headers("Content-Length: -2\r\n", "{}")},
+      {400, with_headers("Content-Length: 0x2\r\n", "{}")},
+      {400, with_headers("Content-Length: 2 2\r\n", "{}")},
+      {400, with_headers("Content-Length:\r\n", "{}")},
+      {400, with_headers("Content-Length: 99999999999999999999\r\n", "{}")},
+      {400, with_headers("Content-Length: 18446744073709551618\r\n", "{}")},
+      {400, with_headers("Content-Length : 2\r\n", "{}")},
+      {400, with_headers("Content-Length\t: 2\r\n", "{}")},
+      {400, with_headers(" Content-Length: 2\r\n", "{}")},
+      {400, with_headers("Content-Length: \r\n 2\r\n", "{}")},
+      {400, with_headers("X: a\r\n\tb\r\n")},
+      {400, with_headers("X: a\nContent-Length: 2\r\n", "{}")},
+      {400, with_headers("X: a\rContent-Length: 2\r\n", "{}")},
+      {400, with_headers("X: a\r\r\n")},
+      {400, with_headers(std::string("X: a") + '\0' + "b\r\n")},
+      {400, with_headers("X: a\x01"
+                         "b\r\n")},
+      {400, with_headers("X: a\x7f\r\n")},
+      {400, with_headers("X\r\n")},
+      {400, with_headers(": a\r\n")},
+      {400, with_headers("X(: a\r\n")},
+      {400, with_headers("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: identity\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: \x0b"
+                         "chunked\r\n",
+                         "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding: \"chunked\"\r\n", "0\r\n\r\n")},
+      {400, with_headers(chunked + chunked, "0\r\n\r\n")},
+      {400, with_headers(chunked + "Transfer-Encoding: identity\r\n", "0\r\n\r\n")},
+      {400, with_headers("Transfer-Encoding : chunked\r\n", "0\r\n\r\n")},
+      {400, with_headers(chunked, "-1\r\n\r\n")},
+      {400, with_headers(chunked, "0x2\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "+2\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2 2\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "10000000000000002\r\n{}\r\n0\r\n\r\n")},
+      {413, with_headers(chunked, "ffffffffffffffff\r\n{}\r\n0\r\n\r\n")},
+      {413, with_headers(chunked, "2\r\n{}\r\nfffffffffffffffe\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2\r\n{}0\r\n\r\n")},
+      {400, with_headers(chunked, "2\r\n{}\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2\r\n{}]\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "\r\n2\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, ";a\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2;\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers(chunked, "2;a=\"\r\n{}\r\n0\r\n\r\n" + std::string(4096, 'x'))},
+      {400, with_headers(chunked, "2\r\n{}\r\n0\r\nX: y\r\n\r\n")},
+      {400, with_headers(chunked, "2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n")},
+      {400, with_headers(chunked, "2;" + std::string(2000, 'x') + "\r\n{}\r\n0\r\n\r\n")},
+      {400, with_headers("Host: y\r\n")},
       {400, "GET /health HTTP/1.1\r\n\r\n"},
       {400, "GET /health HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-      {400, with("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n")},
-      {400, with("Content-Type: text/plain\r\n")},
+      {400, with_headers("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n")},
+      {400, with_headers("Content-Type: text/plain\r\n")},
       {400, "GET  /health HTTP/1.1\r\nHost: x\r\n\r\n"},
       {400, "GET /health  HTTP/1.1\r\nHost: x\r\n\r\n"},
       {400, "GET\t/health HTTP/1.1\r\nHost: x\r\n\r\n"},
@@ -124,10 +124,10 @@ TEST_F(HttpServerTest, WhatCouldBeReadInTwoWaysIsRefusedAndTheConnectionClosed) 
 TEST_F(HttpServerTest, LongHeadsAreRefusedAsTheyCome) {
   start();
   EXPECT_EQ(ask("GET /" + std::string(8 << 10, 'a')).status, 414);
-  EXPECT_EQ(ask(with("X: " + std::string(16 << 10, 'a'))).status, 431);
+  EXPECT_EQ(ask(with_headers("X: " + std::string(16 << 10, 'a'))).status, 431);
   std::string many;
   for (int i = 0; i < 101; ++i) many += "X: a\r\n";
-  EXPECT_EQ(ask(with(many)).status, 431);
+  EXPECT_EQ(ask(with_headers(many)).status, 431);
 
   auto endless = client();
   endless.send("GET /health HTTP/1.1\r\nHost: x\r\n");
@@ -139,17 +139,19 @@ TEST_F(HttpServerTest, ALargeBodyIsRefusedBeforeItComes) {
   ServerConfig config;
   config.max_body_bytes = 1000;
   start(config);
-  const auto answer = ask(with("Content-Length: 1001\r\nExpect: 100-continue\r\n"));
+  const auto answer = ask(with_headers("Content-Length: 1001\r\nExpect: 100-continue\r\n"));
   EXPECT_EQ(answer.status, 413);
   EXPECT_EQ(answer.headers.at("connection"), "close");
-  EXPECT_EQ(ask(with("Content-Length: 1000\r\n", std::string(1000, ' '))).status, 200);
-  EXPECT_EQ(ask(with("Transfer-Encoding: chunked\r\n", "3e8\r\n" + std::string(1000, ' ') + "\r\n0\r\n\r\n")).status,
-            200);
-  EXPECT_EQ(ask(with("Transfer-Encoding: chunked\r\n", "3e8\r\n" + std::string(1000, ' ') + "\r\n1\r\n \r\n0\r\n\r\n"))
+  EXPECT_EQ(ask(with_headers("Content-Length: 1000\r\n", std::string(1000, ' '))).status, 200);
+  EXPECT_EQ(
+      ask(with_headers("Transfer-Encoding: chunked\r\n", "3e8\r\n" + std::string(1000, ' ') + "\r\n0\r\n\r\n")).status,
+      200);
+  EXPECT_EQ(ask(with_headers("Transfer-Encoding: chunked\r\n",
+                             "3e8\r\n" + std::string(1000, ' ') + "\r\n1\r\n \r\n0\r\n\r\n"))
                 .status,
             413);
   auto c = client();
-  c.send(with("Content-Length: 50000000\r\n"));
+  c.send(with_headers("Content-Length: 50000000\r\n"));
   const std::string piece(1 << 20, ' ');
   for (int i = 0; i < 48 && c.send(piece); ++i) continue;  // a client that sends it all the same gets its answer
   EXPECT_EQ(c.receive().status, 413);
@@ -159,13 +161,13 @@ TEST_F(HttpServerTest, OneByteChunksAreReadButChunksOfNothingElseAreNot) {
   start();
   std::string chunks;
   for (int i = 0; i < 50000; ++i) chunks += "1\r\n \r\n";
-  EXPECT_EQ(ask(with("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).body.size(), 50000U);
+  EXPECT_EQ(ask(with_headers("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).body.size(), 50000U);
   chunks.clear();
   for (int i = 0; i < 5000; ++i) chunks += "1;a=b\r\n \r\n";
-  EXPECT_EQ(ask(with("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).status, 400);
+  EXPECT_EQ(ask(with_headers("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).status, 400);
   chunks.clear();
   for (int i = 0; i < 5000; ++i) chunks += std::string(100, '0') + "1\r\n \r\n";
-  EXPECT_EQ(ask(with("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).status, 400);
+  EXPECT_EQ(ask(with_headers("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n")).status, 400);
 }
 
 TEST_F(HttpServerTest, OnlyJsonIsTaken) {

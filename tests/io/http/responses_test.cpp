@@ -16,12 +16,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using wire::Json;
 
-const ResponseStore::Owner kOwner = "one";
+const ResponseStore::Owner kResponseOwner = "one";
 
 ParsedJob parsed(const std::string& fields, ResponseStore& store, const std::string& id = "1") {
   auto body = Json::parse(R"({"model":"m","input":"Hi"})");
   body.update(Json::parse("{" + fields + "}"));
-  return parse_response(body, chat_prompts(), store, kOwner, {id, "m", 100});
+  return parse_response(body, chat_prompts(), store, kResponseOwner, {id, "m", 100});
 }
 
 GenerationJob job_of(const std::string& fields, ResponseStore& store, const std::string& id = "1") {
@@ -296,7 +296,7 @@ TEST(ResponsesStored, a_conversation_goes_on_from_what_was_kept) {
   auto first = job_of(R"("instructions":"First.","input":"One","store":true)", store);
   const auto response = whole(*first.writer, result_of("Two"));
   EXPECT_EQ(response["store"], true);
-  const auto stored = store.find(kOwner, "resp_1");
+  const auto stored = store.find(kResponseOwner, "resp_1");
   ASSERT_NE(stored, nullptr);
   EXPECT_EQ(json::parse(stored->body), response);
   EXPECT_EQ(json::parse(stored->messages),
@@ -311,16 +311,16 @@ TEST(ResponsesStored, a_conversation_goes_on_from_what_was_kept) {
   EXPECT_LT(prompt.find("Two"), prompt.find("Three"));
   const auto events = events_of(streamed(*second.writer, {text_delta("Four")}, result_of("Four")));
   EXPECT_EQ(events.back()["response"]["previous_response_id"], "resp_1");
-  EXPECT_EQ(json::parse(store.find(kOwner, "resp_2")->body), events.back()["response"]);
-  EXPECT_EQ(json::parse(store.find(kOwner, "resp_2")->messages).size(), 4u);
+  EXPECT_EQ(json::parse(store.find(kResponseOwner, "resp_2")->body), events.back()["response"]);
+  EXPECT_EQ(json::parse(store.find(kResponseOwner, "resp_2")->messages).size(), 4u);
 }
 
 TEST(ResponsesStored, nothing_is_kept_unasked_nor_of_failures) {
   ResponseStore store;
   whole(*job_of("", store).writer, result_of("x"));
-  EXPECT_EQ(store.find(kOwner, "resp_1"), nullptr);
+  EXPECT_EQ(store.find(kResponseOwner, "resp_1"), nullptr);
   whole(*job_of(R"("store":true)", store).writer, result_of("x", FinishReason::abort));
-  EXPECT_EQ(store.find(kOwner, "resp_1"), nullptr);
+  EXPECT_EQ(store.find(kResponseOwner, "resp_1"), nullptr);
 }
 
 }  // namespace

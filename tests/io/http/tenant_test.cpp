@@ -14,7 +14,7 @@ using serving::TenantLimits;
 
 constexpr const char* kGenerate = R"({"prompt": "p", "max_tokens": 2})";
 
-std::string with(const std::string& key) {
+std::string with_key(const std::string& key) {
   return "Authorization: Bearer " + key + "\r\n";
 }
 
@@ -31,11 +31,11 @@ class Tenants : public ApiServerTest {
   void add(const std::string& name, KeyRole role, const TenantLimits& limits) {
     EXPECT_TRUE(keys_.add(serving::digest_of(name + "-key"), {.name = name, .role = role, .limits = limits}));
   }
-  json live_requests() { return json::parse(get("/admin/requests", with("root-key")).body)["requests"]; }
+  json live_requests() { return json::parse(get("/admin/requests", with_key("root-key")).body)["requests"]; }
   /// An answer to a request that stays live.
   TestClient holding(const std::string& key, const std::string& more = "") {
     auto c = client();
-    c.post("/v1/completions", R"({"prompt": "hold")" + more + "}", with(key) + "X-Request-Id: held\r\n");
+    c.post("/v1/completions", R"({"prompt": "hold")" + more + "}", with_key(key) + "X-Request-Id: held\r\n");
     EXPECT_TRUE(eventually([&] { return counts_->live > 0; }));
     return c;
   }
@@ -46,14 +46,14 @@ class Tenants : public ApiServerTest {
 
 TEST_F(Tenants, RequestsAMinuteAreLimitedForEachTenant) {
   start_with({.requests_per_minute = 2});
-  const auto first = post("/v1/completions", kGenerate, with("alice-key"));
+  const auto first = post("/v1/completions", kGenerate, with_key("alice-key"));
   EXPECT_EQ(first.status, 200);
   EXPECT_EQ(first.headers.at("x-ratelimit-limit-requests"), "2");
   EXPECT_EQ(first.headers.at("x-ratelimit-remaining-requests"), "1");
   EXPECT_EQ(first.headers.at("x-ratelimit-reset-requests"), "30s");
   EXPECT_FALSE(first.headers.contains("x-ratelimit-limit-tokens"));
-  EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 200);
-  const auto refused = post("/v1/completions", kGenerate, with("alice-key"));
+  EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 200);
+  const auto refused = post("/v1/completions", kGenerate, with_key("alice-key"));
   EXPECT_EQ(refused.status, 429);
   const auto error = json::parse(refused.body)["error"];
   EXPECT_EQ(error["type"], "rate_limit_error");
@@ -62,15 +62,15 @@ TEST_F(Tenants, RequestsAMinuteAreLimitedForEachTenant) {
   EXPECT_TRUE(seconds > 25 && seconds <= 30) << seconds;
   EXPECT_EQ(refused.headers.at("x-ratelimit-remaining-requests"), "0");
   EXPECT_EQ(counts_->submitted, 2);
-  const auto others = post("/v1/completions", kGenerate, with("bob-key"));
+  const auto others = post("/v1/completions", kGenerate, with_key("bob-key"));
   EXPECT_EQ(others.status, 200);
   EXPECT_FALSE(others.headers.contains("x-ratelimit-limit-requests"));
-  EXPECT_EQ(get("/v1/models", with("alice-key")).status, 200) << "what generates is limited";
+  EXPECT_EQ(get("/v1/models", with_key("alice-key")).status, 200) << "what generates is limited";
 }
 
 TEST_F(Tenants, EveryApiRefusesInItsShape) {
   start_with({.requests_per_minute = 1});
-  EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 200);
+  EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 200);
   const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
   const std::vector<std::pair<std::string, std::string>> all{{"/v1/chat/completions", "{" + messages + "}"},
                                                              {"/v1/responses", R"({"input": "p"})"},
@@ -78,7 +78,7 @@ TEST_F(Tenants, EveryApiRefusesInItsShape) {
                                                              {"/api/generate", R"({"model": "fake", "prompt": "p"})"},
                                                              {"/api/chat", R"({"model": "fake", )" + messages + "}"}};
   for (const auto& [path, body] : all) {
-    const auto refused = post(path, body, with("alice-key"));
+    const auto refused = post(path, body, with_key("alice-key"));
     EXPECT_EQ(refused.status, 429) << path << refused.body;
     EXPECT_TRUE(refused.headers.contains("retry-after")) << path;
     const auto shown = json::parse(refused.body);
@@ -95,12 +95,12 @@ TEST_F(Tenants, EveryApiRefusesInItsShape) {
 TEST_F(Tenants, TokensOfPromptsAndOutputsAreLimited) {
   start_with({.tokens_per_minute = 60});
   // About 3 tokens by its bytes, one as the engine counts it, and 20 of output.
-  const auto first = post("/v1/completions", R"({"prompt": "12345678", "max_tokens": 20})", with("alice-key"));
+  const auto first = post("/v1/completions", R"({"prompt": "12345678", "max_tokens": 20})", with_key("alice-key"));
   EXPECT_EQ(first.status, 200);
   EXPECT_EQ(first.headers.at("x-ratelimit-limit-tokens"), "60");
   EXPECT_EQ(first.headers.at("x-ratelimit-remaining-tokens"), "39") << "what was estimated too high is given back";
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": 60})", with("alice-key")).status, 200);
-  const auto refused = post("/v1/completions", kGenerate, with("alice-key"));
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": 60})", with_key("alice-key")).status, 200);
+  const auto refused = post("/v1/completions", kGenerate, with_key("alice-key"));
   EXPECT_EQ(refused.status, 429) << "it owes some 20";
   EXPECT_GT(std::stoi(refused.headers.at("retry-after")), 10);
 }
@@ -109,8 +109,8 @@ TEST_F(Tenants, TokensOfAStreamThatItsClientLeavesCount) {
   start_with({.tokens_per_minute = 50});
   {
     auto c = client();
-    c.post("/v1/completions", R"({"prompt": "endless"})", with("alice-key"));  // whole: the client sees nothing
-    EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with("alice-key")).status == 429; }));
+    c.post("/v1/completions", R"({"prompt": "endless"})", with_key("alice-key"));  // whole: the client sees nothing
+    EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with_key("alice-key")).status == 429; }));
   }
   EXPECT_TRUE(eventually([&] { return counts_->live == 0; }));
 }
@@ -119,28 +119,28 @@ TEST_F(Tenants, AtATimeNoMoreAreLiveThanAllowed) {
   start_with({.max_concurrent_requests = 1});
   {
     auto held = holding("alice-key");
-    EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 429);
-    EXPECT_EQ(post("/v1/completions", kGenerate, with("bob-key")).status, 200);
-    EXPECT_EQ(post("/v1/completions", R"({"prompt": ["a", "b"]})", with("alice-key")).status, 400) << "never";
+    EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 429);
+    EXPECT_EQ(post("/v1/completions", kGenerate, with_key("bob-key")).status, 200);
+    EXPECT_EQ(post("/v1/completions", R"({"prompt": ["a", "b"]})", with_key("alice-key")).status, 400) << "never";
   }
-  EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with("alice-key")).status == 200; }))
+  EXPECT_TRUE(eventually([&] { return post("/v1/completions", kGenerate, with_key("alice-key")).status == 200; }))
       << "the client has gone";
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "fail"})", with("alice-key")).status, 500);
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "refuse"})", with("alice-key")).status, 400);
-  EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 200) << "the places are free";
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "fail"})", with_key("alice-key")).status, 500);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "refuse"})", with_key("alice-key")).status, 400);
+  EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 200) << "the places are free";
 }
 
 TEST_F(Tenants, WhatTheEngineRefusesCostsNothing) {
   start_with({.requests_per_minute = 1});
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "refuse"})", with("alice-key")).status, 400);
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "p", "colour": 1})", with("alice-key")).status, 400);
-  EXPECT_EQ(post("/v1/completions", kGenerate, with("alice-key")).status, 200);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "refuse"})", with_key("alice-key")).status, 400);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "p", "colour": 1})", with_key("alice-key")).status, 400);
+  EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 200);
 }
 
 TEST_F(Tenants, AdminsSeeWhatIsLiveAndNothingThatWasSaid) {
   start_with({});
   auto held = holding("alice-key", R"(, "user": "bob")");
-  const auto listed = get("/admin/requests", with("root-key"));
+  const auto listed = get("/admin/requests", with_key("root-key"));
   EXPECT_EQ(listed.status, 200);
   EXPECT_EQ(listed.body.find("hold"), std::string::npos) << "the prompt";
   const auto requests = live_requests();
@@ -156,7 +156,7 @@ TEST_F(Tenants, AdminsCancelRequests) {
   auto held = holding("alice-key");
   const auto remove = [&](const std::string& id, const std::string& key = "root-key") {
     auto c = client();
-    c.send("DELETE /admin/requests/" + id + " HTTP/1.1\r\nHost: x\r\n" + with(key) + "\r\n");
+    c.send("DELETE /admin/requests/" + id + " HTTP/1.1\r\nHost: x\r\n" + with_key(key) + "\r\n");
     return c.receive();
   };
   const auto id = std::to_string(live_requests()[0]["id"].get<int>());
@@ -177,26 +177,26 @@ TEST_F(Tenants, AdminsCancelRequests) {
 
 TEST_F(Tenants, AdminsResetThePrefixCache) {
   start_with({});
-  EXPECT_EQ(post("/admin/reset_prefix_cache", "", with("alice-key")).status, 403);
-  EXPECT_EQ(post("/admin/reset_prefix_cache", R"({"all": true})", with("root-key")).status, 400);
+  EXPECT_EQ(post("/admin/reset_prefix_cache", "", with_key("alice-key")).status, 403);
+  EXPECT_EQ(post("/admin/reset_prefix_cache", R"({"all": true})", with_key("root-key")).status, 400);
   EXPECT_EQ(counts_->resets, 0);
-  EXPECT_EQ(post("/admin/reset_prefix_cache", "{}", with("root-key")).status, 200);
+  EXPECT_EQ(post("/admin/reset_prefix_cache", "{}", with_key("root-key")).status, 200);
   EXPECT_EQ(counts_->resets, 1);
 }
 
 TEST_F(Tenants, AdminsDrain) {
   start_with({});
-  EXPECT_EQ(post("/admin/drain", "{}", with("alice-key")).status, 403);
+  EXPECT_EQ(post("/admin/drain", "{}", with_key("alice-key")).status, 403);
   EXPECT_EQ(get("/ready").status, 200);
-  const auto draining = post("/admin/drain", "{}", with("root-key"));
+  const auto draining = post("/admin/drain", "{}", with_key("root-key"));
   EXPECT_EQ(draining.status, 200);
   EXPECT_EQ(json::parse(draining.body)["status"], "draining");
   EXPECT_EQ(get("/ready").status, 503);
   EXPECT_EQ(get("/health").status, 200);
-  const auto refused = post("/v1/completions", kGenerate, with("alice-key"));
+  const auto refused = post("/v1/completions", kGenerate, with_key("alice-key"));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(json::parse(refused.body)["error"]["code"], "shutting_down");
-  EXPECT_EQ(post("/admin/drain", "{}", with("root-key")).status, 200) << "again, to see how far it is";
+  EXPECT_EQ(post("/admin/drain", "{}", with_key("root-key")).status, 200) << "again, to see how far it is";
 }
 
 /// By the server's own table: a route that is added later is walked too.
@@ -224,9 +224,9 @@ TEST_F(Tenants, EveryRouteWantsItsKey) {
       continue;
     }
     EXPECT_EQ(status(route, ""), 401);
-    EXPECT_EQ(status(route, with("wrong-key")), 401);
+    EXPECT_EQ(status(route, with_key("wrong-key")), 401);
     const bool is_for_admins = route.access == Access::admin || route.access == Access::watcher;
-    const int of_a_user = status(route, with("alice-key"));
+    const int of_a_user = status(route, with_key("alice-key"));
     EXPECT_EQ(of_a_user == 401 || of_a_user == 403, is_for_admins) << of_a_user;
   }
   EXPECT_GE(walked[Access::key], 20);
@@ -248,7 +248,7 @@ TEST_F(Tenants, KeysAreExchangedWhileTheServerRuns) {
   start_with({});
   auto c = client();
   const auto ask = [&](const std::string& key) {
-    c.get("/v1/models", with(key));
+    c.get("/v1/models", with_key(key));
     return c.receive().status;
   };
   EXPECT_EQ(ask("alice-key"), 200);

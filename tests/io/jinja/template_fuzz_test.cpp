@@ -30,11 +30,11 @@ Json context() {
 }
 
 void try_template(std::string_view source) {
-  static const Json kContext = context();
+  static const Json given = context();
   Limits limits;
   limits.max_steps = 100'000;
   limits.max_bytes_made = std::size_t{16} << 20U;
-  const auto rendered = testing::render(source, kContext, limits);
+  const auto rendered = testing::render(source, given, limits);
   if (rendered) {
     for (const TextRange& range : rendered->inserted) ASSERT_LE(range.end, rendered->text.size());
   }

@@ -24,16 +24,16 @@ namespace {
 
 constexpr std::int64_t kSmall = 4 * (64 << 10) + 4096;
 
-std::vector<std::byte> bytes_of(const std::string& text) {
+std::vector<std::byte> record_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
+std::string record_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-class JournalFileTest : public testing::Test {
+class JournalFileTest : public ::testing::Test {
  protected:
   std::shared_ptr<JournalFile> make(std::int64_t bytes = kSmall) {
     auto journal = JournalFile::create(path_, bytes, "the setup");
@@ -43,7 +43,7 @@ class JournalFileTest : public testing::Test {
   /// Without the record that each segment begins with.
   static std::vector<std::string> texts(const JournalContents::Segment& segment) {
     std::vector<std::string> texts;
-    for (std::size_t i = 1; i < segment.records.size(); ++i) texts.push_back(text_of(segment.records[i]));
+    for (std::size_t i = 1; i < segment.records.size(); ++i) texts.push_back(record_text(segment.records[i]));
     return texts;
   }
 
@@ -53,9 +53,9 @@ class JournalFileTest : public testing::Test {
 
 TEST_F(JournalFileTest, GivesBackWhatWasAppendedWhileItIsOpenAndLater) {
   auto journal = make();
-  EXPECT_TRUE(journal->append(1, bytes_of("one")));
-  EXPECT_TRUE(journal->append(1, bytes_of("a second record")));
-  EXPECT_FALSE(journal->append(2, bytes_of("of a segment that has not begun")));
+  EXPECT_TRUE(journal->append(1, record_of("one")));
+  EXPECT_TRUE(journal->append(1, record_of("a second record")));
+  EXPECT_FALSE(journal->append(2, record_of("of a segment that has not begun")));
   for (int i = 0; i < 2; ++i) {
     const auto contents = read_journal(path_);
     ASSERT_TRUE(contents) << contents.error().message;
@@ -63,7 +63,7 @@ TEST_F(JournalFileTest, GivesBackWhatWasAppendedWhileItIsOpenAndLater) {
     EXPECT_EQ(contents->num_damaged, 0);
     ASSERT_EQ(contents->segments.size(), 1U);
     EXPECT_EQ(contents->segments[0].number, 1U);
-    EXPECT_NE(text_of(contents->segments[0].records.at(0)).find("the setup"), std::string::npos);
+    EXPECT_NE(record_text(contents->segments[0].records.at(0)).find("the setup"), std::string::npos);
     EXPECT_EQ(texts(contents->segments[0]), (std::vector<std::string>{"one", "a second record"}));
     journal.reset();
   }
@@ -74,7 +74,7 @@ TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
   const auto size = std::filesystem::file_size(path_);
   int written = 0;
   while (journal->segment() < 9) {
-    ASSERT_TRUE(journal->append(journal->segment(), bytes_of("record " + std::to_string(written++))));
+    ASSERT_TRUE(journal->append(journal->segment(), record_of("record " + std::to_string(written++))));
     journal->begin_segment_if_full();
   }
   const auto contents = read_journal(path_);
@@ -94,7 +94,7 @@ TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
 }
 
 TEST_F(JournalFileTest, KeepsTheJournalThatWasThere) {
-  make()->append(1, bytes_of("what the process that crashed has left"));
+  make()->append(1, record_of("what the process that crashed has left"));
   const auto journal = make();
   const auto before = read_journal(path_ + ".1");
   ASSERT_TRUE(before) << before.error().message;
@@ -106,7 +106,7 @@ TEST_F(JournalFileTest, WhatWasRecordedOutlivesAProcessThatIsKilled) {
   const pid_t child = fork();
   if (child == 0) {
     const auto journal = make();
-    for (int i = 0; i < 100; ++i) journal->append(1, bytes_of(std::to_string(i)));
+    for (int i = 0; i < 100; ++i) journal->append(1, record_of(std::to_string(i)));
     kill(getpid(), SIGKILL);
   }
   int status = 0;
@@ -121,7 +121,7 @@ TEST_F(JournalFileTest, WhatWasRecordedOutlivesAProcessThatIsKilled) {
 
 TEST_F(JournalFileTest, ARecordThatIsNotWholeEndsItsSegment) {
   auto journal = make();
-  for (const char* text : {"first", "second", "third"}) journal->append(1, bytes_of(text));
+  for (const char* text : {"first", "second", "third"}) journal->append(1, record_of(text));
   journal.reset();
   auto contents = read_journal(path_);
   ASSERT_TRUE(contents);
@@ -136,9 +136,9 @@ TEST_F(JournalFileTest, ARecordThatIsNotWholeEndsItsSegment) {
 
 TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   const auto journal = make();
-  for (int i = 0; i < 100; ++i) journal->append(1, bytes_of("small"));
+  for (int i = 0; i < 100; ++i) journal->append(1, record_of("small"));
   EXPECT_TRUE(journal->append(1, std::vector<std::byte>(64 << 10)));
-  EXPECT_TRUE(journal->append(1, bytes_of("what would not make sense without it")));
+  EXPECT_TRUE(journal->append(1, record_of("what would not make sense without it")));
   journal->begin_segment_if_full();
   EXPECT_EQ(journal->segment(), 3U);  // the gap says that something is missing
   const auto contents = read_journal(path_);
@@ -153,12 +153,12 @@ TEST_F(JournalFileTest, PausesWhereASegmentHoldsLittleMoreThanTheStatesItBeginsW
   journal->begin_segment_if_full();
   EXPECT_EQ(journal->segment(), 1U);
   for (int i = 0; i < 10'000; ++i) {
-    EXPECT_TRUE(journal->append(7, bytes_of("nobody is kept from going on")));
+    EXPECT_TRUE(journal->append(7, record_of("nobody is kept from going on")));
     journal->begin_segment_if_full();
   }
   EXPECT_EQ(journal->segment(), 3U);
-  EXPECT_FALSE(journal->append(1, bytes_of("the state comes first")));
-  EXPECT_TRUE(journal->append(3, bytes_of("a smaller state")));
+  EXPECT_FALSE(journal->append(1, record_of("the state comes first")));
+  EXPECT_TRUE(journal->append(3, record_of("a smaller state")));
   const auto contents = read_journal(path_);
   ASSERT_TRUE(contents);
   ASSERT_EQ(contents->segments.size(), 2U);
@@ -170,7 +170,7 @@ TEST_F(JournalFileTest, ManyThreadsMayAppend) {
   std::vector<std::thread> threads;
   for (char name : {'a', 'b', 'c', 'd'}) {
     threads.emplace_back([&, name] {
-      for (int i = 0; i < 200; ++i) journal->append(1, bytes_of(name + std::to_string(i)));
+      for (int i = 0; i < 200; ++i) journal->append(1, record_of(name + std::to_string(i)));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -200,7 +200,7 @@ std::pair<std::string, std::string> refusals(const std::vector<std::byte>& bytes
 }
 
 TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlone) {
-  make()->append(1, bytes_of("one"));
+  make()->append(1, record_of("one"));
   auto bytes = read_journal(path_)->bytes;
   bytes[kLayoutAt] ^= std::byte{1};
   const auto [all, resumable] = refusals(bytes);
@@ -216,7 +216,7 @@ TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlo
 }
 
 TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAllRecordsAreAlike) {
-  make()->append(1, bytes_of("one"));
+  make()->append(1, record_of("one"));
   auto bytes = read_journal(path_)->bytes;
   std::fill(bytes.begin() + kResumableLayoutAt, bytes.begin() + kBehindHeader, std::byte{0});
   EXPECT_EQ(refusals(bytes), std::pair(std::string(), std::string()));
@@ -273,7 +273,7 @@ TEST_F(JournalFileTest, ThatCannotBeReadIsKeptBesideThoseThatRestartsPushOut) {
 }
 
 TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
-  for (int i = 0; i < 6; ++i) make()->append(1, bytes_of(std::to_string(i)));
+  for (int i = 0; i < 6; ++i) make()->append(1, record_of(std::to_string(i)));
   for (int i = 1; i <= 3; ++i) {
     const auto kept = read_journal(path_ + "." + std::to_string(i));
     ASSERT_TRUE(kept);
@@ -292,7 +292,7 @@ TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::bad_file);
   EXPECT_EQ(other.error().message, path_ + " is not a journal");
-  make()->append(1, bytes_of("x"));
+  make()->append(1, record_of("x"));
   auto bytes = read_journal(path_)->bytes;
   bytes.resize(bytes.size() / 2);
   EXPECT_NE(parse_journal(bytes, "half").error().message.find("cut short"), std::string::npos);
@@ -302,7 +302,7 @@ TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
 
 TEST_F(JournalFileTest, AnyBytesAreAJournalOrAnError) {
   auto journal = make();
-  for (int i = 0; i < 50; ++i) journal->append(1, bytes_of("record " + std::to_string(i)));
+  for (int i = 0; i < 50; ++i) journal->append(1, record_of("record " + std::to_string(i)));
   journal.reset();
   const auto right = read_journal(path_)->bytes;
   std::mt19937_64 random(7);

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A folder with the files that a test writes.
-class ChatTemplateFiles : public testing::Test {
+class ChatTemplateFiles : public ::testing::Test {
  protected:
   ChatTemplateFiles() { fs::create_directories(folder_); }
   ~ChatTemplateFiles() override { fs::remove_all(folder_); }

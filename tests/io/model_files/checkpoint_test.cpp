@@ -21,9 +21,9 @@ namespace {
 
 using test::safetensors_file;
 using test::TemporaryFolder;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
@@ -139,7 +139,7 @@ TEST(Checkpoint, FactsCostNoReading) {
   EXPECT_EQ(facts.num_tensors, 2);
   EXPECT_EQ(facts.num_parameters, 7);
   EXPECT_EQ(facts.weight_bytes, 22);
-  EXPECT_THAT((*checkpoint)->tensor_names(), testing::ElementsAre("a", "b"));
+  EXPECT_THAT((*checkpoint)->tensor_names(), ::testing::ElementsAre("a", "b"));
 }
 
 TEST(Checkpoint, ShardsAreFoundThroughTheIndex) {
@@ -178,7 +178,7 @@ TEST(Checkpoint, ATransposedViewIsCopiedOnceInRowMajorOrder) {
   const auto tensor = (*checkpoint)->tensor("w", {3, 2});
   ASSERT_TRUE(tensor) << tensor.error().message;
   const auto* values = static_cast<const float*>(tensor->data);
-  EXPECT_THAT(std::vector<float>(values, values + 6), testing::ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(std::vector<float>(values, values + 6), ::testing::ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_EQ((*checkpoint)->tensor("w", {3, 2})->data, tensor->data);
 }
 
@@ -221,7 +221,7 @@ TEST(Checkpoint, ABufferOfIntegersInAFileOfTorchIsAnErrorOnlyWhenAskedFor) {
   folder.write(kTorch, torch_file_with("i", {{3}, {1}, 0, "0", 3, "LongStorage"}));
   const auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
-  EXPECT_THAT((*checkpoint)->tensor_names(), testing::ElementsAre("i"));
+  EXPECT_THAT((*checkpoint)->tensor_names(), ::testing::ElementsAre("i"));
   const auto tensor = (*checkpoint)->tensor("i", {3});
   ASSERT_FALSE(tensor);
   EXPECT_THAT(tensor.error().message, HasSubstr("tensor \"i\": dtype I64 cannot be used for weights"));

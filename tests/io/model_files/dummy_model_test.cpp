@@ -17,7 +17,7 @@
 namespace pagoda::io {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 template <class T>
 std::vector<float> numbers(const weights::WeightTensor& tensor) {

@@ -20,7 +20,7 @@ constexpr auto kQ4_0 = static_cast<GgmlType>(2);
 constexpr auto kQ4_K = static_cast<GgmlType>(12);
 constexpr auto kMxfp4 = static_cast<GgmlType>(39);
 
-struct Golden {
+struct BlockGolden {
   std::string name;
   GgmlType type;
   std::vector<std::byte> blocks;
@@ -30,7 +30,7 @@ struct Golden {
   const GgmlTypeInfo& info() const { return *ggml_type_info(type); }
 };
 
-std::vector<std::byte> bytes_of(const std::string& hexadecimal) {
+std::vector<std::byte> bytes_of_hex(const std::string& hexadecimal) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < hexadecimal.size(); i += 2) {
     bytes.push_back(static_cast<std::byte>(std::stoi(hexadecimal.substr(i, 2), nullptr, 16)));
@@ -38,13 +38,13 @@ std::vector<std::byte> bytes_of(const std::string& hexadecimal) {
   return bytes;
 }
 
-std::vector<Golden> read_goldens() {
+std::vector<BlockGolden> read_goldens() {
   std::ifstream file(std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "data" / "gguf" / "blocks.json");
   const auto entries = nlohmann::json::parse(file);
-  std::vector<Golden> goldens;
+  std::vector<BlockGolden> goldens;
   for (const auto& [name, entry] : entries.items()) {
-    const std::vector<std::byte> values = bytes_of(entry["values"]);
-    goldens.push_back({name, static_cast<GgmlType>(entry["type"].get<std::uint32_t>()), bytes_of(entry["blocks"]),
+    const std::vector<std::byte> values = bytes_of_hex(entry["values"]);
+    goldens.push_back({name, static_cast<GgmlType>(entry["type"].get<std::uint32_t>()), bytes_of_hex(entry["blocks"]),
                        std::vector<float>(values.size() / sizeof(float))});
     std::memcpy(goldens.back().values.data(), values.data(), values.size());
   }
@@ -87,7 +87,7 @@ struct Unpacked {
 
 TEST(GgufBlocks, GoldensAreOfAllTypesThatAreSupported) {
   std::string names = ", " + supported_ggml_types() + ", ";
-  for (const Golden& golden : read_goldens()) {
+  for (const BlockGolden& golden : read_goldens()) {
     ASSERT_NE(ggml_type_info(golden.type), nullptr) << golden.name;
     EXPECT_EQ(golden.info().name, golden.name);
     const std::size_t at = names.find(", " + golden.name + ", ");
@@ -100,7 +100,7 @@ TEST(GgufBlocks, GoldensAreOfAllTypesThatAreSupported) {
 }
 
 TEST(GgufBlocks, AreDequantizedToTheBitsOfTheReference) {
-  for (const Golden& golden : read_goldens()) {
+  for (const BlockGolden& golden : read_goldens()) {
     std::vector<float> actual(golden.values.size());
     dequantize_row(golden.type, golden.blocks.data(), golden.columns(), actual.data());
     for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -111,7 +111,7 @@ TEST(GgufBlocks, AreDequantizedToTheBitsOfTheReference) {
 }
 
 TEST(GgufBlocks, AreUnpackedExactly) {
-  for (const Golden& golden : read_goldens()) {
+  for (const BlockGolden& golden : read_goldens()) {
     if (golden.info().plain) continue;
     SCOPED_TRACE(golden.name);
     const Unpacked row(golden.type, golden.blocks, golden.columns());
@@ -130,7 +130,7 @@ TEST(GgufBlocks, AreUnpackedExactly) {
 }
 
 TEST(GgufBlocks, ScalesThatAreNotFiniteStayVisible) {
-  for (const Golden& golden : read_goldens()) {
+  for (const BlockGolden& golden : read_goldens()) {
     if (golden.info().plain || golden.type == kMxfp4) continue;
     SCOPED_TRACE(golden.name);
     // Every float16 number of the blocks is one of these, as is all else.
@@ -146,7 +146,7 @@ TEST(GgufBlocks, ScalesThatAreNotFiniteStayVisible) {
 }
 
 TEST(GgufBlocks, RowsMayHaveNoBlocks) {
-  for (const Golden& golden : read_goldens()) {
+  for (const BlockGolden& golden : read_goldens()) {
     dequantize_row(golden.type, nullptr, 0, nullptr);
     if (!golden.info().plain) unpack_row(golden.type, nullptr, 0, {});
   }

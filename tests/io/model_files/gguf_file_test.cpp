@@ -36,10 +36,10 @@ using ::testing::StartsWith;
 using testing::write_gguf_parts;
 
 constexpr auto kMaxInt64 = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint64_t kHuge = std::uint64_t{1} << 60;
+constexpr std::uint64_t kHugeNumber = std::uint64_t{1} << 60;
 
 /// The contents point into `file`.
-Result<GgufContents> parse(const std::string& file) {
+Result<GgufContents> contents_of(const std::string& file) {
   return parse_gguf(bytes_of(file), "model.gguf");
 }
 
@@ -101,7 +101,7 @@ TEST(GgufFile, ValuesOfEveryTypeAreRead) {
                                .add("no", false)
                                .add("text", std::string("a\0\xff", 3))
                                .bytes();
-  const auto parsed = parse(file);
+  const auto parsed = contents_of(file);
   ASSERT_TRUE(parsed) << parsed.error().message;
   const auto integer = [&](const char* key) { return std::get<std::int64_t>(parsed->metadata.at(key)); };
   EXPECT_EQ(integer("u8"), 255);
@@ -134,7 +134,7 @@ TEST(GgufFile, ArraysOfEveryTypeAreRead) {
                                .add("bools", std::vector<bool>{true, false, true})
                                .add("texts", std::vector<std::string>{"", "ab"})
                                .bytes();
-  const auto parsed = parse(file);
+  const auto parsed = contents_of(file);
   ASSERT_TRUE(parsed) << parsed.error().message;
   const auto integers = [&](const char* key) { return std::get<std::vector<std::int64_t>>(parsed->metadata.at(key)); };
   EXPECT_THAT(integers("u8"), ElementsAre(0, 255));
@@ -184,10 +184,10 @@ TEST(GgufFile, AValueIsTakenAsItsTypeOrRefusedWithFileAndKey) {
 
 TEST(GgufFile, AFileWithoutTensorsIsRead) {
   const std::string file = GgufWriter().add("general.architecture", "llama").bytes();
-  const auto parsed = parse(file);
+  const auto parsed = contents_of(file);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_TRUE(parsed->tensors.empty());
-  EXPECT_TRUE(parse(GgufWriter().bytes()));
+  EXPECT_TRUE(contents_of(GgufWriter().bytes()));
 }
 
 TEST(GgufFile, DataFollowTheAlignmentOfTheFile) {
@@ -197,7 +197,7 @@ TEST(GgufFile, DataFollowTheAlignmentOfTheFile) {
                                  .add_tensor("a", kGgmlF16, {3}, "aAaAaA")
                                  .add_tensor("b", kGgmlF16, {1}, "bB")
                                  .bytes();
-    const auto parsed = parse(file);
+    const auto parsed = contents_of(file);
     ASSERT_TRUE(parsed) << parsed.error().message;
     EXPECT_EQ(text_of(parsed->tensors.at("a").data), "aAaAaA");
     EXPECT_EQ(text_of(parsed->tensors.at("b").data), "bB");
@@ -209,7 +209,7 @@ TEST(GgufFile, TensorsMayLieInAnyOrderAndWithGaps) {
   const std::string data = std::string(32, 'b') + std::string(96, '.') + std::string(8, 'a') + "behind";
   const std::string file =
       GgufWriter().add_tensor_at("a", kGgmlF32, {2}, 128).add_tensor_at("b", kGgmlF32, {8}, 0).add_data(data).bytes();
-  const auto parsed = parse(file);
+  const auto parsed = contents_of(file);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(text_of(parsed->tensors.at("a").data), std::string(8, 'a'));
   EXPECT_EQ(text_of(parsed->tensors.at("b").data), std::string(32, 'b'));
@@ -217,7 +217,7 @@ TEST(GgufFile, TensorsMayLieInAnyOrderAndWithGaps) {
 
 TEST(GgufFile, ATensorHasUpToFourSizesAndWithoutAnyItIsOneNumber) {
   const std::string file = GgufWriter().add_zeros("four", {2, 3, 5, 7}).add_zeros("none", {}).bytes();
-  const auto parsed = parse(file);
+  const auto parsed = contents_of(file);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_THAT(parsed->tensors.at("four").shape, ElementsAre(2, 3, 5, 7));
   EXPECT_THAT(parsed->tensors.at("none").shape, ElementsAre(1));
@@ -238,7 +238,7 @@ void PrintTo(const BadGguf& bad, std::ostream* out) {
 class BadGgufFile : public ::testing::TestWithParam<BadGguf> {};
 
 TEST_P(BadGgufFile, IsRefusedWithOneLineThatNamesFilePlaceAndReason) {
-  const auto parsed = parse(GetParam().file);
+  const auto parsed = contents_of(GetParam().file);
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, GetParam().code);
   EXPECT_THAT(parsed.error().message,
@@ -272,7 +272,7 @@ std::vector<BadGguf> bad_starts() {
        ErrorCode::unsupported},
       {"VersionFour", GgufWriter(4).bytes(), "GGUF version 4 is not supported", ErrorCode::unsupported},
       {"BigEndian", big_endian, "a big-endian GGUF file is not supported", ErrorCode::unsupported},
-      {"TooManyTensors", GgufWriter().say_counts(kHuge, 0).bytes(),
+      {"TooManyTensors", GgufWriter().say_counts(kHugeNumber, 0).bytes(),
        "the header says 1152921504606846976 tensors, more than the limit of 65536"},
       {"TooManyKeys", GgufWriter().say_counts(0, 65537).bytes(),
        "the header says 65537 keys, more than the limit of 65536"},
@@ -292,7 +292,7 @@ std::vector<BadGguf> bad_keys() {
       {"KeyNotUtf8", GgufWriter().add("k\xff", 1).bytes(), "key 1 of 1: its name is not UTF-8"},
       {"ControlCharactersInKey", GgufWriter().add("a\nb", 1).add("a\nb", 1).bytes(),
        R"(key "a\x0ab": it is there twice)"},
-      {"HugeKey", GgufWriter().say_counts(0, 1).bytes() + gguf_bytes(kHuge),
+      {"HugeKey", GgufWriter().say_counts(0, 1).bytes() + gguf_bytes(kHugeNumber),
        "key 1 of 1: what follows byte 32 makes the header longer than the limit of 100000000 bytes"},
       {"UnknownType", key_k(GgufType{13}, no_items), "key \"k\": unknown value type 13"},
       {"UnknownItemType", key_k(GgufType::array, gguf_array(GgufType{4000000000}, 0, "")),
@@ -528,7 +528,7 @@ void expect_sound(const Result<GgufContents>& parsed, std::span<const std::byte>
 
 TEST(GgufFile, AFileCutShortAnywhereIsRefused) {
   const std::string whole = small_file().bytes();
-  ASSERT_TRUE(parse(whole));
+  ASSERT_TRUE(contents_of(whole));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     // Of just this size, so that a sanitizer sees a read behind it.
     const std::vector<char> file(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));

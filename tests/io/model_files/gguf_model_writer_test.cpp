@@ -24,8 +24,8 @@ using testing::GgufType;
 using testing::GgufWriter;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kRows = 32;  // two heads of 16
-constexpr std::int64_t kColumns = 64;
+constexpr std::uint64_t kWrittenRows = 32;  // two heads of 16
+constexpr std::int64_t kWrittenColumns = 64;
 
 /// All types of values, in an order that is not the alphabet's, and a Llama's queries and head.
 GgufWriter plain_model() {
@@ -47,27 +47,27 @@ GgufWriter plain_model() {
       .add("general.file_type", std::uint32_t{1})
       .add("llama.attention.head_count", std::uint32_t{2})
       .align(64);
-  std::string norm(kColumns * sizeof(float), '\1');
-  writer.add_tensor("output_norm.weight", testing::kGgmlF32, {kColumns}, norm);
-  writer.add_tensor("blk.0.attn_q.weight", testing::kGgmlF16, {kRows, kColumns},
-                    std::string(kRows * kColumns * 2, '\2'));
-  writer.add_tensor("blk.0.attn_v.weight", testing::kGgmlF16, {kRows, kColumns},
-                    std::string(kRows * kColumns * 2, '\3'));
+  std::string norm(kWrittenColumns * sizeof(float), '\1');
+  writer.add_tensor("output_norm.weight", testing::kGgmlF32, {kWrittenColumns}, norm);
+  writer.add_tensor("blk.0.attn_q.weight", testing::kGgmlF16, {kWrittenRows, kWrittenColumns},
+                    std::string(kWrittenRows * kWrittenColumns * 2, '\2'));
+  writer.add_tensor("blk.0.attn_v.weight", testing::kGgmlF16, {kWrittenRows, kWrittenColumns},
+                    std::string(kWrittenRows * kWrittenColumns * 2, '\3'));
   return writer;
 }
 
-/// Integers, scales and minimums of a matrix [kRows, kColumns] in groups of 32.
-struct Matrix {
+/// Integers, scales and minimums of a matrix [kWrittenRows, kWrittenColumns] in groups of 32.
+struct WrittenMatrix {
   std::vector<std::uint8_t> q;
   std::vector<float> scales;
   std::vector<float> mins;
 
-  explicit Matrix(int bits) {
+  explicit WrittenMatrix(int bits) {
     std::mt19937 random(7);
     std::normal_distribution<float> value;
-    for (std::uint64_t i = 0; i < kRows * kColumns; ++i)
+    for (std::uint64_t i = 0; i < kWrittenRows * kWrittenColumns; ++i)
       q.push_back(static_cast<std::uint8_t>(random() % (1U << bits)));
-    for (std::uint64_t i = 0; i < kRows * kColumns / 32; ++i) {
+    for (std::uint64_t i = 0; i < kWrittenRows * kWrittenColumns / 32; ++i) {
       scales.push_back(to_float(to_f16(value(random))));
       mins.push_back(to_float(to_f16(value(random))));
     }
@@ -80,8 +80,8 @@ struct Matrix {
   }
 };
 
-const std::vector<WrittenModule> kModules{{"model.layers.0.self_attn.q_proj", kRows, kColumns},
-                                          {"model.layers.0.self_attn.v_proj", kRows, kColumns}};
+const std::vector<WrittenModule> kModules{{"model.layers.0.self_attn.q_proj", kWrittenRows, kWrittenColumns},
+                                          {"model.layers.0.self_attn.v_proj", kWrittenRows, kWrittenColumns}};
 
 class GgufModelWriterTest : public ::testing::Test {
  protected:
@@ -108,7 +108,7 @@ class GgufLayouts : public GgufModelWriterTest, public ::testing::WithParamInter
 
 TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
   const auto [name, format, file_type] = GetParam();
-  const Matrix matrix(format.bits);
+  const WrittenMatrix matrix(format.bits);
   auto writer = GgufModelWriter::create(out(), parts(), kModules, format);
   ASSERT_TRUE(writer) << writer.error().message;
   for (const WrittenModule& module : kModules) {
@@ -127,13 +127,13 @@ TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ((*weights)->quantization(), name);
   for (const WrittenModule& module : kModules) {
-    const auto tensor = (*weights)->tensor(module.name + ".weight", {kRows, kColumns});
+    const auto tensor = (*weights)->tensor(module.name + ".weight", {kWrittenRows, kWrittenColumns});
     ASSERT_TRUE(tensor) << tensor.error().message;
-    std::vector<float> row(kColumns);
-    for (std::size_t r = 0; r < kRows; ++r) {
+    std::vector<float> row(kWrittenColumns);
+    for (std::size_t r = 0; r < kWrittenRows; ++r) {
       tensor->quantized->dequantize(static_cast<std::int64_t>(r), row.data());
-      for (std::size_t k = 0; k < kColumns; ++k) {
-        ASSERT_EQ(row[k], matrix.weight(r * kColumns + k, format.bits, format.minimums))
+      for (std::size_t k = 0; k < kWrittenColumns; ++k) {
+        ASSERT_EQ(row[k], matrix.weight(r * kWrittenColumns + k, format.bits, format.minimums))
             << module.name << r << " " << k;
       }
     }

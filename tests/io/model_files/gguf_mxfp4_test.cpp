@@ -17,6 +17,7 @@
 #include "io/model_files/gguf/gguf_weights.hpp"
 #include "kernels/quantized_pack.hpp"
 #include "tests/io/model_files/gguf_writer.hpp"
+#include "tests/support/cpu_device.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
@@ -25,9 +26,9 @@ namespace {
 using testing::GgufWriter;
 using ::testing::HasSubstr;
 
-constexpr std::uint32_t kMxfp4 = 39;
-constexpr std::int64_t kRows = 3;
-constexpr std::int64_t kColumns = 64;
+constexpr std::uint32_t kGgmlMxfp4 = 39;
+constexpr std::int64_t kMxfp4Rows = 3;
+constexpr std::int64_t kMxfp4Columns = 64;
 constexpr std::size_t kBlockBytes = 17;
 constexpr const char* kModule = "model.layers.0.mlp.up_proj";
 
@@ -39,15 +40,15 @@ std::string block_of(int exponent, std::uint8_t two) {
 }
 
 /// A matrix whose blocks have the exponent 127 but for the last.
-class Matrix {
+class Mxfp4Matrix {
  public:
-  explicit Matrix(const std::string& last_block) {
-    for (std::int64_t i = 0; i + 1 < kRows * kColumns / 32; ++i) blocks_ += block_of(127, 0xA7);
+  explicit Mxfp4Matrix(const std::string& last_block) {
+    for (std::int64_t i = 0; i + 1 < kMxfp4Rows * kMxfp4Columns / 32; ++i) blocks_ += block_of(127, 0xA7);
     blocks_ += last_block;
     GgufWriter writer;
     writer.add("general.architecture", "llama")
         .add("llama.attention.head_count", std::uint32_t{2})
-        .add_tensor("blk.0.ffn_up.weight", kMxfp4, {kRows, kColumns}, blocks_);
+        .add_tensor("blk.0.ffn_up.weight", kGgmlMxfp4, {kMxfp4Rows, kMxfp4Columns}, blocks_);
     auto file = GgufFile::open(writer.write(folder_.path() / "m.gguf"));
     EXPECT_TRUE(file) << file.error().message;
     weights_ = GgufWeights::open(*file).value();
@@ -57,7 +58,7 @@ class Matrix {
 
   /// 2^(exponent - 127) times the float of 4 bits.
   double weight(std::int64_t row, std::int64_t column) const {
-    const std::size_t block = static_cast<std::size_t>(row * kColumns + column) / 32 * kBlockBytes;
+    const std::size_t block = static_cast<std::size_t>(row * kMxfp4Columns + column) / 32 * kBlockBytes;
     const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(blocks_[block + at]); };
     const auto in_block = static_cast<std::size_t>(column % 32);
     const std::uint8_t place = in_block < 16 ? byte(1 + in_block) & 15 : byte(1 + in_block - 16) >> 4;
@@ -70,29 +71,25 @@ class Matrix {
   std::shared_ptr<const GgufWeights> weights_;
 };
 
-std::shared_ptr<kernels::Device> cpu() {
-  return kernels::create_cpu_device({.num_threads = 2, .isa = ""}).value();
-}
-
 /// The weights as kernels use them; true where they are quantised.
-bool expect_right(const Matrix& matrix, weights::WeightPolicy policy) {
-  const weights::LoadedWeights loaded(matrix.weights(), policy, cpu());
-  const auto linear = loaded.linear(kModule, kRows, kColumns);
+bool expect_right(const Mxfp4Matrix& matrix, weights::WeightPolicy policy) {
+  const weights::LoadedWeights loaded(matrix.weights(), policy, test::cpu_device());
+  const auto linear = loaded.linear(kModule, kMxfp4Rows, kMxfp4Columns);
   EXPECT_TRUE(linear) << linear.error().message;
   if (!linear) return false;
   const weights::MeasuredWeights measured(matrix.weights(), policy);
-  EXPECT_TRUE(measured.linear(kModule, kRows, kColumns));
+  EXPECT_TRUE(measured.linear(kModule, kMxfp4Rows, kMxfp4Columns));
   EXPECT_EQ(measured.copied_bytes(), loaded.copied_bytes());
   std::vector<float> group(32);
-  for (std::int64_t row = 0; row < kRows; ++row) {
-    for (std::int64_t column = 0; column < kColumns; ++column) {
+  for (std::int64_t row = 0; row < kMxfp4Rows; ++row) {
+    for (std::int64_t column = 0; column < kMxfp4Columns; ++column) {
       float weight = 0;
       if (linear->quantized != nullptr) {
         kernels::dequantize_group(linear->quantized->matrix, row, column / 32, group.data());
         weight = group[static_cast<std::size_t>(column % 32)];
       } else {
         EXPECT_EQ(linear->plain.dtype, DType::f32);
-        weight = static_cast<const float*>(linear->plain.data)[row * kColumns + column];
+        weight = static_cast<const float*>(linear->plain.data)[row * kMxfp4Columns + column];
       }
       EXPECT_EQ(double{weight}, matrix.weight(row, column)) << row << " " << column;
     }
@@ -105,7 +102,7 @@ TEST(GgufMxfp4, IsRightWithEveryExponent) {
   on_gpu.on_gpu = true;
   for (int exponent = 0; exponent <= 252; ++exponent) {
     SCOPED_TRACE(exponent);
-    const Matrix matrix(block_of(exponent, 0xF5));
+    const Mxfp4Matrix matrix(block_of(exponent, 0xF5));
     const bool fits = exponent >= 104 && exponent <= 143;
     EXPECT_EQ(expect_right(matrix, weights::weight_policy("auto", "auto")), fits);
     EXPECT_EQ(expect_right(matrix, on_gpu), fits);
@@ -116,15 +113,15 @@ TEST(GgufMxfp4, IsRightWithEveryExponent) {
 TEST(GgufMxfp4, ExponentsOfZerosDoNotCount) {
   for (const int exponent : {0, 90, 200, 255}) {
     SCOPED_TRACE(exponent);
-    EXPECT_TRUE(expect_right(Matrix(block_of(exponent, 0x08)), weights::weight_policy("auto", "auto")));
+    EXPECT_TRUE(expect_right(Mxfp4Matrix(block_of(exponent, 0x08)), weights::weight_policy("auto", "auto")));
   }
 }
 
 TEST(GgufMxfp4, WeightsThatFloat32DoesNotHoldAreRefused) {
   const auto refusal = [](int exponent, std::uint8_t two) {
-    const Matrix matrix(block_of(exponent, two));
-    const weights::LoadedWeights loaded(matrix.weights(), weights::weight_policy("auto", "auto"), cpu());
-    const auto linear = loaded.linear(kModule, kRows, kColumns);
+    const Mxfp4Matrix matrix(block_of(exponent, two));
+    const weights::LoadedWeights loaded(matrix.weights(), weights::weight_policy("auto", "auto"), test::cpu_device());
+    const auto linear = loaded.linear(kModule, kMxfp4Rows, kMxfp4Columns);
     return linear ? std::string() : linear.error().message;
   };
   EXPECT_EQ(refusal(253, 0x55), "");  // 3 * 2^126
@@ -138,16 +135,17 @@ TEST(GgufMxfp4, IsNotQuantisedAnewToNothingOrInfinity) {
   for (const char* quantize : {"int8", "int4"}) {
     for (const int exponent : {0, 60, 90, 110, 127, 140, 145, 160, 200, 252}) {
       SCOPED_TRACE(exponent);
-      const Matrix matrix(block_of(exponent, 0x77));
-      const weights::LoadedWeights loaded(matrix.weights(), weights::weight_policy("auto", quantize), cpu());
-      const auto linear = loaded.linear(kModule, kRows, kColumns);
+      const Mxfp4Matrix matrix(block_of(exponent, 0x77));
+      const weights::LoadedWeights loaded(matrix.weights(), weights::weight_policy("auto", quantize),
+                                          test::cpu_device());
+      const auto linear = loaded.linear(kModule, kMxfp4Rows, kMxfp4Columns);
       if (!linear) {
         EXPECT_GT(exponent, 127) << linear.error().message;
         continue;
       }
       ASSERT_NE(linear->quantized, nullptr);
       std::vector<float> group(static_cast<std::size_t>(linear->quantized->matrix.format.group_size));
-      kernels::dequantize_group(linear->quantized->matrix, kRows - 1, 0, group.data());
+      kernels::dequantize_group(linear->quantized->matrix, kMxfp4Rows - 1, 0, group.data());
       for (const float weight : group) EXPECT_TRUE(std::isfinite(weight)) << quantize;
     }
   }

@@ -30,6 +30,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using testing::encode;
 using testing::GgufWriter;
 using ::testing::HasSubstr;
 using testing::kSharedDir;
@@ -90,12 +91,6 @@ Tokenizer load_good(const Metadata& metadata) {
   Result<Tokenizer> tokenizer = load(metadata);
   EXPECT_TRUE(tokenizer) << tokenizer.error().message;
   return tokenizer.value_or(nullptr);
-}
-
-TokenIds encode(const Tokenizer& tokenizer, const std::string& text, bool add_special_tokens = true) {
-  const Result<TokenIds> ids = tokenizer->encode(text, add_special_tokens);
-  EXPECT_TRUE(ids) << ids.error().message;
-  return ids.value_or(TokenIds{});
 }
 
 std::string merge_text(const json& merge) {

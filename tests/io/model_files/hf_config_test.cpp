@@ -14,8 +14,8 @@ namespace pagoda::io {
 namespace {
 
 using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 json llama() {
   return json::parse(R"({

@@ -25,14 +25,14 @@ namespace pagoda::io {
 namespace {
 
 using test::TemporaryFolder;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::int64_t kRows = 32;
 constexpr std::int64_t kColumns = 32;
 
-const std::filesystem::path kData = std::string(PAGODA_SOURCE_DIR) + "/tests/data/quantized";
+const std::filesystem::path kQuantizedData = std::string(PAGODA_SOURCE_DIR) + "/tests/data/quantized";
 
 using Folder = std::unique_ptr<const TemporaryFolder>;
 
@@ -49,7 +49,7 @@ struct Golden {
 
   /// Of tools/make_quantized_goldens.py.
   std::filesystem::path file() const {
-    return kData / (columns == kColumns ? "matrices.safetensors" : "wide_matrices.safetensors");
+    return kQuantizedData / (columns == kColumns ? "matrices.safetensors" : "wide_matrices.safetensors");
   }
 };
 
@@ -138,7 +138,7 @@ const std::vector<Golden> kWideGoldens{
     {"fp8_block_128", R"({"quant_method":"fp8","fmt":"e4m3","weight_block_size":[128,128]})", std::nullopt, 136, kWide},
 };
 
-class QuantizedGoldens : public testing::TestWithParam<Golden> {};
+class QuantizedGoldens : public ::testing::TestWithParam<Golden> {};
 
 /// Rows of the matrix as the program that made the tensors dequantises them: the first ones, or of a wide matrix some
 /// from the first to the last in equal steps.
@@ -211,9 +211,9 @@ TEST_P(QuantizedGoldens, AreReadAsTheProgramThatMadeThemReadsThem) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, QuantizedGoldens, testing::ValuesIn(kGoldens),
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedGoldens, ::testing::ValuesIn(kGoldens),
                          [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(WideFormats, QuantizedGoldens, testing::ValuesIn(kWideGoldens),
+INSTANTIATE_TEST_SUITE_P(WideFormats, QuantizedGoldens, ::testing::ValuesIn(kWideGoldens),
                          [](const auto& named) { return named.param.name; });
 
 /// One tensor of a file that a test makes.

@@ -14,10 +14,10 @@ namespace {
 
 using test::bytes_of;
 using test::safetensors_file;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-Result<SafetensorsHeader> parse(const std::string& file) {
+Result<SafetensorsHeader> header_of(const std::string& file) {
   return parse_safetensors(bytes_of(file), "model.st");
 }
 
@@ -30,7 +30,7 @@ TEST(Safetensors, ATensorIsDescribedByDtypeShapeAndItsPlaceInTheFile) {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]},)"
       R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}   )";
-  const auto parsed = parse(safetensors_file(header, 22));
+  const auto parsed = header_of(safetensors_file(header, 22));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->metadata.at("format"), "pt");
   ASSERT_EQ(parsed->tensors.size(), 2U);
@@ -42,7 +42,7 @@ TEST(Safetensors, ATensorIsDescribedByDtypeShapeAndItsPlaceInTheFile) {
 }
 
 TEST(Safetensors, EmptyTensorsScalarsAndUnusualDtypesAreRead) {
-  const auto parsed = parse(safetensors_file(
+  const auto parsed = header_of(safetensors_file(
       R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
       R"("q":{"dtype":"F4","shape":[4],"data_offsets":[8,10]}})",
       10));
@@ -51,7 +51,7 @@ TEST(Safetensors, EmptyTensorsScalarsAndUnusualDtypesAreRead) {
 }
 
 TEST(Safetensors, AFileWithoutTensorsIsRead) {
-  EXPECT_TRUE(parse(safetensors_file("{}", 0)));
+  EXPECT_TRUE(header_of(safetensors_file("{}", 0)));
 }
 
 struct BadFile {
@@ -64,18 +64,18 @@ void PrintTo(const BadFile& bad, std::ostream* out) {
   *out << bad.name;
 }
 
-class BadSafetensors : public testing::TestWithParam<BadFile> {};
+class BadSafetensors : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadSafetensors, IsRefusedWithOneLineThatNamesFileTensorAndReason) {
-  const auto parsed = parse(GetParam().file);
+  const auto parsed = header_of(GetParam().file);
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, ErrorCode::bad_file);
   EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
-  EXPECT_THAT(parsed.error().message, testing::StartsWith("model.st: "));
+  EXPECT_THAT(parsed.error().message, ::testing::StartsWith("model.st: "));
   EXPECT_THAT(parsed.error().message, Not(HasSubstr("\n")));
 }
 
-std::vector<BadFile> bad_files() {
+std::vector<BadFile> bad_safetensors() {
   const std::string good = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   std::string huge_length = safetensors_file("{}", 0);
   huge_length[7] = '\x7f';
@@ -148,7 +148,7 @@ std::vector<BadFile> bad_files() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadSafetensors, testing::ValuesIn(bad_files()),
+INSTANTIATE_TEST_SUITE_P(Table, BadSafetensors, ::testing::ValuesIn(bad_safetensors()),
                          [](const auto& test) { return test.param.name; });
 
 /// What must hold of every header that is believed, whatever the file was.
@@ -190,7 +190,7 @@ TEST(Safetensors, RandomDamageIsEitherRefusedOrHarmless) {
           break;
       }
     }
-    const auto parsed = parse(file);
+    const auto parsed = header_of(file);
     if (parsed) {
       expect_sound(*parsed, file.size());
     } else {

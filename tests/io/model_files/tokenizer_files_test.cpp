@@ -19,6 +19,7 @@ namespace pagoda::io {
 namespace {
 
 using nlohmann::json;
+using testing::encode;
 using ::testing::HasSubstr;
 using testing::kSharedDir;
 using testing::kTextDataDir;
@@ -26,12 +27,6 @@ using testing::read_json;
 using Tokenizer = std::shared_ptr<const text::Tokenizer>;
 
 const std::filesystem::path kFiles = kTextDataDir / "files";
-
-TokenIds encode(const Tokenizer& tokenizer, const std::string& text, bool add_special_tokens) {
-  const Result<TokenIds> ids = tokenizer->encode(text, add_special_tokens);
-  EXPECT_TRUE(ids) << ids.error().message;
-  return ids.value_or(TokenIds{});
-}
 
 std::string stream(const Tokenizer& tokenizer, const TokenIds& ids) {
   text::IncrementalDetokenizer detokenizer(tokenizer, true, {});

@@ -34,7 +34,7 @@ json whole_file() {
 }
 
 // The error of the file, from wherever it is found.
-Error error_of(const std::string& text) {
+Error tokenizer_error(const std::string& text) {
   const Result<text::TokenizerSpec> spec = parse_tokenizer_json(text, "dir/tokenizer.json");
   if (!spec) return spec.error();
   const auto tokenizer = text::Tokenizer::create(*spec);
@@ -63,7 +63,7 @@ TEST_P(MalformedTokenizerJson, IsRefusedWithAnErrorThatSaysWhatIsWrong) {
   } else {
     file[at] = json::parse(value);
   }
-  const Error error = error_of(file.dump());
+  const Error error = tokenizer_error(file.dump());
   EXPECT_THAT(error.message, HasSubstr(message));
   EXPECT_THAT(error.message, Not(HasSubstr("\n")));
   EXPECT_EQ(error.code, code) << error.message;
@@ -172,27 +172,29 @@ TEST(TokenizerJson, ReadsMergesAsPairsToo) {
 }
 
 TEST(TokenizerJson, RefusesTextThatIsNotJson) {
-  EXPECT_EQ(error_of("").message, "dir/tokenizer.json: is not valid JSON at byte 1");
-  EXPECT_THAT(error_of("{\"a\"").message, HasSubstr("is not valid JSON at byte"));
-  EXPECT_THAT(error_of("{} x").message, HasSubstr("is not valid JSON at byte"));
-  EXPECT_THAT(error_of("{\"\xff\": 1}").message, HasSubstr("is not valid JSON at byte"));
+  EXPECT_EQ(tokenizer_error("").message, "dir/tokenizer.json: is not valid JSON at byte 1");
+  EXPECT_THAT(tokenizer_error("{\"a\"").message, HasSubstr("is not valid JSON at byte"));
+  EXPECT_THAT(tokenizer_error("{} x").message, HasSubstr("is not valid JSON at byte"));
+  EXPECT_THAT(tokenizer_error("{\"\xff\": 1}").message, HasSubstr("is not valid JSON at byte"));
 }
 
 TEST(TokenizerJson, RefusesDeepNestingAndRepeatedKeys) {
-  EXPECT_THAT(error_of(std::string(100'000, '[')).message, HasSubstr("is nested deeper than 64"));
-  EXPECT_THAT(error_of(R"({"version": "1.0", "version": "1.0"})").message, HasSubstr("version: is given twice"));
-  EXPECT_THAT(error_of(R"({"model": {"vocab": {}, "vocab": {}}})").message, HasSubstr("model.vocab: is given twice"));
-  EXPECT_THAT(error_of(R"({"model": {"vocab": {"a": 0, "a": 1}, "merges": []}})").message, HasSubstr("has two ids"));
+  EXPECT_THAT(tokenizer_error(std::string(100'000, '[')).message, HasSubstr("is nested deeper than 64"));
+  EXPECT_THAT(tokenizer_error(R"({"version": "1.0", "version": "1.0"})").message, HasSubstr("version: is given twice"));
+  EXPECT_THAT(tokenizer_error(R"({"model": {"vocab": {}, "vocab": {}}})").message,
+              HasSubstr("model.vocab: is given twice"));
+  EXPECT_THAT(tokenizer_error(R"({"model": {"vocab": {"a": 0, "a": 1}, "merges": []}})").message,
+              HasSubstr("has two ids"));
 }
 
 TEST(TokenizerJson, RefusesMorePartsThanAnyTokenizerHas) {
   json file = whole_file();
   for (int i = 0; i < 100; ++i) file["decoder"]["decoders"].push_back({{"type", "Fuse"}});
-  EXPECT_THAT(error_of(file.dump()).message, HasSubstr("has 102 parts; at most 64 are allowed"));
+  EXPECT_THAT(tokenizer_error(file.dump()).message, HasSubstr("has 102 parts; at most 64 are allowed"));
 }
 
 TEST(TokenizerJson, PutsControlCharactersOfTheFileIntoTheMessageAsEscapes) {
-  const Error error = error_of("{\"model\": {}, \"a\\nb\": 1}");
+  const Error error = tokenizer_error("{\"model\": {}, \"a\\nb\": 1}");
   EXPECT_EQ(error.message, "dir/tokenizer.json: a\\x0ab: is not a known key");
 }
 

@@ -3,10 +3,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "engine/text/tokenizer.hpp"
 
 namespace pagoda::io::testing {
 
@@ -36,6 +40,13 @@ inline const std::vector<SharedTokenizer> kSharedTokenizers = {{"gpt2", "tokeniz
 
 inline bool is_present(const SharedTokenizer& tokenizer) {
   return std::filesystem::exists(kSharedDir / tokenizer.folder / "tokenizer.json");
+}
+
+inline TokenIds encode(const std::shared_ptr<const text::Tokenizer>& tokenizer, const std::string& text,
+                       bool add_special_tokens = true) {
+  const Result<TokenIds> ids = tokenizer->encode(text, add_special_tokens);
+  EXPECT_TRUE(ids) << ids.error().message;
+  return ids.value_or(TokenIds{});
 }
 
 }  // namespace pagoda::io::testing

@@ -21,8 +21,8 @@ using test::bytes_of;
 using test::pickle_dict;
 using test::pickle_tensor;
 using test::torch_file;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kFolder = PAGODA_SOURCE_DIR "/tests/data/torch/";
 
@@ -31,7 +31,7 @@ std::string read(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Result<TensorEntries> parse(const std::string& file) {
+Result<TensorEntries> entries_of(const std::string& file) {
   return parse_torch_file(bytes_of(file), "w.bin");
 }
 
@@ -62,12 +62,12 @@ std::string elements(const std::string& file, const TensorEntry& entry, std::siz
   return out;
 }
 
-class TorchGoldens : public testing::TestWithParam<const char*> {};
+class TorchGoldens : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TorchGoldens, TensorsAreThoseThatTorchReads) {
   const auto golden = nlohmann::json::parse(read("golden.json")).at(GetParam());
   const auto file = read(std::string(GetParam()) + ".bin");
-  const auto entries = parse(file);
+  const auto entries = entries_of(file);
   ASSERT_TRUE(entries) << entries.error().message;
   ASSERT_EQ(entries->size(), golden.size());
   for (const auto& [name, expected] : golden.items()) {
@@ -84,23 +84,23 @@ TEST_P(TorchGoldens, TensorsAreThoseThatTorchReads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, TorchGoldens,
-                         testing::Values("module", "dtypes", "views", "protocol4", "protocol5", "nested_state_dict",
-                                         "nested_model"),
+                         ::testing::Values("module", "dtypes", "views", "protocol4", "protocol5", "nested_state_dict",
+                                           "nested_model"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(TorchFile, OnlyWhatDoesNotLieRowMajorHasStrides) {
-  const auto entries = parse(read("views.bin"));
+  const auto entries = entries_of(read("views.bin"));
   ASSERT_TRUE(entries) << entries.error().message;
   std::vector<std::string> strided;
   for (const auto& [name, entry] : *entries) {
     if (!entry.strides.empty()) strided.push_back(name);
   }
-  EXPECT_THAT(strided, testing::UnorderedElementsAre("transposed", "permuted", "column", "steps", "inner", "short",
-                                                     "half", "expanded"));
+  EXPECT_THAT(strided, ::testing::UnorderedElementsAre("transposed", "permuted", "column", "steps", "inner", "short",
+                                                       "half", "expanded"));
 }
 
 TEST(TorchFile, TiedWeightsLieInOnePlace) {
-  const auto entries = parse(read("module.bin"));
+  const auto entries = entries_of(read("module.bin"));
   ASSERT_TRUE(entries) << entries.error().message;
   EXPECT_EQ(entries->at("embed.weight").begin, entries->at("head.weight").begin);
   EXPECT_EQ(entries->at("embed.weight").begin % 4, 0U);
@@ -117,18 +117,18 @@ void PrintTo(const BadTorchFile& bad, std::ostream* out) {
   *out << bad.name;
 }
 
-class BadTorchFiles : public testing::TestWithParam<BadTorchFile> {};
+class BadTorchFiles : public ::testing::TestWithParam<BadTorchFile> {};
 
 TEST_P(BadTorchFiles, AreRefusedWithOneLineThatNamesFileTensorAndReason) {
-  const auto parsed = parse(GetParam().file);
+  const auto parsed = entries_of(GetParam().file);
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, GetParam().code);
   EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
-  EXPECT_THAT(parsed.error().message, testing::StartsWith("w.bin: "));
+  EXPECT_THAT(parsed.error().message, ::testing::StartsWith("w.bin: "));
   EXPECT_THAT(parsed.error().message, Not(HasSubstr("\n")));
 }
 
-std::vector<BadTorchFile> bad_files() {
+std::vector<BadTorchFile> bad_torch_files() {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   constexpr std::int64_t kNegative = std::numeric_limits<std::int64_t>::min();
   /// A file of one tensor "w" over a storage of 6 floats.
@@ -180,13 +180,13 @@ std::vector<BadTorchFile> bad_files() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadTorchFiles, testing::ValuesIn(bad_files()),
+INSTANTIATE_TEST_SUITE_P(Table, BadTorchFiles, ::testing::ValuesIn(bad_torch_files()),
                          [](const auto& test) { return test.param.name; });
 
 TEST(TorchFile, AFileThatIsCutShortAnywhereIsRefused) {
   for (const char* name : {"module.bin", "protocol4.bin"}) {
     const auto whole = read(name);
-    ASSERT_TRUE(parse(whole));
+    ASSERT_TRUE(entries_of(whole));
     for (std::size_t size = 0; size < whole.size(); ++size) {
       // A copy of its own, so that the address sanitizer sees a read behind the end.
       const std::vector<std::byte> cut(bytes_of(whole).begin(), bytes_of(whole).begin() + static_cast<long>(size));

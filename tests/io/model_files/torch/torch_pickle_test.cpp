@@ -21,8 +21,8 @@ using test::pickle_ints;
 using test::pickle_storage;
 using test::pickle_tensor;
 using test::pickle_text;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kTensor = pickle_tensor({{2, 3}, {3, 1}});
 
@@ -42,8 +42,8 @@ TEST(TorchPickle, ATensorIsAViewOfAStorage) {
   EXPECT_EQ(tensor.storage, "17");
   EXPECT_EQ(tensor.storage_size, 10);
   EXPECT_EQ(tensor.offset, 4);
-  EXPECT_THAT(tensor.shape, testing::ElementsAre(2, 3));
-  EXPECT_THAT(tensor.strides, testing::ElementsAre(1, 2));
+  EXPECT_THAT(tensor.shape, ::testing::ElementsAre(2, 3));
+  EXPECT_THAT(tensor.strides, ::testing::ElementsAre(1, 2));
 }
 
 TEST(TorchPickle, NumbersOfEveryWidthKeepTheirSign) {
@@ -55,7 +55,7 @@ TEST(TorchPickle, NumbersOfEveryWidthKeepTheirSign) {
   const auto tensors = read_torch_pickle(bytes_of(pickle), "w.bin");
   ASSERT_TRUE(tensors) << tensors.error().message;
   EXPECT_EQ(tensors->at("w").offset, -1);
-  EXPECT_THAT(tensors->at("w").shape, testing::ElementsAre(255, 65535, -2, 0, -1, 255, -8388608));
+  EXPECT_THAT(tensors->at("w").shape, ::testing::ElementsAre(255, 65535, -2, 0, -1, 255, -8388608));
 }
 
 TEST(TorchPickle, TheTensorsOfTheOuterDictComeFirst) {
@@ -90,14 +90,14 @@ void PrintTo(const BadPickle& bad, std::ostream* out) {
   *out << bad.name;
 }
 
-class BadPickles : public testing::TestWithParam<BadPickle> {};
+class BadPickles : public ::testing::TestWithParam<BadPickle> {};
 
 TEST_P(BadPickles, AreRefusedWithOneLineThatNamesOpcodeOrGlobal) {
   const auto tensors = read_torch_pickle(bytes_of(GetParam().pickle), "w.bin");
   ASSERT_FALSE(tensors);
   EXPECT_EQ(tensors.error().code, GetParam().code);
   EXPECT_THAT(tensors.error().message, HasSubstr(GetParam().message));
-  EXPECT_THAT(tensors.error().message, testing::StartsWith("w.bin: data.pkl: "));
+  EXPECT_THAT(tensors.error().message, ::testing::StartsWith("w.bin: data.pkl: "));
   EXPECT_THAT(tensors.error().message, Not(HasSubstr("\n")));
   EXPECT_LT(tensors.error().message.size(), 400U);
 }
@@ -226,9 +226,9 @@ std::vector<BadPickle> malformed() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Attacks, BadPickles, testing::ValuesIn(attacks()),
+INSTANTIATE_TEST_SUITE_P(Attacks, BadPickles, ::testing::ValuesIn(attacks()),
                          [](const auto& test) { return test.param.name; });
-INSTANTIATE_TEST_SUITE_P(Malformed, BadPickles, testing::ValuesIn(malformed()),
+INSTANTIATE_TEST_SUITE_P(Malformed, BadPickles, ::testing::ValuesIn(malformed()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace {
 using test::bytes_of;
 using test::little;
 using test::zip_file;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Replaces bytes at `at` from the first place of `anchor` on.
 std::string patched(std::string file, std::string_view anchor, std::size_t at, const std::string& bytes) {
@@ -97,14 +97,14 @@ void PrintTo(const BadZip& bad, std::ostream* out) {
   *out << bad.name;
 }
 
-class BadZips : public testing::TestWithParam<BadZip> {};
+class BadZips : public ::testing::TestWithParam<BadZip> {};
 
 TEST_P(BadZips, AreRefusedWithOneLineThatNamesFileAndEntry) {
   const auto parsed = parse_zip(bytes_of(GetParam().file), "w.bin");
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, GetParam().code);
   EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
-  EXPECT_THAT(parsed.error().message, testing::StartsWith("w.bin: "));
+  EXPECT_THAT(parsed.error().message, ::testing::StartsWith("w.bin: "));
   EXPECT_THAT(parsed.error().message, Not(HasSubstr("\n")));
 }
 
@@ -149,7 +149,7 @@ std::vector<BadZip> bad_zips() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadZips, testing::ValuesIn(bad_zips()),
+INSTANTIATE_TEST_SUITE_P(Table, BadZips, ::testing::ValuesIn(bad_zips()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

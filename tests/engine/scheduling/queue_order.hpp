@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/scheduling/waiting_queue.hpp"
+
+namespace pagoda::scheduling {
+
+/// Who waits, in the order in which the queue would serve.
+inline std::vector<RequestId> order(const WaitingQueue& queue) {
+  std::vector<RequestId> ids;
+  queue.visit_in_order([&](RequestId id) {
+    ids.push_back(id);
+    return true;
+  });
+  return ids;
+}
+
+}  // namespace pagoda::scheduling
