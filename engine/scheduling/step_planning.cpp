@@ -151,9 +151,8 @@ std::int32_t StepPlanning::num_decoding() const {
   return count;
 }
 
-bool StepPlanning::has_prompts() const {
-  return table_.head_of_queue() ||
-         std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
+bool StepPlanning::runs_prompts() const {
+  return std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
 }
 
 std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
@@ -162,7 +161,8 @@ std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
   if (config_.max_chunk_us > 0) {
     const double token_us = step_times_.us_per_token();
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
-    const double in_time = std::min(decoding + chunk, has_prompts() ? tokens_in_stretch(decoding) : budget);
+    const double in_time =
+        std::min(decoding + chunk, table_.head_of_queue() || runs_prompts() ? tokens_in_stretch(decoding) : budget);
     const double for_prompts =
         std::max<double>(kLeastChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
     budget = std::min(budget, std::max({double{kLeastBatch}, decoding + for_prompts, in_time}));
@@ -178,10 +178,7 @@ std::int32_t StepPlanning::num_pausing(std::int32_t token_budget, std::int32_t d
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
   const bool head_waits_for_memory = most_offers_ == 1;
-  const bool wanted =
-      (may_admit && !head_waits_for_memory) ||
-      std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
-  return wanted ? too_many : 0;
+  return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
 }
 
 std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
@@ -193,9 +190,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
-  const bool runs_prompts =
-      std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
-  const std::int32_t kept_for_prompts = runs_prompts ? kLeastChunk : 0;
+  const std::int32_t kept_for_prompts = runs_prompts() ? kLeastChunk : 0;
   std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
   for (const SequenceGroup* group : table_.running) {

@@ -110,8 +110,7 @@ class StepPlanning {
   std::int32_t num_decoding() const;
   /// Of the largest step that is in time for target_step_us but once in 200.
   double tokens_in_target() const;
-  /// A prompt runs, or waits to.
-  bool has_prompts() const;
+  bool runs_prompts() const;
   /// Of the largest step that takes most_stretch times as long as the decodes alone, but once in 200.
   double tokens_in_stretch(std::int32_t decoding) const;
   /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
