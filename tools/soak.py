@@ -125,7 +125,9 @@ class Soak:
             stats = server.wait_until_idle(60)
             time.sleep(0.5)
             last = samples.now()
-            more_actors = num_actors(server) - actors
+            deadline = time.monotonic() + 30  # a session ends a moment after its connection
+            while (more_actors := num_actors(server) - actors) > 0 and time.monotonic() < deadline:
+                time.sleep(0.1)
             growth = last["resident"] / first["resident"] - 1
             samples.rows.append(last)
         self.save("aborts.json", json.dumps({"counts": counts, "samples": samples.rows}))

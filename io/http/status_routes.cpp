@@ -7,6 +7,7 @@
 
 #include "io/http/inquiry.hpp"
 #include "io/http/stats_sum.hpp"
+#include "io/memory_reserve.hpp"
 #include "io/version.hpp"
 #include "io/wire/engine_facts.hpp"
 
@@ -46,9 +47,11 @@ std::string worst_word(const ApiContext& context, const std::vector<serving::Ans
   return num_overloaded == models.size() ? "overloaded" : "ok";
 }
 
-/// 200 while every engine answers and `word_of` its stats is "ok". A model that is not loaded is well.
+/// 200 while every engine answers and `word_of` its stats is "ok". A model that is not loaded is well. Who asks has the
+/// reserve put aside again, whether or not there are requests that would.
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
                    std::string (*word_of)(const EngineStats&)) {
+  if (context.reserve != nullptr) context.reserve->is_short();
   const auto deadline = answer_within(
       kHealthDeadline, exchange, [](Exchange& waiting) { answer_status(waiting, 503, "the engine does not answer"); });
   inquire_of_all(

@@ -62,6 +62,23 @@ class HealthCheck(unittest.TestCase):
             with Server(PAGODA, MODEL, "--tls-cert", cert, "--tls-key", key) as server:
                 self.assertEqual(check(server.port), 0)
 
+    def test_one_that_resets_the_connection_is_well(self):
+        """As one with TLS may: the first line is no handshake, and the second then finds nobody."""
+        def reset_all(listener):
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return
+                connection.recv(1)
+                connection.shutdown(socket.SHUT_WR)
+                connection.close()  # with bytes unread: a reset
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=reset_all, args=(listener,), daemon=True).start()
+            codes = {check(listener.getsockname()[1]) for _ in range(40)}
+            listener.shutdown(socket.SHUT_RDWR)
+        self.assertEqual(codes, {0})
+
     def test_one_that_replaces_a_worker_is_not_killed_for_it(self):
         self.assertEqual(check(self.stand_in({"/version": 200, "/health": 503, "/ready": 503})), 0)
 
