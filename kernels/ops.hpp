@@ -28,12 +28,16 @@ struct WeightMatrix {
   std::int64_t rows = 0;     ///< output features
   std::int64_t columns = 0;  ///< input features
   /// Of fp8_e4m3, and of it only: w[n, k] = data[n, k] * scales[n / scale_rows, k / scale_columns], a matrix of
-  /// ceil(rows / scale_rows) by ceil(columns / scale_columns). Linear layers of a CPU take such weights.
+  /// ceil(rows / scale_rows) by ceil(columns / scale_columns). Linear layers take such weights.
   const float* scales = nullptr;
   std::int64_t scale_rows = 1;
   std::int64_t scale_columns = 0;  ///< columns, or a divisor of 512 that 32 divides
 
   std::int64_t scales_of_row() const { return (columns + scale_columns - 1) / scale_columns; }
+  std::int64_t scale_bytes() const {
+    const std::int64_t rows_of_scales = (rows + scale_rows - 1) / scale_rows;
+    return scales == nullptr ? 0 : rows_of_scales * scales_of_row() * std::int64_t{sizeof(float)};
+  }
 };
 
 /// Whether linear layers take scales for blocks of so many columns.

@@ -59,7 +59,8 @@ bool Linear::Part::takes(const weights::LinearWeight& weight) const {
 }
 
 void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {
-  const DType type = weight.quantized == nullptr ? weight.plain.dtype : DType::f32;
+  const bool is_plain = weight.quantized == nullptr && weight.plain.scales == nullptr;
+  const DType type = is_plain ? weight.plain.dtype : DType::f32;
   narrow_type_ = parts_.empty() || type == narrow_type_ ? type : DType::f32;
   if (parts_.empty() || !parts_.back().takes(weight)) {
     parts_.emplace_back();

@@ -70,7 +70,7 @@ class Linear {
   std::vector<Part> parts_;
   std::vector<LinearModule> modules_;                // none of a layer that has no weight of its own
   std::vector<std::shared_ptr<const void>> memory_;  // of weights that do not lie in the source
-  DType narrow_type_ = DType::f32;                   // that of all weights; float32 where they differ or are quantised
+  DType narrow_type_ = DType::f32;  // that of all weights; float32 where they differ, are quantised or have scales
   std::int64_t in_features_ = 0;
   std::int64_t out_features_ = 0;
 };

@@ -142,6 +142,7 @@ Result<LinearWeight> DeviceWeights::linear(std::string_view module, std::int64_t
     const auto weight = host_.linear(module, rows, columns);
     if (!weight) return weight;
     if (weight->quantized != nullptr) return upload_quantized(module, *weight->quantized);
+    if (weight->plain.scales != nullptr) return upload_plain(module, weight->plain);
   }
   return WeightSource::linear(module, rows, columns);
 }
@@ -182,7 +183,7 @@ Result<LinearWeight> DeviceWeights::derived_linear(std::string_view module, cons
   auto derived = host_.derived_linear(module, weight);
   if (!derived) return derived;
   return derived->quantized != nullptr ? upload_quantized(module, *derived->quantized)
-                                       : upload_derived(module, derived->plain);
+                                       : upload_plain(module, derived->plain);
 }
 
 Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, const QuantizedWeights& weights) const {
@@ -213,10 +214,15 @@ Result<LinearWeight> DeviceWeights::upload_quantized(std::string_view module, co
   return linears_.emplace(std::string(module), LinearWeight{.plain = {}, .quantized = std::move(copy)}).first->second;
 }
 
-Result<LinearWeight> DeviceWeights::upload_derived(std::string_view module, const kernels::WeightMatrix& matrix) const {
+Result<LinearWeight> DeviceWeights::upload_plain(std::string_view module, const kernels::WeightMatrix& matrix) const {
   kernels::WeightMatrix copy = matrix;
   const auto data = upload(matrix.data, bytes_of(matrix));
   if (!data) return fail(data.error());
+  if (matrix.scales != nullptr) {
+    const auto scales = upload(matrix.scales, matrix.scale_bytes());
+    if (!scales) return fail(scales.error());
+    copy.scales = reinterpret_cast<const float*>(*scales);
+  }
   host_.drop_copies();
   copy.data = *data;
   return linears_.emplace(std::string(module), LinearWeight{.plain = copy}).first->second;

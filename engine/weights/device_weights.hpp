@@ -49,7 +49,7 @@ class DeviceWeights final : public WeightSource {
   /// `from`: [bytes], host memory, read before it returns. The copy is aligned to 256 bytes.
   Result<const std::byte*> upload(const void* from, std::int64_t bytes) const;
   Result<LinearWeight> upload_quantized(std::string_view module, const QuantizedWeights& weights) const;
-  Result<LinearWeight> upload_derived(std::string_view module, const kernels::WeightMatrix& matrix) const;
+  Result<LinearWeight> upload_plain(std::string_view module, const kernels::WeightMatrix& matrix) const;
 
   const LoadedWeights& host_;
   std::shared_ptr<kernels::Device> device_;

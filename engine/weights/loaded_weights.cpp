@@ -53,7 +53,7 @@ std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTe
 }
 
 const Float8Weights* WeightPolicy::kept_float8(const WeightTensor& tensor) const {
-  return keep_quantized && !on_gpu && tensor.quantized != nullptr ? tensor.quantized->float8() : nullptr;
+  return keep_quantized && tensor.quantized != nullptr ? tensor.quantized->float8() : nullptr;
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_table_format(const WeightTensor& tensor) const {

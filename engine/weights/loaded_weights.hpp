@@ -27,8 +27,7 @@ struct WeightPolicy {
   /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
   /// file's small ones.
   bool copy_linear = false;
-  /// 8-bit floats, which kernels of a GPU do not compute with, are dequantised, integers of 2 and 3 bits are held in 4,
-  /// and kInt4Weights are kPlainInt4Weights.
+  /// Integers of 2 and 3 bits are held in 4, and kInt4Weights are kPlainInt4Weights.
   bool on_gpu = false;
 
   /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. Beside

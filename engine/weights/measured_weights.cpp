@@ -23,13 +23,15 @@ Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64
     return count_quantized(stored->name, rows, columns, *format, stored->quantized->order().data());
   }
   if (const Float8Weights* kept = policy_.kept_float8(*stored)) {
-    linears_[std::string(module)] = {rows * columns, policy_.copy_linear};
-    return LinearWeight{.plain = {.dtype = DType::fp8_e4m3,
-                                  .rows = rows,
-                                  .columns = columns,
-                                  .scales = kept->scales.data(),
-                                  .scale_rows = kept->scale_rows,
-                                  .scale_columns = kept->scale_columns}};
+    const kernels::WeightMatrix matrix{.dtype = DType::fp8_e4m3,
+                                       .rows = rows,
+                                       .columns = columns,
+                                       .scales = kept->scales.data(),
+                                       .scale_rows = kept->scale_rows,
+                                       .scale_columns = kept->scale_columns};
+    // A CPU reads the scales where they were read from the file.
+    linears_[std::string(module)] = {rows * columns + (policy_.on_gpu ? matrix.scale_bytes() : 0), policy_.copy_linear};
+    return LinearWeight{.plain = matrix};
   }
   if (const auto format = policy_.format_of(module, rows, columns))
     return count_quantized(module, rows, columns, *format);

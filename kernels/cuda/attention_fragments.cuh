@@ -17,6 +17,7 @@
 #include <cuda_fp8.h>
 
 #include "kernels/cuda/attention_args.cuh"
+#include "kernels/cuda/float8.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace pagoda::kernels::cuda {
@@ -41,27 +42,6 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
     memcpy(&bits, &pair, sizeof(bits));
   }
   return bits;
-}
-
-/// Two e4m3 values as float16, exactly; not a number is 0x7FFF.
-__device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint32_t two) {
-#if defined(PAGODA_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890)
-  // Before compute capability 8.9 the toolkit's conversion is a long branch for each value. Here: exponent and mantissa
-  // where float16 has them, whose exponent counts from 8 further down, zeros and subnormal values included.
-  const std::uint32_t magnitudes = (two & 0x7FU) << 7 | (two & 0x7F00U) << 15;
-  __half2 pair;
-  memcpy(&pair, &magnitudes, sizeof(pair));
-  pair = __hmul2(pair, __float2half2_rn(256.0F));
-  std::uint32_t bits = 0;
-  memcpy(&bits, &pair, sizeof(bits));
-  bits |= (two & 0x80U) << 8 | (two & 0x8000U) << 16;
-  if ((two & 0x7FU) == 0x7FU) bits = (bits & 0xFFFF0000U) | 0x7FFFU;
-  if ((two & 0x7F00U) == 0x7F00U) bits = (bits & 0xFFFFU) | 0x7FFF0000U;
-  return bits;
-#else
-  const __half2_raw wide = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3);
-  return wide.x | static_cast<std::uint32_t>(wide.y) << 16;
-#endif
 }
 
 /// Four values of one byte as two pairs of float16: bytes 0, 1 and 2, 3, or `alternate` 0, 2 and 1, 3.

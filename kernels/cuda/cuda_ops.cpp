@@ -47,9 +47,6 @@ Status CudaOps::layer_norm(Stream& stream, const LayerNormParams& p) const {
 }
 
 Status CudaOps::linear(Stream& stream, const LinearParams& p) const {
-  if (!p.weights.empty() && p.weights.front().scales != nullptr) {
-    return fail(ErrorCode::unsupported, "linear: 8-bit floats are not multiplied on a GPU");
-  }
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_linear(s, p); });
 }
 

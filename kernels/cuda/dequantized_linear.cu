@@ -1,7 +1,6 @@
-#include <algorithm>
-#include <string>
+#include <cstdint>
 
-#include "kernels/cuda/bias.hpp"
+#include "kernels/cuda/dequantized_gemm.hpp"
 #include "kernels/cuda/dequantized_linear.hpp"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.hpp"
@@ -153,90 +152,22 @@ Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_
                 static_cast<__nv_bfloat16*>(to));
 }
 
-constexpr std::int64_t kElementBytes = sizeof(__nv_bfloat16);
-
-/// Rows of a matrix that are dequantised together.
-std::int64_t rows_of_piece(const QuantizedLinearParams& p) {
-  std::int64_t most_rows = 0;
-  for (const QuantizedMatrix& weight : p.weights) most_rows = std::max(most_rows, weight.rows);
-  return rows_per_pass(most_rows, p.in * kElementBytes, kMostScratchBytes);
-}
-
-/// What lies where in the scratch of a call.
-struct Scratch {
-  std::byte* x = nullptr;
-  std::byte* weight = nullptr;
-  float* bias = nullptr;
-};
-
-/// Rows [first, first + count) of part `index`, whose outputs begin at `out`, for all rows of x in scratch.
-Status multiply_piece(CudaStream& stream, Gemm& gemm, const QuantizedLinearParams& p, std::size_t index,
-                      std::int64_t first, std::int64_t count, const Scratch& scratch, std::int64_t num_tokens,
-                      float* out) {
-  const QuantizedMatrix& weight = p.weights[index];
-  Status status = dequantize(stream.get(), weight, first, count, scratch.weight);
-  const void* bias = p.biases.empty() ? nullptr : p.biases[index];
-  if (status && bias != nullptr) {
-    const auto offset = first * static_cast<std::int64_t>(size_of(p.bias_dtype));
-    status = widen_bias(stream.get(), static_cast<const std::byte*>(bias) + offset, p.bias_dtype, count, scratch.bias);
-  }
-  if (!status) return status;
-  status = gemm.multiply(stream.get(), {.x = scratch.x,
-                                        .weight = scratch.weight,
-                                        .dtype = DType::bf16,
-                                        .rows = num_tokens,
-                                        .in = p.in,
-                                        .columns = count,
-                                        .bias = bias == nullptr ? nullptr : scratch.bias,
-                                        .out = out + first,
-                                        .out_stride = p.out_stride,
-                                        .accumulate = p.accumulate});
-  if (status || status.error().code != ErrorCode::unsupported) return status;
-  return fail(ErrorCode::internal, "dequantized_linear: " + status.error().message);  // others may be done already
-}
-
-/// Whether everything lies so that cuBLASLt takes it: outputs at multiples of 16 bytes, inputs in whole stores and
-/// blocks of a rotation.
+/// Whether everything lies so that cuBLASLt takes it, and inputs are whole stores and blocks of a rotation.
 bool fits(const QuantizedLinearParams& p) {
-  constexpr std::int64_t kOutFloats = 4;
-  bool aligned = p.in % kStore == 0 && p.out_stride % kOutFloats == 0 && all_aligned_16(p.x, p.out);
-  if (p.weights.front().format.rotated) aligned = aligned && p.in % kRotationBlock == 0;
-  for (const QuantizedMatrix& weight : p.weights) aligned = aligned && weight.rows % kOutFloats == 0;
-  return aligned;
+  const bool rotates = p.weights.front().format.rotated;
+  return fits_gemm(p) && p.in % kStore == 0 && (!rotates || p.in % kRotationBlock == 0);
 }
 
 }  // namespace
 
 Status dequantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
   if (!fits(p)) return fail(ErrorCode::unsupported, "dequantized_linear: rows that are not aligned");
-  const Result<Gemm*> gemm = stream.gemm();
-  if (!gemm) return fail(gemm.error());
-  constexpr std::size_t kAlignment = 256;
-  const auto area = [](std::int64_t bytes) {
-    return ceil_divide(static_cast<std::size_t>(bytes), kAlignment) * kAlignment;
-  };
-  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, kMostScratchBytes);
-  const std::int64_t piece = rows_of_piece(p);
-  const std::size_t x_bytes = area(tokens * p.in * kElementBytes);
-  const std::size_t weight_bytes = area(piece * p.in * kElementBytes);
-  const std::size_t bias_bytes = area(piece * static_cast<std::int64_t>(sizeof(float)));
-  const Result<std::byte*> memory = stream.scratch(x_bytes + weight_bytes + bias_bytes);
-  if (!memory) return fail(memory.error());
-  const Scratch scratch{*memory, *memory + x_bytes, reinterpret_cast<float*>(*memory + x_bytes + weight_bytes)};
-  for (std::int64_t first_token = 0; first_token < p.num_tokens; first_token += tokens) {
-    const std::int64_t count = std::min(tokens, p.num_tokens - first_token);
-    Status status = narrow_x(stream.get(), p, first_token, count, scratch.x);
-    float* out = p.out + first_token * p.out_stride;
-    for (std::size_t i = 0; i < p.weights.size(); ++i) {
-      const std::int64_t rows = p.weights[i].rows;
-      for (std::int64_t first = 0; first < rows && status; first += piece) {
-        status = multiply_piece(stream, **gemm, p, i, first, std::min(piece, rows - first), scratch, count, out);
-      }
-      out += rows;
-    }
-    if (!status) return status;
-  }
-  return {};
+  return multiply_dequantized(
+      stream, p,
+      [&](std::int64_t first, std::int64_t count, void* to) { return narrow_x(stream.get(), p, first, count, to); },
+      [&](std::size_t part, std::int64_t first, std::int64_t count, void* to) {
+        return dequantize(stream.get(), p.weights[part], first, count, to);
+      });
 }
 
 }  // namespace pagoda::kernels::cuda

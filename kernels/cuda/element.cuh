@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/device_functions.cuh"
 
 namespace pagoda::kernels::cuda {
@@ -23,6 +25,9 @@ __device__ __forceinline__ std::uint32_t bits_of(__half x) {
 }
 __device__ __forceinline__ std::uint32_t bits_of(__nv_bfloat16 x) {
   return __bfloat16_as_ushort(x);
+}
+__device__ __forceinline__ std::uint32_t bits_of(__nv_fp8_e4m3 x) {
+  return x.__x;
 }
 
 /// The two 16-bit elements of a word, the one in its low half first.

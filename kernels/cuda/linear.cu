@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/bias.hpp"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/float8_linear.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/linear.hpp"
 #include "kernels/cuda/skinny_linear.hpp"
@@ -152,6 +153,7 @@ std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_
 }
 
 Status cuda_linear(CudaStream& stream, const LinearParams& p) {
+  if (p.weights.front().scales != nullptr) return float8_linear(stream, p);
   if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
   const Result<Gemm*> gemm = stream.gemm();
   if (!gemm) return fail(gemm.error());

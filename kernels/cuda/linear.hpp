@@ -15,7 +15,8 @@ constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
 /// Ops::linear. Up to kMostSkinnyRows rows of x, and weights that are not aligned to 16 bytes, are multiplied in
 /// float32 (skinny_linear.hpp). More rows are rounded to the type of the weights and multiplied on tensor cores with
 /// float32 sums; parts whose weights lie behind each other are one product. Within each of the two ways an output has
-/// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change.
+/// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change. 8-bit floats:
+/// float8_linear.hpp.
 Status cuda_linear(CudaStream& stream, const LinearParams& p);
 
 /// from [count], a multiple of 8 and aligned to 16 bytes -> to, rounded to `dtype` (16 bits).

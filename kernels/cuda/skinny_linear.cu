@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/float8.cuh"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/skinny_linear.hpp"
 #include "kernels/cuda/warp_sums.cuh"
@@ -11,7 +12,11 @@ namespace {
 
 constexpr int kWarps = 4;  ///< of a block; they share its outputs and deal the columns among themselves
 
-/// Four words of weights: 8 of 16 bits or 4 of 32 bits.
+/// Weights that are multiplied with a scale of their own.
+template <class T>
+constexpr bool kHasScales = std::is_same_v<T, __nv_fp8_e4m3>;
+
+/// Four words of weights: 16 of 8 bits, 8 of 16 bits or 4 of 32 bits.
 struct Chunk {
   std::uint32_t words[4];
 };
@@ -27,7 +32,7 @@ __device__ Chunk load_weights(const T* row, int k, int in) {
     constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
 #pragma unroll
     for (int i = 0; i < 4 * kPerWord; ++i) {
-      if (k + i < in) chunk.words[i / kPerWord] |= bits_of(row[k + i]) << (i % kPerWord * 16);
+      if (k + i < in) chunk.words[i / kPerWord] |= bits_of(row[k + i]) << (i % kPerWord * (32 / kPerWord));
     }
   }
   return chunk;
@@ -55,17 +60,30 @@ __device__ float4 load_x(const X* row, int k, int in) {
   return x;
 }
 
-/// The four elements that begin at word `first` of a chunk.
+/// Elements 4 `quarter` to 4 `quarter` + 3 of a chunk.
 template <class T>
-__device__ float4 four_weights(const Chunk& chunk, bool upper) {
+__device__ float4 four_weights(const Chunk& chunk, int quarter) {
   if constexpr (sizeof(T) == 4) {
     return {__uint_as_float(chunk.words[0]), __uint_as_float(chunk.words[1]), __uint_as_float(chunk.words[2]),
             __uint_as_float(chunk.words[3])};
-  } else {
-    const float2 a = two_floats<T>(upper ? chunk.words[2] : chunk.words[0]);
-    const float2 b = two_floats<T>(upper ? chunk.words[3] : chunk.words[1]);
+  } else if constexpr (sizeof(T) == 2) {
+    const float2 a = two_floats<T>(quarter == 1 ? chunk.words[2] : chunk.words[0]);
+    const float2 b = two_floats<T>(quarter == 1 ? chunk.words[3] : chunk.words[1]);
     return {a.x, a.y, b.x, b.y};
+  } else {
+    const std::uint32_t even = quarter >= 2 ? chunk.words[2] : chunk.words[0];
+    const std::uint32_t odd = quarter >= 2 ? chunk.words[3] : chunk.words[1];
+    return floats_of_e4m3(quarter % 2 == 0 ? even : odd);
   }
+}
+
+/// Which four of a lane's chunk come at turn `turn`: lanes whose chunks begin in the same banks take turns, so that
+/// eight lanes together read x from all banks.
+template <int kPerChunk>
+__device__ int quarter_of(int lane, int turn) {
+  if constexpr (kPerChunk == 4) return 0;
+  if constexpr (kPerChunk == 8) return (lane >> 2 & 1) ^ turn;
+  return (lane >> 1 & 3) ^ turn;
 }
 
 __device__ float add_products(float4 a, float4 b, float sum) {
@@ -79,7 +97,8 @@ __device__ float add_products(float4 a, float4 b, float sum) {
 /// are on their way while those of the step before are multiplied.
 template <class T, class X, int kTokens, bool kVectors>
 __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
-                            const X* const (&x)[kTokens], float (&sums)[kSkinnyOutputs * kTokens]) {
+                            const float* const (&scales)[kSkinnyOutputs], const X* const (&x)[kTokens],
+                            float (&sums)[kSkinnyOutputs * kTokens]) {
   constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
   constexpr int kStep = 32 * kPerChunk;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -98,17 +117,26 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
       chunks[o] = next[o];
       next[o] = load_weights<T, kVectors>(weights[o], k + kWarps * kStep, args.in);
     }
+    float scale[kSkinnyOutputs];
+    if constexpr (kHasScales<T>) {
+      const int place = min(k, args.in - 1) >> args.scale_shift;
 #pragma unroll
-    for (int half = 0; half < kPerChunk / 4; ++half) {
-      // Four lanes begin with their lower half of x while the next four begin with their upper one, so that eight lanes
-      // together read from all banks.
-      const bool upper = kPerChunk == 8 && (lane >> 2 & 1) != half;
+      for (int o = 0; o < kSkinnyOutputs; ++o) scale[o] = scales[o][place];
+    }
+#pragma unroll
+    for (int turn = 0; turn < kPerChunk / 4; ++turn) {
+      const int quarter = quarter_of<kPerChunk>(lane, turn);
       float4 w[kSkinnyOutputs];
 #pragma unroll
-      for (int o = 0; o < kSkinnyOutputs; ++o) w[o] = four_weights<T>(chunks[o], upper);
+      for (int o = 0; o < kSkinnyOutputs; ++o) {
+        w[o] = four_weights<T>(chunks[o], quarter);
+        if constexpr (kHasScales<T>) {
+          w[o] = {w[o].x * scale[o], w[o].y * scale[o], w[o].z * scale[o], w[o].w * scale[o]};
+        }
+      }
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        const float4 values = load_x<kVectors>(x[t], upper ? k + 4 : k, args.in);
+        const float4 values = load_x<kVectors>(x[t], k + 4 * quarter, args.in);
 #pragma unroll
         for (int o = 0; o < kSkinnyOutputs; ++o) {
           float& sum = sums[o * kTokens + t];
@@ -141,10 +169,14 @@ __global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_
 
   // What lies behind the last output or token is computed from the last one again and dropped.
   const T* weights[kSkinnyOutputs];
+  const float* scales[kSkinnyOutputs] = {};
 #pragma unroll
   for (int o = 0; o < kSkinnyOutputs; ++o) {
-    const std::int64_t row = min(first_output + o, part.rows - 1);
-    weights[o] = static_cast<const T*>(part.weight) + row * args.in;
+    const int row = min(first_output + o, part.rows - 1);
+    weights[o] = static_cast<const T*>(part.weight) + std::int64_t{row} * args.in;
+    if constexpr (kHasScales<T>) {
+      scales[o] = part.scales + std::int64_t{row / part.scale_rows} * args.scales_of_row;
+    }
   }
   const X* x[kTokens];
 #pragma unroll
@@ -153,7 +185,7 @@ __global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_
     x[t] = static_cast<const X*>(args.x) + token * args.in;
   }
   float sums[kSums] = {};
-  add_columns<T, X, kTokens, kVectors>(args, weights, x, sums);
+  add_columns<T, X, kTokens, kVectors>(args, weights, scales, x, sums);
 
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -209,10 +241,21 @@ SkinnyArgs skinny_args(const LinearParams& p) {
                   .bias_dtype = p.bias_dtype,
                   .accumulate = p.accumulate,
                   .parts = {}};
+  if (const WeightMatrix& front = p.weights.front(); front.scales != nullptr) {
+    args.scale_shift = scale_shift(front.scale_columns, p.in);
+    args.scales_of_row = static_cast<std::int32_t>(front.scales_of_row());
+  }
   std::int32_t column = 0;
   for (std::size_t i = 0; i < p.weights.size(); ++i) {
     const auto rows = static_cast<std::int32_t>(p.weights[i].rows);
-    args.parts[i] = {p.weights[i].data, p.biases.empty() ? nullptr : p.biases[i], rows, args.num_blocks, column};
+    args.parts[i] = {.weight = p.weights[i].data,
+                     .bias = p.biases.empty() ? nullptr : p.biases[i],
+                     .rows = rows,
+                     .first_block = args.num_blocks,
+                     .first_column = column,
+                     .scales = p.weights[i].scales,
+                     // There are no more rows than an int32_t counts; a block of more is the matrix.
+                     .scale_rows = static_cast<std::int32_t>(std::min(p.weights[i].scale_rows, p.weights[i].rows))};
     args.num_blocks += (rows + kSkinnyOutputs - 1) / kSkinnyOutputs;
     column += rows;
   }
@@ -231,6 +274,7 @@ Status skinny_linear(cudaStream_t stream, const LinearParams& p) {
   if (p.num_tokens == 0) return {};
   const SkinnyArgs args = skinny_args(p);
   const bool in_vectors = reads_in_vectors(p);
+  if (p.weights.front().scales != nullptr) return launch_for_tokens<__nv_fp8_e4m3, float>(stream, args, in_vectors);
   return with_element(p.weights.front().dtype, [&](auto element) {
     using T = decltype(element);
     return args.narrow_x ? launch_for_tokens<T, T>(stream, args, in_vectors)

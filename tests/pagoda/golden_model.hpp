@@ -22,7 +22,16 @@ inline nlohmann::json golden_cases(const std::string& model) {
   return nlohmann::json::parse(std::ifstream(kGoldenModels / model / "golden.json")).at("cases");
 }
 
-/// A golden model's folder with a tokenizer that knows a name for each token, which the engine asks for.
+/// A tokenizer that knows a name for each token, which the engine asks for.
+inline void write_tokenizer(const TemporaryFolder& folder, std::int64_t vocab_size) {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (std::int64_t id = 0; id < vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
+  folder.write(
+      "tokenizer.json",
+      nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}.dump());
+}
+
+/// A golden model's folder with a tokenizer.
 class ServableModel {
  public:
   explicit ServableModel(const std::string& name) {
@@ -32,11 +41,7 @@ class ServableModel {
     const auto spec = io::load_hf_config(kGoldenModels / name);
     if (!spec) throw std::runtime_error(spec.error().message);
     window_ = spec->kv_layout(1, DType::f32).only().window;
-    nlohmann::json vocab = nlohmann::json::object();
-    for (std::int64_t id = 0; id < spec->vocab_size; ++id) vocab["t" + std::to_string(id)] = id;
-    folder_.write(
-        "tokenizer.json",
-        nlohmann::json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}.dump());
+    write_tokenizer(folder_, spec->vocab_size);
   }
 
   std::string path() const { return folder_.path().string(); }

@@ -100,7 +100,10 @@ Status SplitOps::linear(Stream& stream, const LinearParams& params) const {
   const auto kept = std::make_shared<Kept>();
   kept->weights.assign(p.weights.begin(), p.weights.end());
   kept->biases.assign(p.biases.begin(), p.biases.end());
-  for (auto& weight : kept->weights) t.device(weight.data);
+  for (auto& weight : kept->weights) {
+    t.device(weight.data);
+    t.device(weight.scales);
+  }
   for (auto& bias : kept->biases) t.device(bias);
   p.weights = kept->weights;
   p.biases = kept->biases;
@@ -123,6 +126,8 @@ Status SplitOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p
     t.device(weight.data);
     t.device(weight.scales);
     t.device(weight.mins);
+    t.device(weight.factors);
+    t.device(weight.order);
   }
   for (auto& bias : kept->biases) t.device(bias);
   p.weights = kept->weights;
