@@ -4,16 +4,10 @@
 #include <cmath>
 #include <cstddef>
 
+#include "pagoda/divergence.hpp"
+
 namespace pagoda::apps {
 namespace {
-
-/// log of the sum of exp(logits), in double precision.
-double log_sum_exp(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(x - largest);
-  return largest + std::log(sum);
-}
 
 double quantile(const std::vector<double>& sorted, double share) {
   const auto last = static_cast<double>(sorted.size() - 1);
@@ -30,12 +24,7 @@ void LogitComparison::add(std::span<const float> logits, TokenId next) {
 void LogitComparison::add(std::span<const float> logits, std::span<const float> reference, TokenId next) {
   const double norm = log_sum_exp(logits);
   const double reference_norm = log_sum_exp(reference);
-  double divergence = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double log_p = reference[i] - reference_norm;
-    divergence += std::exp(log_p) * (log_p - (logits[i] - norm));
-  }
-  kld_.push_back(divergence < 0.0 ? 0.0 : divergence);  // one that is not a number stays so
+  kld_.push_back(divergence(logits, norm, reference, reference_norm));
   const auto token = static_cast<std::size_t>(next);
   nll_ += norm - logits[token];
   reference_nll_ += reference_norm - reference[token];

@@ -25,6 +25,10 @@ struct QuantizeCommand {
              "What to write: a GGUF file where it ends with .gguf, else a folder of Hugging Face's kind in the format "
              "of compressed-tensors");
     add_number(app, "--bits", options.bits, "Bits of a weight: 4 or 8", 4, 8);
+    bits_per_weight_flag = add_number(app, "--bits-per-weight", bits_per_weight,
+                                      "At most so many on average, scales included: layers that need it most, as runs "
+                                      "with each of them rounded tell, have 8 bits and the others 4",
+                                      4.0, 16.0);
     group_size_flag = add_number(app, "--group-size", group_size,
                                  "Columns that share a scale: a multiple of 16 that divides the columns of every "
                                  "layer; always 32 in a GGUF file",
@@ -46,9 +50,11 @@ struct QuantizeCommand {
   std::string out;
   std::string calibration;
   bool json = false;
+  double bits_per_weight = 5;
   std::int64_t group_size = 32;
   bool zero_points = true;
   bool rotate = true;
+  CLI::Option* bits_per_weight_flag;
   CLI::Option* group_size_flag;
   CLI::Option* zero_points_flag;
   CLI::Option* rotate_flag;
@@ -64,6 +70,7 @@ int run_quantize(QuantizeCommand& command) {
     return exit_with(Error{ErrorCode::bad_config, "--group-size must be a multiple of 16", "group_size"});
   }
   // What is right where nothing is said follows from the format.
+  if (command.bits_per_weight_flag->count() > 0) options.bits_per_weight = command.bits_per_weight;
   if (command.group_size_flag->count() > 0) options.group_size = command.group_size;
   if (command.zero_points_flag->count() > 0) options.asymmetric = command.zero_points;
   if (command.rotate_flag->count() > 0) options.rotate = command.rotate;
@@ -78,6 +85,7 @@ int run_quantize(QuantizeCommand& command) {
   if (!report) return exit_with(report.error());
   const nlohmann::ordered_json result{{"out", command.out},
                                       {"num_modules", report->num_modules},
+                                      {"num_8bit_modules", report->num_8bit_modules},
                                       {"calibration_tokens", report->calibration_tokens},
                                       {"model_bytes", report->model_bytes},
                                       {"written_bytes", report->written_bytes},

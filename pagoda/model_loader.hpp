@@ -28,6 +28,9 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   /// weights; blocks.
   Result<std::int64_t> measure_free_bytes() const;
 
+  /// Where models take their weights from.
+  const weights::WeightSource& weights() const;
+
   /// A model that is ready to run, within the plan's limits. Errors: those of models::create_model; bad_file or
   /// unsupported when it leaves weights of the checkpoint untaken.
   Result<std::unique_ptr<models::Model>> make_model() const;
@@ -40,7 +43,6 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
-  const weights::WeightSource& weights() const;
   void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;

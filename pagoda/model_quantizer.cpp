@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "engine/calibration/rotated.hpp"
+#include "engine/calibration/rounded.hpp"
 #include "kernels/rotation.hpp"
+#include "pagoda/rounding_trials.hpp"
 
 namespace pagoda {
 namespace {
@@ -37,6 +39,74 @@ Status ModelQuantizer::look() {
   return status ? choose_modules() : status;
 }
 
+Status ModelQuantizer::choose_bits(const std::vector<TokenIds>& texts) {
+  auto stream = device_->create_stream("pagoda-quantize");
+  if (!stream) return fail(std::move(stream.error()));
+  RoundingTrials trials(model_, texts);
+  Status status = trials.remember();
+  const std::vector<Unit> all = units();
+  std::vector<LayerTrial> tried;
+  for (const Unit& unit : all) {
+    if (!status) return status;
+    report("trying layers", tried.size(), all.size());
+    Result<LinearWeights> weights;
+    (*stream)->submit([&] { weights = rounded(**stream, unit); });
+    (*stream)->synchronize();
+    if (!weights) return fail(std::move(weights.error()));
+    const auto divergence = trials.divergence_with(std::move(*weights));
+    if (!divergence) return fail(divergence.error());
+    LayerTrial& trial = tried.emplace_back(LayerTrial{.divergence = *divergence});
+    for (const std::size_t i : unit) trial.num_weights += modules_[i].rows * modules_[i].columns;
+  }
+  const MoreBits& more = *format_.more;
+  const auto chosen =
+      choose_more_bits(tried, format_.gptq.bits_per_weight(), more.gptq.bits_per_weight(), more.bits_per_weight);
+  for (std::size_t u = 0; u < all.size(); ++u) {
+    for (const std::size_t i : all[u]) modules_[i].bits = chosen[u] ? more.gptq.bits : format_.gptq.bits;
+  }
+  return status;
+}
+
+std::vector<ModelQuantizer::Unit> ModelQuantizer::units() const {
+  std::vector<Unit> units;
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    const bool joins = format_.more->inputs_are_alike && i > 0 && found_[i].input == found_[i - 1].input;
+    if (!joins) units.emplace_back();
+    units.back().push_back(i);
+  }
+  return units;
+}
+
+Result<LinearWeights> ModelQuantizer::rounded(kernels::Stream& stream, const Unit& unit) const {
+  LinearWeights linears;
+  for (const std::size_t i : unit) {
+    const auto& [name, rows, columns, bits] = modules_[i];
+    auto weights = read_weights(stream, found_[i].layer, columns);
+    if (!weights) return fail(std::move(weights.error()));
+    Status status =
+        calibration::round_weights(*device_, stream, weights->as<float>(), rows, columns, format_.gptq, format_.rotate);
+    if (!status) return fail(in_module(found_[i].layer, status.error()).error());
+    const auto memory = std::make_shared<const kernels::Buffer>(std::move(*weights));
+    linears[name] = {.plain = {memory->data(), DType::f32, rows, columns}, .memory = memory};
+  }
+  return linears;
+}
+
+const calibration::GptqFormat& ModelQuantizer::format_of(int bits) const {
+  return bits == format_.gptq.bits ? format_.gptq : format_.more->gptq;
+}
+
+double ModelQuantizer::bits_per_weight() const {
+  double bits = 0;
+  double weights = 0;
+  for (const io::WrittenModule& module : modules_) {
+    const auto count = static_cast<double>(module.rows * module.columns);
+    bits += count * format_of(module.bits).bits_per_weight();
+    weights += count;
+  }
+  return bits / weights;
+}
+
 Status ModelQuantizer::run(const std::vector<TokenIds>& texts, io::QuantizedModelWriter& writer) {
   auto stream = device_->create_stream("pagoda-quantize");
   if (!stream) return fail(std::move(stream.error()));
@@ -60,11 +130,13 @@ bool ModelQuantizer::takes(const layers::LinearModule& module) const {
 }
 
 Status ModelQuantizer::choose_modules() {
-  for (const SharedInput& input : products_.inputs()) {
-    for (const layers::LinearModule& module : input.modules) {
+  const auto& inputs = products_.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    for (const layers::LinearModule& module : inputs[i].modules) {
       if (!takes(module)) continue;
-      if (Status status = check_columns(module, input.in_features); !status) return status;
-      modules_.push_back({module.name, module.out_features, input.in_features});
+      if (Status status = check_columns(module, inputs[i].in_features); !status) return status;
+      modules_.push_back({module.name, module.out_features, inputs[i].in_features, format_.gptq.bits});
+      found_.push_back({module, i});
     }
   }
   if (!modules_.empty()) return {};
@@ -122,13 +194,15 @@ Status ModelQuantizer::quantize(kernels::Stream& stream, std::size_t input, io::
   for (const layers::LinearModule& module : shared.modules) {
     if (!takes(module)) continue;
     report("quantising", num_done_, modules_.size());
-    if (Status status = quantize(stream, module, *feedback, writer); !status) return in_module(module, status.error());
+    const int bits = modules_[num_done_].bits;
+    Status status = quantize(stream, module, bits, *feedback, writer);
+    if (!status) return in_module(module, status.error());
     ++num_done_;
   }
   return {};
 }
 
-Status ModelQuantizer::quantize(kernels::Stream& stream, const layers::LinearModule& module,
+Status ModelQuantizer::quantize(kernels::Stream& stream, const layers::LinearModule& module, int bits,
                                 const ErrorFeedback& feedback, io::QuantizedModelWriter& writer) {
   const std::int64_t rows = module.out_features;
   const std::int64_t columns = feedback.size();
@@ -138,9 +212,10 @@ Status ModelQuantizer::quantize(kernels::Stream& stream, const layers::LinearMod
     Status status = calibration::rotate_columns(*device_, stream, weights->as<float>(), rows, columns);
     if (!status) return status;
   }
-  const auto matrix = calibration::quantize_gptq(*device_, stream, weights->as<float>(), rows, feedback, format_.gptq);
+  const auto matrix =
+      calibration::quantize_gptq(*device_, stream, weights->as<float>(), rows, feedback, format_of(bits));
   if (!matrix) return fail(matrix.error());
-  return writer.write({module.name, rows, columns},
+  return writer.write({module.name, rows, columns, bits},
                       {.q = matrix->q, .scales = matrix->scales, .zeros = matrix->zeros, .mins = matrix->mins});
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/engine_setup.hpp"
+#include "pagoda/replaced_weights.hpp"
 #include "pagoda/token_logits.hpp"
 
 namespace pagoda {
@@ -23,10 +25,17 @@ namespace pagoda {
 /// it.
 class ModelQuantizer {
  public:
+  /// Layers that need more bits than others.
+  struct MoreBits {
+    calibration::GptqFormat gptq;
+    double bits_per_weight = 0;     ///< of all layers together, at most
+    bool inputs_are_alike = false;  ///< layers that share their input have the same number of bits
+  };
   struct Format {
     calibration::GptqFormat gptq;
-    bool rotate = false;      ///< columns (kernels/rotation.hpp)
-    bool transposed = false;  ///< weights that the checkpoint holds as [in, out] are quantised as well
+    std::optional<MoreBits> more = {};  ///< none: all layers have the same number of bits
+    bool rotate = false;                ///< columns (kernels/rotation.hpp)
+    bool transposed = false;            ///< weights that the checkpoint holds as [in, out] are quantised as well
   };
 
   ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,
@@ -41,20 +50,35 @@ class ModelQuantizer {
   /// Finds out what there is to quantise. Errors: bad_config (param group_size or rotate: they do not fit a layer),
   /// unsupported (no layer is a plain matrix of its checkpoint), those of TokenLogits::run.
   Status look();
-  /// What look() has found.
+  /// Rounds some layers at a time, looks at what the model says then, and gives those that it hurts the most the format
+  /// of Format::more. Call it after look(). Errors: as of run.
+  Status choose_bits(const std::vector<TokenIds>& texts);
+  /// What look() has found, with the bits that were chosen.
   const std::vector<io::WrittenModule>& modules() const { return modules_; }
+  /// Of all modules, with their scales.
+  double bits_per_weight() const;
 
   /// Quantises all modules and finishes the writer.
   Status run(const std::vector<TokenIds>& texts, io::QuantizedModelWriter& writer);
 
  private:
+  /// Layers whose bits are chosen together: places in modules_.
+  using Unit = std::vector<std::size_t>;
+  struct FoundModule {
+    layers::LinearModule layer;
+    std::size_t input = 0;  ///< among those of products_
+  };
+
   bool takes(const layers::LinearModule& module) const;
+  std::vector<Unit> units() const;
+  Result<LinearWeights> rounded(kernels::Stream& stream, const Unit& unit) const;
+  const calibration::GptqFormat& format_of(int bits) const;
   Status choose_modules();
   Status check_columns(const layers::LinearModule& module, std::int64_t columns) const;
   std::size_t as_many_as_fit(std::size_t begin) const;
   Status collect(std::size_t begin, std::size_t end, const std::vector<TokenIds>& texts);
   Status quantize(kernels::Stream& stream, std::size_t input, io::QuantizedModelWriter& writer);
-  Status quantize(kernels::Stream& stream, const layers::LinearModule& module,
+  Status quantize(kernels::Stream& stream, const layers::LinearModule& module, int bits,
                   const calibration::ErrorFeedback& feedback, io::QuantizedModelWriter& writer);
   Result<kernels::Buffer> read_weights(kernels::Stream& stream, const layers::LinearModule& module,
                                        std::int64_t columns) const;
@@ -67,6 +91,7 @@ class ModelQuantizer {
   std::shared_ptr<kernels::Device> device_;
   calibration::InputProducts products_;
   std::vector<io::WrittenModule> modules_;
+  std::vector<FoundModule> found_;  // what modules_ are
   std::size_t num_done_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct TokenLogits::State {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<execution::KvMemory> kv;
   std::unique_ptr<kernels::Stream> stream;
+  std::optional<ReplacedWeights> replaced;
   std::unique_ptr<models::Model> model;
   std::int32_t block_size = 0;
 
@@ -154,6 +156,16 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
     }
     if (!status) return status;
   }
+  return {};
+}
+
+Status TokenLogits::replace(LinearWeights linears) {
+  State& s = *state_;
+  s.model.reset();
+  s.replaced.emplace(s.loader->weights(), std::move(linears));
+  auto model = models::create_model(s.plan.model, *s.replaced, s.device, s.plan.limits);
+  if (!model) return fail(std::move(model.error()));
+  s.model = std::move(*model);
   return {};
 }
 

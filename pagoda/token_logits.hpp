@@ -11,6 +11,7 @@
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/engine_setup.hpp"
+#include "pagoda/replaced_weights.hpp"
 
 namespace pagoda {
 
@@ -28,6 +29,10 @@ class TokenLogits {
   /// `tokens`: 1 to max_tokens, each below vocab_size. `inputs`, where there are some, see what goes into the linear
   /// layers before the head. Errors: those of ops and of `inputs`.
   Status run(const TokenIds& tokens, std::int32_t first, const Take& take, layers::LinearInputs* inputs = nullptr);
+
+  /// Later runs have these weights, in memory that the device's ops read, in place of the checkpoint's; of layers that
+  /// are not named the checkpoint's own. Errors: those of models::create_model.
+  Status replace(LinearWeights linears);
 
   const text::Tokenizer& tokenizer() const;
   const std::shared_ptr<kernels::Device>& device() const;

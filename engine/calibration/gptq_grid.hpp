@@ -17,6 +17,12 @@ struct GptqFormat {
   bool asymmetric = false;         ///< else all zeros are 2^(bits - 1)
   DType scale_dtype = DType::f16;  ///< or bf16: what scales and minimums are rounded to
   bool minimums = false;           ///< what an asymmetric group has in place of a zero point
+
+  /// With scales and what else a group has.
+  double bits_per_weight() const {
+    const int of_group = 16 + (minimums ? 16 : asymmetric ? bits : 0);
+    return bits + static_cast<double>(of_group) / static_cast<double>(group_size);
+  }
 };
 
 /// The integers of one group and what they stand for: min + scale * (q - zero).

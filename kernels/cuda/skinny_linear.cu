@@ -148,15 +148,18 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
 }
 
 /// Blocks per multiprocessor. It is the compiler's leave to use registers: without it, it saves them by loading weights
-/// one after the other.
+/// one after the other. Scales want some more.
+template <class T>
 constexpr int resident_blocks(int tokens) {
-  return tokens == 1 ? 8 : tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
+  if (tokens == 1) return 8;
+  if (kHasScales<T>) return tokens == 2 ? 4 : tokens == 4 ? 3 : 2;
+  return tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
 }
 
 // x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
 // its part, tokens g * kTokens ..
 template <class T, class X, int kTokens, bool kVectors>
-__global__ __launch_bounds__(kWarps * 32, resident_blocks(kTokens)) void skinny_linear_kernel(
+__global__ __launch_bounds__(kWarps * 32, resident_blocks<T>(kTokens)) void skinny_linear_kernel(
     const __grid_constant__ SkinnyArgs args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
   __shared__ float partial[kWarps][kSums];

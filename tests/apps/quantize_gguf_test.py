@@ -113,6 +113,22 @@ class QuantizeGguf(unittest.TestCase):
             self.assertEqual(self.quantize(*flags, out=out)["bits_per_weight"], bits)
             self.assertLess(divergence_from(MODEL, out, pagoda=PAGODA), most * rounded, flags)
 
+    def test_layers_that_need_them_are_q8_0(self):
+        self.quantize()
+        nearness = divergence_from(MODEL, self.out, pagoda=PAGODA)
+        self.out = os.path.join(self.folder, "mixed.gguf")
+        report = self.quantize("--bits-per-weight", "5.5")
+        self.assertLessEqual(report["bits_per_weight"], 5.5)
+        self.assertGreater(report["bits_per_weight"], 5.3)
+        self.assertLess(divergence_from(MODEL, self.out, pagoda=PAGODA), 0.8 * nearness)
+        keys, tensors = gguf_files.read_gguf(self.out)
+        self.assertEqual(keys["general.file_type"], (4, 3), "mostly Q4_1")
+        kinds = [kind for name, (kind, *_) in tensors.items() if name.startswith("blk.") and "norm" not in name]
+        self.assertEqual(set(kinds), {gguf_files.Q4_1, gguf_files.Q8_0})
+        self.assertEqual(kinds.count(gguf_files.Q8_0), report["num_8bit_modules"])
+        self.refused("must be 5.0 to 8.5 here", out=self.out + "2.gguf", flags=("--bits-per-weight", "4.9"))
+        self.refused("must be 4.5 to 8.5 here", out=self.out + "2.gguf", flags=("--bits-per-weight", "9", "--no-zero-points"))
+
     def test_blocks_stand_for_the_weights(self):
         before = read_safetensors(os.path.join(MODEL, "model.safetensors"))
         for kind, flags, most in ((gguf_files.Q4_1, [], 0.02), (gguf_files.Q4_0, ["--no-zero-points"], 0.02),

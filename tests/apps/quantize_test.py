@@ -130,6 +130,46 @@ class Quantize(unittest.TestCase):
             config = read_json(os.path.join(self.out, "config.json"))["quantization_config"]
             self.assertEqual("transform_config" in config, "--no-rotate" not in flags)
 
+    def test_layers_that_need_them_have_8_bits(self):
+        plain = self.quantize()
+        nearness = divergence_from(MODEL, self.out, pagoda=PAGODA)
+        self.assertEqual((plain["bits_per_weight"], plain["num_8bit_modules"]), (4.625, 0))
+        self.out = os.path.join(self.folder, "mixed")
+        mixed = self.quantize("--bits-per-weight", "5.5")
+        self.assertLessEqual(mixed["bits_per_weight"], 5.5)
+        self.assertGreater(mixed["bits_per_weight"], 5.3)
+        self.assertLess(divergence_from(MODEL, self.out, pagoda=PAGODA), 0.8 * nearness)
+
+        groups = read_json(os.path.join(self.out, "config.json"))["quantization_config"]["config_groups"]
+        self.assertEqual([(group["targets"] == ["Linear"], group["weights"]["num_bits"]) for group in groups.values()],
+                         [(True, 4), (False, 8)])
+        named = set(groups["group_1"]["targets"])
+        self.assertEqual(len(named), mixed["num_8bit_modules"])
+        tensors = read_safetensors(os.path.join(self.out, "model.safetensors"))
+        weights = read_safetensors(os.path.join(MODEL, "model.safetensors"))
+        bits = {}
+        for name in tensors:
+            module, _, ending = name.rpartition(".")
+            if ending == "weight_packed":
+                rows, columns = weights[module + ".weight"][1]
+                bits[module] = tensors[name][1][1] * 32 // columns
+                if not module.endswith("5.mlp.down_proj") and not module.endswith("3.self_attn.k_proj"):
+                    continue
+                written = self.written_weight(tensors, module, rows, columns, bits[module], 32)
+                right = bfloat16s(weights[module + ".weight"][2])
+                errors = sum((a - b) ** 2 for a, b in zip(right, written)) / sum(weight ** 2 for weight in right)
+                self.assertLess(errors, 0.03 if bits[module] == 4 else 0.0003, module)
+        self.assertEqual({module for module in bits if bits[module] == 8}, named)
+        for layer in range(6):  # layers of one input are alike
+            def of(*names):
+                return {bits[f"model.layers.{layer}.{name}"] for name in names}
+            self.assertEqual(len(of("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")), 1)
+            self.assertEqual(len(of("mlp.gate_proj", "mlp.up_proj")), 1)
+        # The limits give all layers the one number of bits or the other.
+        for limit, count in (("4.625", 0), ("8.75", 42)):
+            self.out = os.path.join(self.folder, limit)
+            self.assertEqual(self.quantize("--bits-per-weight", limit)["num_8bit_modules"], count)
+
     def test_the_folder_is_a_model_with_all_of_its_files(self):
         model = os.path.join(self.folder, "model")
         shutil.copytree(MODEL, model)
@@ -221,6 +261,10 @@ class Quantize(unittest.TestCase):
     def test_bad_wishes_are_refused(self):
         self.refused("--out is required")
         self.refused("--bits", "--out", self.out, "--bits", "5")
+        self.refused("must be 4.625 to 8.75 here, not 4.5", "--out", self.out, "--bits-per-weight", "4.5")
+        self.refused("must be 4.3125 to 8.375 here", "--out", self.out, "--bits-per-weight", "8.5", "--group-size", "64")
+        self.refused("is for 4 bits", "--out", self.out, "--bits-per-weight", "5", "--bits", "8")
+        self.refused("--bits-per-weight", "--out", self.out, "--bits-per-weight", "nan")
         self.refused("multiple of 16", "--out", self.out, "--group-size", "20")
         self.refused("do not divide", "--out", self.out, "--group-size", "256")
         self.refused("multiple of 32", "--out", self.out, "--group-size", "16")

@@ -16,8 +16,8 @@ struct WrittenType {
   std::uint32_t file_type;
 };
 
-WrittenType written_type(const GgufModelWriter::Format& format) {
-  if (format.bits == 8) return {ggml::kQ8_0, 7};
+WrittenType written_type(int bits, const GgufModelWriter::Format& format) {
+  if (bits == 8) return {ggml::kQ8_0, 7};
   return format.minimums ? WrittenType{ggml::kQ4_1, 3} : WrittenType{ggml::kQ4_0, 2};
 }
 
@@ -49,8 +49,9 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
                                                 const std::vector<WrittenModule>& modules, const Format& format) {
   constexpr std::uint32_t kQuantizationVersion = 2;  // of the blocks' layouts
   if (Status status = check_file(path); !status) return fail(std::move(status.error()));
-  const auto [type, file_type] = written_type(format);
-  parts.metadata.set("general.file_type", file_type);
+  // Most have the fewest.
+  const int fewest = std::ranges::min_element(modules, {}, &WrittenModule::bits)->bits;
+  parts.metadata.set("general.file_type", written_type(fewest, format).file_type);
   parts.metadata.set("general.quantization_version", kQuantizationVersion);
   std::set<std::string, std::less<>> quantized;
   for (const WrittenModule& module : modules) {
@@ -59,7 +60,7 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
       const auto tensor =
           std::ranges::find_if(parts.tensors, [&](const auto& t) { return t.described.name == range.name; });
       if (tensor == parts.tensors.end()) continue;
-      tensor->described.type = type;
+      tensor->described.type = written_type(module.bits, format).type;
       quantized.insert(range.name);
     }
     const auto is_there = [&](const GgufRowRange& range) { return quantized.contains(range.name); };
@@ -76,11 +77,12 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
     if (quantized.contains(described.name)) continue;
     if (Status status = file->write(described.name, data(memory)); !status) return fail(std::move(status.error()));
   }
-  return GgufModelWriter(path, parts, type, std::move(*file));
+  return GgufModelWriter(path, parts, format, std::move(*file));
 }
 
 Status GgufModelWriter::write(const WrittenModule& module, const WrittenWeights& weights) {
-  const GgmlTypeInfo& info = *ggml_type_info(type_);
+  const GgmlType type = written_type(module.bits, format_).type;
+  const GgmlTypeInfo& info = *ggml_type_info(type);
   const std::int64_t groups = module.columns / info.block_elements;
   const std::vector<Float16> scales = halves_of(weights.scales);
   const std::vector<Float16> mins = halves_of(weights.mins);
@@ -91,7 +93,7 @@ Status GgufModelWriter::write(const WrittenModule& module, const WrittenWeights&
     for (std::int64_t i = 0; i < num_rows; ++i) {
       const std::int64_t row = first_row + i;
       const std::int64_t to = num_heads == 0 ? i : interleaved_row(i, num_rows / num_heads);
-      pack_row(type_, weights.q.data() + row * module.columns, scales.data() + row * groups, mins.data() + row * groups,
+      pack_row(type, weights.q.data() + row * module.columns, scales.data() + row * groups, mins.data() + row * groups,
                module.columns, blocks.data() + to * row_bytes);
     }
     if (Status status = file_.write(name, blocks); !status) return status;

@@ -18,9 +18,8 @@ namespace pagoda::io {
 /// it. It is a PartFile until it is finished.
 class GgufModelWriter final : public QuantizedModelWriter {
  public:
-  /// How weights are written: Q8_0 of 8 bits; of 4 bits Q4_1 with minimums, else Q4_0.
+  /// Weights of 8 bits are written as Q8_0; those of 4 bits as Q4_1 where they have minimums, else as Q4_0.
   struct Format {
-    int bits = 4;
     bool minimums = false;
   };
 
@@ -41,17 +40,17 @@ class GgufModelWriter final : public QuantizedModelWriter {
   std::int64_t written_bytes() const override;
 
  private:
-  GgufModelWriter(std::filesystem::path path, const GgufModelParts& parts, GgmlType type, TensorFile file)
+  GgufModelWriter(std::filesystem::path path, const GgufModelParts& parts, const Format& format, TensorFile file)
       : path_(std::move(path)),
         architecture_(*parts.architecture),
         heads_(parts.heads),
-        type_(type),
+        format_(format),
         file_(std::move(file)) {}
 
   std::filesystem::path path_;
   const GgufArchitecture& architecture_;
   GgufHeads heads_;
-  GgmlType type_;
+  Format format_;
   TensorFile file_;
 };
 

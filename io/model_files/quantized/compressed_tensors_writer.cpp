@@ -54,8 +54,40 @@ ordered_json rotation_config(const std::vector<std::string>& plain_modules) {
               {"precision", "torch.float32"}}}}}};
 }
 
+ordered_json group_config(int bits, const CompressedTensorsWriter::Format& format,
+                          const std::vector<std::string>& targets) {
+  return {{"targets", targets},
+          {"weights",
+           {{"num_bits", bits},
+            {"type", "int"},
+            {"symmetric", !format.asymmetric},
+            {"strategy", "group"},
+            {"group_size", format.group_size},
+            {"actorder", nullptr},
+            {"block_structure", nullptr},
+            {"dynamic", false},
+            {"observer", "minmax"},
+            {"observer_kwargs", ordered_json::object()}}},
+          {"input_activations", nullptr},
+          {"output_activations", nullptr}};
+}
+
+/// What most layers have, and by name those that have more bits.
+ordered_json config_groups(const std::vector<WrittenModule>& modules, const CompressedTensorsWriter::Format& format) {
+  const auto [fewest, most] = std::ranges::minmax(modules, {}, &WrittenModule::bits);
+  ordered_json groups{{"group_0", group_config(fewest.bits, format, {"Linear"})}};
+  if (fewest.bits == most.bits) return groups;
+  std::vector<std::string> named;
+  for (const WrittenModule& module : modules) {
+    if (module.bits == most.bits) named.push_back(module.name);
+  }
+  groups["group_1"] = group_config(most.bits, format, named);
+  return groups;
+}
+
 /// The model's config.json, told that its linear layers are quantised. Those that are not are named one by one.
-Result<std::string> quantized_config(ordered_json config, const CompressedTensorsWriter::Format& format,
+Result<std::string> quantized_config(ordered_json config, const std::vector<WrittenModule>& modules,
+                                     const CompressedTensorsWriter::Format& format,
                                      const std::vector<std::string>& plain_modules) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (config.contains(key) && !config[key].is_null()) {
@@ -63,25 +95,10 @@ Result<std::string> quantized_config(ordered_json config, const CompressedTensor
                   "model");
     }
   }
-  const ordered_json weights{{"num_bits", format.bits},
-                             {"type", "int"},
-                             {"symmetric", !format.asymmetric},
-                             {"strategy", "group"},
-                             {"group_size", format.group_size},
-                             {"actorder", nullptr},
-                             {"block_structure", nullptr},
-                             {"dynamic", false},
-                             {"observer", "minmax"},
-                             {"observer_kwargs", ordered_json::object()}};
   config["quantization_config"] = {{"quant_method", "compressed-tensors"},
                                    {"format", "pack-quantized"},
                                    {"quantization_status", "compressed"},
-                                   {"config_groups",
-                                    {{"group_0",
-                                      {{"targets", {"Linear"}},
-                                       {"weights", weights},
-                                       {"input_activations", nullptr},
-                                       {"output_activations", nullptr}}}}},
+                                   {"config_groups", config_groups(modules, format)},
                                    {"ignore", plain_modules},
                                    {"kv_cache_scheme", nullptr},
                                    {"global_compression_ratio", nullptr}};
@@ -154,9 +171,9 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
   std::vector<SafetensorsTensor> tensors;
   for (const WrittenModule& module : modules) {
     replaced.insert(module.name + ".weight");
-    const std::int64_t words = module.columns * format.bits / 32;
+    const std::int64_t words = module.columns * module.bits / 32;
     const std::int64_t groups = module.columns / format.group_size;
-    PAGODA_ASSERT(module.columns * format.bits % 32 == 0 && module.columns % format.group_size == 0, "whole words");
+    PAGODA_ASSERT(module.columns * module.bits % 32 == 0 && module.columns % format.group_size == 0, "whole words");
     tensors.push_back({module.name + ".weight_packed",
                        "I32",
                        {module.rows, words},
@@ -167,7 +184,7 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
                        static_cast<std::size_t>(module.rows * groups * 2)});
     tensors.push_back({module.name + ".weight_shape", "I64", {2}, 16});
     if (format.asymmetric) {
-      const std::int64_t zero_words = (module.rows * format.bits + 31) / 32;
+      const std::int64_t zero_words = (module.rows * module.bits + 31) / 32;
       tensors.push_back({module.name + ".weight_zero_point",
                          "I32",
                          {zero_words, groups},
@@ -187,7 +204,7 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
       plain_modules.push_back(name.substr(0, name.size() - std::string_view(".weight").size()));
     }
   }
-  auto config = quantized_config(std::move(parts.config), format, plain_modules);
+  auto config = quantized_config(std::move(parts.config), modules, format, plain_modules);
   if (!config) return fail(std::move(config.error()));
   if (Status status = check_folder(folder); !status) return fail(std::move(status.error()));
   auto made_folder = make_folder(folder);
@@ -209,7 +226,7 @@ Status CompressedTensorsWriter::write(const WrittenModule& module, const Written
   const std::array<std::int64_t, 2> shape{module.rows, module.columns};
   const auto name = [&](const char* ending) { return module.name + ending; };
   Status status =
-      weights_.write(name(".weight_packed"), bytes_of(packed(weights.q, module.rows, module.columns, format_.bits)));
+      weights_.write(name(".weight_packed"), bytes_of(packed(weights.q, module.rows, module.columns, module.bits)));
   if (status) {
     const bool wide = format_.scale_dtype == DType::bf16;
     std::vector<std::uint16_t> halves(weights.scales.size());
@@ -220,7 +237,7 @@ Status CompressedTensorsWriter::write(const WrittenModule& module, const Written
   if (status) status = weights_.write(name(".weight_shape"), bytes_of(shape));
   if (status && format_.asymmetric) {
     // Along rows: as columns of the transposed, and back.
-    const auto words = packed(transposed(weights.zeros, module.rows, groups), groups, module.rows, format_.bits);
+    const auto words = packed(transposed(weights.zeros, module.rows, groups), groups, module.rows, module.bits);
     status =
         weights_.write(name(".weight_zero_point"),
                        bytes_of(transposed(std::span<const std::uint32_t>(words), groups, std::ssize(words) / groups)));

@@ -23,7 +23,6 @@ namespace pagoda::io {
 class CompressedTensorsWriter final : public QuantizedModelWriter {
  public:
   struct Format {
-    int bits = 4;                    ///< 4 or 8
     std::int64_t group_size = 32;    ///< divides the columns of every module
     bool asymmetric = false;         ///< groups have a zero point
     DType scale_dtype = DType::f16;  ///< or bf16

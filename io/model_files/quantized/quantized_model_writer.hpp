@@ -13,6 +13,7 @@ struct WrittenModule {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
+  int bits = 4;  ///< or 8
 };
 
 /// A weight is scale * (q - zero), or scale * q + min where there are minimums.

@@ -16,6 +16,8 @@
 
 #include "engine/calibration/input_products.hpp"
 #include "engine/calibration/rotated.hpp"
+#include "engine/calibration/rounded.hpp"
+#include "kernels/rotation.hpp"
 
 namespace pagoda::calibration {
 namespace {
@@ -357,6 +359,49 @@ TEST(InputProducts, AddUpWhatGoesIntoTheLayersThatAreCollected) {
   rows.insert(rows.end(), x.begin(), x.begin() + 4 * 40);
   const auto expected = products_of(rows, 40);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(product.as<float>()[i], expected[i], 1e-4);
+}
+
+TEST(RoundedWeights, AreThoseOfGptqWhereNoColumnMakesUpForAnother) {
+  constexpr std::int64_t kRows = 5;
+  constexpr std::int64_t kWidth = 96;
+  Fixture f;
+  std::vector<float> identity(index(kWidth * kWidth));
+  for (std::int64_t i = 0; i < kWidth; ++i) identity[index(i * kWidth + i)] = 1;
+  const auto feedback = f.factorize(identity, kWidth);
+  ASSERT_TRUE(feedback);
+  for (const GptqFormat& format :
+       {GptqFormat{4, 32, true}, {4, 16, false}, {8, 32, true}, {4, 32, true, DType::f16, true}}) {
+    for (const bool rotated : {false, true}) {
+      const auto weights = normal(kRows * kWidth, 5);
+      auto rounded = weights;
+      auto by_gptq = weights;
+      f.run([&] {
+        EXPECT_TRUE(round_weights(*f.device, *f.stream, rounded.data(), kRows, kWidth, format, rotated));
+        if (rotated) {
+          EXPECT_TRUE(rotate_columns(*f.device, *f.stream, by_gptq.data(), kRows, kWidth));
+        }
+      });
+      const auto matrix = f.quantize(by_gptq, kRows, *feedback, format);
+      ASSERT_TRUE(matrix);
+      by_gptq = dequantized(*matrix, kWidth, format);
+      for (std::size_t k = 0; rotated && k < by_gptq.size(); k += kernels::kRotationBlock) {
+        kernels::rotate_block_back(by_gptq.data() + k, kernels::kOrthogonalFactor);
+      }
+      for (std::size_t i = 0; i < rounded.size(); ++i) EXPECT_NEAR(rounded[i], by_gptq[i], 1e-5) << i;
+      EXPECT_NE(rounded, weights);
+    }
+  }
+}
+
+TEST(RoundedWeights, ThatAreNotFiniteAreRefused) {
+  Fixture f;
+  std::vector<float> weights(64, 1.0F);
+  weights[40] = std::numeric_limits<float>::infinity();
+  f.run([&] {
+    const Status status = round_weights(*f.device, *f.stream, weights.data(), 2, 32, {}, false);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::bad_file);
+  });
 }
 
 }  // namespace

@@ -80,8 +80,12 @@ struct WrittenMatrix {
   }
 };
 
-const std::vector<WrittenModule> kModules{{"model.layers.0.self_attn.q_proj", kWrittenRows, kWrittenColumns},
-                                          {"model.layers.0.self_attn.v_proj", kWrittenRows, kWrittenColumns}};
+std::vector<WrittenModule> modules_of(int bits_of_q, int bits_of_v) {
+  return {{"model.layers.0.self_attn.q_proj", kWrittenRows, kWrittenColumns, bits_of_q},
+          {"model.layers.0.self_attn.v_proj", kWrittenRows, kWrittenColumns, bits_of_v}};
+}
+
+const std::vector<WrittenModule> kModules = modules_of(4, 4);
 
 class GgufModelWriterTest : public ::testing::Test {
  protected:
@@ -100,6 +104,8 @@ class GgufModelWriterTest : public ::testing::Test {
 
 struct Layout {
   const char* name;
+  int bits_of_q;
+  int bits_of_v;
   GgufModelWriter::Format format;
   std::uint32_t file_type;
 };
@@ -107,13 +113,14 @@ struct Layout {
 class GgufLayouts : public GgufModelWriterTest, public ::testing::WithParamInterface<Layout> {};
 
 TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
-  const auto [name, format, file_type] = GetParam();
-  const WrittenMatrix matrix(format.bits);
-  auto writer = GgufModelWriter::create(out(), parts(), kModules, format);
+  const auto [name, bits_of_q, bits_of_v, format, file_type] = GetParam();
+  const std::vector<WrittenModule> modules = modules_of(bits_of_q, bits_of_v);
+  auto writer = GgufModelWriter::create(out(), parts(), modules, format);
   ASSERT_TRUE(writer) << writer.error().message;
-  for (const WrittenModule& module : kModules) {
+  for (const WrittenModule& module : modules) {
+    const WrittenMatrix matrix(module.bits);
     WrittenWeights weights{.q = matrix.q, .scales = matrix.scales, .zeros = {}, .mins = {}};
-    if (format.minimums) weights.mins = matrix.mins;
+    if (format.minimums && module.bits == 4) weights.mins = matrix.mins;
     ASSERT_TRUE(writer->write(module, weights));
   }
   ASSERT_TRUE(writer->finish());
@@ -126,14 +133,15 @@ TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
   const auto weights = GgufWeights::open(*file);
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ((*weights)->quantization(), name);
-  for (const WrittenModule& module : kModules) {
+  for (const WrittenModule& module : modules) {
+    const WrittenMatrix matrix(module.bits);
     const auto tensor = (*weights)->tensor(module.name + ".weight", {kWrittenRows, kWrittenColumns});
     ASSERT_TRUE(tensor) << tensor.error().message;
     std::vector<float> row(kWrittenColumns);
     for (std::size_t r = 0; r < kWrittenRows; ++r) {
       tensor->quantized->dequantize(static_cast<std::int64_t>(r), row.data());
       for (std::size_t k = 0; k < kWrittenColumns; ++k) {
-        ASSERT_EQ(row[k], matrix.weight(r * kWrittenColumns + k, format.bits, format.minimums))
+        ASSERT_EQ(row[k], matrix.weight(r * kWrittenColumns + k, module.bits, format.minimums && module.bits == 4))
             << module.name << r << " " << k;
       }
     }
@@ -141,9 +149,12 @@ TEST_P(GgufLayouts, StandForTheWeightsInTheOrderThatIsRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GgufLayouts,
-                         ::testing::Values(Layout{"Q4_0", {4, false}, 2}, Layout{"Q4_1", {4, true}, 3},
-                                           Layout{"Q8_0", {8, false}, 7}),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+                         ::testing::Values(Layout{"Q4_0", 4, 4, {false}, 2}, Layout{"Q4_1", 4, 4, {true}, 3},
+                                           Layout{"Q8_0", 8, 8, {false}, 7}, Layout{"Q4_1, Q8_0", 4, 8, {true}, 3}),
+                         [](const auto& tested) {
+                           return std::string(tested.param.name, 4) +
+                                  (tested.param.bits_of_q == tested.param.bits_of_v ? "" : "_and_8_bits");
+                         });
 
 TEST_F(GgufModelWriterTest, MetadataAndOtherTensorsAreCopiedVerbatim) {
   const auto before = GgufFile::open(plain_model().write(folder_.path() / "plain.gguf"));

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/calibration/gptq_grid.hpp"
+#include "kernels/device.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::calibration {
+
+/// Rounds `weights` [rows, columns] in place to what integers of the format stand for, each group by itself, and where
+/// `rotated` those of rotated columns (rotated.hpp): what a layer loses when nothing makes up for its errors. Inside
+/// Stream::submit, on a device that computes on the host. Errors: bad_file (a weight that is not finite, or whose scale
+/// its type does not hold).
+Status round_weights(kernels::Device& device, kernels::Stream& stream, float* weights, std::int64_t rows,
+                     std::int64_t columns, const GptqFormat& format, bool rotated);
+
+}  // namespace pagoda::calibration

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/weights/weight_source.hpp"
+
+namespace pagoda {
+
+/// The weights of linear layers by the names of their modules.
+using LinearWeights = std::map<std::string, weights::LinearWeight, std::less<>>;
+
+/// Another source, but for some linear layers.
+class ReplacedWeights final : public weights::WeightSource {
+ public:
+  /// `others` must outlive this.
+  ReplacedWeights(const weights::WeightSource& others, LinearWeights linears)
+      : others_(others), linears_(std::move(linears)) {}
+
+  Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
+    return others_.tensor(name, shape);
+  }
+  bool contains(std::string_view name) const override { return others_.contains(name); }
+  bool holds_derived(std::string_view module) const override { return others_.holds_derived(module); }
+
+  Result<weights::LinearWeight> linear(std::string_view module, std::int64_t rows,
+                                       std::int64_t columns) const override {
+    const auto found = linears_.find(module);
+    return found != linears_.end() ? found->second : others_.linear(module, rows, columns);
+  }
+  Result<weights::LinearWeight> embedding(std::string_view module, std::int64_t rows,
+                                          std::int64_t columns) const override {
+    return others_.embedding(module, rows, columns);
+  }
+  Result<weights::LinearWeight> tied_linear(std::string_view module, std::string_view tensor, std::int64_t rows,
+                                            std::int64_t columns) const override {
+    return others_.tied_linear(module, tensor, rows, columns);
+  }
+  Result<weights::LinearWeight> derived_linear(std::string_view module,
+                                               const weights::DerivedWeight& weight) const override {
+    const auto found = linears_.find(module);
+    return found != linears_.end() ? found->second : others_.derived_linear(module, weight);
+  }
+
+ private:
+  const weights::WeightSource& others_;
+  LinearWeights linears_;
+};
+
+}  // namespace pagoda
