@@ -29,6 +29,8 @@ class MemoryReserve {
 
   /// It was given back and cannot be put aside again, which is tried. Any thread.
   bool is_short();
+  /// Puts it aside again where it was given back and that can be done. Any thread.
+  void restore() { is_short(); }
 
  private:
   void (*previous_)();

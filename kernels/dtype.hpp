@@ -8,7 +8,8 @@
 
 namespace pagoda {
 
-/// Element types of weights, activations and the KV cache. The types of one byte only store the KV cache.
+/// Element types of weights, activations and the KV cache. The types of one byte store the KV cache; fp8_e4m3 also
+/// weights with scales.
 enum class DType : std::uint8_t { f32, f16, bf16, fp8_e4m3, int8 };
 
 constexpr std::size_t size_of(DType dtype) {

@@ -53,7 +53,7 @@ class Checker {
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 
-/// Types of one byte are for the KV cache only.
+/// Types of one byte are for the KV cache, and for linear layers with scales (check_linear_weight).
 void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
   checker.require(is_weight_type(dtype), std::string(name) + " must be float32, float16 or bfloat16; bytes per value",
                   static_cast<std::int64_t>(size_of(dtype)));

@@ -6,7 +6,6 @@
 #include "engine/calibration/rotated.hpp"
 #include "engine/calibration/rounded.hpp"
 #include "kernels/rotation.hpp"
-#include "pagoda/rounding_trials.hpp"
 
 namespace pagoda {
 namespace {
@@ -39,69 +38,95 @@ Status ModelQuantizer::look() {
   return status ? choose_modules() : status;
 }
 
+std::vector<io::WrittenModule> ModelQuantizer::modules() const {
+  std::vector<io::WrittenModule> written;
+  for (const FoundModule& module : modules_) written.push_back(module.written);
+  return written;
+}
+
 Status ModelQuantizer::choose_bits(const std::vector<TokenIds>& texts) {
+  PAGODA_ASSERT(format_.wider, "there is something to choose");
   auto stream = device_->create_stream("pagoda-quantize");
   if (!stream) return fail(std::move(stream.error()));
   RoundingTrials trials(model_, texts);
-  Status status = trials.remember();
-  const std::vector<Unit> all = units();
+  if (Status status = trials.remember(); !status) return status;
+  const std::vector<LayerGroup> groups = layer_groups();
   std::vector<LayerTrial> tried;
-  for (const Unit& unit : all) {
-    if (!status) return status;
-    report("trying layers", tried.size(), all.size());
-    Result<LinearWeights> weights;
-    (*stream)->submit([&] { weights = rounded(**stream, unit); });
-    (*stream)->synchronize();
-    if (!weights) return fail(std::move(weights.error()));
-    const auto divergence = trials.divergence_with(std::move(*weights));
-    if (!divergence) return fail(divergence.error());
+  for (const LayerGroup& group : groups) {
+    report("trying layers", tried.size(), groups.size());
+    const auto divergence = try_rounded(**stream, group, trials);
+    if (!divergence) return in_module(modules_[group.front()].layer, divergence.error());
     LayerTrial& trial = tried.emplace_back(LayerTrial{.divergence = *divergence});
-    for (const std::size_t i : unit) trial.num_weights += modules_[i].rows * modules_[i].columns;
+    for (const std::size_t i : group) trial.num_weights += modules_[i].written.rows * modules_[i].written.columns;
   }
-  const MoreBits& more = *format_.more;
+  const WiderFormat& wider = *format_.wider;
   const auto chosen =
-      choose_more_bits(tried, format_.gptq.bits_per_weight(), more.gptq.bits_per_weight(), more.bits_per_weight);
-  for (std::size_t u = 0; u < all.size(); ++u) {
-    for (const std::size_t i : all[u]) modules_[i].bits = chosen[u] ? more.gptq.bits : format_.gptq.bits;
+      choose_more_bits(tried, format_.gptq.bits_per_weight(), wider.gptq.bits_per_weight(), wider.bits_per_weight);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const std::size_t i : groups[g]) {
+      modules_[i].written.bits = chosen[g] ? wider.gptq.bits : format_.gptq.bits;
+    }
   }
-  return status;
+  return {};
 }
 
-std::vector<ModelQuantizer::Unit> ModelQuantizer::units() const {
-  std::vector<Unit> units;
-  for (std::size_t i = 0; i < found_.size(); ++i) {
-    const bool joins = format_.more->inputs_are_alike && i > 0 && found_[i].input == found_[i - 1].input;
-    if (!joins) units.emplace_back();
-    units.back().push_back(i);
+std::vector<ModelQuantizer::LayerGroup> ModelQuantizer::layer_groups() const {
+  std::vector<LayerGroup> groups;
+  for (std::size_t i = 0; i < modules_.size(); ++i) {
+    const bool joins = format_.wider->inputs_are_alike && i > 0 && modules_[i].input == modules_[i - 1].input;
+    if (!joins) groups.emplace_back();
+    groups.back().push_back(i);
   }
-  return units;
+  return groups;
 }
 
-Result<LinearWeights> ModelQuantizer::rounded(kernels::Stream& stream, const Unit& unit) const {
+Result<double> ModelQuantizer::try_rounded(kernels::Stream& stream, const LayerGroup& group,
+                                           RoundingTrials& trials) const {
   LinearWeights linears;
-  for (const std::size_t i : unit) {
-    const auto& [name, rows, columns, bits] = modules_[i];
-    auto weights = read_weights(stream, found_[i].layer, columns);
-    if (!weights) return fail(std::move(weights.error()));
-    Status status =
-        calibration::round_weights(*device_, stream, weights->as<float>(), rows, columns, format_.gptq, format_.rotate);
-    if (!status) return fail(in_module(found_[i].layer, status.error()).error());
-    const auto memory = std::make_shared<const kernels::Buffer>(std::move(*weights));
-    linears[name] = {.plain = {memory->data(), DType::f32, rows, columns}, .memory = memory};
+  for (const std::size_t i : group) {
+    const FoundModule& module = modules_[i];
+    Result<weights::LinearWeight> weight;
+    stream.submit([&] { weight = rounded(stream, module); });
+    stream.synchronize();
+    if (const Status status = stream.status(); !status) return fail(status.error());
+    if (!weight) return fail(std::move(weight.error()));
+    linears.emplace(module.written.name, std::move(*weight));
   }
-  return linears;
+  return trials.divergence_with(std::move(linears));
+}
+
+/// Of the type that the model has, so that its products are computed as those of its own weights are.
+Result<weights::LinearWeight> ModelQuantizer::rounded(kernels::Stream& stream, const FoundModule& module) const {
+  const std::int64_t rows = module.written.rows;
+  const std::int64_t columns = module.written.columns;
+  DType dtype = DType::f32;
+  auto weights = read_weights(stream, module.layer, columns, &dtype);
+  if (!weights) return fail(std::move(weights.error()));
+  Status status =
+      calibration::round_weights(*device_, stream, weights->as<float>(), rows, columns, format_.gptq, format_.rotate);
+  if (!status) return fail(std::move(status.error()));
+  auto memory = device_->allocate(static_cast<std::size_t>(rows * columns) * size_of(dtype), kernels::MemoryKind::host);
+  if (!memory) return fail(std::move(memory.error()));
+  status = device_->ops().convert(stream, {.from = weights->data(),
+                                           .from_dtype = DType::f32,
+                                           .to = memory->data(),
+                                           .to_dtype = dtype,
+                                           .count = rows * columns});
+  if (!status) return fail(std::move(status.error()));
+  const auto kept = std::make_shared<const kernels::Buffer>(std::move(*memory));
+  return weights::LinearWeight{.plain = {kept->data(), dtype, rows, columns}, .memory = kept};
 }
 
 const calibration::GptqFormat& ModelQuantizer::format_of(int bits) const {
-  return bits == format_.gptq.bits ? format_.gptq : format_.more->gptq;
+  return bits == format_.gptq.bits ? format_.gptq : format_.wider->gptq;
 }
 
 double ModelQuantizer::bits_per_weight() const {
   double bits = 0;
   double weights = 0;
-  for (const io::WrittenModule& module : modules_) {
-    const auto count = static_cast<double>(module.rows * module.columns);
-    bits += count * format_of(module.bits).bits_per_weight();
+  for (const FoundModule& module : modules_) {
+    const auto count = static_cast<double>(module.written.rows * module.written.columns);
+    bits += count * format_of(module.written.bits).bits_per_weight();
     weights += count;
   }
   return bits / weights;
@@ -135,8 +160,7 @@ Status ModelQuantizer::choose_modules() {
     for (const layers::LinearModule& module : inputs[i].modules) {
       if (!takes(module)) continue;
       if (Status status = check_columns(module, inputs[i].in_features); !status) return status;
-      modules_.push_back({module.name, module.out_features, inputs[i].in_features, format_.gptq.bits});
-      found_.push_back({module, i});
+      modules_.push_back({{module.name, module.out_features, inputs[i].in_features, format_.gptq.bits}, module, i});
     }
   }
   if (!modules_.empty()) return {};
@@ -194,7 +218,7 @@ Status ModelQuantizer::quantize(kernels::Stream& stream, std::size_t input, io::
   for (const layers::LinearModule& module : shared.modules) {
     if (!takes(module)) continue;
     report("quantising", num_done_, modules_.size());
-    const int bits = modules_[num_done_].bits;
+    const int bits = modules_[num_done_].written.bits;
     Status status = quantize(stream, module, bits, *feedback, writer);
     if (!status) return in_module(module, status.error());
     ++num_done_;
@@ -219,14 +243,15 @@ Status ModelQuantizer::quantize(kernels::Stream& stream, const layers::LinearMod
                       {.q = matrix->q, .scales = matrix->scales, .zeros = matrix->zeros, .mins = matrix->mins});
 }
 
-/// [out_features, columns] as float32.
+/// [out_features, columns] as float32; `stored` is their type in the checkpoint.
 Result<kernels::Buffer> ModelQuantizer::read_weights(kernels::Stream& stream, const layers::LinearModule& module,
-                                                     std::int64_t columns) const {
+                                                     std::int64_t columns, DType* stored) const {
   const std::int64_t rows = module.out_features;
   const bool transposed = module.transposed && !weights_.holds_derived(module.name);
   const auto tensor =
       weights_.tensor(weight_of(module), transposed ? std::vector{columns, rows} : std::vector{rows, columns});
   if (!tensor) return fail(tensor.error());
+  if (stored != nullptr) *stored = tensor->dtype;
   const auto bytes = static_cast<std::size_t>(rows * columns) * sizeof(float);
   auto weights = device_->allocate(bytes, kernels::MemoryKind::host);
   if (!weights) return weights;

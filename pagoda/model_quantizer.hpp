@@ -16,7 +16,7 @@
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/engine_setup.hpp"
-#include "pagoda/replaced_weights.hpp"
+#include "pagoda/rounding_trials.hpp"
 #include "pagoda/token_logits.hpp"
 
 namespace pagoda {
@@ -25,17 +25,17 @@ namespace pagoda {
 /// it.
 class ModelQuantizer {
  public:
-  /// Layers that need more bits than others.
-  struct MoreBits {
+  /// Of layers that need more bits than others.
+  struct WiderFormat {
     calibration::GptqFormat gptq;
     double bits_per_weight = 0;     ///< of all layers together, at most
     bool inputs_are_alike = false;  ///< layers that share their input have the same number of bits
   };
   struct Format {
     calibration::GptqFormat gptq;
-    std::optional<MoreBits> more = {};  ///< none: all layers have the same number of bits
-    bool rotate = false;                ///< columns (kernels/rotation.hpp)
-    bool transposed = false;            ///< weights that the checkpoint holds as [in, out] are quantised as well
+    std::optional<WiderFormat> wider = {};  ///< none: all layers have the same number of bits
+    bool rotate = false;                    ///< columns (kernels/rotation.hpp)
+    bool transposed = false;                ///< weights that the checkpoint holds as [in, out] are quantised as well
   };
 
   ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,
@@ -50,11 +50,11 @@ class ModelQuantizer {
   /// Finds out what there is to quantise. Errors: bad_config (param group_size or rotate: they do not fit a layer),
   /// unsupported (no layer is a plain matrix of its checkpoint), those of TokenLogits::run.
   Status look();
-  /// Rounds some layers at a time, looks at what the model says then, and gives those that it hurts the most the format
-  /// of Format::more. Call it after look(). Errors: as of run.
+  /// Rounds some layers at a time, looks at what the model says then, and gives those that it hurts the most the wider
+  /// format, which there must be. Call it after look(). Errors: as of run.
   Status choose_bits(const std::vector<TokenIds>& texts);
   /// What look() has found, with the bits that were chosen.
-  const std::vector<io::WrittenModule>& modules() const { return modules_; }
+  std::vector<io::WrittenModule> modules() const;
   /// Of all modules, with their scales.
   double bits_per_weight() const;
 
@@ -62,16 +62,18 @@ class ModelQuantizer {
   Status run(const std::vector<TokenIds>& texts, io::QuantizedModelWriter& writer);
 
  private:
-  /// Layers whose bits are chosen together: places in modules_.
-  using Unit = std::vector<std::size_t>;
   struct FoundModule {
+    io::WrittenModule written;
     layers::LinearModule layer;
     std::size_t input = 0;  ///< among those of products_
   };
+  /// Layers whose bits are chosen together: places in modules_.
+  using LayerGroup = std::vector<std::size_t>;
 
   bool takes(const layers::LinearModule& module) const;
-  std::vector<Unit> units() const;
-  Result<LinearWeights> rounded(kernels::Stream& stream, const Unit& unit) const;
+  std::vector<LayerGroup> layer_groups() const;
+  Result<double> try_rounded(kernels::Stream& stream, const LayerGroup& group, RoundingTrials& trials) const;
+  Result<weights::LinearWeight> rounded(kernels::Stream& stream, const FoundModule& module) const;
   const calibration::GptqFormat& format_of(int bits) const;
   Status choose_modules();
   Status check_columns(const layers::LinearModule& module, std::int64_t columns) const;
@@ -81,7 +83,7 @@ class ModelQuantizer {
   Status quantize(kernels::Stream& stream, const layers::LinearModule& module, int bits,
                   const calibration::ErrorFeedback& feedback, io::QuantizedModelWriter& writer);
   Result<kernels::Buffer> read_weights(kernels::Stream& stream, const layers::LinearModule& module,
-                                       std::int64_t columns) const;
+                                       std::int64_t columns, DType* stored = nullptr) const;
   void report(std::string_view what, std::size_t done, std::size_t of) const;
 
   const Format format_;
@@ -90,8 +92,7 @@ class ModelQuantizer {
   const StartProgress& progress_;
   std::shared_ptr<kernels::Device> device_;
   calibration::InputProducts products_;
-  std::vector<io::WrittenModule> modules_;
-  std::vector<FoundModule> found_;  // what modules_ are
+  std::vector<FoundModule> modules_;
   std::size_t num_done_ = 0;
 };
 

@@ -35,22 +35,22 @@ Status check_out(const QuantizeOptions& options) {
                               : io::CompressedTensorsWriter::check_folder(options.out);
 }
 
-/// `format` with 8 bits for layers that need them, in `better`.
-Result<ModelQuantizer::Format> with_more_bits(ModelQuantizer::Format format, const calibration::GptqFormat& better,
-                                              const QuantizeOptions& options) {
+/// `format` with a wider one, of 8 bits, for layers that need it, where the options ask for that.
+Result<ModelQuantizer::Format> with_wider_format(ModelQuantizer::Format format, const calibration::GptqFormat& wider,
+                                                 const QuantizeOptions& options) {
   if (!options.bits_per_weight) return format;
   const auto refuse = [](const std::string& message) {
     return fail(ErrorCode::bad_config, message, "bits_per_weight");
   };
   if (options.bits != 4) return refuse("--bits-per-weight is for 4 bits, some layers of which have 8");
   const double least = format.gptq.bits_per_weight();
-  const double most = better.bits_per_weight();
+  const double most = wider.bits_per_weight();
   const auto text = [](double bits) { return nlohmann::json(bits).dump(); };
   if (*options.bits_per_weight < least || *options.bits_per_weight > most) {
     return refuse("--bits-per-weight must be " + text(least) + " to " + text(most) + " here, not " +
                   text(*options.bits_per_weight));
   }
-  format.more = {.gptq = better, .bits_per_weight = *options.bits_per_weight};
+  format.wider = {.gptq = wider, .bits_per_weight = *options.bits_per_weight};
   return format;
 }
 
@@ -66,11 +66,11 @@ Result<ModelQuantizer::Format> choose_folder_format(const QuantizeOptions& optio
                     ", not " + std::to_string(format.gptq.group_size) + "; --no-rotate takes any",
                 "group_size");
   }
-  calibration::GptqFormat better = format.gptq;
-  better.bits = 8;
-  auto chosen = with_more_bits(format, better, options);
+  calibration::GptqFormat wider = format.gptq;
+  wider.bits = 8;
+  auto chosen = with_wider_format(format, wider, options);
   // Programs that compute layers of one input as one product want one format for them.
-  if (chosen && chosen->more) chosen->more->inputs_are_alike = true;
+  if (chosen && chosen->wider) chosen->wider->inputs_are_alike = true;
   return chosen;
 }
 
@@ -91,7 +91,7 @@ Result<ModelQuantizer::Format> choose_gguf_format(const QuantizeOptions& options
   ModelQuantizer::Format format{
       .gptq = {.bits = options.bits, .group_size = kDefaultGroup, .asymmetric = minimums, .minimums = minimums},
       .transposed = true};
-  return with_more_bits(std::move(format), {.bits = 8, .group_size = kDefaultGroup}, options);
+  return with_wider_format(std::move(format), {.bits = 8, .group_size = kDefaultGroup}, options);
 }
 
 /// A model and how its quantised copy is written.
@@ -112,10 +112,10 @@ class Conversion {
   const models::ModelSpec& spec() const { return spec_; }
   const io::ModelWeights& weights() const { return *weights_; }
 
-  Result<std::unique_ptr<io::QuantizedModelWriter>> create_writer(const std::vector<io::WrittenModule>& modules) {
+  Result<std::unique_ptr<io::QuantizedModelWriter>> create_writer(const std::vector<io::WrittenModule>& modules) const {
     const calibration::GptqFormat& gptq = format_.gptq;
     if (parts_) {
-      auto writer = io::GgufModelWriter::create(options_.out, std::move(*parts_), modules, {.minimums = gptq.minimums});
+      auto writer = io::GgufModelWriter::create(options_.out, *parts_, modules, {.minimums = gptq.minimums});
       if (!writer) return fail(std::move(writer.error()));
       if (is_folder()) {
         Status status = io::check_gguf_of_folder(options_.config.model, writer->part());
@@ -123,7 +123,7 @@ class Conversion {
       }
       return std::make_unique<io::GgufModelWriter>(std::move(*writer));
     }
-    auto writer = io::CompressedTensorsWriter::create(std::move(*folder_parts_), options_.out, modules,
+    auto writer = io::CompressedTensorsWriter::create(*folder_parts_, options_.out, modules,
                                                       {.group_size = gptq.group_size,
                                                        .asymmetric = gptq.asymmetric,
                                                        .scale_dtype = gptq.scale_dtype,
@@ -178,7 +178,7 @@ class Conversion {
   Status open_for_folder() {
     if (spec_.checkpoint_dtype == DType::bf16) {
       format_.gptq.scale_dtype = DType::bf16;
-      if (format_.more) format_.more->gptq.scale_dtype = DType::bf16;
+      if (format_.wider) format_.wider->gptq.scale_dtype = DType::bf16;
     }
     auto parts = is_folder() ? folder_parts_of_folder() : folder_parts_of_file();
     if (!parts) return fail(std::move(parts.error()));
@@ -223,25 +223,26 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
     texts = cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
     if (!texts) return fail(texts.error());
   }
-  const auto prepare_texts = [&] {
-    if (options.calibration_text.empty()) texts = write_texts(config, spec, num_texts, context, progress);
-    return texts ? Status() : Status(fail(texts.error()));
-  };
+  // With two formats it is only tried: what is written depends on which layers have which.
+  auto writer = conversion->create_writer(quantizer.modules());
+  if (!writer) return fail(std::move(writer.error()));
+  const bool chooses = conversion->format().wider.has_value();
+  if (chooses) writer->reset();
+  if (options.calibration_text.empty()) texts = write_texts(config, spec, num_texts, context, progress);
+  if (!texts) return fail(texts.error());
   Status status;
-  if (options.bits_per_weight) {  // a writer must know the bits of all layers
-    status = prepare_texts();
-    if (status) status = quantizer.choose_bits(*texts);
+  if (chooses) {
+    status = quantizer.choose_bits(*texts);
+    if (!status) return fail(std::move(status.error()));
+    writer = conversion->create_writer(quantizer.modules());
+    if (!writer) return fail(std::move(writer.error()));
   }
-  if (!status) return fail(std::move(status.error()));
-  const auto writer = conversion->create_writer(quantizer.modules());
-  if (!writer) return fail(writer.error());
-  if (!options.bits_per_weight) status = prepare_texts();
-  if (!status) return fail(std::move(status.error()));
   status = quantizer.run(*texts, **writer);
   if (!status) return fail(std::move(status.error()));
   QuantizeReport report;
   report.num_modules = std::ssize(quantizer.modules());
-  report.num_8bit_modules = std::ranges::count(quantizer.modules(), 8, &io::WrittenModule::bits);
+  const auto modules = quantizer.modules();
+  report.num_8bit_modules = std::ranges::count(modules, 8, &io::WrittenModule::bits);
   report.calibration_tokens = std::ssize(*texts) * context;
   report.model_bytes = conversion->weights().facts().weight_bytes;
   report.written_bytes = (*writer)->written_bytes();

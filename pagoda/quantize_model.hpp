@@ -41,7 +41,8 @@ struct QuantizeReport {
 /// folder or a GGUF file is written as such a folder (io/model_files/quantized/compressed_tensors_writer.hpp) or as a
 /// GGUF file (io/model_files/gguf/gguf_model_writer.hpp). The texts that say which weights matter are
 /// `calibration_text`, or some that the model writes at temperature 1, always the same. Blocks; takes the memory of the
-/// model, of the KV cache of some texts, and up to half of what is left for products of inputs. Errors: those of
+/// model, of the KV cache of some texts, and up to half of what is left for products of inputs; before, where layers
+/// have different bits, that of the scores behind 256 tokens and of one layer in float32. Errors: those of
 /// Engine::create; bad_config (param: bits_per_weight, group_size, zero_points, rotate, calibration or out);
 /// unsupported (a model that is quantised already, none of whose layers is a plain matrix of its checkpoint, or that
 /// what is written cannot express).

@@ -8,12 +8,20 @@
 #include "pagoda/divergence.hpp"
 
 namespace pagoda {
+namespace {
+
+Error not_finite() {
+  return {ErrorCode::bad_file, "what the model says is not finite"};
+}
+
+}  // namespace
+
 RoundingTrials::RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& texts) : model_(model) {
-  std::int64_t left = kMostTokens;
-  for (const TokenIds& text : texts) {
-    const auto count = std::min<std::int64_t>(left, std::ssize(text));
-    if (count > 0) texts_.emplace_back(text.begin(), text.begin() + count);
-    left -= count;
+  const auto count = std::min<std::int64_t>(kMostTexts, std::ssize(texts));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const TokenIds& text = texts[static_cast<std::size_t>(i * std::ssize(texts) / count)];
+    const auto tokens = std::min<std::int64_t>(kMostTokens / count, std::ssize(text));
+    if (tokens > 0) texts_.emplace_back(text.begin(), text.begin() + tokens);
   }
 }
 
@@ -27,24 +35,31 @@ Status RoundingTrials::run(const TokenLogits::Take& take) {
 }
 
 Status RoundingTrials::remember() {
-  logits_.clear();
-  return run([&](std::int32_t, std::span<const float> logits) { logits_.emplace_back(logits.begin(), logits.end()); });
+  said_.clear();
+  bool is_finite = true;
+  Status status = run([&](std::int32_t, std::span<const float> logits) {
+    said_.push_back({{logits.begin(), logits.end()}, log_sum_exp(logits)});
+    is_finite = is_finite && std::isfinite(said_.back().norm);
+  });
+  if (status && !is_finite) return fail(not_finite());
+  return status;
 }
 
 Result<double> RoundingTrials::divergence_with(LinearWeights linears) {
+  PAGODA_ASSERT(!said_.empty(), "it remembers what the model says");
   Status status = model_.replace(std::move(linears));
   double sum = 0;
   std::size_t position = 0;
   if (status) {
     status = run([&](std::int32_t, std::span<const float> logits) {
-      const std::vector<float>& own = logits_[position++];
-      sum += divergence(logits, log_sum_exp(logits), own, log_sum_exp(own));
+      const Said& own = said_[position++];
+      sum += divergence(logits, log_sum_exp(logits), own.logits, own.norm);
     });
   }
   if (Status back = model_.replace({}); status && !back) status = back;
   if (!status) return fail(status.error());
-  if (!std::isfinite(sum)) return fail(ErrorCode::bad_file, "the model's answers are not finite");
-  return sum / static_cast<double>(std::max<std::size_t>(1, position));
+  if (!std::isfinite(sum)) return fail(not_finite());
+  return sum / static_cast<double>(position);
 }
 
 std::vector<bool> choose_more_bits(std::span<const LayerTrial> trials, double fewer, double more, double target) {
@@ -54,7 +69,8 @@ std::vector<bool> choose_more_bits(std::span<const LayerTrial> trials, double fe
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return gain(a) > gain(b); });
   double weights = 0;
   for (const LayerTrial& trial : trials) weights += static_cast<double>(trial.num_weights);
-  double left = (target - fewer) * weights;  // bits
+  constexpr double kRounding = 1e-6;                     // bits a weight
+  double left = (target - fewer + kRounding) * weights;  // bits
   std::vector<bool> chosen(trials.size(), false);
   for (const std::size_t i : order) {
     const double bits = (more - fewer) * static_cast<double>(trials[i].num_weights);

@@ -15,13 +15,14 @@ namespace pagoda {
 /// from what it said with its own, behind tokens of a few texts.
 class RoundingTrials {
  public:
-  /// `model` must outlive this. `texts` are those to calibrate with; so many tokens of them are looked at.
   static constexpr std::int64_t kMostTokens = 512;
+  static constexpr std::int64_t kMostTexts = 4;
+  /// `model` must outlive this. So many tokens are looked at, the first of so many of the `texts` to calibrate with.
   RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& texts);
 
-  /// Runs the model as it is. Call it first. Errors: those of TokenLogits::run.
+  /// Runs the model as it is. Call it first. Errors: those of TokenLogits::run; bad_file (what it says is not finite).
   Status remember();
-  /// In nats a token. Errors: likewise; bad_file (it is not finite).
+  /// In nats a token. Errors: likewise, and those of TokenLogits::replace.
   Result<double> divergence_with(LinearWeights linears);
 
  private:
@@ -29,10 +30,14 @@ class RoundingTrials {
 
   TokenLogits& model_;
   std::vector<TokenIds> texts_;
-  std::vector<std::vector<float>> logits_;  // of the model as it is
+  struct Said {
+    std::vector<float> logits;
+    double norm = 0;  // log_sum_exp
+  };
+  std::vector<Said> said_;  // by the model as it is
 };
 
-/// Linear layers that have the same number of bits.
+/// Linear layers whose bits are chosen together.
 struct LayerTrial {
   std::int64_t num_weights = 0;
   double divergence = 0;  ///< of the model when these alone are rounded to the fewer bits

@@ -162,11 +162,13 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
 Status TokenLogits::replace(LinearWeights linears) {
   State& s = *state_;
   s.model.reset();
+  const std::size_t count = linears.size();
   s.replaced.emplace(s.loader->weights(), std::move(linears));
   auto model = models::create_model(s.plan.model, *s.replaced, s.device, s.plan.limits);
   if (!model) return fail(std::move(model.error()));
   s.model = std::move(*model);
-  return {};
+  if (s.replaced->num_taken() == count) return {};
+  return fail(ErrorCode::internal, "the model has no linear layer of a name whose weights are to be replaced");
 }
 
 const text::Tokenizer& TokenLogits::tokenizer() const {

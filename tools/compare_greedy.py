@@ -76,7 +76,8 @@ def main() -> None:
             llama_args="-ctk f32 -ctv f32 -fa off")
         servers = []
         try:
-            servers = [Pagoda(settings), LlamaServer(settings)]
+            for kind in (Pagoda, LlamaServer):
+                servers.append(kind(settings))
             compared = [compare(*servers, prompt, args.max_tokens) for prompt in prompts]
         finally:
             for server in servers:
@@ -102,10 +103,10 @@ def compare(pagoda: Pagoda, llama: LlamaServer, prompt: str, max_tokens: int) ->
     """None: the same text."""
     tokens, text, likeliest = of_pagoda(pagoda, prompt, max_tokens)
     other_tokens, other_text = of_llama(llama, prompt, max_tokens)
-    if text == other_text:
+    if text == other_text or tokens == other_tokens:  # the last may end within a character
         return None
     at = next((i for i, (a, b) in enumerate(zip(tokens, other_tokens)) if a != b), min(len(tokens), len(other_tokens)))
-    gap = None  # llama.cpp's token is not among the likeliest, or the same tokens have another text
+    gap = None  # llama.cpp's token is not among the likeliest
     if at < len(tokens) and at < len(other_tokens) and other_tokens[at] in likeliest[at]:
         gap = likeliest[at][tokens[at]] - likeliest[at][other_tokens[at]]
     return {"at": at, "gap": gap, "pagoda": text[-80:], "llama.cpp": other_text[-80:]}

@@ -38,11 +38,11 @@ class QuantizedRows {
  public:
   virtual ~QuantizedRows() = default;
 
-  /// How kernels hold the matrix. None where none of their formats has the file's arithmetic (8-bit floats, tables of
-  /// values): the matrix can only be used dequantised then, whatever the policy.
+  /// How kernels hold the matrix in integers. None where none of their formats has the file's arithmetic (8-bit floats,
+  /// some tables of values): where it is no float8() either, the matrix can only be used dequantised, whatever the
+  /// policy.
   virtual std::optional<kernels::QuantizedFormat> format() const = 0;
-  /// The matrix, where it is one that linear layers take as it is; it has no format then. Else null. Not
-  /// owned.
+  /// The matrix, where it is one that linear layers take as it is; it has no format then. Else null. Not owned.
   virtual const Float8Weights* float8() const { return nullptr; }
   /// Of a matrix that has a format: kernels::QuantizedMatrix's order [columns], in which rows are unpacked. Empty =
   /// columns are as they are.

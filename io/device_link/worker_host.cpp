@@ -62,7 +62,7 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
   io::MemoryReserve reserve;
   channel.send(FromWorker(WorkerReady{::getpid(), std::move(facts)}));
   channel.run([&](std::span<const std::byte> frame) {
-    reserve.is_short();  // tries to have it whole again
+    reserve.restore();
     ToWorker message;
     if (!decode(frame, message)) return false;
     if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);

@@ -51,7 +51,7 @@ std::string worst_word(const ApiContext& context, const std::vector<serving::Ans
 /// reserve put aside again, whether or not there are requests that would.
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
                    std::string (*word_of)(const EngineStats&)) {
-  if (context.reserve != nullptr) context.reserve->is_short();
+  if (context.reserve != nullptr) context.reserve->restore();
   const auto deadline = answer_within(
       kHealthDeadline, exchange, [](Exchange& waiting) { answer_status(waiting, 503, "the engine does not answer"); });
   inquire_of_all(

@@ -61,10 +61,11 @@ Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& 
 
 /// A LinearParams or QuantizedLinearParams that fits_gemm() with x and the weights rounded to bfloat16, weights piece
 /// by piece in scratch, and sums in float32. `narrow_x(first, count, to)` writes rows of x as bfloat16, and
-/// `dequantize(part, first, count, to)` rows of a part's weights, `first` a multiple of 128.
+/// `dequantize(part, first, count, to)` rows of a part's weights, `first` a multiple of 128. Rows and weights go in
+/// passes of at most `most_bytes` each, or one tile.
 template <class Params, class NarrowX, class Dequantize>
-Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& narrow_x,
-                            const Dequantize& dequantize) {
+Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& narrow_x, const Dequantize& dequantize,
+                            std::size_t most_bytes = kMostScratchBytes) {
   constexpr std::int64_t kElementBytes = 2;
   constexpr std::size_t kAlignment = 256;
   const auto area = [](std::int64_t bytes) {
@@ -74,8 +75,8 @@ Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& 
   if (!gemm) return fail(gemm.error());
   std::int64_t most_rows = 0;
   for (const auto& weight : p.weights) most_rows = std::max(most_rows, weight.rows);
-  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, kMostScratchBytes);
-  const std::int64_t piece = rows_per_pass(most_rows, p.in * kElementBytes, kMostScratchBytes);
+  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, most_bytes);
+  const std::int64_t piece = rows_per_pass(most_rows, p.in * kElementBytes, most_bytes);
   const std::size_t x_bytes = area(tokens * p.in * kElementBytes);
   const std::size_t weight_bytes = area(piece * p.in * kElementBytes);
   const std::size_t bias_bytes = area(piece * static_cast<std::int64_t>(sizeof(float)));

@@ -97,7 +97,7 @@ auto with_element(DType dtype, const F& f) {
     case DType::bf16:
       return f(__nv_bfloat16{});
     case DType::f32:
-    case DType::fp8_e4m3:  // the types of one byte are of the KV cache only
+    case DType::fp8_e4m3:  // the types of one byte have kernels of their own
     case DType::int8:
       break;
   }

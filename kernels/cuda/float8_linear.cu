@@ -68,7 +68,7 @@ Status widen(cudaStream_t stream, const WeightMatrix& w, std::int64_t first, std
 
 }  // namespace
 
-Status float8_linear(CudaStream& stream, const LinearParams& p) {
+Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most_bytes) {
   if (p.num_tokens <= kMostSkinnyFloat8Rows || !reads_in_vectors(p) || !fits_gemm(p)) {
     return skinny_linear(stream.get(), p);
   }
@@ -79,7 +79,8 @@ Status float8_linear(CudaStream& stream, const LinearParams& p) {
       },
       [&](std::size_t part, std::int64_t first, std::int64_t count, void* to) {
         return widen(stream.get(), p.weights[part], first, count, to);
-      });
+      },
+      most_bytes);
 }
 
 }  // namespace pagoda::kernels::cuda

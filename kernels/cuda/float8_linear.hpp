@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/cuda_stream.hpp"
+#include "kernels/cuda/linear.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::kernels::cuda {
@@ -16,6 +18,7 @@ constexpr std::int64_t kMostSkinnyFloat8Rows = 16;
 /// rounded to bfloat16, weights piece by piece in scratch, and multiplied on tensor cores with float32 sums. Within
 /// each of the two ways an output has the same bits for any number of rows, as far as cuBLASLt's algorithm does not
 /// change.
-Status float8_linear(CudaStream& stream, const LinearParams& p);
+/// `most_bytes` bounds a pass's rows of x, and its weights, in scratch.
+Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most_bytes = kMostScratchBytes);
 
 }  // namespace pagoda::kernels::cuda

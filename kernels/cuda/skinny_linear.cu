@@ -156,11 +156,10 @@ constexpr int resident_blocks(int tokens) {
   return tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
 }
 
-// x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
-// its part, tokens g * kTokens ..
+/// x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
+/// its part, tokens g * kTokens ..
 template <class T, class X, int kTokens, bool kVectors>
-__global__ __launch_bounds__(kWarps * 32, resident_blocks<T>(kTokens)) void skinny_linear_kernel(
-    const __grid_constant__ SkinnyArgs args) {
+__device__ __forceinline__ void multiply_block(const SkinnyArgs& args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
   __shared__ float partial[kWarps][kSums];
   const int block = static_cast<int>(blockIdx.x);
@@ -212,10 +211,28 @@ __global__ __launch_bounds__(kWarps * 32, resident_blocks<T>(kTokens)) void skin
 }
 
 template <class T, class X, int kTokens, bool kVectors>
+__global__ __launch_bounds__(kWarps * 32, resident_blocks<T>(kTokens)) void skinny_linear_kernel(
+    const __grid_constant__ SkinnyArgs args) {
+  multiply_block<T, X, kTokens, kVectors>(args);
+}
+
+template <int kTokens, bool kVectors>
+__global__ __launch_bounds__(kWarps * 32, resident_blocks<__nv_fp8_e4m3>(kTokens)) void skinny_float8_kernel(
+    const __grid_constant__ SkinnyArgs args) {
+  multiply_block<__nv_fp8_e4m3, float, kTokens, kVectors>(args);
+}
+
+template <class T, class X, int kTokens, bool kVectors>
 Status launch_kernel(cudaStream_t stream, const SkinnyArgs& args) {
   const auto groups = static_cast<unsigned>((args.num_tokens + kTokens - 1) / kTokens);
-  return launch(Start::early, "skinny_linear", skinny_linear_kernel<T, X, kTokens, kVectors>,
-                dim3(static_cast<unsigned>(args.num_blocks), groups), dim3(kWarps * 32), 0, stream, args);
+  const dim3 grid(static_cast<unsigned>(args.num_blocks), groups);
+  if constexpr (kHasScales<T>) {
+    return launch(Start::early, "skinny_float8", skinny_float8_kernel<kTokens, kVectors>, grid, dim3(kWarps * 32), 0,
+                  stream, args);
+  } else {
+    return launch(Start::early, "skinny_linear", skinny_linear_kernel<T, X, kTokens, kVectors>, grid, dim3(kWarps * 32),
+                  0, stream, args);
+  }
 }
 
 template <class T, class X>

@@ -126,6 +126,9 @@ class QuantizeGguf(unittest.TestCase):
         kinds = [kind for name, (kind, *_) in tensors.items() if name.startswith("blk.") and "norm" not in name]
         self.assertEqual(set(kinds), {gguf_files.Q4_1, gguf_files.Q8_0})
         self.assertEqual(kinds.count(gguf_files.Q8_0), report["num_8bit_modules"])
+        self.out = os.path.join(self.folder, "wide.gguf")
+        self.assertGreater(self.quantize("--bits-per-weight", "8")["num_8bit_modules"], 30)
+        self.assertEqual(gguf_files.read_gguf(self.out)[0]["general.file_type"], (4, 7), "mostly Q8_0")
         self.refused("must be 5.0 to 8.5 here", out=self.out + "2.gguf", flags=("--bits-per-weight", "4.9"))
         self.refused("must be 4.5 to 8.5 here", out=self.out + "2.gguf", flags=("--bits-per-weight", "9", "--no-zero-points"))
 

@@ -141,10 +141,12 @@ class Quantize(unittest.TestCase):
         self.assertLess(divergence_from(MODEL, self.out, pagoda=PAGODA), 0.8 * nearness)
 
         groups = read_json(os.path.join(self.out, "config.json"))["quantization_config"]["config_groups"]
-        self.assertEqual([(group["targets"] == ["Linear"], group["weights"]["num_bits"]) for group in groups.values()],
-                         [(True, 4), (False, 8)])
-        named = set(groups["group_1"]["targets"])
-        self.assertEqual(len(named), mixed["num_8bit_modules"])
+        named = {group["weights"]["num_bits"]: set(group["targets"]) for group in groups.values()}
+        self.assertEqual(sorted(named), [4, 8])
+        self.assertEqual(len(named[8]), mixed["num_8bit_modules"])
+        inspected = [json.loads(run("inspect", "--model", model, "--json").stdout)["model"]["num_parameters"]
+                     for model in (MODEL, self.out)]
+        self.assertEqual(*inspected)
         tensors = read_safetensors(os.path.join(self.out, "model.safetensors"))
         weights = read_safetensors(os.path.join(MODEL, "model.safetensors"))
         bits = {}
@@ -159,7 +161,7 @@ class Quantize(unittest.TestCase):
                 right = bfloat16s(weights[module + ".weight"][2])
                 errors = sum((a - b) ** 2 for a, b in zip(right, written)) / sum(weight ** 2 for weight in right)
                 self.assertLess(errors, 0.03 if bits[module] == 4 else 0.0003, module)
-        self.assertEqual({module for module in bits if bits[module] == 8}, named)
+        self.assertEqual({count: {module for module in bits if bits[module] == count} for count in (4, 8)}, named)
         for layer in range(6):  # layers of one input are alike
             def of(*names):
                 return {bits[f"model.layers.{layer}.{name}"] for name in names}

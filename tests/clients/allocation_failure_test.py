@@ -253,6 +253,10 @@ class Walk:
                 self.failures.append("without a reserve: the server is not well")
         finally:
             self.limit_bytes(before)
+        without = self.bytes_taken()
+        self.server.request("GET", "/health", timeout=PATIENCE_S)
+        if self.bytes_taken() < without + RESERVE // 2:
+            self.failures.append("with memory again, who asks for health does not have the reserve put aside")
         if self.ask() != self.expected or self.ask_lines() != self.expected_lines:
             self.failures.append("with a reserve again: another answer")
 

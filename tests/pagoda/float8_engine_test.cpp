@@ -115,31 +115,42 @@ class Float8EngineTest : public testing::TestWithParam<ScaleBlock> {
     return config;
   }
 
-  /// Tokens behind a prompt.
-  static TokenIds run(const EngineConfig& config, std::shared_ptr<kernels::Device> device = nullptr) {
+  /// Tokens behind a prompt of so many.
+  static SequenceResult run(const EngineConfig& config, std::shared_ptr<kernels::Device> device = nullptr,
+                            TokenId prompt_len = 8) {
     const auto engine = Engine::create(config, {.device = std::move(device)});
     EXPECT_TRUE(engine) << engine.error().message;
     if (!engine) return {};
     GenerateRequest request;
-    request.prompt_token_ids = {1, 17, 42, 105, 3, 198, 77, 60};
+    request.prompt_token_ids.emplace();
+    for (TokenId i = 0; i < prompt_len; ++i) request.prompt_token_ids->push_back(1 + i * 31 % 190);
+    request.sampling.logprobs = 0;
     request.sampling.max_tokens = 12;
     request.sampling.temperature = 0;
     request.sampling.ignore_eos = true;
     const auto result = (*engine)->generate(request);
     EXPECT_TRUE(result) << result.error().message;
-    return result ? result->outputs.at(0).token_ids : TokenIds{};
+    return result ? result->outputs.at(0) : SequenceResult{};
   }
 
   test::TemporaryFolder folder_;
 };
 
 TEST_P(Float8EngineTest, GivesTheTokensOfACpuOnAGpu) {
-  const TokenIds on_cpu = run(config("cpu"));
+  const TokenIds on_cpu = run(config("cpu")).token_ids;
   ASSERT_EQ(on_cpu.size(), 12U);
   auto emulated = cuda_emulator::create_emulated_cuda_device();
   ASSERT_TRUE(emulated) << emulated.error().message;
-  EXPECT_EQ(run(config("cuda"), *emulated), on_cpu);
-  EXPECT_EQ(run(config("cuda"), std::make_shared<test::SplitMemoryDevice>()), on_cpu);
+  EXPECT_EQ(run(config("cuda"), *emulated).token_ids, on_cpu);
+  EXPECT_EQ(run(config("cuda"), std::make_shared<test::SplitMemoryDevice>()).token_ids, on_cpu);
+  // A prompt of more rows than go in float32.
+  const SequenceResult of_cpu = run(config("cpu"), nullptr, 24);
+  const SequenceResult of_gpu = run(config("cuda"), *emulated, 24);
+  ASSERT_TRUE(of_cpu.logprobs && of_gpu.logprobs);
+  EXPECT_EQ(of_gpu.token_ids.front(), of_cpu.token_ids.front());
+  const double difference = of_gpu.logprobs->front().logprob - of_cpu.logprobs->front().logprob;
+  EXPECT_NE(difference, 0) << "it went in float32, too";
+  EXPECT_LT(std::abs(difference), 0.05);
 }
 
 TEST_P(Float8EngineTest, TheyTakeAByteOfAGpuAndTheirScales) {

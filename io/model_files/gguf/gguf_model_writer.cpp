@@ -49,9 +49,7 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
                                                 const std::vector<WrittenModule>& modules, const Format& format) {
   constexpr std::uint32_t kQuantizationVersion = 2;  // of the blocks' layouts
   if (Status status = check_file(path); !status) return fail(std::move(status.error()));
-  // Most have the fewest.
-  const int fewest = std::ranges::min_element(modules, {}, &WrittenModule::bits)->bits;
-  parts.metadata.set("general.file_type", written_type(fewest, format).file_type);
+  parts.metadata.set("general.file_type", written_type(bits_of_most(modules), format).file_type);
   parts.metadata.set("general.quantization_version", kQuantizationVersion);
   std::set<std::string, std::less<>> quantized;
   for (const WrittenModule& module : modules) {

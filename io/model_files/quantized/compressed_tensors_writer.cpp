@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -72,16 +73,16 @@ ordered_json group_config(int bits, const CompressedTensorsWriter::Format& forma
           {"output_activations", nullptr}};
 }
 
-/// What most layers have, and by name those that have more bits.
+/// The layers of each number of bits. Where there are two, all are named: of a class of layers some versions of vLLM
+/// take that it has what the class has before they look for the names of layers that they compute together.
 ordered_json config_groups(const std::vector<WrittenModule>& modules, const CompressedTensorsWriter::Format& format) {
-  const auto [fewest, most] = std::ranges::minmax(modules, {}, &WrittenModule::bits);
-  ordered_json groups{{"group_0", group_config(fewest.bits, format, {"Linear"})}};
-  if (fewest.bits == most.bits) return groups;
-  std::vector<std::string> named;
-  for (const WrittenModule& module : modules) {
-    if (module.bits == most.bits) named.push_back(module.name);
+  std::map<int, std::vector<std::string>> named;
+  for (const WrittenModule& module : modules) named[module.bits].push_back(module.name);
+  ordered_json groups;
+  for (const auto& [bits, names] : named) {
+    groups["group_" + std::to_string(groups.size())] =
+        group_config(bits, format, named.size() == 1 ? std::vector<std::string>{"Linear"} : names);
   }
-  groups["group_1"] = group_config(most.bits, format, named);
   return groups;
 }
 

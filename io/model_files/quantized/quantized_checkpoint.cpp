@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "io/model_files/file_text.hpp"
@@ -13,8 +15,8 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-std::string_view module_of(std::string_view name) {
-  return name.substr(0, name.size() - kWeight.size());
+std::string_view module_of(std::string_view name, std::string_view ending = kWeight) {
+  return name.substr(0, name.size() - ending.size());
 }
 
 /// Of a quantised KV cache or of quantised activations in attention, beside its projections.
@@ -22,6 +24,17 @@ bool is_attention_scale(std::string_view name) {
   constexpr std::array kEndings{".k_scale",    ".v_scale",      ".q_scale",     ".kv_scale",
                                 ".prob_scale", ".k_zero_point", ".v_zero_point"};
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
+/// The elements of a packed matrix, as the tensor beside it says; none where there is no such tensor.
+std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::string_view packed_name) {
+  const auto shape = checkpoint.stored(std::string(module_of(packed_name, ".weight_packed")) + ".weight_shape");
+  if (!shape || shape->dtype != "I64" || shape->data.size() != 2 * sizeof(std::int64_t)) return std::nullopt;
+  std::array<std::int64_t, 2> sizes{};
+  std::memcpy(sizes.data(), shape->data.data(), sizeof sizes);
+  std::int64_t product = 0;
+  const bool fits = sizes[0] >= 0 && sizes[1] >= 0 && !__builtin_mul_overflow(sizes[0], sizes[1], &product);
+  return fits ? std::optional(product) : std::nullopt;
 }
 
 /// How many parameters an element of the tensor holds; none when it says something about others.
@@ -101,7 +114,9 @@ CheckpointFacts QuantizedCheckpoint::facts() const {
   facts.num_parameters = 0;
   for (const auto& name : checkpoint_->tensor_names()) {
     const auto tensor = *checkpoint_->stored(name);
-    facts.num_parameters += num_elements(tensor.shape) * parameters_per_element(config_, name, tensor);
+    const auto packed = name.ends_with(".weight_packed") ? packed_elements(*checkpoint_, name) : std::nullopt;
+    facts.num_parameters +=
+        packed ? *packed : num_elements(tensor.shape) * parameters_per_element(config_, name, tensor);
   }
   return facts;
 }

@@ -16,6 +16,9 @@ struct WrittenModule {
   int bits = 4;  ///< or 8
 };
 
+/// The bits that most weights of the modules have; 4 where there are none.
+int bits_of_most(std::span<const WrittenModule> modules);
+
 /// A weight is scale * (q - zero), or scale * q + min where there are minimums.
 struct WrittenWeights {
   std::span<const std::uint8_t> q;      ///< [rows, columns], one integer from 0 to 2^bits - 1 a byte
