@@ -25,8 +25,7 @@ class ModelQuantizer {
  public:
   struct Format {
     calibration::GptqFormat gptq;
-    bool rotate = false;      ///< columns (kernels/rotation.hpp)
-    bool transposed = false;  ///< weights that the checkpoint holds as [in, out] are quantised as well
+    bool rotate = false;  ///< columns (kernels/rotation.hpp)
   };
 
   ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,

@@ -61,8 +61,7 @@ Result<ModelQuantizer::Format> choose_gguf_format(const QuantizeOptions& options
   }
   const bool minimums = options.asymmetric.value_or(options.bits == 4);
   return ModelQuantizer::Format{
-      .gptq = {.bits = options.bits, .group_size = kDefaultGroup, .asymmetric = minimums, .minimums = minimums},
-      .transposed = true};
+      .gptq = {.bits = options.bits, .group_size = kDefaultGroup, .asymmetric = minimums, .minimums = minimums}};
 }
 
 /// A model and how its quantised copy is written.

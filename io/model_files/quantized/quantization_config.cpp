@@ -141,6 +141,15 @@ void read_compressed_weights(ConfigReader& reader, const std::string& format, Qu
   }
 }
 
+/// Whether a group of modules is one of `type`.
+bool has_target(const nlohmann::json& groups, std::string_view type) {
+  return std::ranges::any_of(groups, [&](const nlohmann::json& group) {
+    const auto targets = group.find("targets");
+    return targets != group.end() &&
+           std::ranges::any_of(*targets, [&](const nlohmann::json& target) { return target == type; });
+  });
+}
+
 void read_compressed_groups(ConfigReader& groups, const nlohmann::json& object, const std::string& format,
                             QuantizationConfig& config) {
   for (const auto& [name, value] : object.items()) {
@@ -206,6 +215,7 @@ void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   }
   reader.nested("config_groups",
                 [&](ConfigReader& nested) { read_compressed_groups(nested, *groups, format, config); });
+  config.packs_linear = has_target(*groups, "Linear") && !has_target(*groups, "Conv1D");
   config.name = "compressed-tensors " + format;
 }
 
